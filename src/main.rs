@@ -1,0 +1,3 @@
+//! Arguments to configuration to command to exit code.
+
+fn main() {}
