@@ -1,3 +1,15 @@
 //! Arguments to configuration to command to exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match angarium::cli::Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("angarium: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

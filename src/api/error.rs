@@ -1,0 +1,134 @@
+//! Errors in Zaqar's form: one exhaustive match from situation to status and title.
+//!
+//! The body is written by [`super::layers::frame`], which knows the request's id; what is made here carries
+//! the error to it. Causes are logged there and never sent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
+
+use crate::error::{Error, Place};
+
+/// Seconds after which a client may try again when a part was unavailable.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
+
+/// An error on its way out.
+#[derive(Clone, Debug)]
+pub struct ApiError(pub Arc<Error>);
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl ApiError {
+    /// The status and Zaqar's title of a situation.
+    fn status_and_title(&self) -> (StatusCode, &'static str) {
+        match &*self.0 {
+            Error::Invalid { place: Place::Body, .. } => (StatusCode::BAD_REQUEST, "Invalid request body"),
+            Error::Invalid { place: Place::Limit, .. } => (StatusCode::BAD_REQUEST, "Invalid API request"),
+            Error::Invalid { place: Place::Query, .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
+            Error::Invalid { place: Place::Header, .. } => (StatusCode::BAD_REQUEST, "Invalid header value"),
+            Error::Invalid { place: Place::Name, .. } => {
+                (StatusCode::BAD_REQUEST, "Invalid queue identification")
+            }
+            Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
+            Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
+            Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
+            Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
+            Error::NoPool | Error::Unavailable { .. } | Error::Unknown { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
+            }
+        }
+    }
+
+    /// The body, for the request with this id.
+    pub fn body(&self, request_id: &str) -> Vec<u8> {
+        let (_, title) = self.status_and_title();
+        let body = ErrorBody {
+            title: title.to_owned(),
+            description: Some(self.0.to_string()),
+            code: self.0.code().to_owned(),
+            may_retry: self.0.may_retry(),
+            nothing_written: self.0.nothing_written(),
+            request_id: request_id.to_owned(),
+        };
+        serde_json::to_vec(&body).expect("text and flags are always JSON")
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, _) = self.status_and_title();
+        let mut response = status.into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// What every error answers: Zaqar's `title` and `description`, and what a program needs to go on.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorBody {
+    /// The kind of error, in Zaqar's words.
+    pub title: String,
+    /// What is wrong, for a person; it names the field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub description: Option<String>,
+    /// The kind of error, for a program. It never changes.
+    pub code: String,
+    /// Whether the same request may succeed when it is sent again.
+    pub may_retry: bool,
+    /// Whether it is certain that nothing was written.
+    pub nothing_written: bool,
+    /// The id of the request, as in the header `X-OpenStack-Request-Id`.
+    pub request_id: String,
+}
+
+/// The body of an answer that no handler made: an unknown path, or a method that a path does not have.
+pub fn plain_body(status: StatusCode, code: &str, request_id: &str) -> Vec<u8> {
+    let body = ErrorBody {
+        title: status.to_string(),
+        description: None,
+        code: code.to_owned(),
+        may_retry: false,
+        nothing_written: true,
+        request_id: request_id.to_owned(),
+    };
+    serde_json::to_vec(&body).expect("text and flags are always JSON")
+}
+
+/// The answer to a path that does not exist; its body is written by the frame.
+pub async fn no_route() -> StatusCode {
+    StatusCode::NOT_FOUND
+}
+
+/// Documents the statuses that any operation may answer with, all with the same body.
+pub struct Errors;
+
+impl IntoResponses for Errors {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+        let response = |(status, description): (&str, &str)| {
+            let response = ResponseBuilder::new().description(description).content("application/json", body());
+            (status.to_owned(), RefOr::T(response.build()))
+        };
+        let statuses = [
+            ("400", "The request is wrong; the description names the field."),
+            ("408", "The body did not arrive in time."),
+            ("429", "A bound is reached that other requests will free again."),
+            ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which."),
+        ];
+        statuses.into_iter().map(response).collect()
+    }
+}

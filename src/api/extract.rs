@@ -1,0 +1,121 @@
+//! What requests have in common: whose they are, which queue they mean, and numbers in the query.
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::error::ApiError;
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::error::{Error, Place};
+
+const PROJECT: &str = "x-project-id";
+const CLIENT: &str = "client-id";
+
+/// The variable parts of a path; what is no text is an error in our form, not axum's.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let path = axum::extract::Path::from_request_parts(parts, state).await;
+        let axum::extract::Path(value) =
+            path.map_err(|rejection| Error::invalid(Place::Name, "path", rejection.body_text()))?;
+        Ok(Self(value))
+    }
+}
+
+/// The parameters of a query; unknown ones are dropped.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let query = axum::extract::Query::try_from_uri(&parts.uri);
+        let axum::extract::Query(value) =
+            query.map_err(|rejection| Error::invalid(Place::Query, "", rejection.body_text()))?;
+        Ok(Self(value))
+    }
+}
+
+/// Documents the headers that every request under `/v2` may have.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used: the headers are read by name")]
+pub struct CallerHeaders {
+    /// The tenant; `000000000000` when absent or empty. At most 256 bytes.
+    #[param(rename = "X-Project-Id", max_length = 256, nullable = false)]
+    project: Option<String>,
+    /// A UUID that the client gives itself. A listing leaves out what was posted under the same one.
+    #[param(rename = "Client-ID", nullable = false)]
+    client: Option<Uuid>,
+}
+
+/// Documents the queue in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct QueuePath {
+    /// 1 to 64 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
+    #[param(min_length = 1, max_length = 64, pattern = r"^[A-Za-z0-9_.\-]+$")]
+    queue_name: String,
+}
+
+/// The queue that a request means, and who asks.
+#[derive(Debug)]
+pub struct Asked {
+    /// The queue.
+    pub queue: QueueRef,
+    /// The `Client-ID`, if there is one.
+    pub client: Option<Uuid>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let client = client(&parts.headers)?;
+        let project = ProjectId::new(text(&parts.headers, PROJECT)?.unwrap_or_default())?;
+        let Path(QueuePath { queue_name }) = Path::from_request_parts(parts, state).await?;
+        Ok(Self { queue: QueueRef { project, name: QueueName::new(&queue_name)? }, client })
+    }
+}
+
+fn client(headers: &HeaderMap) -> Result<Option<Uuid>, Error> {
+    let Some(text) = text(headers, CLIENT)? else { return Ok(None) };
+    let id = Uuid::parse_str(text);
+    id.map(Some).map_err(|_| Error::invalid(Place::Header, "Client-ID", "it is not a UUID"))
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Error> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes());
+    text.map(Some).map_err(|_| Error::invalid(Place::Header, name, "it is not UTF-8 text"))
+}
+
+/// The last part of a path.
+#[derive(Debug, Deserialize)]
+pub struct MessagePath {
+    /// The message.
+    pub message_id: String,
+}
+
+/// The last part of a path.
+#[derive(Debug, Deserialize)]
+pub struct ClaimPath {
+    /// The claim.
+    pub claim_id: String,
+}
+
+/// A whole number in the query. A blank one counts as absent, as in Zaqar.
+pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Error> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let number = text.parse();
+    number.map(Some).map_err(|_| Error::invalid(Place::Query, field, "it is not a whole number"))
+}

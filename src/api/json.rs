@@ -1,0 +1,161 @@
+//! JSON in and out: bodies read within a bound and a time, text kept as it came, errors that name the field.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::error::ApiError;
+use crate::domain::limits;
+use crate::error::{Error, Place};
+
+/// A value that arrives as a JSON body.
+pub trait RequestBody: DeserializeOwned {
+    /// Bytes that the body may have.
+    const BYTES: usize;
+
+    /// What an empty body means; none when there must be one.
+    fn when_empty() -> Option<Self> {
+        None
+    }
+}
+
+/// A JSON body: as an argument of a handler a request's, as its answer a reply's.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: RequestBody, S: Sync> FromRequest<S> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Self::Rejection> {
+        let bytes = read(request.into_body(), T::BYTES).await?;
+        if bytes.is_empty()
+            && let Some(value) = T::when_empty()
+        {
+            return Ok(Self(value));
+        }
+        Ok(Self(parse(&bytes)?))
+    }
+}
+
+/// Reads a body whole, or none of it when it is too long or too late.
+async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
+    let whole = Limited::new(body, most).collect();
+    match tokio::time::timeout(limits::BODY_DEADLINE, whole).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let why = format!("the request body is too large: at most {most} bytes");
+            Err(Error::invalid(Place::Limit, "", why))
+        }
+        Ok(Err(error)) if is_late(&*error) => Err(Error::Late),
+        Ok(Err(_)) => Err(Error::invalid(Place::Body, "", "the request body broke off")),
+        Err(_) => Err(Error::Late),
+    }
+}
+
+/// Whether a body ended because its connection's deadline passed.
+fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// The value of JSON text. An error names the field by its path.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    if is_too_deep(bytes) {
+        let why = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH);
+        return Err(Error::invalid(Place::Body, "", why));
+    }
+    serde_json::from_slice(bytes).map_err(|_| explain::<T>(bytes))
+}
+
+/// Reads the text once more, slowly, to learn where it went wrong.
+fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Error {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let failure = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Ok(_) => return Error::invalid(Place::Body, "", "there is text after the JSON value"),
+        Err(failure) => failure,
+    };
+    let path = failure.path().to_string();
+    let field = if path == "." { String::new() } else { path };
+    let inner = failure.into_inner();
+    if inner.is_data() {
+        Error::invalid(Place::Body, field, inner.to_string())
+    } else {
+        Error::invalid(Place::Body, field, format!("the request body could not be parsed: {inner}"))
+    }
+}
+
+/// Whether arrays and objects are nested deeper than the bound. Counts brackets outside of strings, so it is
+/// exact for JSON and harmless for anything else.
+fn is_too_deep(bytes: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                if depth > limits::JSON_DEPTH {
+                    return true;
+                }
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// JSON text as its own bytes, without another copy.
+pub fn into_bytes(text: Box<RawValue>) -> Bytes {
+    Bytes::from(String::from(Box::<str>::from(text)))
+}
+
+/// JSON text written into an answer byte for byte.
+#[derive(Debug)]
+pub struct RawJson(pub Bytes);
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text: &RawValue = serde_json::from_slice(&self.0).map_err(serde::ser::Error::custom)?;
+        text.serialize(serializer)
+    }
+}
+
+/// An answer with a JSON body. What cannot be written (a damaged body from a pool) is an error, not half a body.
+pub fn reply(status: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_vec(body) {
+        Ok(body) => {
+            (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+        }
+        Err(error) => ApiError::from(Error::unavailable(crate::error::Part::Storage, error)).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_is_counted_outside_of_strings() {
+        let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
+        assert!(!is_too_deep(&nested(limits::JSON_DEPTH)));
+        assert!(is_too_deep(&nested(limits::JSON_DEPTH + 1)));
+        let text = format!(r#"["{}\"{}"]"#, "[".repeat(500), "{".repeat(500));
+        assert!(!is_too_deep(text.as_bytes()));
+        assert!(!is_too_deep("[],".repeat(500).as_bytes()));
+    }
+}

@@ -1,0 +1,86 @@
+//! What holds for every request: its id, the method rules, the form of errors.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::{debug, error};
+use uuid::Uuid;
+
+use super::error::{ApiError, plain_body};
+use crate::error::Error;
+
+const REQUEST_ID: &str = "x-openstack-request-id";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Gives a request its id, and its answer the headers and, if it is an error, the body.
+///
+/// HEAD is 405 but on ping and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there
+/// is GET, and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
+pub async fn frame(mut request: Request, next: Next) -> Response {
+    let id = format!("req-{}", Uuid::new_v4());
+    let method = request.method().clone();
+    let is_ping = request.uri().path() == "/v2/ping";
+    if method == Method::OPTIONS || (method == Method::HEAD && !is_ping) {
+        *request.method_mut() = Method::TRACE;
+    }
+    let mut response = next.run(request).await;
+    match response.status() {
+        StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, is_ping, &id),
+        StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
+            let body = plain_body(StatusCode::NOT_FOUND, "no_route", &id);
+            response = (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, JSON)], body).into_response();
+        }
+        _ => {}
+    }
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        log(&error.0, &id);
+        *response.body_mut() = Body::from(error.body(&id));
+        let headers = response.headers_mut();
+        headers.remove(header::CONTENT_LENGTH);
+        headers.insert(header::CONTENT_TYPE, JSON);
+        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    }
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+fn not_allowed(routed: &Response, method: &Method, is_ping: bool, id: &str) -> Response {
+    let allow = allowed(routed.headers(), is_ping);
+    if method == Method::OPTIONS {
+        return (StatusCode::OK, [(header::ALLOW, allow)]).into_response();
+    }
+    let body = plain_body(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", id);
+    let headers = [(header::ALLOW, allow), (header::CONTENT_TYPE, JSON)];
+    (StatusCode::METHOD_NOT_ALLOWED, headers, body).into_response()
+}
+
+/// The methods of a path: what the router says, without the HEAD it adds to every GET, and OPTIONS.
+fn allowed(headers: &HeaderMap, is_ping: bool) -> HeaderValue {
+    let routed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let methods = routed.split(',').map(str::trim).filter(|method| !method.is_empty());
+    let mut methods: Vec<&str> = methods.filter(|method| is_ping || *method != "HEAD").collect();
+    methods.push("OPTIONS");
+    HeaderValue::from_str(&methods.join(", ")).unwrap_or(HeaderValue::from_static("OPTIONS"))
+}
+
+/// An error stops here, so it is logged here, once: what the service could not do, and why.
+fn log(error: &Error, request_id: &str) {
+    match error {
+        Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => {
+            let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
+            error!(request_id, cause, "{error}");
+        }
+        Error::NoPool => error!(request_id, "{error}"),
+        Error::Invalid { .. }
+        | Error::NotFound { .. }
+        | Error::Claimed(_)
+        | Error::NotClaimed(_)
+        | Error::ClaimEnded(_)
+        | Error::TooMany { .. }
+        | Error::Late => debug!(request_id, "{error}"),
+    }
+}

@@ -1,0 +1,39 @@
+//! HTTP, and nothing else: routes, extractors, replies, errors, the document that describes them.
+//!
+//! A handler extracts, makes one call to the broker and wraps the answer. No handler sees a store, a tree or a
+//! lock; nothing below this layer sees a status code.
+
+mod error;
+mod extract;
+mod health;
+mod json;
+mod layers;
+pub mod openapi;
+mod v2;
+
+use axum::Router;
+use utoipa::OpenApi as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::broker::Broker;
+
+/// All routes over `broker`.
+pub fn router(broker: Broker) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router.fallback(error::no_route).layer(axum::middleware::from_fn(layers::frame)).with_state(broker)
+}
+
+/// The table of contents: every route, with its part of the document.
+fn routes() -> OpenApiRouter<Broker> {
+    OpenApiRouter::with_openapi(openapi::Frame::openapi())
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(v2::ping::get, v2::ping::head))
+        .routes(routes!(v2::queues::put, v2::queues::get))
+        .routes(routes!(v2::queues::stats))
+        .routes(routes!(v2::messages::post))
+        .routes(routes!(v2::messages::get, v2::messages::delete))
+        .routes(routes!(v2::claims::post))
+        .routes(routes!(v2::claims::delete))
+}

@@ -1,0 +1,103 @@
+//! Claims: create, release.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::messages::MessageBody;
+use super::queues;
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Asked, CallerHeaders, ClaimPath, Path, Query, QueuePath, integer};
+use crate::api::json::{Json, RequestBody, reply};
+use crate::broker::Broker;
+use crate::domain::claim::{ClaimLimit, ClaimTerms};
+use crate::domain::ids::ClaimId;
+use crate::domain::limits;
+
+/// The terms of a claim. Unknown keys are dropped; an empty body means the defaults.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct ClaimBody {
+    /// Seconds that the claim lasts; 300 when absent.
+    #[serde(default)]
+    #[schema(minimum = 60, maximum = 43_200, nullable = false)]
+    ttl: Option<i64>,
+    /// Seconds that a message which would end before the claim outlives it; 60 when absent.
+    #[serde(default)]
+    #[schema(minimum = 60, maximum = 43_200, nullable = false)]
+    grace: Option<i64>,
+}
+
+impl RequestBody for ClaimBody {
+    const BYTES: usize = limits::SMALL_BODY_BYTES;
+
+    fn when_empty() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+/// How much to claim.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ClaimQuery {
+    /// At most this many messages; 10 when absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
+    limit: Option<String>,
+}
+
+/// A claim and its messages.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClaimReply {
+    /// The claim's id, which deletes its messages and releases it.
+    #[schema(value_type = uuid::Uuid)]
+    id: ClaimId,
+    /// Its messages, oldest first.
+    messages: Vec<MessageBody>,
+}
+
+/// Claims the oldest messages: for its time nobody else can claim them. The claim is on disk when this is
+/// answered.
+#[utoipa::path(
+    post, path = "/v2/queues/{queue_name}/claims", operation_id = "claim_create", tag = "claims",
+    params(QueuePath, ClaimQuery, CallerHeaders), request_body(content = Option<ClaimBody>),
+    responses(
+        (status = 201, description = "The claim.", body = ClaimReply,
+            headers(("Location" = String, description = "The path of the claim."))),
+        (status = 204, description = "There is nothing to claim."),
+        Errors
+    )
+)]
+pub async fn post(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Query(query): Query<ClaimQuery>,
+    Json(body): Json<ClaimBody>,
+) -> Result<Response, ApiError> {
+    let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?)?;
+    let terms = ClaimTerms::new(body.ttl, body.grace)?;
+    let Some(claim) = broker.claim_create(&asked.queue, terms, limit).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
+    let messages = claim.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+    let claim = ClaimReply { id: claim.id, messages };
+    Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &claim)).into_response())
+}
+
+/// Releases a claim: its messages can be claimed again at once. One that is over is released already.
+#[utoipa::path(
+    delete, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_release", tag = "claims",
+    params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders),
+    responses((status = 204, description = "It is over."), Errors)
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Path(ClaimPath { claim_id }): Path<ClaimPath>,
+) -> Result<StatusCode, ApiError> {
+    // What cannot be an id is the id of no claim, and such a claim is over.
+    let Ok(id) = claim_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
+    broker.claim_release(&asked.queue, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

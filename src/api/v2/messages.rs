@@ -1,0 +1,172 @@
+//! Messages: post, get, delete.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::queues;
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, Query, QueuePath};
+use crate::api::json::{Json, RawJson, RequestBody, into_bytes, reply};
+use crate::broker::{Broker, MessageView};
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::message::{MessageTtl, NewMessage};
+use crate::domain::names::QueueRef;
+use crate::error::{Error, Place};
+
+/// Messages to post: at least one, and at most 262,144 bytes of JSON together.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct PostBody {
+    /// In the order in which they are to be claimed.
+    #[schema(min_items = 1)]
+    messages: Vec<PostedMessage>,
+}
+
+/// A message to post. Unknown keys are dropped.
+#[derive(Debug, Deserialize, ToSchema)]
+struct PostedMessage {
+    /// Any JSON. It is kept and given back byte for byte.
+    #[schema(value_type = serde_json::Value)]
+    body: Box<RawValue>,
+    /// Seconds that it lives; 3600 when absent.
+    #[serde(default)]
+    #[schema(minimum = 60, maximum = 1_209_600, nullable = false)]
+    ttl: Option<i64>,
+}
+
+impl RequestBody for PostBody {
+    const BYTES: usize = limits::POST_BYTES;
+}
+
+impl PostBody {
+    fn into_messages(self) -> Result<Vec<NewMessage>, Error> {
+        if self.messages.is_empty() {
+            return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
+        }
+        let checked = |(index, message): (usize, PostedMessage)| {
+            let ttl = message.ttl.map(|ttl| MessageTtl::new(ttl, format!("messages[{index}].ttl"))).transpose()?;
+            Ok(NewMessage { body: into_bytes(message.body), ttl })
+        };
+        self.messages.into_iter().enumerate().map(checked).collect()
+    }
+}
+
+/// What was posted.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PostReply {
+    /// The paths of the messages, in the order of the request.
+    resources: Vec<String>,
+    /// The ids of the messages, in the same order.
+    #[schema(value_type = Vec<uuid::Uuid>)]
+    ids: Vec<MessageId>,
+}
+
+/// Posts messages, all of them or none. They are on disk when this is answered. The queue is created when
+/// there is none.
+#[utoipa::path(
+    post, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_post", tag = "messages",
+    params(QueuePath, CallerHeaders), request_body = PostBody,
+    responses(
+        (status = 201, description = "They are on disk.", body = PostReply,
+            headers(("Location" = String, description = "The path of all of them."))),
+        Errors
+    )
+)]
+pub async fn post(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Json(body): Json<PostBody>,
+) -> Result<Response, ApiError> {
+    let ids = broker.messages_post(&asked.queue, body.into_messages()?, asked.client).await?;
+    let base = format!("{}/messages", queues::path(&asked.queue));
+    let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let location = format!("{base}?ids={}", texts.join(","));
+    let resources = texts.iter().map(|id| format!("{base}/{id}")).collect();
+    Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &PostReply { resources, ids })).into_response())
+}
+
+/// A message.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MessageBody {
+    /// Its id.
+    #[schema(value_type = uuid::Uuid)]
+    id: MessageId,
+    /// Its path; under a claim with `?claim_id=` and the claim's id at the end, which is what deletes it.
+    href: String,
+    /// Seconds that it lives in all. A claim may have raised it.
+    ttl: u32,
+    /// Seconds since it was posted.
+    age: u64,
+    /// JSON, as it was posted.
+    #[schema(value_type = serde_json::Value)]
+    body: RawJson,
+}
+
+impl MessageBody {
+    pub(super) fn new(queue: &QueueRef, view: MessageView) -> Self {
+        let mut href = format!("{}/messages/{}", queues::path(queue), view.id);
+        if let Some(claim) = view.claim {
+            href.push_str(&format!("?claim_id={claim}"));
+        }
+        Self { id: view.id, href, ttl: view.ttl, age: view.age, body: RawJson(view.body) }
+    }
+}
+
+/// One message, claimed or not.
+#[utoipa::path(
+    get, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_get", tag = "messages",
+    params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), CallerHeaders),
+    responses(
+        (status = 200, description = "The message.", body = MessageBody),
+        (status = 404, description = "There is no such message.", body = crate::api::error::ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Path(MessagePath { message_id }): Path<MessagePath>,
+) -> Result<Response, ApiError> {
+    let missing = |_| Error::NotFound { what: "message", name: message_id.clone() };
+    let id = message_id.parse().map_err(missing)?;
+    let view = broker.message_get(&asked.queue, id).await?;
+    Ok(reply(StatusCode::OK, &MessageBody::new(&asked.queue, view)))
+}
+
+/// Who deletes a message.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteQuery {
+    /// The claim that the message is under. Needed when it is claimed, and refused when it is not.
+    #[param(value_type = Option<uuid::Uuid>, nullable = false)]
+    claim_id: Option<String>,
+}
+
+/// Deletes a message. One that does not exist is deleted already.
+#[utoipa::path(
+    delete, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_delete",
+    tag = "messages",
+    params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), DeleteQuery, CallerHeaders),
+    responses(
+        (status = 204, description = "It is gone."),
+        (status = 403, description = "It is under another claim.", body = crate::api::error::ErrorBody),
+        Errors
+    )
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Path(MessagePath { message_id }): Path<MessagePath>,
+    Query(DeleteQuery { claim_id }): Query<DeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    let claim_id = claim_id.filter(|text| !text.is_empty());
+    // What cannot be an id is the id of no message, and such a message is gone.
+    let Ok(id) = message_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
+    let claim = claim_id.map(|text| text.parse().map_err(|_| Error::ClaimEnded(text))).transpose()?;
+    broker.message_delete(&asked.queue, id, claim).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,27 @@
+//! Ping.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::CallerHeaders;
+use crate::broker::Broker;
+
+/// Whether storage can be used.
+#[utoipa::path(
+    get, path = "/v2/ping", operation_id = "ping", tag = "health", params(CallerHeaders),
+    responses((status = 204, description = "It can."), Errors)
+)]
+pub async fn get(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
+    broker.check_ready()?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether the service answers. HEAD does not look at storage, as in Zaqar.
+#[utoipa::path(
+    head, path = "/v2/ping", operation_id = "ping_head", tag = "health", params(CallerHeaders),
+    responses((status = 204, description = "It does."))
+)]
+pub async fn head() -> StatusCode {
+    StatusCode::NO_CONTENT
+}

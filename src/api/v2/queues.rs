@@ -1,0 +1,134 @@
+//! Queues: create, metadata, stats.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::json::{Json, RequestBody, reply};
+use crate::broker::Broker;
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
+
+/// Free metadata of a queue: a JSON object of at most 65,536 bytes. Keys that begin with `_` are reserved.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
+pub struct MetadataBody(Box<RawValue>);
+
+impl RequestBody for MetadataBody {
+    const BYTES: usize = limits::METADATA_BYTES;
+
+    fn when_empty() -> Option<Self> {
+        Some(Self(Metadata::empty().into_raw()))
+    }
+}
+
+/// Creates a queue. One that exists stays as it is, its metadata too.
+#[utoipa::path(
+    put, path = "/v2/queues/{queue_name}", operation_id = "queue_create", tag = "queues",
+    params(QueuePath, CallerHeaders), request_body(content = Option<MetadataBody>),
+    responses(
+        (status = 201, description = "It was created.", headers(("Location" = String, description = "Its path."))),
+        (status = 204, description = "It existed.", headers(("Location" = String, description = "Its path."))),
+        Errors
+    )
+)]
+pub async fn put(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Json(MetadataBody(metadata)): Json<MetadataBody>,
+) -> Result<Response, ApiError> {
+    let created = broker.queue_create(&asked.queue, Metadata::new(metadata)?).await?;
+    let status = match created {
+        Created::New => StatusCode::CREATED,
+        Created::Existed => StatusCode::NO_CONTENT,
+    };
+    Ok((status, [(header::LOCATION, path(&asked.queue))]).into_response())
+}
+
+/// The metadata of a queue. One that does not exist has none, as in Zaqar.
+#[utoipa::path(
+    get, path = "/v2/queues/{queue_name}", operation_id = "queue_get", tag = "queues",
+    params(QueuePath, CallerHeaders),
+    responses((status = 200, description = "The metadata.", body = MetadataBody), Errors)
+)]
+pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
+    let metadata = broker.queue_metadata(&asked.queue).await?.unwrap_or_else(Metadata::empty);
+    Ok(reply(StatusCode::OK, &MetadataBody(metadata.into_raw())))
+}
+
+/// How many messages a queue holds, and which are the oldest and the newest.
+#[utoipa::path(
+    get, path = "/v2/queues/{queue_name}/stats", operation_id = "queue_stats", tag = "queues",
+    params(QueuePath, CallerHeaders),
+    responses((status = 200, description = "The figures; zeros when there is no such queue.", body = StatsBody), Errors)
+)]
+pub async fn stats(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
+    let stats = broker.queue_stats(&asked.queue).await?;
+    Ok(reply(StatusCode::OK, &StatsBody::new(&asked.queue, &stats)))
+}
+
+/// The path of a queue.
+pub(super) fn path(queue: &QueueRef) -> String {
+    format!("/v2/queues/{}", queue.name)
+}
+
+/// Figures of a queue.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StatsBody {
+    messages: MessageCounts,
+}
+
+/// How many messages there are.
+#[derive(Debug, Serialize, ToSchema)]
+struct MessageCounts {
+    /// Under a live claim.
+    claimed: u64,
+    /// Under none.
+    free: u64,
+    /// Both together.
+    total: u64,
+    /// Present when there is a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    oldest: Option<MilestoneBody>,
+    /// Present when there is a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    newest: Option<MilestoneBody>,
+}
+
+/// A message that statistics point to.
+#[derive(Debug, Serialize, ToSchema)]
+struct MilestoneBody {
+    /// Its path.
+    href: String,
+    /// Seconds since it was posted.
+    age: u64,
+    /// When it was posted, as `YYYY-MM-DDTHH:MM:SSZ`.
+    created: String,
+}
+
+impl StatsBody {
+    fn new(queue: &QueueRef, stats: &QueueStats) -> Self {
+        let milestone = |milestone: &Milestone| MilestoneBody {
+            href: format!("{}/messages/{}", path(queue), milestone.id),
+            age: milestone.age,
+            created: milestone.created.calendar(),
+        };
+        let messages = MessageCounts {
+            claimed: stats.claimed,
+            free: stats.free,
+            total: stats.claimed + stats.free,
+            oldest: stats.oldest.as_ref().map(milestone),
+            newest: stats.newest.as_ref().map(milestone),
+        };
+        Self { messages }
+    }
+}

@@ -1,0 +1,98 @@
+//! Work that nobody asks for: ending claims whose time is over, and clearing away the records of claims whose
+//! messages were all deleted.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::Broker;
+use super::slot::Slot;
+use crate::domain::ids::ClaimId;
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::domain::time::Timestamp;
+use crate::engine::Counts;
+use crate::error::Error;
+
+impl Broker {
+    pub(super) fn start_duties(&self) {
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.expire_claims().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.clear_spent_claims().await });
+    }
+
+    /// Sleeps for a turn. False when the service stops.
+    async fn next_turn(&self, tick: Duration) -> bool {
+        tokio::select! {
+            () = self.0.stop.cancelled() => false,
+            () = tokio::time::sleep(tick) => true,
+        }
+    }
+
+    async fn expire_claims(&self) {
+        // The holder of a claim may have been cut off only by the restart (P3).
+        if !self.next_turn(limits::EXPIRY_HOLD).await {
+            return;
+        }
+        while self.next_turn(limits::EXPIRY_TICK).await {
+            let now = self.0.clock.now();
+            for slot in &self.0.slots {
+                let due = due_claims(slot, now);
+                if due.is_empty() {
+                    continue;
+                }
+                if let Err(error) = self.end_claims(slot, due, Counts::Yes).await {
+                    warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
+                }
+            }
+        }
+    }
+
+    async fn clear_spent_claims(&self) {
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = self.next_turn(limits::CLAIM_SHRINK_TICK).await;
+            for slot in &self.0.slots {
+                if let Err(error) = self.clear_spent(slot).await {
+                    warn!(slot = %slot.owned.slot, %error, "records of claims could not be cleared away");
+                }
+            }
+        }
+    }
+
+    async fn clear_spent(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+        let spent: Vec<ClaimId> = std::mem::take(&mut slot.state.lock().spent);
+        if spent.is_empty() {
+            return Ok(());
+        }
+        let outcome = self.0.catalogue.claims_delete(&slot.owned, &spent).await;
+        let mut state = slot.state.lock();
+        match outcome {
+            Ok(()) => state.live_claims = state.live_claims.saturating_sub(spent.len()),
+            // A record that is gone already does no harm at the next turn.
+            Err(_) => state.spent.extend(spent),
+        }
+        outcome
+    }
+}
+
+/// Claims whose deadline has passed, at most one turn's worth.
+fn due_claims(slot: &Slot, now: Timestamp) -> Vec<(QueueRef, ClaimId)> {
+    let mut due = Vec::new();
+    let mut state = slot.state.lock();
+    while due.len() < limits::EXPIRY_TURN {
+        match state.deadlines.peek() {
+            Some(Reverse(first)) if first.at <= now => {}
+            _ => break,
+        }
+        let Some(Reverse(deadline)) = state.deadlines.pop() else { break };
+        let queue = state.queues.get(&deadline.queue);
+        if queue.is_some_and(|queue| queue.engine.is_due(deadline.claim, now)) {
+            due.push((deadline.queue, deadline.claim));
+        }
+    }
+    due
+}

@@ -1,0 +1,144 @@
+//! What the product does: one file per noun, one method per verb.
+//!
+//! The broker finds the slot of a queue, opens the queue there, lets its engine decide, and makes the decision
+//! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
+//! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
+
+mod claims;
+mod duties;
+mod lanes;
+mod messages;
+mod queues;
+mod slot;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+pub use claims::ClaimView;
+pub use messages::MessageView;
+
+use crate::catalogue::{Catalogue, PoolEntry};
+use crate::clock::Clock;
+use crate::cluster;
+use crate::domain::ids::Slot as SlotNumber;
+use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::pool::Pool;
+use crate::error::{Error, Part};
+use crate::storage::{Epoch, PoolStore};
+use slot::Slot;
+
+/// The service without its faces. Clones share it.
+#[derive(Clone)]
+pub struct Broker(Arc<Shared>);
+
+struct Shared {
+    catalogue: Catalogue,
+    pools: HashMap<PoolName, OpenPool>,
+    /// All 256, by number.
+    slots: Vec<Arc<Slot>>,
+    clock: Clock,
+    /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+struct OpenPool {
+    entry: PoolEntry,
+    store: Arc<dyn PoolStore>,
+}
+
+/// The pool of a fresh installation.
+#[derive(Clone, Debug)]
+pub struct FirstPool {
+    /// Its name.
+    pub name: PoolName,
+    /// Its record.
+    pub pool: Pool,
+}
+
+impl Broker {
+    /// Takes every slot and begins its duties. `open` opens a pool's storage by its URI.
+    ///
+    /// A fresh installation gets `first` as its pool.
+    pub async fn start(
+        catalogue: Catalogue,
+        first: &FirstPool,
+        mut open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let system = catalogue.system(uuid::Uuid::new_v4()).await?;
+        if catalogue.pools().await?.is_empty() {
+            catalogue.pool_create(&first.name, &first.pool).await?;
+        }
+        let mut pools = HashMap::new();
+        for entry in catalogue.pools().await? {
+            let store = open(&entry.pool.uri)?;
+            pools.insert(entry.name.clone(), OpenPool { entry, store });
+        }
+        let mut slots = Vec::new();
+        for owned in cluster::slots::take_all(&catalogue, uuid::Uuid::new_v4()).await? {
+            let epoch = Epoch { generation: system.generation, transaction: owned.transaction };
+            let claims = catalogue.claims(&owned).await?;
+            slots.push(Arc::new(Slot::new(owned, epoch, claims)));
+        }
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let broker = Self(Arc::new(Shared { catalogue, pools, slots, clock, tasks, stop }));
+        broker.start_duties();
+        Ok(broker)
+    }
+
+    /// Ends the duties and waits until every change that has begun is at its end.
+    pub async fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
+    pub fn check_ready(&self) -> Result<(), Error> {
+        self.0.catalogue.check_open()?;
+        let mut pools = self.0.pools.values();
+        if pools.any(|pool| pool.store.check_open().is_ok()) {
+            Ok(())
+        } else {
+            Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
+        }
+    }
+
+    fn slot(&self, queue: &QueueRef) -> &Arc<Slot> {
+        let SlotNumber(number) = queue.slot();
+        &self.0.slots[usize::from(number)]
+    }
+
+    fn pool(&self, name: &PoolName) -> Result<&OpenPool, Error> {
+        let pool = self.0.pools.get(name);
+        pool.ok_or_else(|| Error::unavailable(Part::Storage, format!("pool {name} is not open")))
+    }
+
+    /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the
+    /// answer any more, `unheard` gets it.
+    async fn carry_out<T, Unheard>(
+        &self,
+        change: impl Future<Output = Result<T, Error>> + Send + 'static,
+        unheard: impl FnOnce(T) -> Unheard + Send + 'static,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        Unheard: Future<Output = ()> + Send,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.0.tasks.spawn(async move {
+            let Err(lost) = reply.send(change.await) else { return };
+            match lost {
+                Ok(value) => unheard(value).await,
+                Err(error) => warn!(%error, "a change failed after its client had left"),
+            }
+        });
+        answer.await.unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a task ended without an answer")))
+    }
+}

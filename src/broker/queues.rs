@@ -1,0 +1,111 @@
+//! Queues: create, look up, count.
+
+use std::sync::Arc;
+
+use super::slot::Slot;
+use super::{Broker, OpenPool};
+use crate::catalogue::QueueRecord;
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::message::Header;
+use crate::domain::names::QueueRef;
+use crate::domain::pool::PoolState;
+use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
+use crate::error::{Error, Part};
+use crate::placement::weighted;
+use crate::storage::Direction;
+
+/// How often a creation looks again when the pool it chose changed under it.
+const CREATE_TRIES: usize = 4;
+
+impl Broker {
+    /// Creates a queue in a pool chosen by weight. One that exists stays as it is, its metadata too.
+    pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
+        let (broker, at) = (self.clone(), at.clone());
+        let create = async move {
+            let slot = broker.slot(&at);
+            let _gate = slot.gate.lock().await;
+            broker.create_gated(slot, &at, &metadata).await
+        };
+        self.carry_out(create, |_| async {}).await
+    }
+
+    /// The metadata of a queue, or none when there is no such queue.
+    pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
+        let record = self.0.catalogue.queue(&self.slot(at).owned, at).await?;
+        record.map(|record| Metadata::new(record.metadata)).transpose()
+    }
+
+    /// What is in a queue; nothing when there is no such queue.
+    pub async fn queue_stats(&self, at: &QueueRef) -> Result<QueueStats, Error> {
+        let slot = self.slot(at);
+        if !self.open(slot, at).await? {
+            return Ok(QueueStats::default());
+        }
+        let (id, store, claimed) = {
+            let state = slot.state.lock();
+            let Some(queue) = state.queues.get(at) else { return Ok(QueueStats::default()) };
+            (queue.id, Arc::clone(&self.pool(&queue.pool)?.store), queue.engine.claimed())
+        };
+        let failed = |error| Error::unavailable(Part::Storage, error);
+        let total = store.totals(id).await.map_err(failed)?.messages;
+        let mut stats = QueueStats { claimed: claimed.min(total), ..QueueStats::default() };
+        stats.free = total - stats.claimed;
+        if total > 0 {
+            let oldest = store.scan(id, Direction::Up, None, 1, 0).await.map_err(failed)?;
+            let newest = store.scan(id, Direction::Down, None, 1, 0).await.map_err(failed)?;
+            stats.oldest = oldest.messages.first().map(|message| self.milestone(&message.header));
+            stats.newest = newest.messages.first().map(|message| self.milestone(&message.header));
+        }
+        Ok(stats)
+    }
+
+    fn milestone(&self, header: &Header) -> Milestone {
+        let age = self.0.clock.now().seconds_since(header.created);
+        Milestone { id: header.id, created: header.created, age }
+    }
+
+    /// Opens a queue, and creates it when there is none: Zaqar's queues exist from their first message on.
+    pub(super) async fn open_or_create(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
+        if slot.state.lock().queues.contains_key(at) {
+            return Ok(());
+        }
+        self.queue_create(at, Metadata::empty()).await.map(|_| ())
+    }
+
+    async fn create_gated(&self, slot: &Arc<Slot>, at: &QueueRef, metadata: &Metadata) -> Result<Created, Error> {
+        for _ in 0..CREATE_TRIES {
+            if self.open_gated(slot, at).await? {
+                return Ok(Created::Existed);
+            }
+            let pool = self.place()?;
+            let id = QueueId::new(slot.owned.slot, &mut rand::rng());
+            let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
+            if self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry).await? {
+                self.open_record(slot, at, &record).await?;
+                return Ok(Created::New);
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the chosen pool changed each time"))
+    }
+
+    /// Chooses the pool of a new queue: one that is active, by weight.
+    fn place(&self) -> Result<&OpenPool, Error> {
+        let mut candidates: Vec<&OpenPool> =
+            self.0.pools.values().filter(|pool| pool.entry.pool.state == PoolState::Active).collect();
+        candidates.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+        let weights: Vec<u32> = candidates.iter().map(|pool| pool.entry.pool.weight).collect();
+        let choice = weighted::choose(&weights, &mut rand::rng()).ok_or(Error::NoPool)?;
+        Ok(candidates[choice])
+    }
+
+    /// Whether the pool has an entry, and its store.
+    pub(super) async fn message_exists(&self, slot: &Slot, at: &QueueRef, id: MessageId) -> Result<bool, Error> {
+        let (queue, store) = {
+            let state = slot.state.lock();
+            let Some(queue) = state.queues.get(at) else { return Ok(false) };
+            (queue.id, Arc::clone(&self.pool(&queue.pool)?.store))
+        };
+        let found = store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        Ok(!found.is_empty())
+    }
+}

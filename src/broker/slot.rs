@@ -1,0 +1,170 @@
+//! A slot at its owner: its open queues, its lanes to the pools, its claims' deadlines.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::lanes::Lane;
+use super::{Broker, OpenPool};
+use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
+use crate::domain::claim::ClaimTerms;
+use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
+use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::time::Timestamp;
+use crate::engine::QueueEngine;
+use crate::error::{Error, Part};
+use crate::storage::Epoch;
+
+/// One of the 256.
+pub(super) struct Slot {
+    /// Fence of its commits to the tree.
+    pub(super) owned: OwnedSlot,
+    /// Fence of its batches to the pools.
+    pub(super) epoch: Epoch,
+    /// Held for the few steps of a decision, never across an await.
+    pub(super) state: Mutex<SlotState>,
+    /// Held while a queue is created or opened, so that it happens once.
+    pub(super) gate: tokio::sync::Mutex<()>,
+}
+
+pub(super) struct SlotState {
+    pub(super) queues: HashMap<QueueRef, OpenQueue>,
+    pub(super) lanes: HashMap<PoolName, Lane>,
+    pub(super) ids: IdSequence,
+    /// When claims end; entries of claims that are over are skipped when their time comes.
+    pub(super) deadlines: BinaryHeap<Reverse<Deadline>>,
+    /// Claims without messages, whose records may go.
+    pub(super) spent: Vec<ClaimId>,
+    /// Claims whose record is in the tree.
+    pub(super) live_claims: usize,
+    /// One bit for each directory of claims that is there.
+    pub(super) buckets: u64,
+    /// Claims of queues that nobody has opened since the start.
+    unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
+}
+
+/// When a claim of which queue ends.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Deadline {
+    pub(super) at: Timestamp,
+    pub(super) claim: ClaimId,
+    pub(super) queue: QueueRef,
+}
+
+/// A queue in memory.
+pub(super) struct OpenQueue {
+    pub(super) id: QueueId,
+    pub(super) pool: PoolName,
+    pub(super) engine: QueueEngine,
+    /// Wakes those who wait for a page of the pool.
+    pub(super) refilled: Arc<Notify>,
+    /// Whether the last page could not be read.
+    pub(super) pool_failed: bool,
+}
+
+impl Slot {
+    pub(super) fn new(owned: OwnedSlot, epoch: Epoch, found: SlotClaims) -> Self {
+        let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::new();
+        let live_claims = found.claims.len();
+        for (id, record) in found.claims {
+            unopened.entry(record.queue).or_default().push((id, record));
+        }
+        let state = SlotState {
+            queues: HashMap::new(),
+            lanes: HashMap::new(),
+            ids: IdSequence::after(MessageId::ZERO),
+            deadlines: BinaryHeap::new(),
+            spent: Vec::new(),
+            live_claims,
+            buckets: found.buckets,
+            unopened,
+        };
+        Self { owned, epoch, state: Mutex::new(state), gate: tokio::sync::Mutex::new(()) }
+    }
+}
+
+impl SlotState {
+    /// The open queue, if it is still this incarnation.
+    pub(super) fn queue_mut(&mut self, at: &QueueRef, id: QueueId) -> Option<&mut OpenQueue> {
+        self.queues.get_mut(at).filter(|queue| queue.id == id)
+    }
+
+    /// Notes claims that have no messages left.
+    pub(super) fn spend(&mut self, claims: Vec<ClaimId>) {
+        self.spent.extend(claims);
+    }
+}
+
+impl Broker {
+    /// Makes sure that a queue is open. False when there is no such queue.
+    pub(super) async fn open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<bool, Error> {
+        if slot.state.lock().queues.contains_key(at) {
+            return Ok(true);
+        }
+        let _gate = slot.gate.lock().await;
+        self.open_gated(slot, at).await
+    }
+
+    /// As [`Broker::open`], for a caller that holds the gate.
+    pub(super) async fn open_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<bool, Error> {
+        if slot.state.lock().queues.contains_key(at) {
+            return Ok(true);
+        }
+        match self.0.catalogue.queue(&slot.owned, at).await? {
+            Some(record) => self.open_record(slot, at, &record).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Opens the queue of a record: fences its pool, then takes over its claims, then its head.
+    pub(super) async fn open_record(&self, slot: &Slot, at: &QueueRef, record: &QueueRecord) -> Result<(), Error> {
+        let name = record.pool()?;
+        let pool = self.pool(&name)?;
+        self.open_lane(slot, &name, pool).await?;
+        let (tail, claims) = {
+            let state = slot.state.lock();
+            (state.ids.last(), state.unopened.get(&record.id).cloned().unwrap_or_default())
+        };
+        let mut engine = QueueEngine::open(tail);
+        let mut spent = Vec::new();
+        let mut deadlines = Vec::new();
+        for (id, claim) in claims {
+            let expires = Timestamp::from_millis(claim.expires);
+            let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
+            let found = pool.store.get(record.id, &ids).await;
+            let found = found.map_err(|error| Error::unavailable(Part::Storage, error))?;
+            if found.is_empty() {
+                spent.push(id);
+                continue;
+            }
+            let attempt = |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
+            let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
+            engine.restore_claim(id, ClaimTerms::stored(claim.ttl, claim.grace), expires, headers);
+            deadlines.push(Reverse(Deadline { at: expires, claim: id, queue: at.clone() }));
+        }
+        let mut state = slot.state.lock();
+        state.unopened.remove(&record.id);
+        state.deadlines.extend(deadlines);
+        state.spend(spent);
+        let queue = OpenQueue { id: record.id, pool: name, engine, refilled: Arc::default(), pool_failed: false };
+        state.queues.insert(at.clone(), queue);
+        Ok(())
+    }
+
+    /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
+    /// the greatest one that any of them gave.
+    async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
+        if slot.state.lock().lanes.contains_key(name) {
+            return Ok(());
+        }
+        let last = pool.store.fence(slot.owned.slot, slot.epoch).await;
+        let last = last.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        let mut state = slot.state.lock();
+        state.ids.skip_to(last);
+        state.lanes.insert(name.clone(), Lane::new(Arc::clone(&pool.store)));
+        Ok(())
+    }
+}

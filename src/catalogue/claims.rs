@@ -1,0 +1,115 @@
+//! Records of claims: one node each, whatever the number of messages.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Catalogue, OwnedSlot, failed, from_json, layout, to_json};
+use crate::coordination::{Op, Refusal, TreeError};
+use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::limits;
+use crate::error::{Error, Part};
+
+/// A claim as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRecord {
+    /// The queue of its messages.
+    pub queue: QueueId,
+    /// Its messages. Those that were deleted since may still be named.
+    pub messages: Vec<ClaimedMessage>,
+    /// Seconds.
+    pub ttl: u32,
+    /// Seconds.
+    pub grace: u32,
+    /// Milliseconds since the Unix epoch.
+    pub created: u64,
+    /// Milliseconds since the Unix epoch.
+    pub expires: u64,
+}
+
+/// A message in a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimedMessage {
+    /// The message.
+    pub id: MessageId,
+    /// How often it has been claimed, this claim included.
+    pub attempt: u32,
+}
+
+/// The claims of a slot as a new owner finds them.
+#[derive(Debug, Default)]
+pub struct SlotClaims {
+    /// Every claim.
+    pub claims: Vec<(ClaimId, ClaimRecord)>,
+    /// One bit for each directory that is there.
+    pub buckets: u64,
+}
+
+impl Catalogue {
+    /// All claims of a slot.
+    pub async fn claims(&self, slot: &OwnedSlot) -> Result<SlotClaims, Error> {
+        let mut found = SlotClaims::default();
+        let buckets = self.tree.children(&layout::slot_claims(slot.slot)).await.map_err(failed)?;
+        for element in buckets {
+            let Some(bucket) = parse_bucket(&element) else {
+                return Err(Error::unavailable(Part::Coordination, format!("{element:?} is no bucket")));
+            };
+            found.buckets |= 1 << bucket;
+            let path = layout::bucket(slot.slot, bucket);
+            for name in self.tree.children(&path).await.map_err(failed)? {
+                let id = name.parse().map_err(|error: uuid::Error| Error::unavailable(Part::Coordination, error))?;
+                if let Some(node) = self.node(&layout::claim(slot.slot, id)).await? {
+                    found.claims.push((id, from_json(&node)?));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Records a claim; with `new_bucket` also the directory it lies in, if that is not there yet.
+    pub async fn claim_create(
+        &self,
+        slot: &OwnedSlot,
+        id: ClaimId,
+        record: &ClaimRecord,
+        new_bucket: bool,
+    ) -> Result<(), Error> {
+        let node = Op::Create { path: layout::claim(slot.slot, id), data: to_json(record) };
+        let fence = [slot.fence()];
+        if new_bucket {
+            let directory = Op::Create { path: layout::bucket(slot.slot, id.bucket()), data: "{}".into() };
+            match self.tree.commit(&fence, &[directory, node.clone()]).await {
+                Ok(_) => return Ok(()),
+                // Another claim of this process made it at the same time.
+                Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        match self.tree.commit(&fence, &[node]).await {
+            Ok(_) => Ok(()),
+            Err(TreeError::Refused { why: Refusal::Full, .. }) => {
+                Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS })
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Removes the records of claims; those that are gone already stay so.
+    pub async fn claims_delete(&self, slot: &OwnedSlot, ids: &[ClaimId]) -> Result<(), Error> {
+        for some in ids.chunks(limits::TREE_BATCH_OPS - 1) {
+            let mut ops: Vec<Op> =
+                some.iter().map(|id| Op::Delete { path: layout::claim(slot.slot, *id) }).collect();
+            loop {
+                match self.tree.commit(&[slot.fence()], &ops).await {
+                    Ok(_) => break,
+                    Err(TreeError::Refused { op, why: Refusal::NoNode }) => drop(ops.remove(op)),
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_bucket(element: &str) -> Option<u8> {
+    let bucket = u8::from_str_radix(element, 16).ok()?;
+    (usize::from(bucket) < limits::CLAIM_BUCKETS).then_some(bucket)
+}

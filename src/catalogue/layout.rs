@@ -1,0 +1,111 @@
+//! Every path of the tree, in one place. They are on disk and in ZooKeeper, and never change.
+//!
+//! | path | data |
+//! |---|---|
+//! | `/meta/system` | [`super::System`] |
+//! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
+//! | `/meta/slots/{hh}` | `{nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
+//! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
+//!
+//! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
+
+use crate::domain::ids::{ClaimId, Slot};
+use crate::domain::names::{PoolName, ProjectId, QueueRef};
+
+pub(super) const META: &str = "/meta";
+pub(super) const SYSTEM: &str = "/meta/system";
+pub(super) const POOLS: &str = "/meta/pools";
+pub(super) const SLOTS: &str = "/meta/slots";
+pub(super) const QUEUES: &str = "/queues";
+pub(super) const RUN: &str = "/run";
+
+pub(super) fn pool(name: &PoolName) -> String {
+    format!("{POOLS}/{}", escape(name.as_str()))
+}
+
+pub(super) fn slot(slot: Slot) -> String {
+    format!("{SLOTS}/{slot}")
+}
+
+pub(super) fn slot_queues(slot: Slot) -> String {
+    format!("{QUEUES}/{slot}")
+}
+
+pub(super) fn project(slot: Slot, project: &ProjectId) -> String {
+    format!("{QUEUES}/{slot}/{}", escape(project.as_str()))
+}
+
+pub(super) fn queue(slot: Slot, queue: &QueueRef) -> String {
+    format!("{}/{}", project(slot, &queue.project), escape(queue.name.as_str()))
+}
+
+pub(super) fn slot_run(slot: Slot) -> String {
+    format!("{RUN}/{slot}")
+}
+
+pub(super) fn slot_claims(slot: Slot) -> String {
+    format!("{RUN}/{slot}/claims")
+}
+
+pub(super) fn bucket(slot: Slot, bucket: u8) -> String {
+    format!("{RUN}/{slot}/claims/{bucket:02x}")
+}
+
+pub(super) fn claim(slot: Slot, claim: ClaimId) -> String {
+    format!("{RUN}/{slot}/claims/{:02x}/{claim}", claim.bucket())
+}
+
+/// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and
+/// so does a dot that begins an element, since `.` and `..` are no elements.
+fn escape(text: &str) -> String {
+    let mut element = String::with_capacity(text.len());
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            b'_' | b'-' => element.push(byte as char),
+            b'.' if index > 0 => element.push('.'),
+            byte if byte.is_ascii_alphanumeric() => element.push(byte as char),
+            byte => element.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    element
+}
+
+/// The text of an escaped element; none when it is not one.
+pub(super) fn unescape(element: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(element.len());
+    let mut rest = element.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn dots_that_begin_a_name_are_escaped() {
+        assert_eq!(escape("..a.b"), "%2e.a.b");
+        assert_eq!(escape("."), "%2e");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_as_a_path_element(text in "\\PC{1,40}") {
+            let element = escape(&text);
+            prop_assert!(element.is_ascii() && !element.contains('/') && element != "." && element != "..");
+            prop_assert_eq!(unescape(&element), Some(text));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Typed records in the tree: which queues and pools there are, where each queue lies, which claims live.
+//!
+//! It turns records into nodes and tree errors into the situations of the core. It decides nothing: who may
+//! write is the fence its callers pass in.
+
+mod claims;
+mod layout;
+mod pools;
+mod queues;
+mod slots;
+mod system;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
+pub use pools::PoolEntry;
+pub use queues::QueueRecord;
+pub use slots::OwnedSlot;
+pub use system::System;
+
+use crate::coordination::{Coordination, Node, TreeError};
+use crate::error::{Error, Part};
+
+/// The records of one installation.
+#[derive(Clone)]
+pub struct Catalogue {
+    tree: Arc<dyn Coordination>,
+}
+
+impl Catalogue {
+    /// The records in `tree`.
+    pub fn new(tree: Arc<dyn Coordination>) -> Self {
+        Self { tree }
+    }
+
+    /// Whether a change made now has a chance.
+    pub fn check_open(&self) -> Result<(), Error> {
+        self.tree.check_open().map_err(failed)
+    }
+
+    async fn node(&self, path: &str) -> Result<Option<Node>, Error> {
+        self.tree.get(path).await.map_err(failed)
+    }
+}
+
+/// What a failed call to the tree means to a request.
+fn failed(error: TreeError) -> Error {
+    if error.nothing_written() {
+        Error::unavailable(Part::Coordination, error)
+    } else {
+        Error::unknown(Part::Coordination, error)
+    }
+}
+
+fn to_json(record: &impl Serialize) -> Bytes {
+    serde_json::to_vec(record).expect("records have text keys and no failing parts").into()
+}
+
+fn from_json<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {
+    serde_json::from_slice(&node.data).map_err(|error| Error::unavailable(Part::Coordination, error))
+}

@@ -1,0 +1,70 @@
+//! What the installation is, and the nodes it stands on.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Catalogue, failed, from_json, layout, to_json};
+use crate::coordination::{Op, Refusal, TreeError};
+use crate::domain::ids::Slot;
+use crate::domain::limits;
+use crate::error::Error;
+
+/// The form of the records this program writes.
+const SCHEMA: u32 = 1;
+
+/// The installation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct System {
+    /// Which one: no other has this id.
+    pub id: Uuid,
+    /// How often its tree was rebuilt; the greater part of every epoch.
+    pub generation: u32,
+    /// The form of its records.
+    pub schema: u32,
+    /// Its number of slots.
+    pub slots: u32,
+}
+
+impl Catalogue {
+    /// The installation; made with the id `fresh` when the tree is empty.
+    pub async fn system(&self, fresh: Uuid) -> Result<System, Error> {
+        if let Some(node) = self.node(layout::SYSTEM).await? {
+            return from_json(&node);
+        }
+        let slots = u32::try_from(limits::SLOTS).expect("there are 256 slots");
+        let system = System { id: fresh, generation: 1, schema: SCHEMA, slots };
+        let roots = [layout::META, layout::POOLS, layout::SLOTS, layout::QUEUES, layout::RUN];
+        let mut paths: Vec<String> = roots.map(str::to_owned).to_vec();
+        for slot in Slot::all() {
+            paths.push(layout::slot(slot));
+            paths.push(layout::slot_queues(slot));
+            paths.push(layout::slot_run(slot));
+            paths.push(layout::slot_claims(slot));
+        }
+        for path in paths.chunks(limits::TREE_BATCH_OPS) {
+            self.create_missing(path).await?;
+        }
+        // Last, so that a system that is there stands on all its nodes.
+        let op = Op::Create { path: layout::SYSTEM.into(), data: to_json(&system) };
+        self.tree.commit(&[], &[op]).await.map_err(failed)?;
+        Ok(system)
+    }
+
+    /// Makes nodes that may be there already from a start that was cut short.
+    async fn create_missing(&self, paths: &[String]) -> Result<(), Error> {
+        let create = |path: &String| Op::Create { path: path.clone(), data: bytes::Bytes::from_static(b"{}") };
+        let ops: Vec<Op> = paths.iter().map(create).collect();
+        match self.tree.commit(&[], &ops).await {
+            Ok(_) => return Ok(()),
+            Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        for op in ops {
+            match self.tree.commit(&[], &[op]).await {
+                Ok(_) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+}

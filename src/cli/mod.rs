@@ -1,0 +1,42 @@
+//! The commands of the program, one file each. Only this layer and `main` print.
+
+mod openapi;
+mod serve;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+
+/// A durable message queue.
+#[derive(Debug, Parser)]
+#[command(name = "angarium", version, about, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    config: Config,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service; this is done when no command is named
+    Serve(Config),
+    /// Print the OpenAPI document of the service
+    Openapi,
+}
+
+impl Cli {
+    /// Carries out the command.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.command.unwrap_or(Command::Serve(self.config)) {
+            Command::Serve(config) => serve::run(config),
+            Command::Openapi => openapi::run(),
+        }
+    }
+}
+
+/// The runtime of a command that does more than print: a thread for each core.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}

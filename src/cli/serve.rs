@@ -1,0 +1,63 @@
+//! `angarium serve`: the service, until it is told to stop.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::runtime;
+use crate::config::Config;
+use crate::server::Server;
+use crate::telemetry;
+
+pub(super) fn run(config: Config) -> anyhow::Result<()> {
+    telemetry::start(config.log_format, &config.log).context("the log filter is not one")?;
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let server = Server::open(&config).await?;
+        greet(server.address()?, &config.data)?;
+        server.run(stop_signal()?).await;
+        anyhow::Ok(())
+    })?;
+    info!("stopped");
+    Ok(())
+}
+
+/// Says where the service is and what to do with it.
+fn greet(address: SocketAddr, data: &Path) -> std::io::Result<()> {
+    let data = data.canonicalize()?;
+    let version = env!("CARGO_PKG_VERSION");
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "angarium {version} listening on http://{address}")?;
+    writeln!(out, "data in {}", data.display())?;
+    writeln!(out, "try: curl -i http://{address}/v2/queues/demo/messages --json '{{\"messages\": [{{\"body\": \"hello\"}}]}}'")?;
+    out.flush()
+}
+
+/// Cancelled by the first SIGTERM or SIGINT. A second one ends the process at once: it is what a person does
+/// who does not want to wait.
+fn stop_signal() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stopped = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "it must outlive every tracker, and ends with the process")]
+    tokio::spawn(async move {
+        for pressed in 0.. {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if pressed > 0 {
+                std::process::exit(130);
+            }
+            info!("stopping");
+            stopped.cancel();
+        }
+    });
+    Ok(stop)
+}

@@ -1,0 +1,5 @@
+//! Who serves what: the slots of this replica and the numbers that fence out their owners before.
+//!
+//! It knows nothing of what is in a slot.
+
+pub mod slots;

@@ -1,0 +1,175 @@
+//! Seam 1, the tree: small versioned nodes under slash-separated paths, changed by fenced commits.
+//!
+//! It has the shape of ZooKeeper's tree, so that either can serve: the embedded one for a process alone. It
+//! knows nothing of queues. Callers learn from an error whether a write certainly did not happen or may have.
+
+pub mod embedded;
+mod path;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use thiserror::Error as ThisError;
+
+use crate::domain::limits;
+
+/// A node as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its value.
+    pub data: Bytes,
+    /// How often it has been set since it was created.
+    pub version: u32,
+    /// The transaction that last changed its data: greater than that of any change before.
+    pub modified: u64,
+    /// How many children it has.
+    pub children: u32,
+}
+
+/// A condition on the whole commit: the node at `path` has `version`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The node.
+    pub path: String,
+    /// The version it must have.
+    pub version: u32,
+}
+
+/// One change of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Makes a node; its parent must exist and it must not.
+    Create {
+        /// The node.
+        path: String,
+        /// Its value.
+        data: Bytes,
+    },
+    /// Replaces the value of a node that exists.
+    Set {
+        /// The node.
+        path: String,
+        /// Its new value.
+        data: Bytes,
+        /// The version it must have; any when absent.
+        version: Option<u32>,
+    },
+    /// Removes a node without children.
+    Delete {
+        /// The node.
+        path: String,
+    },
+}
+
+impl Op {
+    /// The node it changes.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Create { path, .. } | Self::Set { path, .. } | Self::Delete { path } => path,
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Create { path, data } | Self::Set { path, data, .. } => path.len() + data.len(),
+            Self::Delete { path } => path.len(),
+        }
+    }
+}
+
+/// What a commit did: of each operation that set a node, the node's new version and transaction.
+pub type Committed = Vec<Option<Stat>>;
+
+/// A node's version and last transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// See [`Node::version`].
+    pub version: u32,
+    /// See [`Node::modified`].
+    pub modified: u64,
+}
+
+/// Why an operation of a commit was refused. Then nothing of the commit happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The node to create exists.
+    NodeExists,
+    /// The node, or the parent of the node to create, does not exist.
+    NoNode,
+    /// The node has another version.
+    BadVersion,
+    /// The node to delete has children.
+    NotEmpty,
+    /// The parent has as many children as a directory may have.
+    Full,
+}
+
+/// Why the tree did not do what it was asked.
+#[derive(Debug, ThisError)]
+pub enum TreeError {
+    /// A fence did not hold; nothing was written.
+    #[error("fence {0} did not hold")]
+    Fenced(usize),
+    /// An operation was refused; nothing was written.
+    #[error("operation {op} was refused: {why:?}")]
+    Refused {
+        /// Which one.
+        op: usize,
+        /// Why.
+        why: Refusal,
+    },
+    /// A path, value or commit breaks a bound; nothing was written.
+    #[error("outside the bounds of the tree: {0}")]
+    Bounds(&'static str),
+    /// The tree cannot be reached now; nothing was written.
+    #[error("the tree is unavailable: {0}")]
+    NotSent(String),
+    /// The commit may have happened.
+    #[error("the outcome is unknown: {0}")]
+    Unknown(String),
+}
+
+impl TreeError {
+    /// Whether it is certain that nothing was written.
+    pub fn nothing_written(&self) -> bool {
+        match self {
+            Self::Fenced(_) | Self::Refused { .. } | Self::Bounds(_) | Self::NotSent(_) => true,
+            Self::Unknown(_) => false,
+        }
+    }
+}
+
+/// The tree. Every method's promise is a test of the conformance suite, which every implementation passes.
+#[async_trait]
+pub trait Coordination: Send + Sync + 'static {
+    /// The node at `path`, or none. It shows at least every commit that was acknowledged through this handle.
+    async fn get(&self, path: &str) -> Result<Option<Node>, TreeError>;
+
+    /// The names of the children of `path`, in order; none when it does not exist.
+    async fn children(&self, path: &str) -> Result<Vec<String>, TreeError>;
+
+    /// Checks `fences`, then applies `ops` in order, each seeing those before it: all or none, durable on
+    /// return. Commits made at the same time may share their cost and never each other's failure.
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError>;
+
+    /// Whether a commit made now has a chance.
+    fn check_open(&self) -> Result<(), TreeError>;
+}
+
+/// Checks a commit against the bounds that every implementation has, before anything is sent.
+fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
+    if fences.len() + ops.len() > limits::TREE_BATCH_OPS {
+        return Err(TreeError::Bounds("more than 100 operations in a commit"));
+    }
+    if ops.iter().map(Op::size).sum::<usize>() > limits::TREE_BATCH_BYTES {
+        return Err(TreeError::Bounds("more than 256 KiB in a commit"));
+    }
+    for op in ops {
+        path::check(op.path())?;
+        if let Op::Create { data, .. } | Op::Set { data, .. } = op
+            && data.len() > limits::TREE_VALUE_BYTES
+        {
+            return Err(TreeError::Bounds("more than 128 KiB in a value"));
+        }
+    }
+    fences.iter().try_for_each(|fence| path::check(&fence.path))
+}

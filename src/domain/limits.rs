@@ -1,0 +1,83 @@
+//! Every bound of the service in one place, each with its unit and its reason.
+//!
+//! The values of the first group are Zaqar's defaults (its `[transport]` options), which its clients expect.
+
+use std::time::Duration;
+
+/// Bytes of the body of a request that posts messages (Zaqar: `max_messages_post_size`).
+pub const POST_BYTES: usize = 262_144;
+/// Bytes of the metadata of a queue, as JSON text (Zaqar: `max_queue_metadata`).
+pub const METADATA_BYTES: usize = 65_536;
+/// Messages that one claim may ask for (Zaqar: `max_messages_per_claim_or_pop`).
+pub const CLAIM_MESSAGES: usize = 20;
+/// Messages of a claim that names no limit.
+pub const CLAIM_MESSAGES_DEFAULT: usize = 10;
+/// Seconds that a message may live, least and most (Zaqar: 60 s and 14 days).
+pub const MESSAGE_TTL: (u32, u32) = (60, 1_209_600);
+/// Seconds that a message lives when nobody says.
+pub const MESSAGE_TTL_DEFAULT: u32 = 3_600;
+/// Seconds of a claim, least and most (Zaqar: 60 s and 12 hours).
+pub const CLAIM_TTL: (u32, u32) = (60, 43_200);
+/// Seconds of a claim that names no ttl.
+pub const CLAIM_TTL_DEFAULT: u32 = 300;
+/// Seconds of grace, least and most (Zaqar: 60 s and 12 hours).
+pub const CLAIM_GRACE: (u32, u32) = (60, 43_200);
+/// Seconds of grace of a claim that names none.
+pub const CLAIM_GRACE_DEFAULT: u32 = 60;
+/// Characters of a queue name created through the REST API (Zaqar: 64).
+pub const QUEUE_NAME_CHARS: usize = 64;
+/// Bytes of a project id (Zaqar: 256).
+pub const PROJECT_BYTES: usize = 256;
+/// Depth of arrays and objects in any JSON that comes in. serde_json refuses deeper envelopes too, and a
+/// reader that recurses is never led deeper than this by us.
+pub const JSON_DEPTH: usize = 128;
+
+/// Bytes of a request body that is neither messages nor metadata: a claim's ttl and grace need far less.
+pub const SMALL_BODY_BYTES: usize = 4_096;
+/// A request body must have arrived whole after this time, however slowly its client sends.
+pub const BODY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Parts of all queues, the unit of ownership. It is a byte, so it is written into ids and never changes.
+pub const SLOTS: usize = 256;
+
+/// Bytes of ready messages that a queue keeps in memory; what waits behind them stays in the pool.
+pub const WINDOW_BYTES: usize = 1 << 20;
+/// Ready messages that a queue keeps in memory, so that tiny ones cannot outgrow the byte budget by their headers.
+pub const WINDOW_MESSAGES: usize = 4_096;
+/// A window below this is filled from the pool before it runs empty.
+pub const WINDOW_LOW: usize = 256;
+/// Messages that one refill reads.
+pub const REFILL_MESSAGES: usize = 1_024;
+/// Messages of one kind of work in one pool batch; a longer queue of work goes in several batches.
+pub const BATCH_MESSAGES: usize = 8_192;
+/// Bytes of message bodies in one pool batch.
+pub const BATCH_BYTES: usize = 8 << 20;
+/// Messages of a slot that wait for a pool to become durable. Beyond it new ones are answered 503 at once.
+pub const LANE_MESSAGES: usize = 65_536;
+/// Live claims of one slot: 64 directories of at most 8,000 nodes in the tree.
+pub const SLOT_CLAIMS: usize = CLAIM_BUCKETS * TREE_CHILDREN;
+/// Directories that the claims of a slot are spread over.
+pub const CLAIM_BUCKETS: usize = 64;
+
+/// Children of one tree node. Readers of a directory get it in one answer, so it stays well below a megabyte.
+pub const TREE_CHILDREN: usize = 8_000;
+/// Bytes of one value in the tree.
+pub const TREE_VALUE_BYTES: usize = 128 * 1024;
+/// Operations of one commit to the tree.
+pub const TREE_BATCH_OPS: usize = 100;
+/// Bytes of one commit to the tree (ZooKeeper refuses requests near one megabyte and cuts the connection).
+pub const TREE_BATCH_BYTES: usize = 256 * 1024;
+
+/// Pieces of work that wait for the journal's committer; one more is refused, certainly unwritten.
+pub const JOURNAL_QUEUE: usize = 16_384;
+/// Pieces of work that share one sync.
+pub const JOURNAL_GROUP: usize = 4_096;
+
+/// How often the owner looks for claims that ended.
+pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
+/// Claims that one expiry turn of one slot ends, so that a turn is short.
+pub const EXPIRY_TURN: usize = 256;
+/// Claim nodes whose messages were all deleted are removed from the tree at least this often.
+pub const CLAIM_SHRINK_TICK: Duration = Duration::from_millis(500);
+/// After a start no claim ends for this long: its holder may have been cut off only by the restart.
+pub const EXPIRY_HOLD: Duration = Duration::from_secs(2);

@@ -1,0 +1,80 @@
+//! What a message is: a body nobody looks into, and a header that says how long it lives.
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::time::Timestamp;
+use crate::error::{Error, Place};
+
+/// Seconds that a message lives, 60 to 1,209,600 (14 days), as in Zaqar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageTtl(u32);
+
+impl MessageTtl {
+    /// Checks a number of seconds; `field` is what the caller calls it.
+    pub fn new(seconds: i64, field: impl Into<String>) -> Result<Self, Error> {
+        seconds_within(seconds, limits::MESSAGE_TTL, field).map(Self)
+    }
+
+    /// The number of seconds.
+    pub const fn seconds(self) -> u32 {
+        self.0
+    }
+}
+
+/// Checks a number of seconds against its least and most value.
+pub(super) fn seconds_within(seconds: i64, bounds: (u32, u32), field: impl Into<String>) -> Result<u32, Error> {
+    match u32::try_from(seconds) {
+        Ok(within) if (bounds.0..=bounds.1).contains(&within) => Ok(within),
+        _ => {
+            let why = format!("{seconds} is not between {} and {} seconds", bounds.0, bounds.1);
+            Err(Error::invalid(Place::Limit, field, why))
+        }
+    }
+}
+
+/// A message that somebody wants to post: checked, and without an id yet.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// JSON text, kept byte for byte.
+    pub body: Bytes,
+    /// How long it lives; the queue's default when absent.
+    pub ttl: Option<MessageTtl>,
+}
+
+/// All that is known of a message but its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its id, which is also its place in the queue.
+    pub id: MessageId,
+    /// When it was posted.
+    pub created: Timestamp,
+    /// Seconds it lives; a claim may have raised it.
+    pub ttl: u32,
+    /// When it is gone, unless a claim holds it.
+    pub expires: Timestamp,
+    /// How often it has been claimed.
+    pub attempts: u32,
+    /// The `Client-ID` of who posted it: a listing leaves out the asker's own messages.
+    pub client: Option<Uuid>,
+    /// Bytes of its body.
+    pub size: u32,
+}
+
+impl Header {
+    /// Whether its life is over. A message is alive up to the instant it expires, and not at it.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires <= now
+    }
+}
+
+/// A message with its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What is known of it.
+    pub header: Header,
+    /// JSON text, byte for byte as it came.
+    pub body: Bytes,
+}

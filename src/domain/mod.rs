@@ -1,0 +1,13 @@
+//! The words of the product and their rules: names, ids, messages, claims, queues, pools, limits, times.
+//!
+//! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
+//! rolls dice: instants and randomness come in as arguments.
+
+pub mod claim;
+pub mod ids;
+pub mod limits;
+pub mod message;
+pub mod names;
+pub mod pool;
+pub mod queue;
+pub mod time;

@@ -1,0 +1,68 @@
+//! Instants as they are stored, and their arithmetic. Nothing here reads a clock.
+
+use std::fmt;
+
+/// An instant of tree time: milliseconds since the Unix epoch.
+///
+/// Differences saturate: an instant before another is zero seconds away from it, never a negative number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The instant `millis` milliseconds after the Unix epoch.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// This instant `seconds` later.
+    pub const fn plus_seconds(self, seconds: u32) -> Self {
+        Self(self.0.saturating_add(seconds as u64 * 1_000))
+    }
+
+    /// Whole seconds since `earlier`, rounded down: what Zaqar calls an age.
+    pub const fn seconds_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1_000
+    }
+
+    /// The calendar form Zaqar uses: `YYYY-MM-DDTHH:MM:SSZ`. An instant beyond the year 9999 shows as its end.
+    pub fn calendar(self) -> String {
+        let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
+        let instant = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+        instant.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calendar_dates_match_known_instants() {
+        let cases = [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (u64::MAX / 1_000, "9999-12-31T23:59:59Z"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(Timestamp::from_millis(seconds * 1_000).calendar(), text);
+        }
+    }
+
+    #[test]
+    fn ages_are_never_negative() {
+        let (early, late) = (Timestamp::from_millis(1_000), Timestamp::from_millis(3_999));
+        assert_eq!(late.seconds_since(early), 2);
+        assert_eq!(early.seconds_since(late), 0);
+    }
+}

@@ -1,0 +1,61 @@
+//! The claims of one queue: which messages each holds, and until when.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::domain::claim::ClaimTerms;
+use crate::domain::ids::{ClaimId, MessageId};
+use crate::domain::time::Timestamp;
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its ttl and grace.
+    pub terms: ClaimTerms,
+    /// When it ends by itself.
+    pub expires: Timestamp,
+    /// Its messages that are not deleted yet.
+    pub(super) messages: BTreeSet<MessageId>,
+    /// It is being ended: its messages are on their way back, and nobody may use it any more.
+    pub(super) is_ending: bool,
+}
+
+impl Claim {
+    /// Whether whoever holds it may still use it.
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        !self.is_ending && now < self.expires
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    claims: HashMap<ClaimId, Claim>,
+}
+
+impl Claims {
+    pub(super) fn get(&self, id: ClaimId) -> Option<&Claim> {
+        self.claims.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ClaimId) -> Option<&mut Claim> {
+        self.claims.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, id: ClaimId, claim: Claim) {
+        self.claims.insert(id, claim);
+    }
+
+    pub(super) fn remove(&mut self, id: ClaimId) {
+        self.claims.remove(&id);
+    }
+
+    /// A message of the claim is gone. True when it was the last one: then the claim is over.
+    pub(super) fn forget(&mut self, id: ClaimId, message: MessageId) -> bool {
+        let Some(claim) = self.claims.get_mut(&id) else { return false };
+        claim.messages.remove(&message);
+        let is_over = claim.messages.is_empty() && !claim.is_ending;
+        if is_over {
+            self.claims.remove(&id);
+        }
+        is_over
+    }
+}

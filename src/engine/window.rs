@@ -1,0 +1,135 @@
+//! The window: the ready messages of a queue that are in memory, and the cursor behind which all others lie.
+//!
+//! Invariant: every ready message whose id is at or below the cursor is in the window. What lies beyond the
+//! cursor is only in the pool. The queue's newest id is its tail; when the cursor is there, the window is the
+//! whole queue. So ten million waiting messages cost the memory of one window.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::message::{Header, Message};
+
+/// A ready message. One that came back from a claim has only its header here; its body is read when it is
+/// claimed again.
+#[derive(Clone, Debug)]
+pub(super) struct Ready {
+    pub(super) header: Header,
+    pub(super) body: Option<Bytes>,
+}
+
+impl Ready {
+    fn bytes(&self) -> usize {
+        size_of::<Header>() + self.body.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Window {
+    ready: BTreeMap<MessageId, Ready>,
+    bytes: usize,
+    cursor: MessageId,
+    tail: MessageId,
+}
+
+impl Window {
+    /// An empty window before a queue whose ids are all at most `tail`.
+    pub(super) fn before(tail: MessageId) -> Self {
+        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail }
+    }
+
+    pub(super) fn cursor(&self) -> MessageId {
+        self.cursor
+    }
+
+    pub(super) fn tail(&self) -> MessageId {
+        self.tail
+    }
+
+    /// Whether nothing lies beyond the cursor.
+    pub(super) fn is_whole(&self) -> bool {
+        self.cursor >= self.tail
+    }
+
+    pub(super) fn is_low(&self) -> bool {
+        self.ready.len() < limits::WINDOW_LOW
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= limits::WINDOW_BYTES || self.ready.len() >= limits::WINDOW_MESSAGES
+    }
+
+    pub(super) fn first(&self) -> Option<MessageId> {
+        self.ready.keys().next().copied()
+    }
+
+    pub(super) fn contains(&self, id: MessageId) -> bool {
+        self.ready.contains_key(&id)
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<Ready> {
+        let (_, ready) = self.ready.pop_first()?;
+        self.bytes -= ready.bytes();
+        Some(ready)
+    }
+
+    pub(super) fn remove(&mut self, id: MessageId) -> Option<Ready> {
+        let ready = self.ready.remove(&id)?;
+        self.bytes -= ready.bytes();
+        Some(ready)
+    }
+
+    /// A new message became durable. Its id is greater than the tail.
+    pub(super) fn append(&mut self, message: Message) {
+        let id = message.header.id;
+        if self.is_whole() && !self.is_full() {
+            self.cursor = id;
+            self.insert(Ready { header: message.header, body: Some(message.body) });
+        }
+        self.tail = self.tail.max(id);
+    }
+
+    /// A message that was hidden is ready again. Beyond the cursor the pool has it.
+    pub(super) fn put_back(&mut self, ready: Ready) {
+        if ready.header.id > self.cursor {
+            return;
+        }
+        self.insert(ready);
+        while self.is_full() && self.ready.len() > 1 {
+            let Some((id, evicted)) = self.ready.pop_last() else { return };
+            self.bytes -= evicted.bytes();
+            self.cursor = id.before();
+        }
+    }
+
+    /// Leaves everything from `id` on to the pool.
+    pub(super) fn end_before(&mut self, id: MessageId) {
+        if id <= self.cursor {
+            let evicted = self.ready.split_off(&id);
+            self.bytes -= evicted.values().map(Ready::bytes).sum::<usize>();
+            self.cursor = id.before();
+        }
+    }
+
+    /// Takes a page of the pool that begins right behind the cursor. The window then
+    /// reaches to `end`, or as far as it has room.
+    pub(super) fn extend(&mut self, page: impl Iterator<Item = Message>, end: MessageId) {
+        for message in page {
+            if self.is_full() {
+                return;
+            }
+            self.cursor = message.header.id;
+            self.insert(Ready { header: message.header, body: Some(message.body) });
+        }
+        self.cursor = self.cursor.max(end);
+    }
+
+    fn insert(&mut self, ready: Ready) {
+        self.bytes += ready.bytes();
+        if let Some(old) = self.ready.insert(ready.header.id, ready) {
+            self.bytes -= old.bytes();
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The one error of the core. It names the situation, never the library it came from nor an HTTP status.
+//!
+//! Each situation answers three questions: its stable code word, whether the same request may succeed when
+//! it is sent again, and whether it is certain that nothing was written. Text for the client is in `Display`;
+//! the cause of a failed part is its `source`, which is logged where the error stops and never leaves the
+//! process.
+
+use std::fmt;
+
+use thiserror::Error as ThisError;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where in a request something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The shape of the body.
+    Body,
+    /// A value beyond its bounds, wherever it stands.
+    Limit,
+    /// A query parameter.
+    Query,
+    /// A header.
+    Header,
+    /// The name of a project, queue or pool.
+    Name,
+}
+
+/// A part of the service that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The tree that holds queues and claims.
+    Coordination,
+    /// The storage pools.
+    Storage,
+    /// This process, which is about to stop.
+    Server,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Coordination => "coordination",
+            Self::Storage => "storage",
+            Self::Server => "the server",
+        })
+    }
+}
+
+/// What went wrong.
+#[derive(Debug, ThisError)]
+pub enum Error {
+    /// The request itself cannot be served, whoever sends it.
+    #[error("{}", invalid_text(field, why))]
+    Invalid {
+        /// Where in the request.
+        place: Place,
+        /// The field, as the client calls it; empty for the whole.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The named thing does not exist.
+    #[error("{what} {name} does not exist")]
+    NotFound {
+        /// Its kind.
+        what: &'static str,
+        /// Its name or id.
+        name: String,
+    },
+    /// A message that is under a live claim was to be deleted by somebody without that claim.
+    #[error("message {0} is claimed and cannot be deleted without a valid claim ID")]
+    Claimed(crate::domain::ids::MessageId),
+    /// A claim was named for a message that is under no claim.
+    #[error("message {0} is not currently claimed")]
+    NotClaimed(crate::domain::ids::MessageId),
+    /// The named claim does not exist, or has ended.
+    #[error("claim {0} does not exist or has expired")]
+    ClaimEnded(String),
+    /// No pool takes new queues.
+    #[error("no storage pool takes new queues")]
+    NoPool,
+    /// A bound that other requests will free again is reached.
+    #[error("{what}: at most {bound}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// The bound.
+        bound: usize,
+    },
+    /// The request did not arrive in time.
+    #[error("the request did not arrive in time")]
+    Late,
+    /// A part cannot be used now. It is certain that nothing was written.
+    #[error("{part} is unavailable, please try again in a few seconds")]
+    Unavailable {
+        /// The part.
+        part: Part,
+        /// Why, for the log.
+        #[source]
+        cause: Option<Cause>,
+    },
+    /// A part failed in the middle: the request may have been carried out or not.
+    #[error("{part} failed while the request was carried out: it may have been done or not")]
+    Unknown {
+        /// The part.
+        part: Part,
+        /// Why, for the log.
+        #[source]
+        cause: Option<Cause>,
+    },
+}
+
+fn invalid_text(field: &str, why: &str) -> String {
+    if field.is_empty() { why.to_owned() } else { format!("{field}: {why}") }
+}
+
+impl Error {
+    /// Something is wrong with the request.
+    pub fn invalid(place: Place, field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Invalid { place, field: field.into(), why: why.into() }
+    }
+
+    /// A part cannot be used, and nothing was written.
+    pub fn unavailable(part: Part, cause: impl Into<Cause>) -> Self {
+        Self::Unavailable { part, cause: Some(cause.into()) }
+    }
+
+    /// A part failed, and nobody knows how far it got.
+    pub fn unknown(part: Part, cause: impl Into<Cause>) -> Self {
+        Self::Unknown { part, cause: Some(cause.into()) }
+    }
+
+    /// The stable code word: part of the API, so it never changes.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid { .. } => "invalid",
+            Self::NotFound { .. } => "not_found",
+            Self::Claimed(_) => "claimed",
+            Self::NotClaimed(_) => "not_claimed",
+            Self::ClaimEnded(_) => "claim_ended",
+            Self::NoPool => "no_pool",
+            Self::TooMany { .. } => "too_many",
+            Self::Late => "late",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Unknown { .. } => "unknown_outcome",
+        }
+    }
+
+    /// Whether the same request may succeed when it is sent again. After an unknown outcome that is for the
+    /// client to weigh: it may then be carried out twice.
+    pub fn may_retry(&self) -> bool {
+        match self {
+            Self::Invalid { .. }
+            | Self::NotFound { .. }
+            | Self::Claimed(_)
+            | Self::NotClaimed(_)
+            | Self::ClaimEnded(_) => false,
+            Self::NoPool
+            | Self::TooMany { .. }
+            | Self::Late
+            | Self::Unavailable { .. }
+            | Self::Unknown { .. } => true,
+        }
+    }
+
+    /// Whether it is certain that nothing was written.
+    pub fn nothing_written(&self) -> bool {
+        !matches!(self, Self::Unknown { .. })
+    }
+}

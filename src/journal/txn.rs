@@ -1,0 +1,66 @@
+//! What a piece of work sees and writes: the state after all work before it, and one batch for the group.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use fjall::{OwnedWriteBatch, PersistMode};
+
+use super::{JournalError, Space, Store, read_failed};
+
+/// The writes of one group of work. Each piece reads the outcome of those before it.
+pub struct Txn<'a> {
+    store: &'a Store,
+    batch: OwnedWriteBatch,
+    /// What the group wrote to the spaces that work reads back. Messages are not among them: nobody decides
+    /// anything by a message of the same group, and keeping them here would cost more than writing them.
+    written: HashMap<(Space, Bytes), Option<Bytes>>,
+}
+
+fn is_read_back(space: Space) -> bool {
+    matches!(space, Space::Tree | Space::Records | Space::Totals)
+}
+
+impl<'a> Txn<'a> {
+    pub(super) fn new(store: &'a Store) -> Self {
+        let batch = store.database.batch().durability(Some(PersistMode::SyncData));
+        Self { store, batch, written: HashMap::new() }
+    }
+
+    /// The value of a key. In the spaces of messages and headers, writes of the same group are not seen: a
+    /// caller has at most one batch under way for a slot, so there are none that concern it.
+    pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
+        if is_read_back(space)
+            && let Some(value) = self.written.get(&(space, Bytes::copy_from_slice(key)))
+        {
+            return Ok(value.clone());
+        }
+        let value = self.store.space(space).get(key).map_err(read_failed)?;
+        Ok(value.map(Bytes::from))
+    }
+
+    /// Bytes of a value, without reading it where the store can help it.
+    pub fn size_of(&self, space: Space, key: &[u8]) -> Result<Option<u32>, JournalError> {
+        self.store.space(space).size_of(key).map_err(read_failed)
+    }
+
+    /// Writes a key.
+    pub fn put(&mut self, space: Space, key: Bytes, value: Bytes) {
+        if is_read_back(space) {
+            self.written.insert((space, key.clone()), Some(value.clone()));
+        }
+        self.batch.insert(self.store.space(space), key, value);
+    }
+
+    /// Removes a key; one that is absent stays so.
+    pub fn remove(&mut self, space: Space, key: Bytes) {
+        if is_read_back(space) {
+            self.written.insert((space, key.clone()), None);
+        }
+        self.batch.remove(self.store.space(space), key);
+    }
+
+    /// Writes the group and syncs it. A group without writes costs nothing.
+    pub(super) fn commit(self) -> Result<(), fjall::Error> {
+        self.batch.commit()
+    }
+}

@@ -1,0 +1,114 @@
+//! The composition root: opens the stores, puts the parts together, serves, and takes it all down again.
+
+pub mod deadline;
+pub mod exchange;
+pub mod listener;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::Router;
+use thiserror::Error as ThisError;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::api;
+use crate::broker::{Broker, FirstPool};
+use crate::catalogue::Catalogue;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::coordination::embedded::EmbeddedTree;
+use crate::domain::names::PoolName;
+use crate::domain::pool::{Pool, PoolState};
+use crate::error::{Error, Part};
+use crate::journal::{Journal, OpenError};
+use crate::storage::open::PoolOpener;
+use listener::ConnectionLimits;
+
+/// The directory of the tree and the first pool, below the data directory.
+const JOURNAL: &str = "journal";
+
+/// The pool of a fresh installation. Its weight matters once there are others to compare it with.
+const FIRST_POOL: &str = "default";
+const FIRST_WEIGHT: u32 = 100;
+
+/// Why the service could not start.
+#[derive(Debug, ThisError)]
+pub enum StartError {
+    /// The address.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The data directory.
+    #[error("cannot use {path} as the data directory")]
+    Data {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The embedded stores.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+    /// What is in the stores.
+    #[error("cannot start on these stores: {}", described(.0))]
+    Stores(#[from] Error),
+}
+
+/// An error with its cause, which its text leaves out because it is written for clients.
+fn described(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// A service that is ready to serve.
+pub struct Server {
+    listener: TcpListener,
+    broker: Broker,
+}
+
+impl Server {
+    /// Opens the stores below the data directory and binds the address. The address is bound first: a second
+    /// service on it fails before it touches any data.
+    pub async fn open(config: &Config) -> Result<Self, StartError> {
+        let failed = |source| StartError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let broker = open_broker(&config.data).await?;
+        Ok(Self { listener, broker })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`, then finishes what has begun and closes the stores.
+    pub async fn run(self, stop: CancellationToken) {
+        let app: Router = api::router(self.broker.clone());
+        listener::run(self.listener, app, ConnectionLimits::default(), stop).await;
+        info!("no more requests; finishing what has begun");
+        self.broker.stop().await;
+    }
+}
+
+async fn open_broker(data: &Path) -> Result<Broker, StartError> {
+    let failed = |source| StartError::Data { path: data.to_owned(), source };
+    std::fs::create_dir_all(data).map_err(failed)?;
+    let data = data.canonicalize().map_err(failed)?;
+    let path = data.join(JOURNAL);
+    let journal = Journal::open(&path)?;
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
+    let mut opener = PoolOpener::new(&data, [(path, journal)]);
+    let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
+    let pool = Pool { uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT, state: PoolState::Active };
+    let first = FirstPool { name: PoolName::new(FIRST_POOL)?, pool };
+    Ok(Broker::start(catalogue, &first, open, Clock::system()).await?)
+}

@@ -1,0 +1,61 @@
+//! The drivers by the scheme of a pool's URI. A new driver is one folder and one arm here.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error as ThisError;
+
+use super::PoolStore;
+use super::embedded::EmbeddedPool;
+use crate::journal::{Journal, OpenError};
+
+/// Why a pool's storage could not be opened.
+#[derive(Debug, ThisError)]
+pub enum PoolOpenError {
+    /// No driver has this scheme.
+    #[error("no driver for {0:?}: a pool's URI begins with embedded:")]
+    Scheme(String),
+    /// The path leads out of the data directory.
+    #[error("{0:?} is not a path below the data directory")]
+    Path(String),
+    /// The embedded store.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+}
+
+/// Opens pools, each storage once: pools with the same path share a journal with the tree or each other.
+pub struct PoolOpener {
+    data: PathBuf,
+    journals: HashMap<PathBuf, Journal>,
+}
+
+impl PoolOpener {
+    /// An opener for embedded paths below `data`, where the journals given are open already.
+    pub fn new(data: &Path, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
+        Self { data: data.to_owned(), journals: open.into_iter().collect() }
+    }
+
+    /// Opens the storage at `uri`. Blocks while an embedded store replays its log.
+    pub fn open(&mut self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        match uri.split_once(':') {
+            Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
+            _ => Err(PoolOpenError::Scheme(uri.to_owned())),
+        }
+    }
+
+    fn journal(&mut self, path: &str) -> Result<Journal, PoolOpenError> {
+        let relative = Path::new(path);
+        let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        if path.is_empty() || !plain {
+            return Err(PoolOpenError::Path(path.to_owned()));
+        }
+        let full = self.data.join(relative);
+        if let Some(journal) = self.journals.get(&full) {
+            return Ok(journal.clone());
+        }
+        let journal = Journal::open(&full)?;
+        self.journals.insert(full, journal.clone());
+        Ok(journal)
+    }
+}
