@@ -1,0 +1,186 @@
+//! One request and its answer, as the connection sees them.
+//! Owns the marks that tell the socket when a request begins and ends, and the progress of a request's body. Never looks
+//! at a path, a header or a byte of a body, and never answers: that is the router's.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::routing::future::RouteFuture;
+use axum::{BoxError, Router};
+use bytes::Bytes;
+use http::{Request, Response};
+
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tower::Service;
+
+use super::deadline::{Alarm, InRequest, Phase};
+use super::listener::ConnectionLimits;
+
+/// The router as hyper calls it: once per request, one request at a time.
+#[derive(Debug)]
+pub struct Exchange {
+    app: Router,
+    phase: Phase,
+    limits: ConnectionLimits,
+}
+
+impl Exchange {
+    /// Answers the requests of one connection from `app` and marks them in `phase`.
+    pub fn new(app: Router, phase: Phase, limits: ConnectionLimits) -> Self {
+        Self { app, phase, limits }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Exchange {
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let mark = self.phase.request();
+        let request = request.map(|body| RequestBody::new(body, self.limits.body, self.limits.body_step));
+        Answering { answer: self.app.clone().call(request), mark: Some(mark) }
+    }
+}
+
+pin_project! {
+    /// The handler at work. Dropped by hyper when the client goes away.
+    pub struct Answering {
+        #[pin]
+        answer: RouteFuture<Infallible>,
+        mark: Option<InRequest>,
+    }
+}
+
+impl Future for Answering {
+    type Output = Result<Response<AnswerBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let me = self.project();
+        let Ok(answer) = ready!(me.answer.poll(cx));
+        let mark = me.mark.take();
+        Poll::Ready(Ok(answer.map(|inner| AnswerBody { inner, _mark: mark })))
+    }
+}
+
+/// The body of an answer. hyper drops it when its last byte is in the write buffer; that ends the request.
+#[derive(Debug)]
+pub struct AnswerBody {
+    inner: Body,
+    _mark: Option<InRequest>,
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The client sent too little of a request's body for too long. The handler answers 408; hyper closes the connection
+/// after that answer, because the body was not read whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the request body made no progress")]
+pub struct BodyStalled;
+
+impl BodyStalled {
+    /// Whether `error`, or anything it stems from, is a stalled body. For the extractor that reads bodies.
+    pub fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if error.is::<BodyStalled>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+/// The body of a request, failing with [`BodyStalled`] when it makes no progress.
+///
+/// Only the time in which the handler waits for the body counts, so a handler that does something else first is not cut.
+/// Progress is `step` bytes or the end: single bytes now and then do not hold a connection for ever. The timer exists
+/// only for a body that was not there when the handler first asked, which is not the common case.
+#[derive(Debug)]
+pub struct RequestBody<B = Incoming> {
+    inner: B,
+    patience: Duration,
+    step: usize,
+    /// Bytes received of the present step.
+    received: usize,
+    /// Waiting time left for the present step.
+    left: Duration,
+    /// When the handler is waiting: when it has waited too long.
+    deadline: Option<Instant>,
+    alarm: Alarm,
+}
+
+impl<B> RequestBody<B> {
+    /// `patience` is the longest wait for `step` bytes of `inner`.
+    pub fn new(inner: B, patience: Duration, step: usize) -> Self {
+        Self { inner, patience, step, received: 0, left: patience, deadline: None, alarm: Alarm::default() }
+    }
+
+    fn progress(&mut self, bytes: usize) {
+        if let Some(deadline) = self.deadline.take() {
+            self.left = deadline.saturating_duration_since(Instant::now());
+        }
+        self.received = self.received.saturating_add(bytes);
+        if self.received >= self.step {
+            self.received = 0;
+            self.left = self.patience;
+        }
+    }
+}
+
+impl<B> HttpBody for RequestBody<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let me = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut me.inner).poll_frame(cx) {
+            if let Some(Ok(frame)) = &frame {
+                me.progress(frame.data_ref().map_or(0, Bytes::len));
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let deadline = *me.deadline.get_or_insert_with(|| Instant::now() + me.left);
+        if me.alarm.passed(cx, deadline) { Poll::Ready(Some(Err(BodyStalled.into()))) } else { Poll::Pending }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
