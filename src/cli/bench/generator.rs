@@ -1,0 +1,264 @@
+//! Owns the closed loop: every connection sends its next request when the last was answered, for a warm-up and a
+//! measured window, on one thread.
+//! Never waits for a server beyond the window, and never starts or ends one.
+
+use std::cell::RefCell;
+use std::io::{IsTerminal, Write};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::runtime::Builder;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::cpu;
+use super::line::{Broken, DEADLINE, Line, Target, Waiting};
+use super::tally::Tally;
+use super::workload::Workload;
+
+/// Pause after a failure, so that a dead server is not asked in a tight loop.
+const AFTER_FAILURE: Duration = Duration::from_millis(50);
+
+/// A server from which no connection has heard for this long at the end of the window has stopped answering.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// What to load, and for how long.
+pub struct Load {
+    /// Word in the progress lines.
+    pub name: &'static str,
+    /// The server.
+    pub target: Target,
+    /// Its process, when known: its CPU is read at both ends of the window.
+    pub pid: Option<u32>,
+    /// What is asked.
+    pub workload: Rc<Workload>,
+    /// Connections, each with one request in flight.
+    pub connections: usize,
+    /// Time before the window, in which nothing is counted but errors.
+    pub warmup: Duration,
+    /// Length of the window.
+    pub window: Duration,
+}
+
+/// What a window gave.
+pub struct Measured {
+    /// Its true length.
+    pub elapsed: Duration,
+    /// Longest wait of the requests that were still unanswered at its end: a server that stalls late shows here, not in
+    /// the latencies.
+    pub longest_unanswered: Duration,
+    /// What was counted in it.
+    pub tally: Tally,
+    /// CPU of this process in it: the weight of the generator.
+    pub generator_cpu: Duration,
+    /// CPU of the server in it, when its process is known and was alive at the end.
+    pub server_cpu: Option<Duration>,
+}
+
+/// Runs the load on a runtime of one thread, the calling one, so that the generator never takes more than one core
+/// and its weight does not change with the number of cores. Blocks for warm-up and window, no longer; `stop` ends it
+/// early, as an error. Errors of requests are in the tally.
+pub fn drive(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> {
+    on_this_thread(run(load, stop))?
+}
+
+/// One turn of the workload on one connection, to learn whether the server answers as it should and how long its
+/// answers are. Fails with the server's words otherwise.
+pub fn probe(load: &Load) -> anyhow::Result<Tally> {
+    let tally = RefCell::new(Tally::new());
+    tally.borrow_mut().open_window();
+    on_this_thread(async {
+        let mut line = Line::open(&load.target, Waiting::default()).await?;
+        let turn = load.workload.turn(&mut line, 0, &tally);
+        timeout(DEADLINE, turn).await.unwrap_or_else(|_| Err(Broken::Failed("no answer to the probe".into())))
+    })?
+    .or_else(|broken| match broken {
+        Broken::Closed => bail!("{}: closed the connection", load.name),
+        Broken::Failed(why) => bail!("{}: {why}", load.name),
+    })?;
+    let tally = tally.into_inner();
+    match tally.first_errors.first() {
+        Some(error) => bail!("{}: {error}", load.name),
+        None => Ok(tally),
+    }
+}
+
+fn on_this_thread<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("the generator's runtime")?;
+    Ok(LocalSet::new().block_on(&runtime, work))
+}
+
+async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> {
+    let tally = Rc::new(RefCell::new(Tally::new()));
+    // The tasks of the connections; they end when this is dropped, whatever their server does.
+    let mut connections = JoinSet::new();
+    let waits: Vec<Waiting> = (0..load.connections).map(|_| Waiting::default()).collect();
+    for (number, waiting) in waits.iter().enumerate() {
+        let slot = Slot { number, of: load.connections, waiting: Rc::clone(waiting), turn: 0 };
+        let (target, workload) = (load.target.clone(), Rc::clone(&load.workload));
+        connections.spawn_local(slot.keep_asking(target, workload, Rc::clone(&tally)));
+    }
+    let mut progress = Progress::new(load.name);
+    wait(load.warmup, &tally, &mut progress, stop).await?;
+    tally.borrow_mut().open_window();
+    let before = Reading::take(load.pid);
+    wait(load.window, &tally, &mut progress, stop).await?;
+    tally.borrow_mut().shut_window();
+    let after = Reading::take(load.pid);
+    let longest_unanswered = unanswered(&waits, after.at, &tally);
+    drop(connections);
+    Ok(Measured {
+        elapsed: after.at - before.at,
+        longest_unanswered,
+        tally: tally.replace(Tally::new()),
+        generator_cpu: after.generator.saturating_sub(before.generator),
+        server_cpu: after.server.zip(before.server).map(|(after, before)| after.saturating_sub(before)),
+    })
+}
+
+/// The longest wait for an answer at the end of the window. When even the shortest is long, the server has stopped
+/// answering, and that is an error.
+fn unanswered(waits: &[Waiting], end: Instant, tally: &RefCell<Tally>) -> Duration {
+    let wait = |waiting: &Waiting| {
+        waiting.get().map_or(Duration::ZERO, |since| end.saturating_duration_since(since))
+    };
+    let shortest = waits.iter().map(wait).min().unwrap_or_default();
+    if shortest > SILENCE {
+        tally
+            .borrow_mut()
+            .fail(format!("no answer on any connection in the last {:.1} s", shortest.as_secs_f64()));
+    }
+    waits.iter().map(wait).max().unwrap_or_default()
+}
+
+/// One of the connections that are kept up.
+struct Slot {
+    number: usize,
+    of: usize,
+    waiting: Waiting,
+    turn: usize,
+}
+
+impl Slot {
+    /// Opens a line, takes turns on it, opens the next when it breaks. Ended from outside.
+    async fn keep_asking(mut self, target: Target, workload: Rc<Workload>, tally: Rc<RefCell<Tally>>) {
+        loop {
+            let broken = self.one_line(&target, &workload, &tally).await;
+            self.waiting.set(None);
+            let Broken::Failed(why) = broken else {
+                tally.borrow_mut().reconnects += 1;
+                continue;
+            };
+            tally.borrow_mut().fail(why);
+            sleep(AFTER_FAILURE).await;
+        }
+    }
+
+    async fn one_line(&mut self, target: &Target, workload: &Workload, tally: &RefCell<Tally>) -> Broken {
+        let mut line = match Line::open(target, Rc::clone(&self.waiting)).await {
+            Ok(line) => line,
+            Err(broken) => return broken,
+        };
+        loop {
+            let queue = workload.queue_of(self.number, self.turn, self.of);
+            self.turn = self.turn.wrapping_add(1);
+            if let Err(broken) = workload.turn(&mut line, queue, tally).await {
+                return broken;
+            }
+        }
+    }
+}
+
+/// Clocks at one end of the window.
+struct Reading {
+    at: Instant,
+    generator: Duration,
+    server: Option<Duration>,
+}
+
+impl Reading {
+    fn take(pid: Option<u32>) -> Self {
+        let server = pid.and_then(|pid| cpu::of_process(pid).ok());
+        Self { at: Instant::now(), generator: cpu::of_this_process(), server }
+    }
+}
+
+/// Sleeps for `time`, with a progress line each second.
+async fn wait(
+    time: Duration,
+    tally: &RefCell<Tally>,
+    progress: &mut Progress,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => bail!("stopped by a signal"),
+            () = sleep_until(end.min(progress.next)) => progress.tell(&tally.borrow()),
+        }
+    }
+    Ok(())
+}
+
+/// The lines on the terminal.
+struct Progress {
+    name: &'static str,
+    shown: bool,
+    next: Instant,
+    last: u64,
+}
+
+impl Progress {
+    const EVERY: Duration = Duration::from_secs(1);
+
+    fn new(name: &'static str) -> Self {
+        let shown = std::io::stderr().is_terminal();
+        Self { name, shown, next: Instant::now() + Self::EVERY, last: 0 }
+    }
+
+    fn tell(&mut self, tally: &Tally) {
+        if Instant::now() < self.next {
+            return;
+        }
+        self.next += Self::EVERY;
+        let done = tally.requests();
+        let rate = done - self.last;
+        self.last = done;
+        if self.shown {
+            let errors = tally.errors;
+            // A terminal that has gone is no reason to stop measuring.
+            let _ = writeln!(std::io::stderr(), "{}: {done} done, {rate}/s, {errors} errors", self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn waits(seconds: &[Option<u64>], end: Instant) -> Vec<Waiting> {
+        seconds
+            .iter()
+            .map(|wait| Rc::new(Cell::new(wait.map(|wait| end - Duration::from_secs(wait)))))
+            .collect()
+    }
+
+    #[test]
+    fn a_server_silent_on_every_connection_is_an_error() {
+        let (end, tally) = (Instant::now() + Duration::from_secs(60), RefCell::new(Tally::new()));
+        assert_eq!(unanswered(&waits(&[Some(3), Some(5)], end), end, &tally), Duration::from_secs(5));
+        assert_eq!(tally.borrow().errors, 1);
+    }
+
+    #[test]
+    fn one_slow_request_among_others_is_only_a_figure() {
+        let (end, tally) = (Instant::now() + Duration::from_secs(60), RefCell::new(Tally::new()));
+        assert_eq!(unanswered(&waits(&[Some(0), Some(5)], end), end, &tally), Duration::from_secs(5));
+        assert_eq!(unanswered(&waits(&[None, Some(5)], end), end, &tally), Duration::from_secs(5));
+        assert_eq!(tally.borrow().errors, 0);
+    }
+}

@@ -1,0 +1,185 @@
+//! Owns one keep-alive HTTP/1.1 connection to the server under load: open it, ask, wait for the whole answer.
+//! Never knows what is asked, and never asks twice: a broken line is dropped and its user opens another.
+
+use std::cell::Cell;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+/// Longest wait for a connection, and for the whole answer to a request.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Largest answer that is read: far above the largest claim, far below what would hurt the generator.
+const ANSWER_MAX: usize = 64 << 20;
+
+/// Where the server is.
+#[derive(Clone, Debug)]
+pub struct Target {
+    host: String,
+    port: u16,
+    /// The `Host` header of each request.
+    pub authority: HeaderValue,
+}
+
+impl Target {
+    /// From `http://HOST[:PORT]`, port 80 when not given. No path, no credentials, no TLS.
+    pub fn parse(url: &str) -> anyhow::Result<Self> {
+        let uri: Uri = url.parse().with_context(|| format!("{url}: not a URL"))?;
+        ensure!(uri.scheme_str() == Some("http"), "{url}: only http:// is spoken");
+        ensure!(uri.path() == "/" && uri.query().is_none(), "{url}: give the server's root, without a path");
+        let Some(authority) = uri.authority() else { bail!("{url}: no host in it") };
+        ensure!(!authority.as_str().contains('@'), "{url}: credentials are not sent");
+        Ok(Self {
+            host: authority.host().trim_matches(['[', ']']).to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            authority: HeaderValue::from_str(authority.as_str())?,
+        })
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its body.
+    pub body: Bytes,
+    /// From the moment before sending to the end of the body.
+    pub took: Duration,
+}
+
+/// Why a line is of no more use.
+#[derive(Debug)]
+pub enum Broken {
+    /// The server closed it between two requests: not an error.
+    Closed,
+    /// A request was lost, or no connection could be made.
+    Failed(String),
+}
+
+impl Broken {
+    fn failed(what: &str, why: impl fmt::Display) -> Self {
+        Self::Failed(format!("{what}: {why}"))
+    }
+}
+
+/// Since when a connection has been waiting for an answer; none between two requests. Read at the end of a window: what
+/// is still waited for then is in no latency.
+pub type Waiting = Rc<Cell<Option<Instant>>>;
+
+/// An open connection, used by one task.
+pub struct Line {
+    sender: SendRequest<Full<Bytes>>,
+    /// One timer for the life of the line. Pushing a waiting timer back is a single atomic write; a new timer for each
+    /// request would take a lock twice.
+    deadline: Pin<Box<Sleep>>,
+    answers: u64,
+    waiting: Waiting,
+    /// Holds the one task that moves bytes on the socket; it ends when the line is dropped.
+    _driver: JoinSet<()>,
+}
+
+impl Line {
+    /// Connects, within [`DEADLINE`]. Must run inside a `LocalSet`. `waiting` is kept up to date by each request.
+    pub async fn open(target: &Target, waiting: Waiting) -> Result<Self, Broken> {
+        let connecting = TcpStream::connect((target.host.as_str(), target.port));
+        let stream = match timeout(DEADLINE, connecting).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(Broken::failed("connect", error)),
+            Err(_) => return Err(Broken::failed("connect", "no answer within the deadline")),
+        };
+        stream.set_nodelay(true).map_err(|error| Broken::failed("connect", error))?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(|error| Broken::failed("connect", error))?;
+        let mut driver = JoinSet::new();
+        driver.spawn_local(async move {
+            // The sender hears of an error too, and reports it with the request that it hit.
+            let _ = connection.await;
+        });
+        Ok(Self { sender, deadline: Box::pin(sleep(DEADLINE)), answers: 0, waiting, _driver: driver })
+    }
+
+    /// Sends one request and waits for the whole answer, within [`DEADLINE`]. After an `Err` the line is dead.
+    pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Broken> {
+        let started = Instant::now();
+        self.waiting.set(Some(started));
+        self.deadline.as_mut().reset(started + DEADLINE);
+        let (status, body) = tokio::select! {
+            biased;
+            answer = exchange(&mut self.sender, request, self.answers) => answer?,
+            () = self.deadline.as_mut() => return Err(Broken::failed("request", "no answer within the deadline")),
+        };
+        self.answers += 1;
+        self.waiting.set(None);
+        Ok(Answer { status, body, took: started.elapsed() })
+    }
+}
+
+async fn exchange(
+    sender: &mut SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+    answers: u64,
+) -> Result<(StatusCode, Bytes), Broken> {
+    if let Err(error) = sender.ready().await {
+        // A server that closes before its first answer is refusing us; one that closes later is tidying up.
+        return Err(if answers == 0 { Broken::failed("closed at once", error) } else { Broken::Closed });
+    }
+    let answer = sender.send_request(request).await.map_err(|error| Broken::failed("request", error))?;
+    let status = answer.status();
+    Ok((status, drain(answer.into_body()).await?))
+}
+
+/// The whole body. The usual one comes as a single frame, which is handed on without a copy.
+async fn drain(mut body: Incoming) -> Result<Bytes, Broken> {
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Broken::failed("answer", error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.is_empty() {
+            first = data;
+            continue;
+        }
+        if whole.is_empty() {
+            whole.extend_from_slice(&first);
+        }
+        whole.extend_from_slice(&data);
+        if whole.len() > ANSWER_MAX {
+            return Err(Broken::failed("answer", "too long"));
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_host_and_a_port() {
+        let target = Target::parse("http://127.0.0.1:8888/").unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("127.0.0.1", 8888));
+        assert_eq!(target.authority, "127.0.0.1:8888");
+        let target = Target::parse("http://[::1]").unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("::1", 80));
+    }
+
+    #[test]
+    fn what_cannot_be_spoken_to_is_refused() {
+        for url in ["https://a", "127.0.0.1:8888", "http://a/v2", "http://u:p@a", "nonsense with blanks"] {
+            assert!(Target::parse(url).is_err(), "{url}");
+        }
+    }
+}

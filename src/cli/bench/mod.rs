@@ -1,0 +1,184 @@
+//! `angarium bench`: the load generator. Owns its arguments and the choice of what runs.
+//!
+//! ```text
+//! mod (arguments, signals) → rounds (the plan of a run) → generator (closed loop, one thread)
+//!                                                             → workload (what is asked) → line (one connection)
+//!                                                             → tally, cpu (what is counted and read)
+//!                            → server_process (children) → ceiling (the empty server)
+//!                            → figures (arithmetic) → report (JSON and table)
+//! ```
+//!
+//! It knows the REST API only from outside: nothing here touches the product's own parts, so that it can drive any
+//! server that speaks it.
+
+mod ceiling;
+mod cpu;
+mod figures;
+mod generator;
+mod line;
+mod report;
+mod rounds;
+mod server_process;
+mod tally;
+mod workload;
+
+use std::ops::RangeInclusive;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use ceiling::EmptyArgs;
+use workload::Kind;
+
+/// Load a server and measure it beside an empty one.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum BenchCommand {
+    /// Post batches of messages
+    Post(LoadArgs),
+    /// Post a batch, claim as many, delete each under its claim
+    Cycle(LoadArgs),
+    /// The empty server, which the others start by themselves
+    #[command(hide = true)]
+    Empty(EmptyArgs),
+}
+
+/// Arguments of `bench post` and `bench cycle`.
+#[derive(Args, Clone, Debug)]
+pub struct LoadArgs {
+    /// Server to load, as http://HOST:PORT; without it one is started, and removed afterwards
+    #[arg(long)]
+    pub url: Option<String>,
+    /// Process id of the server at --url, when it is on this machine: its CPU is read
+    #[arg(long, requires = "url")]
+    pub pid: Option<u32>,
+    /// Connections, each with one request in flight
+    #[arg(long, default_value_t = 64, value_parser = size(1, 10_000))]
+    pub connections: usize,
+    /// Measured time of a round, in seconds
+    #[arg(long, default_value_t = 5, value_parser = seconds(1..=3600))]
+    pub seconds: u64,
+    /// Time before it in which nothing is counted but errors, in seconds
+    #[arg(long, default_value_t = 1, value_parser = seconds(0..=600))]
+    pub warmup: u64,
+    /// Size of a message's body, a JSON string, in bytes with its quotes
+    #[arg(long, default_value_t = 200, value_parser = size(2, 1 << 20))]
+    pub body_bytes: usize,
+    /// Messages in a post and in a claim
+    #[arg(long, default_value_t = 1, value_parser = size(1, 1000))]
+    pub batch: usize,
+    /// Queues, named bench-0 onwards, over which the connections are spread
+    #[arg(long, default_value_t = 1, value_parser = size(1, 100_000))]
+    pub queues: usize,
+    /// Rounds of ceiling and server in turn; medians are reported
+    #[arg(long, default_value_t = 1, value_parser = size(1, 100))]
+    pub rounds: usize,
+    /// One JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Leave the empty server out: no cost ratio
+    #[arg(long)]
+    pub no_ceiling: bool,
+    /// Fail when the server's CPU per request is more than this many times the empty server's
+    #[arg(long, conflicts_with = "no_ceiling")]
+    pub max_cost_ratio: Option<f64>,
+}
+
+/// A size or a count as an argument.
+fn size(least: u64, most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..=most)
+}
+
+/// A time in seconds as an argument.
+fn seconds(range: RangeInclusive<u64>) -> RangedU64ValueParser<u64> {
+    RangedU64ValueParser::new().range(range)
+}
+
+/// Runs the command: a few seconds for each round, bounded by its arguments whatever the server does. An error, hence
+/// a failing exit code, when a request failed, when nothing was answered, or when the cost ratio is above its bar; its
+/// text is for the user (`{:#}`, no backtrace).
+/// SIGINT and SIGTERM end it early with its servers.
+///
+/// All the work is done on one blocking thread with runtimes of its own, so that figures do not depend on the runtime
+/// of the caller.
+pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let (kind, load) = match args.command {
+        BenchCommand::Post(load) => (Kind::Post, load),
+        BenchCommand::Cycle(load) => (Kind::Cycle, load),
+        BenchCommand::Empty(empty) => {
+            return tokio::task::spawn_blocking(move || ceiling::serve(&empty)).await?;
+        }
+    };
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let heard = stop.clone();
+    let mut work = tokio::task::spawn_blocking(move || measure(kind, &load, &heard));
+    tokio::select! {
+        done = &mut work => return done?,
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    stop.cancel();
+    work.await?
+}
+
+#[expect(clippy::print_stdout, reason = "the result is what the command is for")]
+fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow::Result<()> {
+    let report = rounds::measure(kind, args, stop)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    report.verdict(args.max_cost_ratio)
+}
+
+#[cfg(test)]
+#[expect(clippy::panic, reason = "a failing test panics")]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn load(arguments: &str) -> Result<LoadArgs, clap::Error> {
+        let parsed = Program::try_parse_from(["bench"].into_iter().chain(arguments.split(' ')))?;
+        match parsed.bench.command {
+            BenchCommand::Post(load) | BenchCommand::Cycle(load) => Ok(load),
+            BenchCommand::Empty(_) => panic!("not a load"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let load = load("post").unwrap();
+        assert_eq!((load.connections, load.seconds, load.warmup, load.rounds), (64, 5, 1, 1));
+        assert_eq!((load.body_bytes, load.batch, load.queues), (200, 1, 1));
+    }
+
+    #[test]
+    fn arguments_out_of_bounds_or_without_sense_are_refused() {
+        for bad in [
+            "post --connections 0",
+            "cycle --batch 1001",
+            "post --body-bytes 1",
+            "post --seconds 0",
+            "post --pid 1",
+            "post --no-ceiling --max-cost-ratio 3",
+        ] {
+            assert!(load(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Owns the plan of a run: which servers are started, who is loaded when, what becomes of the figures.
+//! Never sends a request and never does arithmetic on a figure.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use tokio_util::sync::CancellationToken;
+
+use super::LoadArgs;
+use super::ceiling::EmptyArgs;
+use super::figures::{Figures, Round};
+use super::generator::{Load, Measured, drive, probe};
+use super::line::Target;
+use super::report::{Conditions, Report};
+use super::server_process::ServerProcess;
+use super::tally::{Tally, Verb};
+use super::workload::{Kind, Workload};
+
+/// One of the two servers, with what is asked of it.
+struct Side {
+    load: Load,
+    /// Ended with this value; none for a server that was there before.
+    process: Option<ServerProcess>,
+}
+
+/// Starts what has to be started, loads ceiling and server in turn, ends what was started, on success and on error.
+/// Blocks for `rounds` × (`warmup` + `seconds`) × 2 and the starts, each of which is bounded.
+pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow::Result<Report> {
+    ensure!(
+        args.max_cost_ratio.is_none() || args.url.is_none() || args.pid.is_some(),
+        "--max-cost-ratio needs the server's CPU: give --pid, or leave --url out"
+    );
+    let mut server = Side::server(kind, args)?;
+    let answers = probe(&server.load)?;
+    let mut ceiling = if args.no_ceiling { None } else { Some(Side::ceiling(kind, args, &answers)?) };
+    let mut report = Report::new(kind.name(), Conditions::of(args));
+    for _ in 0..args.rounds {
+        // The two of a round follow each other at once, so that a slow drift of the machine touches both.
+        let empty = ceiling.as_mut().map(|ceiling| ceiling.window(&mut report, stop)).transpose()?;
+        let full = server.window(&mut report, stop)?;
+        report.add(Round::new(full, empty));
+    }
+    report.conclude();
+    Ok(report)
+}
+
+impl Side {
+    fn server(kind: Kind, args: &LoadArgs) -> anyhow::Result<Self> {
+        match &args.url {
+            Some(url) => Self::new("server", kind, args, Target::parse(url)?, args.pid),
+            None => Self::started("server", kind, args, ServerProcess::product()?),
+        }
+    }
+
+    /// An empty server whose answers are as long as those that the server gave to the probe.
+    fn ceiling(kind: Kind, args: &LoadArgs, answers: &Tally) -> anyhow::Result<Self> {
+        let process = ServerProcess::ceiling(&EmptyArgs {
+            listen: ([127, 0, 0, 1], 0).into(),
+            post_answer_bytes: answers.of(Verb::Post).mean_bytes().max(1),
+            claim_answer_bytes: answers.of(Verb::Claim).mean_bytes().max(1),
+            batch: args.batch,
+        })?;
+        let side = Self::started("ceiling", kind, args, process)?;
+        probe(&side.load)?;
+        Ok(side)
+    }
+
+    fn started(
+        name: &'static str,
+        kind: Kind,
+        args: &LoadArgs,
+        process: ServerProcess,
+    ) -> anyhow::Result<Self> {
+        let side = Self::new(name, kind, args, process.target()?, Some(process.pid()))?;
+        Ok(Self { process: Some(process), ..side })
+    }
+
+    fn new(
+        name: &'static str,
+        kind: Kind,
+        args: &LoadArgs,
+        target: Target,
+        pid: Option<u32>,
+    ) -> anyhow::Result<Self> {
+        let workload = Workload::new(kind, args.batch, args.body_bytes, args.queues, &target)
+            .with_context(|| format!("the requests for the {name}"))?;
+        let load = Load {
+            name,
+            target,
+            pid,
+            workload: Rc::new(workload),
+            connections: args.connections,
+            warmup: Duration::from_secs(args.warmup),
+            window: Duration::from_secs(args.seconds),
+        };
+        Ok(Self { load, process: None })
+    }
+
+    /// One warm-up and one measured window.
+    fn window(&mut self, report: &mut Report, stop: &CancellationToken) -> anyhow::Result<Figures> {
+        let measured: Measured = drive(&self.load, stop)?;
+        if let Some(process) = &mut self.process {
+            process.check_alive()?;
+        }
+        report.note_errors(self.load.name, &measured.tally);
+        Ok(Figures::of(&measured))
+    }
+}

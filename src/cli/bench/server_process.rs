@@ -1,0 +1,199 @@
+//! Owns a server started for a run: this same executable as a child, its address, its data directory, its end.
+//! Never outlives its value: dropping it ends the child and removes the data, on success and on error.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::ceiling::EmptyArgs;
+use super::line::Target;
+
+/// Longest wait for the line with the address.
+const START: Duration = Duration::from_secs(10);
+
+/// Longest wait for a child to end after it was asked to.
+const END: Duration = Duration::from_secs(5);
+
+/// How a server says where it listens.
+const LISTENING: &str = "listening on http://";
+
+/// A running child.
+pub struct ServerProcess {
+    child: Child,
+    url: String,
+    /// Removed after the child has ended, hence below it.
+    _data: Option<FreshDirectory>,
+}
+
+impl ServerProcess {
+    /// The product, on a free port of the loopback, with a fresh data directory below the system's temporary one
+    /// (`TMPDIR` moves it: a directory in memory makes every sync free). Its other settings are its own.
+    pub fn product() -> anyhow::Result<Self> {
+        let data = FreshDirectory::create()?;
+        let mut command = this_executable()?;
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+        Self::start(command, Some(data)).context("starting the server")
+    }
+
+    /// The empty server, with answers of the sizes given.
+    pub fn ceiling(args: &EmptyArgs) -> anyhow::Result<Self> {
+        let mut command = this_executable()?;
+        command.args(["bench", "empty", "--listen", &args.listen.to_string()]);
+        command.args(["--post-answer-bytes", &args.post_answer_bytes.to_string()]);
+        command.args(["--claim-answer-bytes", &args.claim_answer_bytes.to_string()]);
+        command.args(["--batch", &args.batch.to_string()]);
+        Self::start(command, None).context("starting the empty server")
+    }
+
+    fn start(mut command: Command, data: Option<FreshDirectory>) -> anyhow::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take();
+        // From here on an early return drops this value, which ends the child.
+        let mut process = Self { child, url: String::new(), _data: data };
+        process.url = address(stdout.context("the child's standard output is a pipe")?)?;
+        Ok(process)
+    }
+
+    /// Where it listens.
+    pub fn target(&self) -> anyhow::Result<Target> {
+        Target::parse(&self.url)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// An error when it has ended by itself.
+    pub fn check_alive(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => bail!("the server at {} has ended during the run: {status}", self.url),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks by signal, waits, then kills. An error only means that it was already gone.
+    fn end(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
+        let patience = Instant::now() + END;
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() > patience {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn this_executable() -> anyhow::Result<Command> {
+    Ok(Command::new(std::env::current_exe().context("the path of this executable")?))
+}
+
+/// Waits for the line with the address. What the child prints after it is read and dropped, until it ends: a full pipe
+/// would stop the server.
+fn address(stdout: ChildStdout) -> anyhow::Result<String> {
+    let (found, wait) = mpsc::sync_channel(1);
+    thread::Builder::new().name("server-output".into()).spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some(url) = url_in(&line) {
+                // Only the first is waited for.
+                let _ = found.try_send(url);
+            }
+        }
+    })?;
+    match wait.recv_timeout(START) {
+        Ok(url) => Ok(url),
+        Err(RecvTimeoutError::Timeout) => bail!("no line with \"{LISTENING}\" within {} s", START.as_secs()),
+        Err(RecvTimeoutError::Disconnected) => bail!("it ended before it listened"),
+    }
+}
+
+/// `http://ADDR` in a line of output, plain text or a JSON log line.
+fn url_in(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once(LISTENING)?;
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || ".:[]-".contains(c))).unwrap_or(rest.len());
+    let address = rest[..end].trim_end_matches('.');
+    (!address.is_empty()).then(|| format!("http://{address}"))
+}
+
+/// A directory that did not exist before and does not after.
+struct FreshDirectory(PathBuf);
+
+impl FreshDirectory {
+    fn create() -> anyhow::Result<Self> {
+        let name = format!("angarium-bench-{}-{:08x}", std::process::id(), rand::random::<u32>());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for FreshDirectory {
+    fn drop(&mut self) {
+        // Left behind at worst; its name says whose it was.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_found_in_text_and_in_json() {
+        let plain = url_in("angarium 0.1.0 listening on http://127.0.0.1:4567");
+        assert_eq!(plain.as_deref(), Some("http://127.0.0.1:4567"));
+        let json = url_in(r#"{"level":"INFO","message":"listening on http://[::1]:80","x":1}"#);
+        assert_eq!(json.as_deref(), Some("http://[::1]:80"));
+        let sentence = url_in("listening on http://127.0.0.1:80.");
+        assert_eq!(sentence.as_deref(), Some("http://127.0.0.1:80"));
+        assert_eq!(url_in("opening the store"), None);
+        assert_eq!(url_in("listening on http://"), None);
+    }
+
+    #[test]
+    fn a_fresh_directory_goes_with_its_value() {
+        let fresh = FreshDirectory::create().unwrap();
+        let path = fresh.path().to_owned();
+        std::fs::write(path.join("log"), b"x").unwrap();
+        drop(fresh);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_child_that_says_nothing_and_ends_is_an_error() {
+        let started = ServerProcess::start(Command::new("true"), None);
+        assert!(started.is_err());
+    }
+
+    #[test]
+    fn a_child_ends_with_its_value() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo listening on http://127.0.0.1:9; exec sleep 60"]);
+        let process = ServerProcess::start(command, None).unwrap();
+        let pid = process.pid();
+        assert!(process.target().is_ok());
+        drop(process);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+}
