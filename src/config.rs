@@ -21,7 +21,12 @@ pub struct Config {
     pub log_format: LogFormat,
 
     /// What is logged: a level, or levels by module as in `warn,angarium::broker=debug`
-    #[arg(long, env = "ANGARIUM_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(
+        long,
+        env = "ANGARIUM_LOG",
+        default_value = "info,fjall=warn,lsm_tree=warn",
+        value_name = "FILTER"
+    )]
     pub log: String,
 }
 

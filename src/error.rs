@@ -131,6 +131,18 @@ impl Error {
         Self::Unknown { part, cause: Some(cause.into()) }
     }
 
+    /// Whether `error`, or anything it stems from, says that a request did not arrive in time.
+    pub fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if matches!(error.downcast_ref(), Some(Self::Late)) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
     /// The stable code word: part of the API, so it never changes.
     pub fn code(&self) -> &'static str {
         match self {

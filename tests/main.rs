@@ -1,1 +1,6 @@
-//! The one test binary.
+//! The one test binary: each folder is a subject, each test says a fact.
+
+mod http {
+    mod connections;
+    mod deadlines;
+}

@@ -120,14 +120,18 @@ impl IntoResponses for Errors {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
         let response = |(status, description): (&str, &str)| {
-            let response = ResponseBuilder::new().description(description).content("application/json", body());
+            let response =
+                ResponseBuilder::new().description(description).content("application/json", body());
             (status.to_owned(), RefOr::T(response.build()))
         };
         let statuses = [
             ("400", "The request is wrong; the description names the field."),
             ("408", "The body did not arrive in time."),
             ("429", "A bound is reached that other requests will free again."),
-            ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which."),
+            (
+                "503",
+                "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.",
+            ),
         ];
         statuses.into_iter().map(response).collect()
     }

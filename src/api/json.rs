@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -45,30 +45,43 @@ impl<T: RequestBody, S: Sync> FromRequest<S> for Json<T> {
 
 /// Reads a body whole, or none of it when it is too long or too late.
 async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
-    let whole = Limited::new(body, most).collect();
-    match tokio::time::timeout(limits::BODY_DEADLINE, whole).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+    match tokio::time::timeout(limits::BODY_DEADLINE, collect(body, most)).await {
+        Ok(Ok(Some(whole))) => Ok(whole),
+        Ok(Ok(None)) => {
             let why = format!("the request body is too large: at most {most} bytes");
             Err(Error::invalid(Place::Limit, "", why))
         }
-        Ok(Err(error)) if is_late(&*error) => Err(Error::Late),
+        Ok(Err(error)) if Error::is_late(&error) => Err(Error::Late),
         Ok(Err(_)) => Err(Error::invalid(Place::Body, "", "the request body broke off")),
         Err(_) => Err(Error::Late),
     }
 }
 
-/// Whether a body ended because its connection's deadline passed.
-fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let io = error.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut) {
-            return true;
+/// The bytes of a body, or none when there are more than `most`.
+///
+/// What is too much is read and dropped up to a bound: a client that is still sending would otherwise see a
+/// broken connection in place of the answer.
+async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Error> {
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        length += data.len();
+        if length > most.saturating_add(limits::EXCESS_BYTES) {
+            break;
         }
-        next = error.source();
+        match length <= most {
+            true if length == data.len() => first = data,
+            true => {
+                whole.extend_from_slice(&std::mem::take(&mut first));
+                whole.extend_from_slice(&data);
+            }
+            false => {}
+        }
     }
-    false
+    let bytes = if whole.is_empty() { first } else { whole.freeze() };
+    Ok((length <= most).then_some(bytes))
 }
 
 /// The value of JSON text. An error names the field by its path.
@@ -138,9 +151,8 @@ impl Serialize for RawJson {
 /// An answer with a JSON body. What cannot be written (a damaged body from a pool) is an error, not half a body.
 pub fn reply(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
-        Ok(body) => {
-            (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
-        }
+        Ok(body) => (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body)
+            .into_response(),
         Err(error) => ApiError::from(Error::unavailable(crate::error::Part::Storage, error)).into_response(),
     }
 }

@@ -20,8 +20,10 @@ use crate::broker::Broker;
 
 /// All routes over `broker`.
 pub fn router(broker: Broker) -> Router {
-    let (router, _) = routes().split_for_parts();
-    router.fallback(error::no_route).layer(axum::middleware::from_fn(layers::frame)).with_state(broker)
+    let (routes, _) = routes().split_for_parts();
+    let routes: Router = routes.fallback(error::no_route).with_state(broker);
+    // Around the router, not in it: the frame changes the method before a route is chosen.
+    Router::new().fallback_service(routes).layer(axum::middleware::from_fn(layers::frame))
 }
 
 /// The table of contents: every route, with its part of the document.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tracing::error;
 
+use super::Broker;
 use super::lanes::Change;
 use super::messages::{MessageView, settled};
 use super::slot::{Deadline, Slot};
-use super::Broker;
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
 use crate::domain::claim::{ClaimLimit, ClaimTerms};
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
@@ -67,7 +67,9 @@ impl Broker {
         let unheard = |claim: Option<ClaimView>| async move {
             let Some(claim) = claim else { return };
             let slot = Arc::clone(unheard_broker.slot(&unheard_at));
-            if let Err(error) = unheard_broker.end_claims(&slot, vec![(unheard_at, claim.id)], Counts::No).await {
+            if let Err(error) =
+                unheard_broker.end_claims(&slot, vec![(unheard_at, claim.id)], Counts::No).await
+            {
                 error!(%error, "a claim without a holder lives on until it expires");
             }
         };
@@ -86,12 +88,20 @@ impl Broker {
     }
 
     /// Hides messages for a claim, reading on in the pool when the window has none.
-    async fn choose(&self, slot: &Arc<Slot>, at: &QueueRef, limit: ClaimLimit) -> Result<Option<Chosen>, Error> {
+    async fn choose(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        limit: ClaimLimit,
+    ) -> Result<Option<Chosen>, Error> {
         for attempt in 0..=REFILLS {
             let wait = {
                 let mut state = slot.state.lock();
                 if state.live_claims >= limits::SLOT_CLAIMS {
-                    return Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS });
+                    return Err(Error::TooMany {
+                        what: "live claims in one slot",
+                        bound: limits::SLOT_CLAIMS,
+                    });
                 }
                 let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
                 let Taken { messages, expired } = queue.engine.take(limit.get(), self.0.clock.now());
@@ -153,7 +163,13 @@ impl Broker {
     }
 
     /// Makes a claim on chosen messages durable. When that certainly failed they are ready again.
-    async fn grant(&self, slot: &Slot, at: &QueueRef, terms: ClaimTerms, mut chosen: Chosen) -> Result<ClaimView, Error> {
+    async fn grant(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        terms: ClaimTerms,
+        mut chosen: Chosen,
+    ) -> Result<ClaimView, Error> {
         let put_back = |error: Error| {
             if error.nothing_written()
                 && let Some(queue) = slot.state.lock().queue_mut(at, chosen.queue)
@@ -200,7 +216,8 @@ impl Broker {
             read = found.map_err(|error| Error::unavailable(Part::Storage, error))?;
         }
         let body = |(header, body): &(Header, Option<Bytes>)| {
-            let stored = || read.iter().find(|message| message.header.id == header.id).map(|m| m.body.clone());
+            let stored =
+                || read.iter().find(|message| message.header.id == header.id).map(|m| m.body.clone());
             let missing = || Error::unavailable(Part::Storage, format!("message {} has no body", header.id));
             body.clone().or_else(stored).ok_or_else(missing)
         };
@@ -274,7 +291,10 @@ impl Broker {
 }
 
 fn record_of(chosen: &Chosen, terms: ClaimTerms, created: Timestamp, expires: Timestamp) -> ClaimRecord {
-    let claimed = |(header, _): &(Header, Option<Bytes>)| ClaimedMessage { id: header.id, attempt: header.attempts + 1 };
+    let claimed = |(header, _): &(Header, Option<Bytes>)| ClaimedMessage {
+        id: header.id,
+        attempt: header.attempts + 1,
+    };
     ClaimRecord {
         queue: chosen.queue,
         messages: chosen.messages.iter().map(claimed).collect(),

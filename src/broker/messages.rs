@@ -63,7 +63,8 @@ impl Broker {
     ) -> Result<(Vec<MessageId>, Outcome), Error> {
         let now = self.0.clock.now();
         let mut state = slot.state.lock();
-        let queue = state.queues.get(at).ok_or_else(|| Error::unavailable(Part::Server, "the queue was closed"))?;
+        let queue =
+            state.queues.get(at).ok_or_else(|| Error::unavailable(Part::Server, "the queue was closed"))?;
         state.lanes.get(&queue.pool).map_or(Ok(()), super::lanes::Lane::check_open)?;
         let mut random = rand::rng();
         let message = |new: NewMessage| {
@@ -92,7 +93,8 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(missing)?;
             (queue.id, Arc::clone(&self.pool(&queue.pool)?.store), queue.engine.hold(id))
         };
-        let found = store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        let found =
+            store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
         let now = self.0.clock.now();
@@ -104,7 +106,12 @@ impl Broker {
 
     /// Deletes a message for somebody who holds `claim`, or no claim, by Zaqar's table of answers. It is gone
     /// from the pool when this returns; one that was not there is no error.
-    pub async fn message_delete(&self, at: &QueueRef, id: MessageId, claim: Option<ClaimId>) -> Result<(), Error> {
+    pub async fn message_delete(
+        &self,
+        at: &QueueRef,
+        id: MessageId,
+        claim: Option<ClaimId>,
+    ) -> Result<(), Error> {
         let slot = self.slot(at);
         if !self.open(slot, at).await? {
             return Ok(());

@@ -72,7 +72,12 @@ impl Broker {
         self.queue_create(at, Metadata::empty()).await.map(|_| ())
     }
 
-    async fn create_gated(&self, slot: &Arc<Slot>, at: &QueueRef, metadata: &Metadata) -> Result<Created, Error> {
+    async fn create_gated(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        metadata: &Metadata,
+    ) -> Result<Created, Error> {
         for _ in 0..CREATE_TRIES {
             if self.open_gated(slot, at).await? {
                 return Ok(Created::Existed);
@@ -99,13 +104,19 @@ impl Broker {
     }
 
     /// Whether the pool has an entry, and its store.
-    pub(super) async fn message_exists(&self, slot: &Slot, at: &QueueRef, id: MessageId) -> Result<bool, Error> {
+    pub(super) async fn message_exists(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        id: MessageId,
+    ) -> Result<bool, Error> {
         let (queue, store) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(false) };
             (queue.id, Arc::clone(&self.pool(&queue.pool)?.store))
         };
-        let found = store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        let found =
+            store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
         Ok(!found.is_empty())
     }
 }

@@ -120,7 +120,12 @@ impl Broker {
     }
 
     /// Opens the queue of a record: fences its pool, then takes over its claims, then its head.
-    pub(super) async fn open_record(&self, slot: &Slot, at: &QueueRef, record: &QueueRecord) -> Result<(), Error> {
+    pub(super) async fn open_record(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        record: &QueueRecord,
+    ) -> Result<(), Error> {
         let name = record.pool()?;
         let pool = self.pool(&name)?;
         self.open_lane(slot, &name, pool).await?;
@@ -140,7 +145,8 @@ impl Broker {
                 spent.push(id);
                 continue;
             }
-            let attempt = |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
+            let attempt =
+                |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
             let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
             engine.restore_claim(id, ClaimTerms::stored(claim.ttl, claim.grace), expires, headers);
             deadlines.push(Reverse(Deadline { at: expires, claim: id, queue: at.clone() }));
@@ -149,7 +155,8 @@ impl Broker {
         state.unopened.remove(&record.id);
         state.deadlines.extend(deadlines);
         state.spend(spent);
-        let queue = OpenQueue { id: record.id, pool: name, engine, refilled: Arc::default(), pool_failed: false };
+        let queue =
+            OpenQueue { id: record.id, pool: name, engine, refilled: Arc::default(), pool_failed: false };
         state.queues.insert(at.clone(), queue);
         Ok(())
     }

@@ -55,7 +55,9 @@ impl Catalogue {
             found.buckets |= 1 << bucket;
             let path = layout::bucket(slot.slot, bucket);
             for name in self.tree.children(&path).await.map_err(failed)? {
-                let id = name.parse().map_err(|error: uuid::Error| Error::unavailable(Part::Coordination, error))?;
+                let id = name
+                    .parse()
+                    .map_err(|error: uuid::Error| Error::unavailable(Part::Coordination, error))?;
                 if let Some(node) = self.node(&layout::claim(slot.slot, id)).await? {
                     found.claims.push((id, from_json(&node)?));
                 }

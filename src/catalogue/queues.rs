@@ -44,11 +44,7 @@ impl QueueRecord {
 
 impl Catalogue {
     /// The record of a queue, if there is one.
-    pub async fn queue(
-        &self,
-        slot: &OwnedSlot,
-        queue: &QueueRef,
-    ) -> Result<Option<QueueRecord>, Error> {
+    pub async fn queue(&self, slot: &OwnedSlot, queue: &QueueRef) -> Result<Option<QueueRecord>, Error> {
         let node = self.node(&layout::queue(slot.slot, queue)).await?;
         node.as_ref().map(from_json).transpose()
     }

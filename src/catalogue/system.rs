@@ -52,7 +52,8 @@ impl Catalogue {
 
     /// Makes nodes that may be there already from a start that was cut short.
     async fn create_missing(&self, paths: &[String]) -> Result<(), Error> {
-        let create = |path: &String| Op::Create { path: path.clone(), data: bytes::Bytes::from_static(b"{}") };
+        let create =
+            |path: &String| Op::Create { path: path.clone(), data: bytes::Bytes::from_static(b"{}") };
         let ops: Vec<Op> = paths.iter().map(create).collect();
         match self.tree.commit(&[], &ops).await {
             Ok(_) => return Ok(()),

@@ -1,5 +1,6 @@
 //! The commands of the program, one file each. Only this layer and `main` print.
 
+mod bench;
 mod openapi;
 mod serve;
 
@@ -22,6 +23,8 @@ pub struct Cli {
 enum Command {
     /// Run the service; this is done when no command is named
     Serve(Config),
+    /// Load a server, and measure it beside an empty one
+    Bench(bench::BenchArgs),
     /// Print the OpenAPI document of the service
     Openapi,
 }
@@ -31,6 +34,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command.unwrap_or(Command::Serve(self.config)) {
             Command::Serve(config) => serve::run(config),
+            Command::Bench(args) => runtime()?.block_on(bench::run(args)),
             Command::Openapi => openapi::run(),
         }
     }

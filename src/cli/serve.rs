@@ -34,7 +34,10 @@ fn greet(address: SocketAddr, data: &Path) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "angarium {version} listening on http://{address}")?;
     writeln!(out, "data in {}", data.display())?;
-    writeln!(out, "try: curl -i http://{address}/v2/queues/demo/messages --json '{{\"messages\": [{{\"body\": \"hello\"}}]}}'")?;
+    writeln!(
+        out,
+        "try: curl -i http://{address}/v2/queues/demo/messages --json '{{\"messages\": [{{\"body\": \"hello\"}}]}}'"
+    )?;
     out.flush()
 }
 
@@ -42,10 +45,12 @@ fn greet(address: SocketAddr, data: &Path) -> std::io::Result<()> {
 /// who does not want to wait.
 fn stop_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stopped = stop.clone();
-    #[expect(clippy::disallowed_methods, reason = "it must outlive every tracker, and ends with the process")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it must outlive every tracker, and ends with the process"
+    )]
     tokio::spawn(async move {
         for pressed in 0.. {
             tokio::select! {

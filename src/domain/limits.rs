@@ -34,6 +34,8 @@ pub const JSON_DEPTH: usize = 128;
 
 /// Bytes of a request body that is neither messages nor metadata: a claim's ttl and grace need far less.
 pub const SMALL_BODY_BYTES: usize = 4_096;
+/// Bytes of a body that is too long which are read and dropped, so that its client gets to see the answer.
+pub const EXCESS_BYTES: usize = 8 << 20;
 /// A request body must have arrived whole after this time, however slowly its client sends.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(60);
 

@@ -25,7 +25,11 @@ impl MessageTtl {
 }
 
 /// Checks a number of seconds against its least and most value.
-pub(super) fn seconds_within(seconds: i64, bounds: (u32, u32), field: impl Into<String>) -> Result<u32, Error> {
+pub(super) fn seconds_within(
+    seconds: i64,
+    bounds: (u32, u32),
+    field: impl Into<String>,
+) -> Result<u32, Error> {
     match u32::try_from(seconds) {
         Ok(within) if (bounds.0..=bounds.1).contains(&within) => Ok(within),
         _ => {

@@ -120,10 +120,17 @@ impl QueueEngine {
 
     /// A claim from before the take-over with those of its messages that exist, each header as stored and
     /// the attempt this claim is. If two claims name a message, the one with the higher attempt has it.
-    pub fn restore_claim(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp, messages: Vec<(Header, u32)>) {
+    pub fn restore_claim(
+        &mut self,
+        id: ClaimId,
+        terms: ClaimTerms,
+        expires: Timestamp,
+        messages: Vec<(Header, u32)>,
+    ) {
         let mut claim = Claim { terms, expires, messages: BTreeSet::new(), is_ending: false };
         for (mut header, attempt) in messages {
-            if let Some(Hidden { header: Some(other), why: Why::Claimed(holder), .. }) = self.hidden.get(&header.id)
+            if let Some(Hidden { header: Some(other), why: Why::Claimed(holder), .. }) =
+                self.hidden.get(&header.id)
             {
                 if other.attempts >= attempt {
                     continue;
@@ -181,7 +188,13 @@ impl QueueEngine {
     }
 
     /// The claim on taken messages is durable. Returns their headers as they now are.
-    pub fn grant(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp, ids: &[MessageId]) -> Vec<Header> {
+    pub fn grant(
+        &mut self,
+        id: ClaimId,
+        terms: ClaimTerms,
+        expires: Timestamp,
+        ids: &[MessageId],
+    ) -> Vec<Header> {
         let mut headers = Vec::with_capacity(ids.len());
         for message in ids {
             if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
@@ -250,7 +263,12 @@ impl QueueEngine {
     }
 
     /// Begins to remove a message for somebody who names `claim`, by Zaqar's table of answers.
-    pub fn begin_remove(&mut self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Result<Removal, Error> {
+    pub fn begin_remove(
+        &mut self,
+        id: MessageId,
+        claim: Option<ClaimId>,
+        now: Timestamp,
+    ) -> Result<Removal, Error> {
         let holder = match self.hidden.get(&id).map(|hidden| hidden.why) {
             Some(Why::Claimed(holder)) => holder,
             // Its claim is not known to anybody yet, or not any more.
@@ -291,7 +309,9 @@ impl QueueEngine {
     fn wrong_claim(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Error {
         match claim {
             None => Error::Claimed(id),
-            Some(claim) if self.claims.get(claim).is_some_and(|claim| claim.is_live(now)) => Error::Claimed(id),
+            Some(claim) if self.claims.get(claim).is_some_and(|claim| claim.is_live(now)) => {
+                Error::Claimed(id)
+            }
             Some(claim) => Error::ClaimEnded(claim.to_string()),
         }
     }

@@ -155,7 +155,9 @@ impl Journal {
     pub fn scan(&self, space: Space, prefix: &[u8], from: &[u8]) -> impl Iterator<Item = ReadPair> + use<> {
         let prefix = prefix.to_vec();
         let range = self.store.space(space).range(from.to_vec()..);
-        range.map(pair).take_while(move |item| item.as_ref().map_or(true, |(key, _)| key.starts_with(&prefix)))
+        range
+            .map(pair)
+            .take_while(move |item| item.as_ref().map_or(true, |(key, _)| key.starts_with(&prefix)))
     }
 
     /// Keys and values that begin with `prefix`, downwards from the last one.

@@ -3,7 +3,6 @@
 //! at a path, a header or a byte of a body, and never answers: that is the router's.
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,7 +12,6 @@ use axum::routing::future::RouteFuture;
 use axum::{BoxError, Router};
 use bytes::Bytes;
 use http::{Request, Response};
-
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -21,6 +19,7 @@ use tower::Service;
 
 use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
+use crate::error::Error;
 
 /// The router as hyper calls it: once per request, one request at a time.
 #[derive(Debug)]
@@ -96,27 +95,8 @@ impl HttpBody for AnswerBody {
     }
 }
 
-/// The client sent too little of a request's body for too long. The handler answers 408; hyper closes the connection
-/// after that answer, because the body was not read whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the request body made no progress")]
-pub struct BodyStalled;
-
-impl BodyStalled {
-    /// Whether `error`, or anything it stems from, is a stalled body. For the extractor that reads bodies.
-    pub fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            if error.is::<BodyStalled>() {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
-    }
-}
-
-/// The body of a request, failing with [`BodyStalled`] when it makes no progress.
+/// The body of a request, failing with [`Error::Late`] when it makes no progress. The extractor that reads it answers
+/// 408; hyper closes the connection after that answer, because the body was not read whole.
 ///
 /// Only the time in which the handler waits for the body counts, so a handler that does something else first is not cut.
 /// Progress is `step` bytes or the end: single bytes now and then do not hold a connection for ever. The timer exists
@@ -173,7 +153,7 @@ where
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let deadline = *me.deadline.get_or_insert_with(|| Instant::now() + me.left);
-        if me.alarm.passed(cx, deadline) { Poll::Ready(Some(Err(BodyStalled.into()))) } else { Poll::Pending }
+        if me.alarm.passed(cx, deadline) { Poll::Ready(Some(Err(Error::Late.into()))) } else { Poll::Pending }
     }
 
     fn is_end_stream(&self) -> bool {

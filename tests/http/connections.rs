@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use angarium::server::exchange::BodyStalled;
+use angarium::error::Error;
 use angarium::server::listener::{ConnectionLimits, run};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -107,7 +107,7 @@ fn app(held: Sender<Held>, release: Arc<Notify>) -> Router {
 async fn read_body(body: Body) -> StatusCode {
     match to_bytes(body, 1024).await {
         Ok(_) => StatusCode::OK,
-        Err(error) if BodyStalled::is_cause_of(&error) => StatusCode::REQUEST_TIMEOUT,
+        Err(error) if Error::is_late(&error) => StatusCode::REQUEST_TIMEOUT,
         Err(_) => StatusCode::BAD_REQUEST,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use angarium::server::exchange::BodyStalled;
+use angarium::error::Error;
 use angarium::server::listener::{ConnectionLimits, serve};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -23,7 +23,7 @@ const MIB: usize = 1024 * 1024;
 async fn read_body(body: Body) -> (StatusCode, String) {
     match to_bytes(body, MIB).await {
         Ok(bytes) => (StatusCode::OK, format!("{} bytes", bytes.len())),
-        Err(error) if BodyStalled::is_cause_of(&error) => (StatusCode::REQUEST_TIMEOUT, String::new()),
+        Err(error) if Error::is_late(&error) => (StatusCode::REQUEST_TIMEOUT, String::new()),
         Err(error) => (StatusCode::BAD_REQUEST, error.to_string()),
     }
 }

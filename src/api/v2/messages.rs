@@ -48,7 +48,8 @@ impl PostBody {
             return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
         }
         let checked = |(index, message): (usize, PostedMessage)| {
-            let ttl = message.ttl.map(|ttl| MessageTtl::new(ttl, format!("messages[{index}].ttl"))).transpose()?;
+            let ttl =
+                message.ttl.map(|ttl| MessageTtl::new(ttl, format!("messages[{index}].ttl"))).transpose()?;
             Ok(NewMessage { body: into_bytes(message.body), ttl })
         };
         self.messages.into_iter().enumerate().map(checked).collect()
@@ -86,7 +87,8 @@ pub async fn post(
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let location = format!("{base}?ids={}", texts.join(","));
     let resources = texts.iter().map(|id| format!("{base}/{id}")).collect();
-    Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &PostReply { resources, ids })).into_response())
+    Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &PostReply { resources, ids }))
+        .into_response())
 }
 
 /// A message.
