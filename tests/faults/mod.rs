@@ -3,5 +3,8 @@
 #![allow(clippy::panic, reason = "a test fails by it")]
 
 mod bad_histories;
+mod crash;
+mod drain;
 mod history;
+mod load;
 mod verdict;

@@ -117,8 +117,10 @@ impl Server {
         format!("{status:?}\n{}", self.last_lines())
     }
 
-    /// SIGKILL. Returns when the process is gone with all its threads.
+    /// SIGKILL. Returns when the process is gone with all its threads. Panics if it had ended by itself.
     pub fn kill9(mut self) {
+        let ended = self.child.try_wait().expect("the server is our child");
+        assert!(ended.is_none(), "ended by itself: {ended:?}\n{}", self.last_lines());
         self.child.kill().expect("the server is our child");
         self.child.wait().expect("the server is our child");
     }
