@@ -7,4 +7,7 @@ mod crash;
 mod drain;
 mod history;
 mod load;
+mod powercut;
+mod rollback;
+mod rollback_test;
 mod verdict;
