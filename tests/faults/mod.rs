@@ -7,6 +7,7 @@ mod crash;
 mod drain;
 mod history;
 mod load;
+mod power_test;
 mod powercut;
 mod rollback;
 mod rollback_test;

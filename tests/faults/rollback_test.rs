@@ -152,18 +152,18 @@ impl Model {
 }
 
 fn directory(dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
-    entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect()
+    let present = NAMES.iter().filter(|name| dir.join(name).exists());
+    present.map(|name| ((*name).to_owned(), fs::read(dir.join(name)).expect("it is there"))).collect()
 }
 
 /// Runs the script of this seed in a child under the switch, which ends by SIGKILL.
 fn run_child(cut: &PowerCut, seed: u64) -> Model {
-    let ended = Command::new(std::env::current_exe().unwrap())
+    let ended = Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", CHILD, "--nocapture"])
         .envs(cut.env())
         .env("ROLLBACK_SEED", seed.to_string())
         .output()
-        .unwrap();
+        .expect("this program can be started");
     assert!(ended.status.code().is_none(), "the child was to be killed: {ended:?}");
     let mut model = Model::default();
     script(seed).iter().for_each(|step| model.apply(step));
