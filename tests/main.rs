@@ -1,6 +1,5 @@
 //! The one test binary: each folder is a subject, each test says a fact.
 
-mod http {
-    mod connections;
-    mod deadlines;
-}
+mod faults;
+mod http;
+mod support;

@@ -1,0 +1,107 @@
+//! Owns the end of a history: everything that is still there is claimed or read, so that what is missing
+//! can be told from what is held by a claim that nobody gave back. It never judges.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::history::{Grant, History, Moment, Outcome, Record};
+use super::load::QUEUES;
+use crate::support::client::Client;
+
+/// Longer than any drain: what the drain has claimed it claims only once.
+const TTL: u64 = 43_200;
+const LIMIT: usize = 20;
+/// The drain's consumers are none of the load's.
+const FIRST_CONSUMER: u32 = 1000;
+/// A claim with less than this left is not asked to prove itself.
+const STILL_LIVE: Duration = Duration::from_secs(10);
+/// Deleted messages that are asked for again, per drain.
+const GONE_SAMPLE: usize = 500;
+
+/// Claims all free messages, reads all held ones, deletes by their claims those whose claim still lives,
+/// and asks for some that were deleted.
+pub fn drain(client: &Client, history: &History) {
+    history.begin_drain();
+    for (consumer, queue) in (FIRST_CONSUMER..).zip(QUEUES) {
+        claim_all(client, history, consumer, queue);
+    }
+    let record = history.record();
+    let queue_of = queues(&record);
+    for id in held(&record) {
+        look_at(client, history, queue_of[id], id);
+    }
+    for (id, grant) in still_leased(&record, history.now()) {
+        let start = history.now();
+        let reply = client.delete_message(grant.queue, id, Some(&grant.claim));
+        history.deleted(id, &grant.claim, start, &reply);
+    }
+    let deleted = record.deletes.iter().rev().filter(|delete| delete.outcome == Outcome::Acked);
+    for delete in deleted.take(GONE_SAMPLE) {
+        look_at(client, history, queue_of[delete.id.as_str()], &delete.id);
+    }
+}
+
+/// Claims until there is nothing left, or more came than was ever posted: then something comes twice, and
+/// the verdict will say so.
+fn claim_all(client: &Client, history: &History, consumer: u32, queue: &'static str) {
+    let record = history.record();
+    let mut expected: usize = record.posts.iter().filter(|p| p.queue == queue).map(|p| p.tags.len()).sum();
+    loop {
+        let start = history.now();
+        let answer = client.claim(queue, LIMIT, TTL).expect("the server stays up during the drain");
+        assert!(answer.status.is_success(), "the drain's claim failed: {answer:?}");
+        let Some(claim) = answer.granted() else { return };
+        history.granted(queue, consumer, TTL, start, &claim);
+        if claim.messages.is_empty() || claim.messages.len() > expected {
+            return;
+        }
+        expected -= claim.messages.len();
+    }
+}
+
+fn look_at(client: &Client, history: &History, queue: &'static str, id: &str) {
+    let start = history.now();
+    let answer = client.get_message(queue, id).expect("the server stays up during the drain");
+    match answer.status {
+        StatusCode::OK => history.sighted(queue, start, answer.message()),
+        StatusCode::NOT_FOUND => {}
+        _ => panic!("a read of message {id} failed: {answer:?}"),
+    }
+}
+
+/// The queue of each id that was ever acknowledged or granted.
+fn queues(record: &Record) -> HashMap<&str, &'static str> {
+    let posted = record.posts.iter().flat_map(|post| post.ids.iter().map(|id| (id.as_str(), post.queue)));
+    let granted = record
+        .grants
+        .iter()
+        .flat_map(|grant| grant.messages.iter().map(|message| (message.id.as_str(), grant.queue)));
+    granted.chain(posted).collect()
+}
+
+/// Acknowledged messages that the drain did not get and nobody has deleted: claims must hold them.
+fn held(record: &Record) -> Vec<&str> {
+    let drained = record.grants.iter().filter(|grant| grant.consumer >= FIRST_CONSUMER);
+    let mut accounted: HashSet<&str> =
+        drained.flat_map(|grant| grant.messages.iter().map(|message| message.id.as_str())).collect();
+    let deleted = record.deletes.iter().filter(|delete| delete.outcome == Outcome::Acked);
+    accounted.extend(deleted.map(|delete| delete.id.as_str()));
+    let posted = record.posts.iter().flat_map(|post| &post.ids).map(String::as_str);
+    posted.filter(|id| !accounted.contains(id)).collect()
+}
+
+/// Messages with the grant of the load that certainly still holds them.
+fn still_leased(record: &Record, now: Moment) -> Vec<(&str, &Grant)> {
+    let released: HashSet<&str> = record.releases.iter().map(|release| release.claim.as_str()).collect();
+    let touched: HashSet<&str> = record.deletes.iter().map(|delete| delete.id.as_str()).collect();
+    record
+        .grants
+        .iter()
+        .filter(|grant| grant.consumer < FIRST_CONSUMER && !released.contains(grant.claim.as_str()))
+        .filter(|grant| grant.span.start + grant.ttl > now + STILL_LIVE)
+        .flat_map(|grant| grant.messages.iter().map(move |message| (message.id.as_str(), grant)))
+        .filter(|(id, _)| !touched.contains(id))
+        .collect()
+}

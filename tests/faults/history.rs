@@ -1,0 +1,212 @@
+//! Owns the record of what the tests' clients asked and were told, with times: the evidence that
+//! `verdict` judges. It never talks to the server and never judges. What is certain and what is not
+//! is kept apart: an operation is acknowledged, refused (certainly not done) or unknown.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::support::client::{Claim, Message, Reply};
+
+/// Time since the history began, on one clock that runs on across restarts of the server.
+pub type Moment = Duration;
+
+/// From just before the request was sent until just after its answer was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub start: Moment,
+    pub end: Moment,
+}
+
+/// What makes a message unique: its producer, and its place in that producer's posting order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag {
+    pub producer: u32,
+    pub number: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Acked,
+    /// A 4xx: certainly not done.
+    Refused,
+    /// No answer, or a 5xx: done or not.
+    Unknown,
+}
+
+/// One post of one or more messages. `ids` is empty unless it was acknowledged.
+#[derive(Clone, Debug)]
+pub struct Post {
+    pub queue: &'static str,
+    pub tags: Vec<Tag>,
+    pub span: Span,
+    pub outcome: Outcome,
+    pub ids: Vec<String>,
+}
+
+/// A message as the server showed it. Without a tag its body is none that a producer makes.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    pub id: String,
+    pub tag: Option<Tag>,
+}
+
+/// An acknowledged claim.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub queue: &'static str,
+    pub consumer: u32,
+    pub claim: String,
+    pub ttl: Duration,
+    pub span: Span,
+    pub messages: Vec<Shown>,
+}
+
+/// A claim whose answer never came. It may hold messages that we do not know of; `returns` is the
+/// first moment at which they may be handed out again.
+#[derive(Clone, Debug)]
+pub struct LostGrant {
+    pub queue: &'static str,
+    pub span: Span,
+    pub returns: Moment,
+}
+
+#[derive(Clone, Debug)]
+pub struct Delete {
+    pub id: String,
+    pub claim: String,
+    pub span: Span,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Debug)]
+pub struct Release {
+    pub claim: String,
+    pub span: Span,
+    pub outcome: Outcome,
+}
+
+/// A message found by a read that does not claim it.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    pub queue: &'static str,
+    pub span: Span,
+    pub message: Shown,
+}
+
+/// The whole evidence.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    pub posts: Vec<Post>,
+    pub grants: Vec<Grant>,
+    pub lost_grants: Vec<LostGrant>,
+    pub deletes: Vec<Delete>,
+    pub releases: Vec<Release>,
+    pub sightings: Vec<Sighting>,
+    /// When the final drain began: what is present at the end is what was shown after this.
+    pub drain: Option<Moment>,
+}
+
+/// The recorder that all client threads share. Its lock is held for one push at a time.
+pub struct History {
+    began: Instant,
+    record: Mutex<Record>,
+}
+
+impl Tag {
+    /// The body of this message. Its length varies, so that records of many sizes are stored.
+    pub fn body(self) -> Value {
+        let length = usize::try_from(self.number * 37 % 331).unwrap_or_default();
+        json!({"producer": self.producer, "number": self.number, "filling": "x".repeat(length)})
+    }
+
+    /// The tag of a body, if it is exactly the body of a tag.
+    pub fn of(body: &Value) -> Option<Self> {
+        let producer = u32::try_from(body["producer"].as_u64()?).ok()?;
+        let tag = Self { producer, number: body["number"].as_u64()? };
+        (tag.body() == *body).then_some(tag)
+    }
+}
+
+impl Outcome {
+    pub fn of(reply: &Reply) -> Self {
+        match reply {
+            Ok(answer) if answer.status.is_success() => Self::Acked,
+            Ok(answer) if answer.status.is_client_error() => Self::Refused,
+            Ok(_) | Err(_) => Self::Unknown,
+        }
+    }
+}
+
+impl From<Message> for Shown {
+    fn from(message: Message) -> Self {
+        Self { tag: Tag::of(&message.body), id: message.id }
+    }
+}
+
+impl History {
+    pub fn new() -> Self {
+        Self { began: Instant::now(), record: Mutex::default() }
+    }
+
+    pub fn now(&self) -> Moment {
+        self.began.elapsed()
+    }
+
+    pub fn span_from(&self, start: Moment) -> Span {
+        Span { start, end: self.now() }
+    }
+
+    pub fn begin_drain(&self) {
+        self.record.lock().drain = Some(self.now());
+    }
+
+    /// Returns the outcome, for the producer to go on or to stop.
+    pub fn posted(&self, queue: &'static str, tags: Vec<Tag>, start: Moment, reply: &Reply) -> Outcome {
+        let span = self.span_from(start);
+        let outcome = Outcome::of(reply);
+        let ids = match reply {
+            Ok(answer) if outcome == Outcome::Acked => answer.posted_ids(),
+            Ok(_) | Err(_) => Vec::new(),
+        };
+        self.record.lock().posts.push(Post { queue, tags, span, outcome, ids });
+        outcome
+    }
+
+    pub fn granted(&self, queue: &'static str, consumer: u32, ttl: u64, start: Moment, claim: &Claim) {
+        let span = self.span_from(start);
+        let messages = claim.messages.iter().cloned().map(Shown::from).collect();
+        let ttl = Duration::from_secs(ttl);
+        let grant = Grant { queue, consumer, claim: claim.id.clone(), ttl, span, messages };
+        self.record.lock().grants.push(grant);
+    }
+
+    /// A claim without an answer: the server holds what it granted until `returns`.
+    pub fn grant_lost(&self, queue: &'static str, start: Moment, returns: Moment) {
+        let span = self.span_from(start);
+        self.record.lock().lost_grants.push(LostGrant { queue, span, returns });
+    }
+
+    pub fn deleted(&self, id: &str, claim: &str, start: Moment, reply: &Reply) -> Outcome {
+        let (span, outcome) = (self.span_from(start), Outcome::of(reply));
+        let delete = Delete { id: id.to_owned(), claim: claim.to_owned(), span, outcome };
+        self.record.lock().deletes.push(delete);
+        outcome
+    }
+
+    pub fn released(&self, claim: &str, start: Moment, reply: &Reply) {
+        let (span, outcome) = (self.span_from(start), Outcome::of(reply));
+        self.record.lock().releases.push(Release { claim: claim.to_owned(), span, outcome });
+    }
+
+    pub fn sighted(&self, queue: &'static str, start: Moment, message: Message) {
+        let sighting = Sighting { queue, span: self.span_from(start), message: message.into() };
+        self.record.lock().sightings.push(sighting);
+    }
+
+    /// A copy of the evidence so far.
+    pub fn record(&self) -> Record {
+        self.record.lock().clone()
+    }
+}

@@ -1,0 +1,204 @@
+//! Owns the load that runs while a fault strikes: producers and consumers, each on connections of its
+//! own, that write what they did into the history. It never repeats an operation, because a repeat would
+//! blur what is unknown; and it never judges, but stops the test where a well-formed request is refused.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::history::{History, Outcome, Tag};
+use crate::support::client::{Claim, Client};
+
+/// The last one has two producers, the others one each, so that their order can be judged.
+pub const QUEUES: [&str; 3] = ["orders", "letters", "chores"];
+const PRODUCER_QUEUES: [usize; 4] = [0, 1, 2, 2];
+const CONSUMERS: u32 = 3;
+/// Keeps the final drain short: above it producers pause.
+const BACKLOG: i64 = 2000;
+/// Deletes on their way whose answers the consumers do not wait for.
+const UNAWAITED: usize = 64;
+
+/// All clients. They keep their identity, and producers their place, from round to round.
+pub struct Load {
+    producers: Vec<Producer>,
+    backlog: [AtomicI64; QUEUES.len()],
+}
+
+struct Producer {
+    id: u32,
+    queue: usize,
+    next: u64,
+}
+
+/// What the threads of one round share.
+struct Round<'a> {
+    base: &'a str,
+    history: &'a History,
+    backlog: &'a [AtomicI64; QUEUES.len()],
+    over: AtomicBool,
+}
+
+/// A message to be deleted by its claim.
+struct Doomed {
+    queue: &'static str,
+    id: String,
+    claim: String,
+}
+
+impl Load {
+    pub fn new() -> Self {
+        let producers = (0..).zip(PRODUCER_QUEUES).map(|(id, queue)| Producer { id, queue, next: 0 });
+        Self { producers: producers.collect(), backlog: Default::default() }
+    }
+
+    /// Runs all clients against the server at `base` until `fault` has returned and each of them has
+    /// noticed. A client ends at the first connection that breaks.
+    pub fn run_while(&mut self, base: &str, history: &History, dice: &mut StdRng, fault: impl FnOnce()) {
+        let round = &Round { base, history, backlog: &self.backlog, over: AtomicBool::new(false) };
+        thread::scope(|scope| {
+            for producer in &mut self.producers {
+                let dice = StdRng::from_rng(dice);
+                scope.spawn(move || producer.run(round, dice));
+            }
+            let (doomed, deletes) = sync_channel(UNAWAITED);
+            scope.spawn(move || delete_all(round, &deletes));
+            for id in 0..CONSUMERS {
+                let consumer = Consumer { id, round, client: Client::new(base), doomed: doomed.clone() };
+                let dice = StdRng::from_rng(dice);
+                scope.spawn(move || consumer.run(dice));
+            }
+            drop(doomed);
+            fault();
+            round.over.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+impl Round<'_> {
+    fn goes_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+}
+
+impl Producer {
+    fn run(&mut self, round: &Round, mut dice: StdRng) {
+        let client = Client::new(round.base);
+        while round.goes_on() {
+            if round.backlog[self.queue].load(Ordering::Relaxed) > BACKLOG {
+                thread::sleep(Duration::from_millis(2));
+                continue;
+            }
+            let count = if dice.random_bool(0.6) { 1 } else { dice.random_range(2..=10) };
+            if !self.post(round, &client, count) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the server is still there.
+    fn post(&mut self, round: &Round, client: &Client, count: u64) -> bool {
+        let queue = QUEUES[self.queue];
+        let tags: Vec<_> =
+            (self.next..self.next + count).map(|number| Tag { producer: self.id, number }).collect();
+        self.next += count;
+        let bodies: Vec<_> = tags.iter().map(|tag| tag.body()).collect();
+        let start = round.history.now();
+        let reply = client.post_messages(queue, &bodies);
+        match round.history.posted(queue, tags, start, &reply) {
+            Outcome::Acked => {
+                round.backlog[self.queue].fetch_add(count.cast_signed(), Ordering::Relaxed);
+            }
+            Outcome::Refused => panic!("a post is refused: {reply:?}"),
+            Outcome::Unknown => thread::sleep(Duration::from_millis(5)),
+        }
+        reply.is_ok()
+    }
+}
+
+struct Consumer<'a> {
+    id: u32,
+    round: &'a Round<'a>,
+    client: Client,
+    doomed: SyncSender<Doomed>,
+}
+
+impl Consumer<'_> {
+    fn run(&self, mut dice: StdRng) {
+        while self.round.goes_on() {
+            let queue = dice.random_range(0..QUEUES.len());
+            if !self.claim(queue, &mut dice) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the server is still there.
+    fn claim(&self, queue: usize, dice: &mut StdRng) -> bool {
+        let (limit, ttl) = (dice.random_range(1..=10), dice.random_range(60..=300));
+        let history = self.round.history;
+        let start = history.now();
+        let answer = match self.client.claim(QUEUES[queue], limit, ttl) {
+            Ok(answer) => answer,
+            Err(_) => {
+                history.grant_lost(QUEUES[queue], start, start + Duration::from_secs(ttl));
+                return false;
+            }
+        };
+        assert!(!answer.status.is_client_error(), "a claim is refused: {answer:?}");
+        if answer.status.is_server_error() {
+            // What it may have granted may be given back at any moment.
+            history.grant_lost(QUEUES[queue], start, start);
+            return true;
+        }
+        let Some(claim) = answer.granted() else {
+            thread::sleep(Duration::from_millis(dice.random_range(1..5)));
+            return true;
+        };
+        history.granted(QUEUES[queue], self.id, ttl, start, &claim);
+        let taken = i64::try_from(claim.messages.len()).unwrap_or_default();
+        self.round.backlog[queue].fetch_sub(taken, Ordering::Relaxed);
+        self.use_up(QUEUES[queue], &claim, dice)
+    }
+
+    /// Works on a claim in one of four ways. Whether the server is still there.
+    fn use_up(&self, queue: &'static str, claim: &Claim, dice: &mut StdRng) -> bool {
+        match dice.random_range(0..10) {
+            0 => true, // abandoned
+            1 => {
+                let start = self.round.history.now();
+                let reply = self.client.release_claim(queue, &claim.id);
+                self.round.history.released(&claim.id, start, &reply);
+                reply.is_ok()
+            }
+            2..5 => claim.messages.iter().all(|message| {
+                self.doomed.send(Doomed { queue, id: message.id.clone(), claim: claim.id.clone() }).is_ok()
+            }),
+            _ => claim
+                .messages
+                .iter()
+                .all(|message| delete(self.round, &self.client, queue, &message.id, &claim.id)),
+        }
+    }
+}
+
+/// Deletes what consumers do not wait for, until they have ended or the server has.
+fn delete_all(round: &Round, deletes: &Receiver<Doomed>) {
+    let client = Client::new(round.base);
+    while let Ok(doomed) = deletes.recv() {
+        if !delete(round, &client, doomed.queue, &doomed.id, &doomed.claim) {
+            return;
+        }
+    }
+}
+
+/// Whether the server is still there.
+fn delete(round: &Round, client: &Client, queue: &str, id: &str, claim: &str) -> bool {
+    let start = round.history.now();
+    let reply = client.delete_message(queue, id, Some(claim));
+    round.history.deleted(id, claim, start, &reply);
+    reply.is_ok()
+}

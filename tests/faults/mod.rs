@@ -1,0 +1,14 @@
+//! What the product keeps when it is killed, cut off from power or refused by its disk: load from
+//! outside, the fault, and the judgement of the recorded history. It never looks inside the product.
+#![allow(clippy::panic, reason = "a test fails by it")]
+
+mod bad_histories;
+mod crash;
+mod drain;
+mod history;
+mod load;
+mod power_test;
+mod powercut;
+mod rollback;
+mod rollback_test;
+mod verdict;

@@ -1,0 +1,101 @@
+//! Owns the power switch of one data directory: the preloaded shim (`powercut.c`), built here, and its
+//! files. It never touches the data itself; `rollback` does.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rand::rngs::StdRng;
+use tempfile::TempDir;
+
+use super::rollback::{Damage, Survival, roll_back};
+use crate::support::server::ServerBuilder;
+
+/// A directory that can lose power. All its files are gone when it is dropped.
+pub struct PowerCut {
+    dir: TempDir,
+}
+
+impl PowerCut {
+    /// Builds the shim with the C compiler that Rust links with anyway.
+    pub fn new() -> Self {
+        let cut = Self { dir: TempDir::new().expect("a temporary directory") };
+        std::fs::create_dir(cut.data()).expect("the directory is fresh");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/powercut.c");
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O2", "-Wall", "-o"])
+            .arg(cut.shim())
+            .args([source, "-ldl", "-lpthread"])
+            .output()
+            .expect("cc exists wherever Rust links");
+        assert!(built.status.success(), "cc: {}", String::from_utf8_lossy(&built.stderr));
+        cut
+    }
+
+    /// The directory that loses power.
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// What the environment of a process must hold to be under the switch.
+    pub fn env(&self) -> [(&'static str, OsString); 5] {
+        [
+            ("LD_PRELOAD", self.shim().into()),
+            ("POWERCUT_DIR", self.data().into()),
+            ("POWERCUT_LOG", self.log().into()),
+            ("POWERCUT_GATE", self.gate().into()),
+            ("POWERCUT_FAIL", self.fail().into()),
+        ]
+    }
+
+    /// A server on the directory, under the switch.
+    pub fn server(&self) -> ServerBuilder {
+        self.env()
+            .into_iter()
+            .fold(ServerBuilder::new(&self.data()), |server, (name, value)| server.env(name, value))
+    }
+
+    /// From now on no sync begins.
+    pub fn close_gate(&self) {
+        File::create(self.gate()).expect("a file beside the data");
+    }
+
+    pub fn open_gate(&self) {
+        std::fs::remove_file(self.gate()).expect("the gate is closed");
+    }
+
+    /// From now on each sync fails with EIO.
+    pub fn fail_syncs(&self) {
+        File::create(self.fail()).expect("a file beside the data");
+    }
+
+    pub fn mend_syncs(&self) {
+        std::fs::remove_file(self.fail()).expect("syncs fail");
+    }
+
+    /// Cuts the power after the fact: the processes are dead, and what they had not synced goes, as far
+    /// as `survival` says. The log starts anew.
+    pub fn strike(&self, survival: Survival, dice: &mut StdRng) -> Damage {
+        let log = std::fs::read(self.log()).expect("the shim was loaded and has left its log");
+        let damage = roll_back(&self.data(), &log, survival, dice);
+        std::fs::remove_file(self.log()).expect("the log was there");
+        damage
+    }
+
+    fn shim(&self) -> PathBuf {
+        self.dir.path().join("powercut.so")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    fn gate(&self) -> PathBuf {
+        self.dir.path().join("gate")
+    }
+
+    fn fail(&self) -> PathBuf {
+        self.dir.path().join("fail")
+    }
+}

@@ -1,0 +1,201 @@
+//! Owns the life of one real server: the built program as a child process on a data directory.
+//! It never outlives its value, never waits without a bound and never speaks HTTP itself.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::client::Client;
+
+/// A debug build that replays a journal on a busy machine stays well below it.
+const START: Duration = Duration::from_secs(60);
+const STOP: Duration = Duration::from_secs(30);
+/// Lines of each stream that are kept for the message of a failing test.
+const KEPT_LINES: usize = 60;
+const READY: &str = "listening on ";
+
+/// How to start a server. Start it as often as wanted: the data directory is kept.
+#[derive(Clone)]
+pub struct ServerBuilder {
+    data: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+}
+
+/// A running server. Dropping it kills the process.
+pub struct Server {
+    child: Child,
+    base: String,
+    output: Output,
+}
+
+impl ServerBuilder {
+    pub fn new(data: &Path) -> Self {
+        Self { data: data.to_owned(), args: Vec::new(), env: Vec::new() }
+    }
+
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Starts the server and waits until it listens. Panics with the server's last lines if it does not.
+    pub fn start(&self) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_angarium"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(&self.data)
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the built program can be started");
+        let output = Output::default();
+        let (ready, address) = mpsc::sync_channel(1);
+        output.keep("out", child.stdout.take().expect("stdout is piped"), Some(ready));
+        output.keep("err", child.stderr.take().expect("stderr is piped"), None);
+        let mut server = Server { child, base: String::new(), output };
+        match address.recv_timeout(START) {
+            Ok(base) => server.base = base,
+            Err(RecvTimeoutError::Timeout) => panic!("not ready after {START:?}\n{}", server.last_lines()),
+            Err(RecvTimeoutError::Disconnected) => panic!("ended at start\n{}", server.last_words()),
+        }
+        server
+    }
+}
+
+impl Server {
+    /// A server with default settings on this data directory.
+    pub fn start(data: &Path) -> Self {
+        ServerBuilder::new(data).start()
+    }
+
+    /// `http://ADDRESS`.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// A new client: its own connections.
+    pub fn client(&self) -> Client {
+        Client::new(&self.base)
+    }
+
+    /// The last lines of both streams.
+    pub fn last_lines(&self) -> String {
+        self.output.text()
+    }
+
+    /// For a process that has closed its stdout: leaves it a moment to end by itself and to be read out.
+    fn last_words(&mut self) -> String {
+        thread::sleep(Duration::from_millis(200));
+        // Fails only when the process is gone already.
+        let _ = self.child.kill();
+        let status = self.child.wait();
+        format!("{status:?}\n{}", self.last_lines())
+    }
+
+    /// SIGKILL. Returns when the process is gone with all its threads. Panics if it had ended by itself.
+    pub fn kill9(mut self) {
+        let ended = self.child.try_wait().expect("the server is our child");
+        assert!(ended.is_none(), "ended by itself: {ended:?}\n{}", self.last_lines());
+        self.child.kill().expect("the server is our child");
+        self.child.wait().expect("the server is our child");
+    }
+
+    /// SIGTERM, then waits for the end. Panics if the server does not end in time.
+    pub fn terminate(mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is our child");
+        let deadline = Instant::now() + STOP;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the server is our child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "no end after SIGTERM\n{}", self.last_lines());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when the process is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last lines of a child. Each reading thread holds the lock for one line at a time.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<VecDeque<String>>>);
+
+impl Output {
+    /// Drains a stream to its end in a thread of its own, so that the child never blocks on a full pipe.
+    /// Sends the address of the first line that names one.
+    fn keep(
+        &self,
+        name: &'static str,
+        stream: impl Read + Send + 'static,
+        ready: Option<SyncSender<String>>,
+    ) {
+        let kept = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                // A full channel means that the address is known already; a closed one, that nobody asks.
+                if let (Some(base), Some(ready)) = (address_in(&line), &ready) {
+                    let _ = ready.try_send(base);
+                }
+                kept.push(format!("{name}: {line}"));
+            }
+        });
+    }
+
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock();
+        if lines.len() == KEPT_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().iter().map(|line| format!("  {line}\n")).collect()
+    }
+}
+
+/// `http://ADDRESS` from the line that says where the server listens.
+fn address_in(line: &str) -> Option<String> {
+    let address = line.split_once(READY)?.1;
+    let address = address.split(|c: char| c.is_whitespace() || c == '"').next()?;
+    address.starts_with("http://").then(|| address.trim_end_matches('/').to_owned())
+}
+
+#[test]
+fn address_is_read_from_plain_and_json_lines() {
+    let base = Some("http://127.0.0.1:80".to_owned());
+    assert_eq!(address_in("angarium listening on http://127.0.0.1:80"), base);
+    assert_eq!(address_in(r#"{"message":"listening on http://127.0.0.1:80/"}"#), base);
+    assert_eq!(address_in("listening on nothing"), None);
+}

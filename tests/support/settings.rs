@@ -1,0 +1,20 @@
+//! Owns the settings of a test run that come from the environment: how long, and with which dice.
+//! It never changes the environment.
+
+/// The number in the environment variable, or the default when it is unset.
+pub fn number(name: &str, default: u64) -> u64 {
+    let Some(text) = read(name) else { return default };
+    text.parse().unwrap_or_else(|_| panic!("{name} must be a number and is {text:?}"))
+}
+
+/// The seed of this run: `ANGARIUM_SEED`, or a fresh one. It is printed, so that a failure can be repeated.
+pub fn seed(test: &str) -> u64 {
+    let seed = number("ANGARIUM_SEED", rand::random());
+    eprintln!("{test}: ANGARIUM_SEED={seed}");
+    seed
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test run has no config file; this is its only reader")]
+fn read(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
