@@ -1,13 +1,17 @@
 //! JSON in and out: bodies read within a bound and a time, text kept as it came, errors that name the field.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
-use serde::{Serialize, Serializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::error::ApiError;
@@ -90,7 +94,35 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
         let why = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH);
         return Err(Error::invalid(Place::Body, "", why));
     }
+    // serde reads structs from arrays too, field by field.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(Error::invalid(Place::Body, "", "the body must be a JSON object"));
+    }
     serde_json::from_slice(bytes).map_err(|_| explain::<T>(bytes))
+}
+
+/// A value that is read from a JSON object only; serde's own structs are read from arrays too.
+#[derive(Debug)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Keys<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(Keys(PhantomData))
+    }
 }
 
 /// Reads the text once more, slowly, to learn where it went wrong.

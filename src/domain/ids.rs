@@ -139,6 +139,9 @@ impl MessageId {
 pub struct ClaimId(Uuid);
 
 impl ClaimId {
+    /// The id of no claim: what text that cannot be an id stands for.
+    pub const NONE: Self = Self(Uuid::nil());
+
     /// A new id.
     pub fn new(random: &mut dyn RngCore) -> Self {
         let mut bytes = [0; 16];

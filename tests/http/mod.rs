@@ -1,4 +1,28 @@
 //! What a client sees: connections and their deadlines, and the API over a real socket.
 
+mod bad_requests;
+mod claims;
 mod connections;
 mod deadlines;
+mod messages;
+mod queues;
+mod restart;
+mod rules;
+
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::server::{Server, ServerBuilder};
+
+/// A service of its own on an empty data directory, which goes with it.
+struct Service {
+    client: Client,
+    server: Server,
+    data: TempDir,
+}
+
+fn service() -> Service {
+    let data = tempfile::tempdir().expect("there is room for a temporary directory");
+    let server = ServerBuilder::new(data.path()).start();
+    Service { client: server.client(), server, data }
+}

@@ -99,15 +99,26 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        let body = body.map(|json| json.to_string().into_bytes());
+        self.run(request, &method, body)
+    }
+
+    /// Sends bytes as they are, said to be JSON.
+    pub fn send_text(&self, method: Method, path: &str, text: &[u8]) -> Reply {
+        let request = Request::builder().method(method.clone()).uri(format!("{}{path}", self.base));
+        self.run(request, &method, Some(text.to_vec()))
+    }
+
+    fn run(&self, request: http::request::Builder, method: &Method, body: Option<Vec<u8>>) -> Reply {
         let sent = match body {
             // Without a body these go out chunked; an empty one says `Content-Length: 0`, as curl does.
-            None if [Method::PUT, Method::POST, Method::PATCH].contains(&method) => {
+            None if [Method::PUT, Method::POST, Method::PATCH].contains(method) => {
                 self.agent.run(request.body(Vec::new()).expect(WELL_FORMED))
             }
             None => self.agent.run(request.body(()).expect(WELL_FORMED)),
-            Some(json) => {
+            Some(body) => {
                 let request = request.header("content-type", "application/json");
-                self.agent.run(request.body(json.to_string().into_bytes()).expect(WELL_FORMED))
+                self.agent.run(request.body(body).expect(WELL_FORMED))
             }
         };
         let (parts, mut body) = sent.map_err(|e| NoAnswer(e.to_string()))?.into_parts();

@@ -10,9 +10,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, Query, QueuePath};
-use crate::api::json::{Json, RawJson, RequestBody, into_bytes, reply};
+use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, reply};
 use crate::broker::{Broker, MessageView};
-use crate::domain::ids::MessageId;
+use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
 use crate::domain::message::{MessageTtl, NewMessage};
 use crate::domain::names::QueueRef;
@@ -22,8 +22,8 @@ use crate::error::{Error, Place};
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct PostBody {
     /// In the order in which they are to be claimed.
-    #[schema(min_items = 1)]
-    messages: Vec<PostedMessage>,
+    #[schema(min_items = 1, value_type = Vec<PostedMessage>)]
+    messages: Vec<Object<PostedMessage>>,
 }
 
 /// A message to post. Unknown keys are dropped.
@@ -47,7 +47,7 @@ impl PostBody {
         if self.messages.is_empty() {
             return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
         }
-        let checked = |(index, message): (usize, PostedMessage)| {
+        let checked = |(index, Object(message)): (usize, Object<PostedMessage>)| {
             let ttl =
                 message.ttl.map(|ttl| MessageTtl::new(ttl, format!("messages[{index}].ttl"))).transpose()?;
             Ok(NewMessage { body: into_bytes(message.body), ttl })
@@ -168,7 +168,7 @@ pub async fn delete(
     let claim_id = claim_id.filter(|text| !text.is_empty());
     // What cannot be an id is the id of no message, and such a message is gone.
     let Ok(id) = message_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
-    let claim = claim_id.map(|text| text.parse().map_err(|_| Error::ClaimEnded(text))).transpose()?;
+    let claim = claim_id.map(|text| text.parse().unwrap_or(ClaimId::NONE));
     broker.message_delete(&asked.queue, id, claim).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,0 +1,137 @@
+//! Bad input gets a clear 4xx that names the field, and leaves nothing behind.
+
+use http::Method;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::service;
+
+const MESSAGES: &str = "/v2/queues/q/messages";
+const CLAIMS: &str = "/v2/queues/q/claims";
+
+#[test]
+fn bodies_of_the_wrong_shape_are_400_and_name_the_field() {
+    let service = service();
+    for (path, body, part) in [
+        (MESSAGES, "", "could not be parsed"),
+        (MESSAGES, "{", "could not be parsed"),
+        (MESSAGES, "[]", "must be a JSON object"),
+        (MESSAGES, "null", "invalid type"),
+        (MESSAGES, "{}", "messages"),
+        (MESSAGES, r#"{"messages":{}}"#, "messages"),
+        (MESSAGES, r#"{"messages":[]}"#, "messages"),
+        (MESSAGES, r#"{"messages":[1]}"#, "messages[0]"),
+        (MESSAGES, r#"{"messages":[{}]}"#, "body"),
+        (MESSAGES, r#"{"messages":[{"body":NaN}]}"#, "could not be parsed"),
+        (MESSAGES, r#"{"messages":[{"body":1}]} trailing"#, "after the JSON value"),
+        (MESSAGES, r#"{"messages":[{"body":1,"body":2}]}"#, "duplicate field"),
+        (MESSAGES, r#"{"messages":[{"body":1}],"messages":[]}"#, "duplicate field"),
+        (MESSAGES, r#"{"messages":[{"body":1,"ttl":"60"}]}"#, "messages[0].ttl"),
+        (MESSAGES, r#"{"messages":[{"body":1,"ttl":60.5}]}"#, "messages[0].ttl"),
+        (MESSAGES, r#"{"messages":[{"body":1,"ttl":true}]}"#, "messages[0].ttl"),
+        (MESSAGES, r#"{"messages":[{"body":1,"ttl":1209601}]}"#, "messages[0].ttl"),
+        (MESSAGES, r#"{"messages":[{"body":1,"ttl":99999999999999999999}]}"#, "messages[0].ttl"),
+        (MESSAGES, r#"{"messages":[[1,60]]}"#, "messages[0]"),
+        (CLAIMS, "[60,60]", "must be a JSON object"),
+        (CLAIMS, r#"{"ttl":59}"#, "ttl"),
+        (CLAIMS, r#"{"grace":43201}"#, "grace"),
+        (CLAIMS, r#"{"ttl":"x"}"#, "ttl"),
+    ] {
+        let answer = service.client.send_text(Method::POST, path, body.as_bytes()).unwrap();
+        assert_eq!(answer.status, 400, "{body}");
+        let text = answer.json()["description"].as_str().unwrap().to_owned();
+        assert!(text.contains(part), "{body}: {text}");
+    }
+    assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(0));
+}
+
+#[test]
+fn text_that_is_not_utf8_is_400() {
+    let service = service();
+    let body = b"{\"messages\":[{\"body\":\"\xff\"}]}";
+    assert_eq!(service.client.send_text(Method::POST, MESSAGES, body).unwrap().status, 400);
+    assert_eq!(service.client.put("/v2/queues/%ff", None).unwrap().status, 400);
+}
+
+#[test]
+fn nesting_is_refused_beyond_128_levels_and_kept_up_to_there() {
+    let service = service();
+    let post = |levels: usize| {
+        let body = format!(r#"{{"messages":[{{"body":{}{}}}]}}"#, "[".repeat(levels), "]".repeat(levels));
+        service.client.send_text(Method::POST, MESSAGES, body.as_bytes()).unwrap().status.as_u16()
+    };
+    assert_eq!(post(125), 201);
+    assert_eq!(post(126), 400);
+    assert_eq!(post(100_000), 400);
+}
+
+#[test]
+fn bodies_up_to_the_limit_are_posted_and_longer_ones_are_400() {
+    let service = service();
+    let post = |length: usize| {
+        let frame = r#"{"messages":[{"body":""}]}"#.len();
+        let body = format!(r#"{{"messages":[{{"body":"{}"}}]}}"#, "x".repeat(length - frame));
+        service.client.send_text(Method::POST, MESSAGES, body.as_bytes()).unwrap()
+    };
+    assert_eq!(post(262_144).status, 201);
+    for length in [262_145, 5 << 20] {
+        let refused = post(length);
+        assert_eq!(refused.status, 400);
+        assert!(refused.json()["description"].as_str().unwrap().contains("262144"));
+    }
+    let metadata = json!({"text": "x".repeat(65_536)});
+    assert_eq!(service.client.put("/v2/queues/q2", Some(&metadata)).unwrap().status, 400);
+}
+
+#[test]
+fn bad_names_headers_and_parameters_are_400() {
+    let service = service();
+    for name in ["a%20b", "%2e%2e", "a%2fb", &"x".repeat(65)] {
+        assert_eq!(service.client.put(&format!("/v2/queues/{name}"), None).unwrap().status, 400, "{name}");
+    }
+    let long = "p".repeat(257);
+    for (header, value) in [("X-Project-Id", long.as_str()), ("Client-ID", "not-a-uuid")] {
+        let answer = service.client.send(Method::GET, "/v2/queues/q", &[(header, value)], None).unwrap();
+        assert_eq!(answer.status, 400, "{header}");
+        assert!(answer.json()["description"].as_str().unwrap().contains(header));
+    }
+    for query in ["limit=0", "limit=21", "limit=x", "limit=1&limit=2", "limit=%ff"] {
+        let answer = service.client.post(&format!("{CLAIMS}?{query}"), &json!({})).unwrap();
+        assert_eq!(answer.status, 400, "{query}");
+    }
+    assert_eq!(service.client.post(&format!("{CLAIMS}?limit="), &json!({})).unwrap().status, 204);
+}
+
+#[test]
+fn no_body_whatsoever_is_anything_but_an_answer_below_500() {
+    let service = service();
+    let pieces = prop::collection::vec(
+        prop::sample::select(vec![
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"messages\"",
+            "\"body\"",
+            "\"ttl\"",
+            "1",
+            "-1",
+            "1e9",
+            "null",
+            "true",
+            "\"x\"",
+            "\"\\ud800\"",
+            "\\",
+            " ",
+            "\u{0}",
+        ]),
+        0..30,
+    );
+    proptest!(ProptestConfig::with_cases(200), |(pieces in pieces, is_claim: bool)| {
+        let path = if is_claim { CLAIMS } else { MESSAGES };
+        let answer = service.client.send_text(Method::POST, path, pieces.concat().as_bytes()).unwrap();
+        prop_assert!(answer.status.as_u16() < 500, "{:?}", answer);
+    });
+}

@@ -1,0 +1,120 @@
+//! Claims over HTTP.
+
+use serde_json::{Value, json};
+
+use super::service;
+
+fn bodies(claim: &Value) -> Vec<Value> {
+    claim["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect()
+}
+
+fn numbers(range: std::ops::Range<u32>) -> Vec<Value> {
+    range.map(Value::from).collect()
+}
+
+#[test]
+fn a_claim_takes_the_oldest_and_hides_them() {
+    let service = service();
+    service.client.post_messages("q", &numbers(0..3)).unwrap();
+    let answer = service.client.claim("q", 2, 60).unwrap();
+    assert_eq!(answer.status, 201);
+    let first = answer.json();
+    let id = first["id"].as_str().unwrap();
+    assert_eq!(answer.headers["location"], format!("/v2/queues/q/claims/{id}").as_str());
+    assert_eq!(bodies(&first), numbers(0..2));
+    // Zaqar's clients take the claim's id from the end of the first message's href.
+    assert!(first["messages"][0]["href"].as_str().unwrap().ends_with(&format!("?claim_id={id}")));
+    assert_eq!(bodies(&service.client.claim("q", 2, 60).unwrap().json()), numbers(2..3));
+    let empty = service.client.claim("q", 2, 60).unwrap();
+    assert_eq!((empty.status.as_u16(), empty.body.len()), (204, 0));
+}
+
+#[test]
+fn a_claim_without_body_and_limit_has_the_defaults() {
+    let service = service();
+    service.client.post_messages("q", &numbers(0..12)).unwrap();
+    let claim = service.client.send(http::Method::POST, "/v2/queues/q/claims", &[], None).unwrap();
+    assert_eq!(bodies(&claim.json()), numbers(0..10));
+}
+
+#[test]
+fn released_messages_are_claimed_again_in_their_place() {
+    let service = service();
+    service.client.post_messages("q", &numbers(0..4)).unwrap();
+    let claim = service.client.claim("q", 2, 60).unwrap().json();
+    let path = format!("/v2/queues/q/claims/{}", claim["id"].as_str().unwrap());
+    assert_eq!(service.client.delete(&path).unwrap().status, 204);
+    assert_eq!(service.client.delete(&path).unwrap().status, 204);
+    assert_eq!(service.client.delete("/v2/queues/q/claims/junk").unwrap().status, 204);
+    assert_eq!(bodies(&service.client.claim("q", 20, 60).unwrap().json()), numbers(0..4));
+}
+
+#[test]
+fn a_released_claim_deletes_nothing_any_more() {
+    let service = service();
+    service.client.post_messages("q", &numbers(0..1)).unwrap();
+    let old = service.client.claim("q", 1, 60).unwrap().json();
+    let (claim, id) = (old["id"].as_str().unwrap(), old["messages"][0]["id"].as_str().unwrap());
+    service.client.release_claim("q", claim).unwrap();
+    assert_eq!(service.client.delete_message("q", id, Some(claim)).unwrap().status, 400);
+    assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 201);
+    assert_eq!(service.client.delete_message("q", id, Some(claim)).unwrap().status, 400);
+    assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(1));
+}
+
+#[test]
+fn grace_raises_the_ttl_of_a_message_that_would_end_before_its_claim() {
+    let service = service();
+    let message = json!({"messages": [{"body": 1, "ttl": 60}, {"body": 2, "ttl": 3600}]});
+    service.client.post("/v2/queues/q/messages", &message).unwrap();
+    let claim =
+        service.client.post("/v2/queues/q/claims", &json!({"ttl": 500, "grace": 100})).unwrap().json();
+    assert_eq!((&claim["messages"][0]["ttl"], &claim["messages"][1]["ttl"]), (&json!(600), &json!(3600)));
+}
+
+#[test]
+fn a_backlog_of_many_windows_is_claimed_whole_and_in_order() {
+    let service = service();
+    const EACH: u32 = 500;
+    for first in (0..10_000).step_by(EACH as usize) {
+        let posted = service.client.post_messages("q", &numbers(first..first + EACH)).unwrap();
+        assert_eq!(posted.status, 201);
+    }
+    let mut next = 0;
+    loop {
+        let answer = service.client.claim("q", 20, 60).unwrap();
+        if answer.status == 204 {
+            break;
+        }
+        let count = u32::try_from(bodies(&answer.json()).len()).unwrap();
+        assert_eq!(bodies(&answer.json()), numbers(next..next + count));
+        next += count;
+    }
+    assert_eq!(next, 10_000);
+}
+
+#[test]
+fn claimers_at_the_same_time_share_and_never_overlap() {
+    let service = service();
+    for first in (0..2_000).step_by(500) {
+        service.client.post_messages("q", &numbers(first..first + 500)).unwrap();
+    }
+    let claimers: Vec<_> = (0..8)
+        .map(|_| {
+            let client = service.server.client();
+            std::thread::spawn(move || {
+                let mut seen = Vec::new();
+                loop {
+                    let answer = client.claim("q", 7, 300).unwrap();
+                    if answer.status == 204 {
+                        return seen;
+                    }
+                    seen.extend(bodies(&answer.json()).iter().map(|body| body.as_u64().unwrap()));
+                }
+            })
+        })
+        .collect();
+    let mut all: Vec<u64> = claimers.into_iter().flat_map(|claimer| claimer.join().unwrap()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..2_000).collect::<Vec<u64>>());
+}

@@ -1,0 +1,83 @@
+//! Queues over HTTP.
+
+use serde_json::{Value, json};
+
+use super::service;
+use crate::support::client::Client;
+
+const QUEUE: &str = "/v2/queues/q";
+
+#[test]
+fn put_creates_once_and_changes_nothing_after() {
+    let service = service();
+    let first = service.client.put(QUEUE, Some(&json!({"team": "a", "deep": {"er": [1, 2.50]}}))).unwrap();
+    assert_eq!((first.status.as_u16(), &first.headers["location"]), (201, &QUEUE.parse().unwrap()));
+    let second = service.client.put(QUEUE, Some(&json!({"team": "b"}))).unwrap();
+    assert_eq!(second.status, 204);
+    let metadata = service.client.get(QUEUE).unwrap().json();
+    assert_eq!(metadata, json!({"team": "a", "deep": {"er": [1, 2.50]}}));
+}
+
+#[test]
+fn a_queue_that_does_not_exist_is_empty_in_every_way() {
+    let service = service();
+    assert_eq!(service.client.get(QUEUE).unwrap().json(), json!({}));
+    let stats = service.client.stats("q").unwrap().json();
+    assert_eq!(stats, json!({"messages": {"claimed": 0, "free": 0, "total": 0}}));
+    assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 204);
+    let id = "01a1fc0b-7a70-73e1-a5b6-7f7b06722333";
+    assert_eq!(service.client.get_message("q", id).unwrap().status, 404);
+    assert_eq!(service.client.delete_message("q", id, None).unwrap().status, 204);
+    // None of that made a queue.
+    assert_eq!(service.client.create_queue("q").unwrap().status, 201);
+}
+
+#[test]
+fn stats_count_claimed_and_free_and_point_to_the_ends() {
+    let service = service();
+    let posted = service.client.post_messages("q", &[json!(1), json!(2), json!(3)]).unwrap().json();
+    let claim = service.client.claim("q", 1, 60).unwrap();
+    assert_eq!(claim.status, 201);
+    let stats = service.client.stats("q").unwrap().json();
+    let messages = &stats["messages"];
+    assert_eq!(
+        (&messages["claimed"], &messages["free"], &messages["total"]),
+        (&json!(1), &json!(2), &json!(3))
+    );
+    assert_eq!(messages["oldest"]["href"], posted["resources"][0]);
+    assert_eq!(messages["newest"]["href"], posted["resources"][2]);
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&messages["oldest"]), ["age", "created", "href"]);
+}
+
+#[test]
+fn reserved_metadata_that_would_have_no_effect_is_refused() {
+    let service = service();
+    let refused = service.client.put(QUEUE, Some(&json!({"_max_claim_count": 3}))).unwrap();
+    assert_eq!(refused.status, 400);
+    assert!(refused.json()["description"].as_str().unwrap().contains("_max_claim_count"));
+    assert_eq!(service.client.create_queue("q").unwrap().status, 201);
+}
+
+#[test]
+fn projects_do_not_see_each_other() {
+    let service = service();
+    let project = |name: &str| -> Client { service.server.client().with_header("X-Project-Id", name) };
+    let (ours, theirs) = (project("ours"), project("ours/../theirs"));
+    let id =
+        ours.post_messages("q", &[json!("secret")]).unwrap().json()["ids"][0].as_str().unwrap().to_owned();
+    assert_eq!(theirs.get_message("q", &id).unwrap().status, 404);
+    assert_eq!(theirs.claim("q", 10, 60).unwrap().status, 204);
+    assert_eq!(theirs.delete_message("q", &id, None).unwrap().status, 204);
+    assert_eq!(ours.get_message("q", &id).unwrap().json()["body"], json!("secret"));
+}
+
+#[test]
+fn an_absent_project_is_the_default_one() {
+    let service = service();
+    service.client.post_messages("q", &[json!(1)]).unwrap();
+    for named in ["", "000000000000"] {
+        let client = service.server.client().with_header("X-Project-Id", named);
+        assert_eq!(client.stats("q").unwrap().json()["messages"]["total"], json!(1), "{named:?}");
+    }
+}
