@@ -1,4 +1,54 @@
-//! Angarium.
+//! Angarium, a durable message queue: the map of the house. There is no code in this file.
+//!
+//! # Parts
+//!
+//! | part | its job | what it never does |
+//! |---|---|---|
+//! | [`api`] | HTTP: routes, extractors, replies, errors, the OpenAPI document | sees no store, no tree, no lock |
+//! | [`broker`] | what the product does: one file per noun, one method per verb | sees no status code, header or path of the tree |
+//! | [`engine`] | what a queue does: ready, hidden, claimed; a deterministic core | never waits, reads a clock or rolls dice |
+//! | [`catalogue`] | typed records in the tree: queues, pools, slots, claims | decides nothing |
+//! | [`cluster`] | which slots are ours, and the numbers that fence out their owners before | does not know what is in a slot |
+//! | [`placement`] | chooses one of several by weight; pure | knows no pool and no queue |
+//! | [`coordination`] | seam 1: the tree of small versioned nodes | knows nothing of queues |
+//! | [`storage`] | seam 2: pools of messages | knows nothing of claims, visibility or the tree |
+//! | [`journal`] | the embedded database under both seams: one committer, one sync for all that waits | knows no meaning of its bytes |
+//! | [`domain`] | words and rules: names, ids, messages, claims, limits, times | no I/O, no clock, no async |
+//! | [`error`] | the one error of the core: names the situation | knows no HTTP |
+//! | [`server`] | the composition root, and the accept loop with its deadlines | holds no product rule |
+//! | [`cli`] | the commands, among them the load generator | is not used by any other part |
+//! | [`clock`], [`config`], [`telemetry`] | the one reader of clocks; the settings; the logs | |
+//!
+//! # Layers
+//!
+//! `cli → server → api → broker → {catalogue, cluster, placement, engine, storage}`; catalogue and cluster lie on
+//! coordination; the embedded tree and the embedded pool lie on the journal; everything may use domain and
+//! error. `tests/tidy.rs` holds the table of imports.
+//!
+//! # One request walked through
+//!
+//! `POST /v2/queues/orders/messages` from socket to disk and back:
+//!
+//! 1. [`server::listener`] accepted the connection; [`server::deadline`] watches its bytes. hyper parses the
+//!    header, [`server::exchange`] hands the request to the router.
+//! 2. `api::layers` gives it an id. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
+//!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one
+//!    call: [`broker::Broker::messages_post`].
+//! 3. The queue's name gives its [`domain::ids::Slot`]. If the queue is not open, its record is read from the
+//!    tree, or it is created in a pool chosen by [`placement::weighted`], in one commit fenced by the slot; its
+//!    pool is fenced for the slot; its claims are loaded.
+//! 4. Under the slot's lock the messages get ids that only grow, and go onto the slot's lane to the pool
+//!    (`broker::lanes`). If the lane stands still, a task sends the next batch: all that waits, numbered.
+//! 5. [`storage::embedded`] encodes the batch and gives it to the [`journal`]. Its committer takes all work that
+//!    gathered during the last sync, runs it in order (the batch checks its slot's record, so an owner that was
+//!    replaced is refused), writes one batch to the store and calls fdatasync.
+//! 6. The lane tells the [`engine`], which makes the messages ready, and then everybody whose post was in the
+//!    batch. The handler answers 201.
+//!
+//! A claim goes the same way up to 3; then the engine hides the oldest ready messages, the claim's record is
+//! committed to the tree (through the same journal, under the same sync), the engine grants it, and only then is
+//! it answered. A delete hides the message, removes it from the pool through the lane, and then is answered; the
+//! record of a claim without messages is cleared away later.
 
 pub mod api;
 pub mod broker;
