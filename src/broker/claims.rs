@@ -139,9 +139,9 @@ impl Broker {
     async fn refill(&self, slot: &Slot, at: &QueueRef, id: QueueId, refill: Refill) {
         let store = {
             let state = slot.state.lock();
-            let pool = state.queues.get(at).and_then(|queue| self.0.pools.get(&queue.pool));
-            let Some(pool) = pool else { return };
-            Arc::clone(&pool.store)
+            let lane = state.queues.get(at).and_then(|queue| state.lanes.get(&queue.pool));
+            let Some(lane) = lane else { return };
+            lane.store()
         };
         let direction = crate::storage::Direction::Up;
         let after = Some(refill.after).filter(|after| *after > MessageId::ZERO);
@@ -212,7 +212,7 @@ impl Broker {
         if !absent.is_empty() {
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
             let pool = slot.state.lock().queues.get(at).map(|queue| queue.pool.clone()).ok_or_else(gone)?;
-            let found = self.pool(&pool)?.store.get(chosen.queue, &absent).await;
+            let found = self.pool(&pool)?.store()?.get(chosen.queue, &absent).await;
             read = found.map_err(|error| Error::unavailable(Part::Storage, error))?;
         }
         let body = |(header, body): &(Header, Option<Bytes>)| {

@@ -223,7 +223,7 @@ async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome 
         };
         may_be_done |= !failure.nothing_written();
         match failure {
-            StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack => {
+            StoreError::Stamped(_) | StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack => {
                 error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
                 return Outcome::Unknown;
             }

@@ -91,7 +91,7 @@ impl Broker {
         let (queue, store, hold) = {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(missing)?;
-            (queue.id, Arc::clone(&self.pool(&queue.pool)?.store), queue.engine.hold(id))
+            (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.hold(id))
         };
         let found =
             store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;

@@ -8,6 +8,7 @@ mod claims;
 mod duties;
 mod lanes;
 mod messages;
+mod pools;
 mod queues;
 mod slot;
 
@@ -18,18 +19,20 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
+use uuid::Uuid;
 
 pub use claims::ClaimView;
 pub use messages::MessageView;
+pub use pools::FirstPool;
 
-use crate::catalogue::{Catalogue, PoolEntry};
+use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::cluster;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::names::{PoolName, QueueRef};
-use crate::domain::pool::Pool;
 use crate::error::{Error, Part};
 use crate::storage::{Epoch, PoolStore};
+use pools::OpenPool;
 use slot::Slot;
 
 /// The service without its faces. Clones share it.
@@ -47,20 +50,6 @@ struct Shared {
     stop: CancellationToken,
 }
 
-struct OpenPool {
-    entry: PoolEntry,
-    store: Arc<dyn PoolStore>,
-}
-
-/// The pool of a fresh installation.
-#[derive(Clone, Debug)]
-pub struct FirstPool {
-    /// Its name.
-    pub name: PoolName,
-    /// Its record.
-    pub pool: Pool,
-}
-
 impl Broker {
     /// Takes every slot and begins its duties. `open` opens a pool's storage by its URI.
     ///
@@ -68,20 +57,13 @@ impl Broker {
     pub async fn start(
         catalogue: Catalogue,
         first: &FirstPool,
-        mut open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
+        open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
         clock: Clock,
     ) -> Result<Self, Error> {
-        let system = catalogue.system(uuid::Uuid::new_v4()).await?;
-        if catalogue.pools().await?.is_empty() {
-            catalogue.pool_create(&first.name, &first.pool).await?;
-        }
-        let mut pools = HashMap::new();
-        for entry in catalogue.pools().await? {
-            let store = open(&entry.pool.uri)?;
-            pools.insert(entry.name.clone(), OpenPool { entry, store });
-        }
+        let system = catalogue.system(Uuid::new_v4()).await?;
+        let pools = pools::open_all(&catalogue, &system, first, open).await?;
         let mut slots = Vec::new();
-        for owned in cluster::slots::take_all(&catalogue, uuid::Uuid::new_v4()).await? {
+        for owned in cluster::slots::take_all(&catalogue, Uuid::new_v4()).await? {
             let epoch = Epoch { generation: system.generation, transaction: owned.transaction };
             let claims = catalogue.claims(&owned).await?;
             slots.push(Arc::new(Slot::new(owned, epoch, claims)));
@@ -102,8 +84,8 @@ impl Broker {
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
     pub fn check_ready(&self) -> Result<(), Error> {
         self.0.catalogue.check_open()?;
-        let mut pools = self.0.pools.values();
-        if pools.any(|pool| pool.store.check_open().is_ok()) {
+        let is_open = |pool: &OpenPool| pool.store().is_ok_and(|store| store.check_open().is_ok());
+        if self.0.pools.values().any(is_open) {
             Ok(())
         } else {
             Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
@@ -113,11 +95,6 @@ impl Broker {
     fn slot(&self, queue: &QueueRef) -> &Arc<Slot> {
         let SlotNumber(number) = queue.slot();
         &self.0.slots[usize::from(number)]
-    }
-
-    fn pool(&self, name: &PoolName) -> Result<&OpenPool, Error> {
-        let pool = self.0.pools.get(name);
-        pool.ok_or_else(|| Error::unavailable(Part::Storage, format!("pool {name} is not open")))
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the

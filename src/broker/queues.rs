@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::Broker;
+use super::pools::OpenPool;
 use super::slot::Slot;
-use super::{Broker, OpenPool};
 use crate::catalogue::QueueRecord;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::Header;
@@ -44,7 +45,7 @@ impl Broker {
         let (id, store, claimed) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(QueueStats::default()) };
-            (queue.id, Arc::clone(&self.pool(&queue.pool)?.store), queue.engine.claimed())
+            (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.claimed())
         };
         let failed = |error| Error::unavailable(Part::Storage, error);
         let total = store.totals(id).await.map_err(failed)?.messages;
@@ -113,7 +114,7 @@ impl Broker {
         let (queue, store) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(false) };
-            (queue.id, Arc::clone(&self.pool(&queue.pool)?.store))
+            (queue.id, self.pool(&queue.pool)?.store()?)
         };
         let found =
             store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::Broker;
 use super::lanes::Lane;
-use super::{Broker, OpenPool};
+use super::pools::OpenPool;
 use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
@@ -139,7 +140,7 @@ impl Broker {
         for (id, claim) in claims {
             let expires = Timestamp::from_millis(claim.expires);
             let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
-            let found = pool.store.get(record.id, &ids).await;
+            let found = pool.store()?.get(record.id, &ids).await;
             let found = found.map_err(|error| Error::unavailable(Part::Storage, error))?;
             if found.is_empty() {
                 spent.push(id);
@@ -167,11 +168,12 @@ impl Broker {
         if slot.state.lock().lanes.contains_key(name) {
             return Ok(());
         }
-        let last = pool.store.fence(slot.owned.slot, slot.epoch).await;
+        let store = pool.store()?;
+        let last = store.fence(slot.owned.slot, slot.epoch).await;
         let last = last.map_err(|error| Error::unavailable(Part::Storage, error))?;
         let mut state = slot.state.lock();
         state.ids.skip_to(last);
-        state.lanes.insert(name.clone(), Lane::new(Arc::clone(&pool.store)));
+        state.lanes.insert(name.clone(), Lane::new(store));
         Ok(())
     }
 }

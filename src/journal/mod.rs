@@ -36,15 +36,18 @@ pub enum Space {
     Entries = 4,
     /// Headers of messages that changed since.
     Headers = 5,
+    /// Whose pool this is.
+    Stamps = 6,
 }
 
-const SPACES: [(Space, &str); 6] = [
+const SPACES: [(Space, &str); 7] = [
     (Space::Meta, "meta"),
     (Space::Tree, "tree"),
     (Space::Records, "records"),
     (Space::Totals, "totals"),
     (Space::Entries, "entries"),
     (Space::Headers, "headers"),
+    (Space::Stamps, "stamps"),
 ];
 
 /// The format this program writes. Another one is refused, never converted by guessing.

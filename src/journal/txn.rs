@@ -17,7 +17,7 @@ pub struct Txn<'a> {
 }
 
 fn is_read_back(space: Space) -> bool {
-    matches!(space, Space::Tree | Space::Records | Space::Totals)
+    matches!(space, Space::Tree | Space::Records | Space::Totals | Space::Stamps)
 }
 
 impl<'a> Txn<'a> {

@@ -21,7 +21,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::coordination::embedded::EmbeddedTree;
 use crate::domain::names::PoolName;
-use crate::domain::pool::{Pool, PoolState};
 use crate::error::{Error, Part};
 use crate::journal::{Journal, OpenError};
 use crate::storage::open::PoolOpener;
@@ -108,7 +107,7 @@ async fn open_broker(data: &Path) -> Result<Broker, StartError> {
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
     let mut opener = PoolOpener::new(&data, [(path, journal)]);
     let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
-    let pool = Pool { uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT, state: PoolState::Active };
-    let first = FirstPool { name: PoolName::new(FIRST_POOL)?, pool };
+    let name = PoolName::new(FIRST_POOL)?;
+    let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
     Ok(Broker::start(catalogue, &first, open, Clock::system()).await?)
 }

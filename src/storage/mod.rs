@@ -8,6 +8,7 @@ pub mod open;
 
 use async_trait::async_trait;
 use thiserror::Error as ThisError;
+use uuid::Uuid;
 
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
@@ -87,9 +88,21 @@ pub enum Direction {
     Down,
 }
 
+/// Says whose pool a storage is, so that nobody serves an empty or a foreign one in its place (P9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The installation.
+    pub system: Uuid,
+    /// The pool.
+    pub pool: Uuid,
+}
+
 /// Why a pool did not do what it was asked.
 #[derive(Debug, ThisError)]
 pub enum StoreError {
+    /// The storage belongs to another pool. Nothing was written.
+    #[error("the storage is stamped as pool {} of installation {}", .0.pool, .0.system)]
+    Stamped(Stamp),
     /// A later owner has the slot. Nothing was written.
     #[error("the slot belongs to a later owner ({0:?})")]
     Fenced(Epoch),
@@ -111,7 +124,7 @@ impl StoreError {
     /// Whether it is certain that nothing was written.
     pub fn nothing_written(&self) -> bool {
         match self {
-            Self::Fenced(_) | Self::Stale | Self::NotSent(_) => true,
+            Self::Stamped(_) | Self::Fenced(_) | Self::Stale | Self::NotSent(_) => true,
             Self::WentBack | Self::Unknown(_) => false,
         }
     }
@@ -120,6 +133,13 @@ impl StoreError {
 /// A storage pool. Each sentence below is a test of the conformance suite, which every driver passes.
 #[async_trait]
 pub trait PoolStore: Send + Sync + 'static {
+    /// Whose pool this storage is; none when it was never registered. Writes nothing.
+    async fn stamp(&self) -> Result<Option<Stamp>, StoreError>;
+
+    /// Makes the storage that of a pool, durably. One that has another stamp is refused; the same again is no
+    /// change.
+    async fn register(&self, stamp: Stamp) -> Result<(), StoreError>;
+
     /// Makes `epoch` the only one that may write to `slot` and begins its numbering. Returns the greatest id
     /// that was ever appended to the slot. An epoch below the stored one is refused; the stored one itself is
     /// accepted and goes on with a numbering of its own.

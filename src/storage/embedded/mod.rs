@@ -8,7 +8,7 @@ mod stored;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Batch, Direction, Epoch, Page, PoolStore, QueueChanges, StoreError, Totals};
+use super::{Batch, Direction, Epoch, Page, PoolStore, QueueChanges, Stamp, StoreError, Totals};
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::Message;
 use crate::journal::{Journal, JournalError, Space, Txn};
@@ -38,6 +38,26 @@ impl EmbeddedPool {
 
 #[async_trait]
 impl PoolStore for EmbeddedPool {
+    async fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+        let value = self.journal.get(Space::Stamps, stored::STAMP_KEY).map_err(failed)?;
+        value.map(|value| stored::decode_stamp(&value)).transpose()
+    }
+
+    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+        let work = move |txn: &mut Txn<'_>| match txn.get(Space::Stamps, stored::STAMP_KEY).map_err(failed)? {
+            Some(value) => match stored::decode_stamp(&value)? {
+                found if found == stamp => Ok(()),
+                found => Err(StoreError::Stamped(found)),
+            },
+            None => {
+                let key = Bytes::from_static(stored::STAMP_KEY);
+                txn.put(Space::Stamps, key, stored::encode_stamp(stamp));
+                Ok(())
+            }
+        };
+        self.journal.commit(work).await.map_err(failed)?
+    }
+
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         let work = move |txn: &mut Txn<'_>| {
             let last_id = match record(txn, slot)? {

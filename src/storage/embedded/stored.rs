@@ -2,6 +2,7 @@
 //!
 //! | space | key | value | life |
 //! |---|---|---|---|
+//! | stamps | `pool` | installation, pool (16 + 16) | for ever |
 //! | records | slot (1) | generation, transaction, seq, last id (4 + 8 + 8 + 16) | for ever |
 //! | totals | queue id (16) | messages, bytes, low id (8 + 8 + 16) | of the queue |
 //! | entries | queue id, message id (16 + 16) | header, body | of the message |
@@ -16,10 +17,26 @@ use uuid::Uuid;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
-use crate::storage::{Epoch, StoreError, Totals};
+use crate::storage::{Epoch, Stamp, StoreError, Totals};
+
+pub(super) const STAMP_KEY: &[u8] = b"pool";
 
 const HEADER_TAG: u8 = 1;
 const HEADER_BYTES: usize = 45;
+
+pub(super) fn encode_stamp(stamp: Stamp) -> Bytes {
+    let mut value = BytesMut::with_capacity(32);
+    value.put_slice(stamp.system.as_bytes());
+    value.put_slice(stamp.pool.as_bytes());
+    value.freeze()
+}
+
+pub(super) fn decode_stamp(mut value: &[u8]) -> Result<Stamp, StoreError> {
+    if value.len() != 32 {
+        return Err(damaged("the stamp of the pool"));
+    }
+    Ok(Stamp { system: Uuid::from_u128(value.get_u128()), pool: Uuid::from_u128(value.get_u128()) })
+}
 
 pub(super) struct Record {
     pub(super) epoch: Epoch,
