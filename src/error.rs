@@ -131,6 +131,14 @@ impl Error {
         Self::Unknown { part, cause: Some(cause.into()) }
     }
 
+    /// The same failure after something else was written.
+    pub fn into_unknown(self) -> Self {
+        match self {
+            Self::Unavailable { part, cause } => Self::Unknown { part, cause },
+            other => other,
+        }
+    }
+
     /// Whether `error`, or anything it stems from, says that a request did not arrive in time.
     pub fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
         let mut cause = Some(error);

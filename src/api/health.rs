@@ -6,10 +6,15 @@ use axum::http::StatusCode;
 use super::error::{ApiError, Errors};
 use crate::broker::Broker;
 
-/// Whether the process answers. It does not look at storage: a restart would not mend that.
-#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It does.")))]
-pub async fn livez() -> StatusCode {
-    StatusCode::OK
+/// Whether the process can still serve. Not when only a restart can help: after a failed write the embedded
+/// store accepts no other.
+#[utoipa::path(
+    get, path = "/livez", tag = "health",
+    responses((status = 200, description = "It can."), Errors)
+)]
+pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
+    broker.check_alive()?;
+    Ok(StatusCode::OK)
 }
 
 /// Whether posts and claims would be served now: not when storage or coordination would refuse writes.

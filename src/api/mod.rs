@@ -5,6 +5,7 @@
 
 mod error;
 mod extract;
+mod handed;
 mod health;
 mod json;
 mod layers;

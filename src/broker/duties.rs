@@ -8,10 +8,10 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::Broker;
+use super::ends::Claimed;
 use super::slot::Slot;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
-use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::engine::Counts;
 use crate::error::Error;
@@ -33,22 +33,30 @@ impl Broker {
     }
 
     async fn expire_claims(&self) {
-        // The holder of a claim may have been cut off only by the restart (P3).
-        if !self.next_turn(limits::EXPIRY_HOLD).await {
-            return;
-        }
         while self.next_turn(limits::EXPIRY_TICK).await {
             let now = self.0.clock.now();
             for slot in &self.0.slots {
-                let due = due_claims(slot, now);
-                if due.is_empty() {
+                if !slot.state.lock().begin_expiry(now) {
                     continue;
                 }
-                if let Err(error) = self.end_claims(slot, due, Counts::Yes).await {
-                    warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
-                }
+                let (broker, slot) = (self.clone(), Arc::clone(slot));
+                self.0.tasks.spawn(async move { broker.expire_slot(&slot, now).await });
             }
         }
+    }
+
+    /// Ends all claims of a slot that were due at `now`. A slot that cannot end them holds up no other.
+    async fn expire_slot(&self, slot: &Arc<Slot>, now: Timestamp) {
+        loop {
+            let due = due_claims(slot, now);
+            if due.is_empty() {
+                break;
+            }
+            if let Err(error) = self.end_claims(slot, due, Counts::Yes).await {
+                warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
+            }
+        }
+        slot.state.lock().is_expiring = false;
     }
 
     async fn clear_spent_claims(&self) {
@@ -80,7 +88,7 @@ impl Broker {
 }
 
 /// Claims whose deadline has passed, at most one turn's worth.
-fn due_claims(slot: &Slot, now: Timestamp) -> Vec<(QueueRef, ClaimId)> {
+fn due_claims(slot: &Slot, now: Timestamp) -> Vec<Claimed> {
     let mut due = Vec::new();
     let mut state = slot.state.lock();
     while due.len() < limits::EXPIRY_TURN {

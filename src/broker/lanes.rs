@@ -29,9 +29,10 @@ pub(super) struct Lane {
     store: Arc<dyn PoolStore>,
     /// The number of the last batch that was applied.
     seq: u64,
-    /// Bounded by the messages in it.
+    /// Posts in it are bounded by messages and bytes; removals and returns by what the engine hides.
     waiting: VecDeque<Work>,
     messages_waiting: usize,
+    bytes_waiting: usize,
     is_running: bool,
     is_closed: bool,
 }
@@ -82,8 +83,15 @@ enum Outcome {
 
 impl Lane {
     pub(super) fn new(store: Arc<dyn PoolStore>) -> Self {
-        let waiting = VecDeque::new();
-        Self { store, seq: 0, waiting, messages_waiting: 0, is_running: false, is_closed: false }
+        Self {
+            store,
+            seq: 0,
+            waiting: VecDeque::new(),
+            messages_waiting: 0,
+            bytes_waiting: 0,
+            is_running: false,
+            is_closed: false,
+        }
     }
 
     pub(super) fn store(&self) -> Arc<dyn PoolStore> {
@@ -95,7 +103,7 @@ impl Lane {
         if self.is_closed {
             return Err(Error::unavailable(Part::Storage, "an earlier batch had no known outcome"));
         }
-        if self.messages_waiting >= limits::LANE_MESSAGES {
+        if self.messages_waiting >= limits::LANE_MESSAGES || self.bytes_waiting >= limits::LANE_BYTES {
             return Err(Error::unavailable(Part::Storage, "too many messages wait for the pool"));
         }
         Ok(())
@@ -111,6 +119,7 @@ impl Lane {
                 break;
             }
             self.messages_waiting -= work.change.len();
+            self.bytes_waiting -= work.change.bytes();
             works.extend(self.waiting.pop_front());
         }
         works
@@ -188,6 +197,7 @@ impl Broker {
         let lane = state.lanes.get_mut(&open.pool).ok_or_else(gone)?;
         let (reply, outcome) = oneshot::channel();
         lane.messages_waiting += change.len();
+        lane.bytes_waiting += change.bytes();
         lane.waiting.push_back(Work { at: at.clone(), queue: open.id, change, reply });
         if !std::mem::replace(&mut lane.is_running, true) {
             let (broker, slot, pool) = (self.clone(), Arc::clone(slot), open.pool.clone());

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::Broker;
 use super::lanes::Change;
 use super::slot::Slot;
+use super::{Broker, storage_failed};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, NewMessage};
@@ -93,8 +93,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(missing)?;
             (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.hold(id))
         };
-        let found =
-            store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
         let now = self.0.clock.now();

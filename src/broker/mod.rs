@@ -6,6 +6,7 @@
 
 mod claims;
 mod duties;
+mod ends;
 mod lanes;
 mod messages;
 mod pools;
@@ -21,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 use uuid::Uuid;
 
-pub use claims::ClaimView;
+pub use claims::{ClaimView, Handover};
 pub use messages::MessageView;
 pub use pools::FirstPool;
 
@@ -29,9 +30,11 @@ use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::cluster;
 use crate::domain::ids::Slot as SlotNumber;
+use crate::domain::limits;
 use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
-use crate::storage::{Epoch, PoolStore};
+use crate::storage::{Epoch, PoolStore, StoreError};
 use pools::OpenPool;
 use slot::Slot;
 
@@ -45,6 +48,8 @@ struct Shared {
     /// All 256, by number.
     slots: Vec<Arc<Slot>>,
     clock: Clock,
+    /// No claim from before the start ends earlier.
+    no_expiry_before: Timestamp,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -69,7 +74,9 @@ impl Broker {
             slots.push(Arc::new(Slot::new(owned, epoch, claims)));
         }
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let broker = Self(Arc::new(Shared { catalogue, pools, slots, clock, tasks, stop }));
+        let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+        let shared = Shared { catalogue, pools, slots, clock, no_expiry_before, tasks, stop };
+        let broker = Self(Arc::new(shared));
         broker.start_duties();
         Ok(broker)
     }
@@ -79,6 +86,11 @@ impl Broker {
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+    }
+
+    /// Whether only a restart can help: the embedded tree closes itself after a failed write.
+    pub fn check_alive(&self) -> Result<(), Error> {
+        self.0.catalogue.check_open()
     }
 
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
@@ -98,24 +110,26 @@ impl Broker {
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the
-    /// answer any more, `unheard` gets it.
-    async fn carry_out<T, Unheard>(
+    /// answer any more it is dropped there.
+    async fn carry_out<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, Error>> + Send + 'static,
-        unheard: impl FnOnce(T) -> Unheard + Send + 'static,
-    ) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        Unheard: Future<Output = ()> + Send,
-    {
+    ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.0.tasks.spawn(async move {
-            let Err(lost) = reply.send(change.await) else { return };
-            match lost {
-                Ok(value) => unheard(value).await,
-                Err(error) => warn!(%error, "a change failed after its client had left"),
+            if let Err(Err(error)) = reply.send(change.await) {
+                warn!(%error, "a change failed after its client had left");
             }
         });
         answer.await.unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a task ended without an answer")))
+    }
+}
+
+/// What a failed call to a pool means to a request.
+fn storage_failed(error: StoreError) -> Error {
+    if error.nothing_written() {
+        Error::unavailable(Part::Storage, error)
+    } else {
+        Error::unknown(Part::Storage, error)
     }
 }

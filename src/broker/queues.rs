@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Broker;
 use super::pools::OpenPool;
 use super::slot::Slot;
+use super::{Broker, storage_failed};
 use crate::catalogue::QueueRecord;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::Header;
@@ -13,7 +13,7 @@ use crate::domain::pool::PoolState;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 use crate::error::{Error, Part};
 use crate::placement::weighted;
-use crate::storage::Direction;
+use crate::storage::{Direction, PoolStore};
 
 /// How often a creation looks again when the pool it chose changed under it.
 const CREATE_TRIES: usize = 4;
@@ -27,7 +27,7 @@ impl Broker {
             let _gate = slot.gate.lock().await;
             broker.create_gated(slot, &at, &metadata).await
         };
-        self.carry_out(create, |_| async {}).await
+        self.carry_out(create).await
     }
 
     /// The metadata of a queue, or none when there is no such queue.
@@ -42,27 +42,44 @@ impl Broker {
         if !self.open(slot, at).await? {
             return Ok(QueueStats::default());
         }
-        let (id, store, claimed) = {
+        let (id, store, claimed, oldest, newest) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(QueueStats::default()) };
-            (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.claimed())
+            let (oldest, newest) = queue.engine.ends();
+            let store = self.pool(&queue.pool)?.store()?;
+            (queue.id, store, queue.engine.claimed(), oldest.cloned(), newest.cloned())
         };
-        let failed = |error| Error::unavailable(Part::Storage, error);
-        let total = store.totals(id).await.map_err(failed)?.messages;
-        let mut stats = QueueStats { claimed: claimed.min(total), ..QueueStats::default() };
-        stats.free = total - stats.claimed;
-        if total > 0 {
-            let oldest = store.scan(id, Direction::Up, None, 1, 0).await.map_err(failed)?;
-            let newest = store.scan(id, Direction::Down, None, 1, 0).await.map_err(failed)?;
-            stats.oldest = oldest.messages.first().map(|message| self.milestone(&message.header));
-            stats.newest = newest.messages.first().map(|message| self.milestone(&message.header));
+        let total = store.totals(id).await.map_err(storage_failed)?.messages;
+        if total == 0 {
+            return Ok(QueueStats::default());
         }
-        Ok(stats)
+        let claimed = claimed.min(total);
+        let oldest = self.milestone(&*store, id, oldest, Direction::Up).await?;
+        let newest = self.milestone(&*store, id, newest, Direction::Down).await?;
+        Ok(QueueStats { claimed, free: total - claimed, oldest, newest })
     }
 
-    fn milestone(&self, header: &Header) -> Milestone {
-        let age = self.0.clock.now().seconds_since(header.created);
-        Milestone { id: header.id, created: header.created, age }
+    /// One end of a queue: as memory has it, or else as the pool has it.
+    async fn milestone(
+        &self,
+        store: &dyn PoolStore,
+        queue: QueueId,
+        known: Option<Header>,
+        direction: Direction,
+    ) -> Result<Option<Milestone>, Error> {
+        let header = match known {
+            Some(header) => Some(header),
+            None => {
+                let page = store.scan(queue, direction, None, 1, 0).await.map_err(storage_failed)?;
+                page.messages.into_iter().next().map(|message| message.header)
+            }
+        };
+        let now = self.0.clock.now();
+        let milestone = |header: Header| {
+            let age = now.seconds_since(header.created);
+            Milestone { id: header.id, created: header.created, age }
+        };
+        Ok(header.map(milestone))
     }
 
     /// Opens a queue, and creates it when there is none: Zaqar's queues exist from their first message on.
@@ -87,8 +104,9 @@ impl Broker {
             let id = QueueId::new(slot.owned.slot, &mut rand::rng());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
             if self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry).await? {
-                self.open_record(slot, at, &record).await?;
-                return Ok(Created::New);
+                // The queue is there, whatever becomes of opening it.
+                let opened = self.open_record(slot, at, &record).await;
+                return opened.map(|()| Created::New).map_err(Error::into_unknown);
             }
         }
         Err(Error::unavailable(Part::Coordination, "the chosen pool changed each time"))
@@ -104,7 +122,7 @@ impl Broker {
         Ok(candidates[choice])
     }
 
-    /// Whether the pool has an entry, and its store.
+    /// Whether the pool has a message.
     pub(super) async fn message_exists(
         &self,
         slot: &Slot,
@@ -116,8 +134,7 @@ impl Broker {
             let Some(queue) = state.queues.get(at) else { return Ok(false) };
             (queue.id, self.pool(&queue.pool)?.store()?)
         };
-        let found =
-            store.get(queue, &[id]).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
         Ok(!found.is_empty())
     }
 }

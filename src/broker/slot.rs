@@ -7,17 +7,20 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Broker;
 use super::lanes::Lane;
 use super::pools::OpenPool;
+use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::time::Timestamp;
 use crate::engine::QueueEngine;
-use crate::error::{Error, Part};
+use crate::error::Error;
 use crate::storage::Epoch;
+
+/// Deadlines of claims that are over which a slot may keep beside those of the live ones.
+const SPARE_DEADLINES: usize = 1_024;
 
 /// One of the 256.
 pub(super) struct Slot {
@@ -29,6 +32,8 @@ pub(super) struct Slot {
     pub(super) state: Mutex<SlotState>,
     /// Held while a queue is created or opened, so that it happens once.
     pub(super) gate: tokio::sync::Mutex<()>,
+    /// Wakes those who wait for somebody else to end a claim.
+    pub(super) ended: Arc<Notify>,
 }
 
 pub(super) struct SlotState {
@@ -41,6 +46,8 @@ pub(super) struct SlotState {
     pub(super) spent: Vec<ClaimId>,
     /// Claims whose record is in the tree.
     pub(super) live_claims: usize,
+    /// Whether a task is ending claims whose time is over.
+    pub(super) is_expiring: bool,
     /// One bit for each directory of claims that is there.
     pub(super) buckets: u64,
     /// Claims of queues that nobody has opened since the start.
@@ -80,10 +87,17 @@ impl Slot {
             deadlines: BinaryHeap::new(),
             spent: Vec::new(),
             live_claims,
+            is_expiring: false,
             buckets: found.buckets,
             unopened,
         };
-        Self { owned, epoch, state: Mutex::new(state), gate: tokio::sync::Mutex::new(()) }
+        Self {
+            owned,
+            epoch,
+            state: Mutex::new(state),
+            gate: tokio::sync::Mutex::new(()),
+            ended: Arc::default(),
+        }
     }
 }
 
@@ -91,6 +105,26 @@ impl SlotState {
     /// The open queue, if it is still this incarnation.
     pub(super) fn queue_mut(&mut self, at: &QueueRef, id: QueueId) -> Option<&mut OpenQueue> {
         self.queues.get_mut(at).filter(|queue| queue.id == id)
+    }
+
+    /// Notes when a claim ends. Claims that are over are forgotten before they outnumber the others.
+    pub(super) fn await_end(&mut self, deadline: Deadline) {
+        if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
+            let queues = &self.queues;
+            let is_live = |deadline: &Deadline| {
+                queues.get(&deadline.queue).is_some_and(|queue| queue.engine.has_claim(deadline.claim))
+            };
+            self.deadlines.retain(|Reverse(deadline)| is_live(deadline));
+        }
+        self.deadlines.push(Reverse(deadline));
+    }
+
+    /// Whether claims are due that no task is ending yet; the caller then starts one.
+    pub(super) fn begin_expiry(&mut self, now: Timestamp) -> bool {
+        let is_due = self.deadlines.peek().is_some_and(|Reverse(first)| first.at <= now);
+        let begins = is_due && !self.is_expiring;
+        self.is_expiring |= begins;
+        begins
     }
 
     /// Notes claims that have no messages left.
@@ -138,18 +172,20 @@ impl Broker {
         let mut spent = Vec::new();
         let mut deadlines = Vec::new();
         for (id, claim) in claims {
-            let expires = Timestamp::from_millis(claim.expires);
+            // Its holder may have been cut off only by the restart (P3).
+            let expires = Timestamp::from_millis(claim.expires).max(self.0.no_expiry_before);
             let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
             let found = pool.store()?.get(record.id, &ids).await;
-            let found = found.map_err(|error| Error::unavailable(Part::Storage, error))?;
-            if found.is_empty() {
-                spent.push(id);
-                continue;
-            }
+            let found = found.map_err(storage_failed)?;
             let attempt =
                 |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
             let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
-            engine.restore_claim(id, ClaimTerms::stored(claim.ttl, claim.grace), expires, headers);
+            spent.extend(engine.restore_claim(
+                id,
+                ClaimTerms::stored(claim.ttl, claim.grace),
+                expires,
+                headers,
+            ));
             deadlines.push(Reverse(Deadline { at: expires, claim: id, queue: at.clone() }));
         }
         let mut state = slot.state.lock();
@@ -170,7 +206,7 @@ impl Broker {
         }
         let store = pool.store()?;
         let last = store.fence(slot.owned.slot, slot.epoch).await;
-        let last = last.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        let last = last.map_err(storage_failed)?;
         let mut state = slot.state.lock();
         state.ids.skip_to(last);
         state.lanes.insert(name.clone(), Lane::new(store));

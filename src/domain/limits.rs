@@ -8,6 +8,8 @@ use std::time::Duration;
 pub const POST_BYTES: usize = 262_144;
 /// Bytes of the metadata of a queue, as JSON text (Zaqar: `max_queue_metadata`).
 pub const METADATA_BYTES: usize = 65_536;
+/// Messages on one page, or named by one request (Zaqar: `max_messages_per_page`).
+pub const PAGE_MESSAGES: usize = 20;
 /// Messages that one claim may ask for (Zaqar: `max_messages_per_claim_or_pop`).
 pub const CLAIM_MESSAGES: usize = 20;
 /// Messages of a claim that names no limit.
@@ -56,6 +58,8 @@ pub const BATCH_MESSAGES: usize = 8_192;
 pub const BATCH_BYTES: usize = 8 << 20;
 /// Messages of a slot that wait for a pool to become durable. Beyond it new ones are answered 503 at once.
 pub const LANE_MESSAGES: usize = 65_536;
+/// Bytes of bodies of a slot that wait for a pool, likewise.
+pub const LANE_BYTES: usize = 64 << 20;
 /// Live claims of one slot: 64 directories of at most 8,000 nodes in the tree.
 pub const SLOT_CLAIMS: usize = CLAIM_BUCKETS * TREE_CHILDREN;
 /// Directories that the claims of a slot are spread over.
@@ -81,5 +85,8 @@ pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
 pub const EXPIRY_TURN: usize = 256;
 /// Claim nodes whose messages were all deleted are removed from the tree at least this often.
 pub const CLAIM_SHRINK_TICK: Duration = Duration::from_millis(500);
-/// After a start no claim ends for this long: its holder may have been cut off only by the restart.
-pub const EXPIRY_HOLD: Duration = Duration::from_secs(2);
+/// Seconds after a start in which no claim ends: its holder may have been cut off only by the restart.
+pub const EXPIRY_HOLD_SECONDS: u32 = 2;
+/// How long a claim looks for messages that are there but must be read, or are found to be over. Then 503: it
+/// would be untrue that there is nothing to claim.
+pub const CLAIM_DEADLINE: Duration = Duration::from_secs(10);

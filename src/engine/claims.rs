@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::queue::Counts;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::time::Timestamp;
@@ -15,14 +16,18 @@ pub struct Claim {
     pub expires: Timestamp,
     /// Its messages that are not deleted yet.
     pub(super) messages: BTreeSet<MessageId>,
-    /// It is being ended: its messages are on their way back, and nobody may use it any more.
-    pub(super) is_ending: bool,
+    /// Set while it is being ended: its messages are on their way back, and nobody may use it any more.
+    pub(super) ending: Option<Counts>,
 }
 
 impl Claim {
+    pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
+        Self { terms, expires, messages, ending: None }
+    }
+
     /// Whether whoever holds it may still use it.
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
-        !self.is_ending && now < self.expires
+        self.ending.is_none() && now < self.expires
     }
 }
 
@@ -44,15 +49,15 @@ impl Claims {
         self.claims.insert(id, claim);
     }
 
-    pub(super) fn remove(&mut self, id: ClaimId) {
-        self.claims.remove(&id);
+    pub(super) fn remove(&mut self, id: ClaimId) -> Option<Claim> {
+        self.claims.remove(&id)
     }
 
     /// A message of the claim is gone. True when it was the last one: then the claim is over.
     pub(super) fn forget(&mut self, id: ClaimId, message: MessageId) -> bool {
         let Some(claim) = self.claims.get_mut(&id) else { return false };
         claim.messages.remove(&message);
-        let is_over = claim.messages.is_empty() && !claim.is_ending;
+        let is_over = claim.messages.is_empty() && claim.ending.is_none();
         if is_over {
             self.claims.remove(&id);
         }

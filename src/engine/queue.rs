@@ -90,6 +90,16 @@ pub enum Counts {
     No,
 }
 
+impl Counts {
+    /// A message's header after its claim.
+    fn settle(self, mut header: Header) -> Header {
+        if self == Self::No {
+            header.attempts = header.attempts.saturating_sub(1);
+        }
+        header
+    }
+}
+
 /// A claim that is being ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -119,15 +129,17 @@ impl QueueEngine {
     }
 
     /// A claim from before the take-over with those of its messages that exist, each header as stored and
-    /// the attempt this claim is. If two claims name a message, the one with the higher attempt has it.
+    /// the attempt this claim is. If two claims name a message, the one with the higher attempt has it. Returns
+    /// the claims that have no message left.
     pub fn restore_claim(
         &mut self,
         id: ClaimId,
         terms: ClaimTerms,
         expires: Timestamp,
         messages: Vec<(Header, u32)>,
-    ) {
-        let mut claim = Claim { terms, expires, messages: BTreeSet::new(), is_ending: false };
+    ) -> Vec<ClaimId> {
+        let mut over = Vec::new();
+        let mut claim = Claim::new(terms, expires, BTreeSet::new());
         for (mut header, attempt) in messages {
             if let Some(Hidden { header: Some(other), why: Why::Claimed(holder), .. }) =
                 self.hidden.get(&header.id)
@@ -135,7 +147,10 @@ impl QueueEngine {
                 if other.attempts >= attempt {
                     continue;
                 }
-                self.claims.forget(*holder, header.id);
+                let holder = *holder;
+                if self.claims.forget(holder, header.id) {
+                    over.push(holder);
+                }
                 self.claimed -= 1;
             }
             header.attempts = header.attempts.max(attempt);
@@ -144,9 +159,12 @@ impl QueueEngine {
             self.claimed += 1;
             self.hidden.insert(header.id, Hidden::new(header, Why::Claimed(id)));
         }
-        if !claim.messages.is_empty() {
+        if claim.messages.is_empty() {
+            over.push(id);
+        } else {
             self.claims.insert(id, claim);
         }
+        over
     }
 
     /// The messages of a post are durable: they are ready, in order of id.
@@ -180,7 +198,10 @@ impl QueueEngine {
     /// The claim on taken messages certainly does not exist: they are ready as before.
     pub fn put_back(&mut self, ids: &[MessageId]) {
         for id in ids {
-            if let Some(Hidden { header: Some(header), why: Why::Taking, .. }) = self.hidden.remove(id) {
+            if self.hidden.get(id).is_none_or(|hidden| hidden.why != Why::Taking) {
+                continue;
+            }
+            if let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header) {
                 self.claimed -= 1;
                 self.show(header);
             }
@@ -204,28 +225,23 @@ impl QueueEngine {
                 headers.push(header.clone());
             }
         }
-        let messages = ids.iter().copied().collect();
-        self.claims.insert(id, Claim { terms, expires, messages, is_ending: false });
+        let messages = headers.iter().map(|header| header.id).collect();
+        self.claims.insert(id, Claim::new(terms, expires, messages));
         headers
     }
 
-    /// Begins to end a claim. None when there is no such claim, or somebody ends it already.
-    ///
-    /// Messages that are being removed stay with the removal. With `uncounted` its messages count as never
-    /// claimed: nobody was told of them.
+    /// Begins to end a claim. None when there is no such claim, or somebody ends it already. Messages that are
+    /// being removed stay with the removal.
     pub fn begin_end(&mut self, id: ClaimId, counts: Counts) -> Option<Ended> {
-        let claim = self.claims.get_mut(id).filter(|claim| !claim.is_ending)?;
-        claim.is_ending = true;
+        let claim = self.claims.get_mut(id).filter(|claim| claim.ending.is_none())?;
+        claim.ending = Some(counts);
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
             if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message)
                 && *why == Why::Claimed(id)
             {
                 *why = Why::Returning(id);
-                if counts == Counts::No {
-                    header.attempts = header.attempts.saturating_sub(1);
-                }
-                headers.push(header.clone());
+                headers.push(counts.settle(header.clone()));
             }
         }
         Some(Ended { headers })
@@ -233,16 +249,15 @@ impl QueueEngine {
 
     /// The end of a claim is durable: its messages are ready, but for those being removed.
     pub fn ended(&mut self, id: ClaimId) {
-        let Some(claim) = self.claims.get_mut(id) else { return };
-        let messages = std::mem::take(&mut claim.messages);
-        self.claims.remove(id);
-        for message in messages {
+        let Some(claim) = self.claims.remove(id) else { return };
+        let counts = claim.ending.unwrap_or(Counts::Yes);
+        for message in claim.messages {
             match self.hidden.get_mut(&message) {
                 Some(Hidden { why: why @ Why::Removing(_), .. }) => *why = Why::Removing(None),
                 Some(Hidden { why: Why::Returning(_), .. }) => {
                     let hidden = self.hidden.remove(&message);
                     if let Some(header) = hidden.and_then(|hidden| hidden.header) {
-                        self.show(header);
+                        self.show(counts.settle(header));
                     }
                 }
                 Some(Hidden { why: Why::Taking | Why::Claimed(_), .. }) | None => continue,
@@ -254,7 +269,7 @@ impl QueueEngine {
     /// The end of a claim certainly did not happen: it may be tried again.
     pub fn end_failed(&mut self, id: ClaimId) {
         let Some(claim) = self.claims.get_mut(id) else { return };
-        claim.is_ending = false;
+        claim.ending = None;
         for message in &claim.messages {
             if let Some(Hidden { why: why @ Why::Returning(_), .. }) = self.hidden.get_mut(message) {
                 *why = Why::Claimed(id);
@@ -341,7 +356,11 @@ impl QueueEngine {
             hidden.removals = hidden.removals.saturating_sub(1);
             match hidden.why {
                 Why::Removing(_) if hidden.removals > 0 => {}
-                Why::Removing(Some(claim)) => hidden.why = Why::Claimed(claim),
+                Why::Removing(Some(claim)) => {
+                    // A claim that is ending meanwhile takes the message back with the others.
+                    let is_ending = self.claims.get(claim).is_some_and(|claim| claim.ending.is_some());
+                    hidden.why = if is_ending { Why::Returning(claim) } else { Why::Claimed(claim) };
+                }
                 Why::Removing(None) => {
                     let header = self.hidden.remove(id).and_then(|hidden| hidden.header);
                     self.show_or_reread(*id, header);
@@ -428,9 +447,25 @@ impl QueueEngine {
         self.claimed
     }
 
+    /// Whether there is such a claim, ending or not.
+    pub fn has_claim(&self, id: ClaimId) -> bool {
+        self.claims.get(id).is_some()
+    }
+
     /// Whether a claim is over by `now` and waits to be ended.
     pub fn is_due(&self, id: ClaimId, now: Timestamp) -> bool {
-        self.claims.get(id).is_some_and(|claim| !claim.is_ending && claim.expires <= now)
+        self.claims.get(id).is_some_and(|claim| claim.ending.is_none() && claim.expires <= now)
+    }
+
+    /// The oldest and the newest message, as far as memory can tell: none of the first where only the pool has
+    /// messages, none of the second where the pool has newer ones.
+    pub fn ends(&self) -> (Option<&Header>, Option<&Header>) {
+        let hidden = || self.hidden.values().filter_map(|hidden| hidden.header.as_ref());
+        let oldest =
+            [self.window.oldest(), hidden().next()].into_iter().flatten().min_by_key(|header| header.id);
+        let newest = [self.window.newest(), hidden().next_back()].into_iter().flatten();
+        let newest = newest.max_by_key(|header| header.id).filter(|_| self.window.is_whole());
+        (oldest, newest)
     }
 
     /// No message below this id is in the queue.

@@ -54,7 +54,7 @@ impl Window {
     }
 
     pub(super) fn is_low(&self) -> bool {
-        self.ready.len() < limits::WINDOW_LOW
+        self.ready.len() < limits::WINDOW_LOW && self.bytes < limits::WINDOW_BYTES / 2
     }
 
     fn is_full(&self) -> bool {
@@ -63,6 +63,14 @@ impl Window {
 
     pub(super) fn first(&self) -> Option<MessageId> {
         self.ready.keys().next().copied()
+    }
+
+    pub(super) fn oldest(&self) -> Option<&Header> {
+        self.ready.values().next().map(|ready| &ready.header)
+    }
+
+    pub(super) fn newest(&self) -> Option<&Header> {
+        self.ready.values().next_back().map(|ready| &ready.header)
     }
 
     pub(super) fn contains(&self, id: MessageId) -> bool {

@@ -1,5 +1,6 @@
 //! Claims: create, release.
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,6 +11,7 @@ use super::messages::MessageBody;
 use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, ClaimPath, Path, Query, QueuePath, integer};
+use crate::api::handed::Handed;
 use crate::api::json::{Json, RequestBody, reply};
 use crate::broker::Broker;
 use crate::domain::claim::{ClaimLimit, ClaimTerms};
@@ -76,13 +78,14 @@ pub async fn post(
 ) -> Result<Response, ApiError> {
     let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?)?;
     let terms = ClaimTerms::new(body.ttl, body.grace)?;
-    let Some(claim) = broker.claim_create(&asked.queue, terms, limit).await? else {
+    let Some((claim, handover)) = broker.claim_create(&asked.queue, terms, limit).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
     let messages = claim.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
     let claim = ClaimReply { id: claim.id, messages };
-    Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &claim)).into_response())
+    let reply = reply(StatusCode::CREATED, &claim).map(|body| Body::new(Handed::new(body, handover)));
+    Ok(([(header::LOCATION, location)], reply).into_response())
 }
 
 /// Releases a claim: its messages can be claimed again at once. One that is over is released already.

@@ -73,7 +73,7 @@ pub struct PostReply {
     params(QueuePath, CallerHeaders), request_body = PostBody,
     responses(
         (status = 201, description = "They are on disk.", body = PostReply,
-            headers(("Location" = String, description = "The path of all of them."))),
+            headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
         Errors
     )
 )]
@@ -85,7 +85,11 @@ pub async fn post(
     let ids = broker.messages_post(&asked.queue, body.into_messages()?, asked.client).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    let location = format!("{base}?ids={}", texts.join(","));
+    // Clients bound the length of a header, and no more ids than these can be asked for at once.
+    let location = match texts.len() {
+        0..=limits::PAGE_MESSAGES => format!("{base}?ids={}", texts.join(",")),
+        _ => base.clone(),
+    };
     let resources = texts.iter().map(|id| format!("{base}/{id}")).collect();
     Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &PostReply { resources, ids }))
         .into_response())

@@ -1,0 +1,140 @@
+//! The end of claims: released, expired, or never handed over.
+//!
+//! First the headers of the messages become durable, then the records of the claims go, then the messages are
+//! ready (P7). In between the messages stay hidden, so that killing the process anywhere leaves either the claim
+//! or its messages, never both and never neither.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Broker;
+use super::lanes::Change;
+use super::messages::settled;
+use super::slot::{Deadline, Slot, SlotState};
+use crate::domain::ids::ClaimId;
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::engine::{Counts, Ended};
+use crate::error::{Error, Part};
+
+/// A claim of a queue.
+pub(super) type Claimed = (QueueRef, ClaimId);
+
+type Outcome = oneshot::Receiver<Result<(), Error>>;
+
+impl Broker {
+    /// Releases a claim: its messages are ready again when this returns. One that is over is no error.
+    pub async fn claim_release(&self, at: &QueueRef, id: ClaimId) -> Result<(), Error> {
+        let slot = Arc::clone(self.slot(at));
+        if !self.open(&slot, at).await? {
+            return Ok(());
+        }
+        let (broker, at) = (self.clone(), at.clone());
+        let release = async move {
+            loop {
+                broker.end_claims(&slot, vec![(at.clone(), id)], Counts::Yes).await?;
+                // Somebody else may be ending it: nobody hears that it is over before it is.
+                let ended = Arc::clone(&slot.ended).notified_owned();
+                let is_over =
+                    slot.state.lock().queues.get(&at).is_none_or(|queue| !queue.engine.has_claim(id));
+                if is_over {
+                    return Ok(());
+                }
+                if tokio::time::timeout(limits::CLAIM_DEADLINE, ended).await.is_err() {
+                    return Err(Error::unknown(
+                        Part::Storage,
+                        "the claim's end under way has no outcome yet",
+                    ));
+                }
+            }
+        };
+        self.carry_out(release).await
+    }
+
+    /// Ends claims. Those that are over, or being ended by somebody else, are passed over.
+    pub(super) async fn end_claims(
+        &self,
+        slot: &Arc<Slot>,
+        claims: Vec<Claimed>,
+        counts: Counts,
+    ) -> Result<(), Error> {
+        let begun = self.begin_ends(slot, claims, counts);
+        let outcome = self.finish_ends(slot, begun).await;
+        slot.ended.notify_waiters();
+        outcome
+    }
+
+    /// Hides the messages of claims for good and sends their headers on their way.
+    fn begin_ends(
+        &self,
+        slot: &Arc<Slot>,
+        claims: Vec<Claimed>,
+        counts: Counts,
+    ) -> Vec<(Claimed, Option<Outcome>)> {
+        let mut begun = Vec::with_capacity(claims.len());
+        let mut state = slot.state.lock();
+        for (at, id) in claims {
+            let Some(queue) = state.queues.get_mut(&at) else { continue };
+            let Some(Ended { headers }) = queue.engine.begin_end(id, counts) else { continue };
+            if headers.is_empty() {
+                begun.push(((at, id), None));
+                continue;
+            }
+            match self.submit(slot, &mut state, &at, Change::Return(headers)) {
+                Ok(outcome) => begun.push(((at, id), Some(outcome))),
+                Err(_) => self.try_later(&mut state, &[(at, id)]),
+            }
+        }
+        begun
+    }
+
+    /// Waits for the headers, removes the records, shows the messages.
+    async fn finish_ends(&self, slot: &Slot, begun: Vec<(Claimed, Option<Outcome>)>) -> Result<(), Error> {
+        let mut durable = Vec::with_capacity(begun.len());
+        let mut failure = None;
+        for (claim, returned) in begun {
+            let outcome = match returned {
+                Some(outcome) => settled(outcome).await,
+                None => Ok(()),
+            };
+            match outcome {
+                Ok(()) => durable.push(claim),
+                Err(error) => {
+                    if error.nothing_written() {
+                        self.try_later(&mut slot.state.lock(), &[claim]);
+                    }
+                    failure = Some(error);
+                }
+            }
+        }
+        let ids: Vec<ClaimId> = durable.iter().map(|(_, id)| *id).collect();
+        if !ids.is_empty()
+            && let Err(error) = self.0.catalogue.claims_delete(&slot.owned, &ids).await
+        {
+            if error.nothing_written() {
+                self.try_later(&mut slot.state.lock(), &durable);
+            }
+            return Err(error);
+        }
+        let mut state = slot.state.lock();
+        state.live_claims = state.live_claims.saturating_sub(ids.len());
+        for (at, id) in durable {
+            if let Some(queue) = state.queues.get_mut(&at) {
+                queue.engine.ended(id);
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The end of these claims certainly did not happen. One whose time is over is ended again in a second.
+    fn try_later(&self, state: &mut SlotState, claims: &[Claimed]) {
+        let at = self.0.clock.now().plus_seconds(1);
+        for (queue, claim) in claims {
+            if let Some(open) = state.queues.get_mut(queue) {
+                open.engine.end_failed(*claim);
+            }
+            state.await_end(Deadline { at, claim: *claim, queue: queue.clone() });
+        }
+    }
+}
