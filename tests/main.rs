@@ -1,6 +1,7 @@
 //! The one test binary: each folder is a subject, each test says a fact.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod broker;
 mod faults;
 mod http;
 mod support;

@@ -1,0 +1,116 @@
+//! Messages and claims whose time is over.
+
+use std::time::{Duration, Instant};
+
+use super::{Whole, limit, queue, terms, whole};
+use angarium::domain::ids::MessageId;
+
+/// Claims until something is there, for as long as a busy machine may need.
+async fn claim_soon(whole: &Whole, count: i64) -> Vec<MessageId> {
+    let start = Instant::now();
+    loop {
+        let claimed = whole.claim(&queue("q"), count, 300).await;
+        if !claimed.is_empty() || start.elapsed() > Duration::from_secs(20) {
+            return claimed;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The window holds the whole queue, or only its beginning, when the messages' lives end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_claim_gets_past_any_number_of_expired_messages() {
+    for (is_whole, expired) in [(true, 1_500), (true, 5_000), (false, 20_000)] {
+        let whole = whole().await;
+        if is_whole {
+            // A claim that finds the end of the queue leaves the window whole.
+            assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+            whole.post(&queue("q"), 1, 3_600).await;
+            assert_eq!(whole.claim(&queue("q"), 2, 300).await.len(), 1);
+        }
+        whole.post(&queue("q"), expired, 60).await;
+        whole.clock.advance(60_000);
+        let live = whole.post(&queue("q"), 1, 3_600).await;
+        assert_eq!(whole.claim(&queue("q"), 1, 300).await, live, "behind {expired}");
+        whole.broker.stop().await;
+        let stats = whole.broker.queue_stats(&queue("q")).await.unwrap();
+        assert_eq!(stats.free, 0, "the expired ones are gone from the pool");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_an_expired_claim_are_claimed_again_in_order() {
+    let whole = whole().await;
+    let ids = whole.post(&queue("q"), 4, 3_600).await;
+    assert_eq!(whole.claim(&queue("q"), 2, 60).await, ids[..2]);
+    whole.clock.advance(59_999);
+    assert_eq!(whole.claim(&queue("q"), 1, 300).await, ids[2..3]);
+    whole.clock.advance(1);
+    let start = Instant::now();
+    while whole.broker.queue_stats(&queue("q")).await.unwrap().claimed > 1 {
+        assert!(start.elapsed() < Duration::from_secs(20), "the claim does not end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(whole.claim(&queue("q"), 20, 300).await, [ids[0], ids[1], ids[3]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_claim_deletes_nothing_even_before_it_is_ended() {
+    let whole = whole().await;
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let (view, mut handover) = claim.unwrap();
+    handover.done();
+    whole.clock.advance(60_000);
+    let refused = whole.broker.message_delete(&queue("q"), ids[0], Some(view.id)).await;
+    assert_eq!(refused.unwrap_err().code(), "claim_ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_claims_that_end_together_give_everything_back() {
+    let whole = whole().await;
+    let ids = whole.post(&queue("q"), 2_000, 3_600).await;
+    for _ in 0..1_000 {
+        assert_eq!(whole.claim(&queue("q"), 2, 60).await.len(), 2);
+    }
+    whole.clock.advance(60_000);
+    let mut again = Vec::new();
+    while again.len() < ids.len() {
+        let claimed = claim_soon(&whole, 20).await;
+        assert!(!claimed.is_empty(), "{} of {} came back", again.len(), ids.len());
+        again.extend(claimed);
+    }
+    again.sort_unstable();
+    assert_eq!(again, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_at_the_same_time_are_never_told_that_there_is_nothing_while_messages_wait() {
+    let whole = whole().await;
+    whole.post(&queue("q"), 12_000, 3_600).await;
+    let claims: Vec<_> = (0..600)
+        .map(|_| {
+            let broker = whole.broker.clone();
+            tokio::spawn(async move {
+                let claim = broker.claim_create(&queue("q"), terms(300), limit(20)).await.unwrap();
+                claim.map(|(view, mut handover)| {
+                    handover.done();
+                    view.messages.len()
+                })
+            })
+        })
+        .collect();
+    let mut claimed = 0;
+    let mut empty = 0;
+    for claim in claims {
+        match claim.await.unwrap() {
+            Some(messages) => claimed += messages,
+            None => empty += 1,
+        }
+    }
+    // A claim takes what the window has, so some got fewer than they asked for; nobody got nothing.
+    assert!(
+        empty == 0 || claimed == 12_000,
+        "{empty} claims were told that there is nothing, {claimed} claimed"
+    );
+}

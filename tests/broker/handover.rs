@@ -1,0 +1,37 @@
+//! Claims whose answer nobody takes.
+
+use std::time::Duration;
+
+use super::{limit, queue, terms, whole};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_not_handed_over_is_released_at_once() {
+    let whole = whole().await;
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    let claim = whole.broker.claim_create(&queue("q"), terms(43_200), limit(1)).await.unwrap();
+    drop(claim);
+    for _ in 0..1_000 {
+        if whole.claim(&queue("q"), 1, 300).await == ids {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the message stays with a claim that nobody holds");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_while_its_claim_is_made_leaves_the_messages() {
+    let whole = whole().await;
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    let at = queue("q");
+    let claim = whole.broker.claim_create(&at, terms(43_200), limit(1));
+    // Polled once, which begins it, and then given up.
+    assert!(tokio::time::timeout(Duration::ZERO, claim).await.is_err());
+    for _ in 0..1_000 {
+        if whole.claim(&queue("q"), 1, 300).await == ids {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the message stays with a claim that nobody holds");
+}

@@ -1,0 +1,83 @@
+//! The broker as a whole, in this process, with a clock that is moved by hand.
+
+mod expiry;
+mod handover;
+mod stamps;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use angarium::broker::{Broker, FirstPool};
+use angarium::catalogue::Catalogue;
+use angarium::clock::Clock;
+use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::claim::{ClaimLimit, ClaimTerms};
+use angarium::domain::ids::MessageId;
+use angarium::domain::message::{MessageTtl, NewMessage};
+use angarium::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
+use angarium::journal::Journal;
+use angarium::storage::PoolStore;
+use angarium::storage::embedded::EmbeddedPool;
+use tempfile::TempDir;
+
+/// A broker, its clock, and the directory that goes with it.
+struct Whole {
+    broker: Broker,
+    clock: Clock,
+    _data: TempDir,
+}
+
+async fn whole() -> Whole {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = Journal::open(&data.path().join("journal")).unwrap();
+    let broker = start(journal.clone(), journal, clock.clone()).await;
+    Whole { broker, clock, _data: data }
+}
+
+/// A broker with its tree in one journal and its pool in the same or another one.
+async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(tree)));
+    let name = PoolName::new("default").unwrap();
+    let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
+    let open = |_: &str| Ok(Arc::new(EmbeddedPool::new(pool.clone())) as Arc<dyn PoolStore>);
+    Broker::start(catalogue, &first, open, clock).await.unwrap()
+}
+
+fn open_journal(data: &Path, name: &str) -> Journal {
+    Journal::open(&data.join(name)).unwrap()
+}
+
+fn queue(name: &str) -> QueueRef {
+    QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
+}
+
+fn terms(ttl: i64) -> ClaimTerms {
+    ClaimTerms::new(Some(ttl), None).unwrap()
+}
+
+fn limit(messages: i64) -> ClaimLimit {
+    ClaimLimit::new(Some(messages)).unwrap()
+}
+
+impl Whole {
+    /// Posts `count` messages of this ttl, a thousand at a time.
+    async fn post(&self, at: &QueueRef, count: usize, ttl: i64) -> Vec<MessageId> {
+        let mut ids = Vec::with_capacity(count);
+        while ids.len() < count {
+            let each = (count - ids.len()).min(1_000);
+            let ttl = MessageTtl::new(ttl, "ttl").unwrap();
+            let message = |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl) };
+            ids.extend(self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap());
+        }
+        ids
+    }
+
+    /// Claims messages and keeps them.
+    async fn claim(&self, at: &QueueRef, messages: i64, ttl: i64) -> Vec<MessageId> {
+        let claim = self.broker.claim_create(at, terms(ttl), limit(messages)).await.unwrap();
+        let Some((view, mut handover)) = claim else { return Vec::new() };
+        handover.done();
+        view.messages.iter().map(|message| message.id).collect()
+    }
+}

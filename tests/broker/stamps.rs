@@ -1,0 +1,49 @@
+//! The right storage under a pool's name (P9).
+
+use angarium::clock::Clock;
+use angarium::domain::message::NewMessage;
+use angarium::error::Error;
+use angarium::storage::embedded::EmbeddedPool;
+use angarium::storage::{PoolStore, Stamp};
+
+use super::{open_journal, queue, start};
+
+fn clock() -> Clock {
+    Clock::manual(1_700_000_000_000)
+}
+
+fn message() -> Vec<NewMessage> {
+    vec![NewMessage { body: "1".into(), ttl: None }]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_disk_under_a_pools_name_is_not_served() {
+    let data = tempfile::tempdir().unwrap();
+    let (tree, pool) = (open_journal(data.path(), "tree"), open_journal(data.path(), "pool"));
+    let broker = start(tree.clone(), pool, clock()).await;
+    broker.messages_post(&queue("q"), message(), None).await.unwrap();
+    broker.stop().await;
+    let empty = open_journal(data.path(), "another");
+    let broker = start(tree, empty, clock()).await;
+    let refused = broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }));
+    let cause = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(cause.contains("pool default") && cause.contains("never registered"), "{cause}");
+    assert!(broker.check_ready().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_start_that_was_cut_short_goes_on_with_its_stamp() {
+    let data = tempfile::tempdir().unwrap();
+    let (tree, pool) = (open_journal(data.path(), "tree"), open_journal(data.path(), "pool"));
+    let system = uuid::Uuid::new_v4();
+    let catalogue = angarium::catalogue::Catalogue::new(std::sync::Arc::new(
+        angarium::coordination::embedded::EmbeddedTree::new(tree.clone()),
+    ));
+    catalogue.system(system).await.unwrap();
+    let stamp = Stamp { system, pool: uuid::Uuid::new_v4() };
+    EmbeddedPool::new(pool.clone()).register(stamp).await.unwrap();
+    let broker = start(tree, pool.clone(), clock()).await;
+    broker.messages_post(&queue("q"), message(), None).await.unwrap();
+    assert_eq!(EmbeddedPool::new(pool).stamp().await.unwrap(), Some(stamp));
+}
