@@ -104,6 +104,28 @@ pub async fn remove_named_twice_counts_once(storage: &mut dyn Storage) {
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (1, 10));
 }
 
+pub async fn append_then_update_in_one_batch_shows_the_update(storage: &mut dyn Storage) {
+    let store = storage.open().await;
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    let sent = messages([1, 2]);
+    let header = claimed_again(&sent[0].header);
+    let changes = QueueChanges { updates: vec![header.clone()], ..appends(queue(SLOT, 1), &sent) };
+    owner.apply(vec![changes]).await;
+    let found = owner.all(queue(SLOT, 1)).await;
+    assert_eq!((&found[0].header, &found[0].body), (&header, &sent[0].body));
+    assert_eq!(found[1], sent[1]);
+}
+
+pub async fn append_then_remove_in_one_batch_leaves_nothing_behind(storage: &mut dyn Storage) {
+    let store = storage.open().await;
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    let changes = QueueChanges { removes: vec![id(1)], ..appends(queue(SLOT, 1), &messages([1, 2])) };
+    owner.apply(vec![changes]).await;
+    assert_eq!(owner.all(queue(SLOT, 1)).await, messages([2]));
+    assert_eq!(owner.get(queue(SLOT, 1), &[id(1)]).await, []);
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (1, 10));
+}
+
 pub async fn update_then_remove_in_one_batch_leaves_nothing_behind(storage: &mut dyn Storage) {
     let store = storage.open().await;
     let mut owner = Owner::fence(&store, SLOT, 1).await;

@@ -6,6 +6,8 @@
 mod changes;
 mod drivers;
 mod fences;
+mod history;
+pub mod naive;
 mod numbers;
 mod owner;
 mod reads;
@@ -62,6 +64,8 @@ conformance! { [embedded] {
         update_of_an_absent_entry_leaves_it_absent
         remove_of_an_absent_entry_does_no_harm
         remove_named_twice_counts_once
+        append_then_update_in_one_batch_shows_the_update
+        append_then_remove_in_one_batch_leaves_nothing_behind
         update_then_remove_in_one_batch_leaves_nothing_behind
         bodies_of_any_size_come_back_whole
     }
@@ -97,5 +101,8 @@ conformance! { [embedded] {
         epoch_and_greatest_id_are_kept
         last_number_is_kept
         owner_of_the_same_epoch_goes_on
+    }
+    history {
+        pool_is_what_the_naive_pool_is_after_any_history
     }
 } }
