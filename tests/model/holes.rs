@@ -1,0 +1,31 @@
+//! Holes that were found, each with the shortest history that falls into it.
+
+use super::step::{Named, Step, Target};
+use super::world::World;
+
+/// Takes the steps, holding the engine against the naive queue after each, then drains the queue.
+fn history(steps: &[Step]) {
+    let mut world = World::new();
+    for step in steps {
+        world.take_step(step);
+        world.check();
+    }
+    world.drain();
+}
+
+/// The steps by which a post, a return or a removal becomes durable.
+const DONE: [Step; 3] = [Step::Send, Step::Apply, Step::Settle];
+/// The steps by which it fails.
+const FAILED: [Step; 2] = [Step::Send, Step::Settle];
+
+fn posted(sizes: &[u8]) -> Vec<Step> {
+    [vec![Step::Post(sizes.to_vec(), false)], DONE.to_vec()].concat()
+}
+
+/// An end of a claim that nobody was told of took one attempt back, failed, and took another one back.
+#[test]
+fn uncounted_end_that_failed_takes_no_attempt_back() {
+    let claimed = [Step::Take(1), Step::Grant(0), Step::End(0, false)];
+    let again = [Step::End(0, false)];
+    history(&[&posted(&[0]), &claimed[..], &FAILED, &again, &FAILED].concat());
+}
