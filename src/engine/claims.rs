@@ -17,9 +17,15 @@ pub struct Claim {
     pub(super) messages: BTreeSet<MessageId>,
     /// It is being ended: its messages are on their way back, and nobody may use it any more.
     pub(super) is_ending: bool,
+    /// The end under way took back the attempts that the claim was.
+    pub(super) is_uncounted: bool,
 }
 
 impl Claim {
+    pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
+        Self { terms, expires, messages, is_ending: false, is_uncounted: false }
+    }
+
     /// Whether whoever holds it may still use it.
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
         !self.is_ending && now < self.expires

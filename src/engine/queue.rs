@@ -127,7 +127,7 @@ impl QueueEngine {
         expires: Timestamp,
         messages: Vec<(Header, u32)>,
     ) {
-        let mut claim = Claim { terms, expires, messages: BTreeSet::new(), is_ending: false };
+        let mut claim = Claim::new(terms, expires, BTreeSet::new());
         for (mut header, attempt) in messages {
             if let Some(Hidden { header: Some(other), why: Why::Claimed(holder), .. }) =
                 self.hidden.get(&header.id)
@@ -205,7 +205,7 @@ impl QueueEngine {
             }
         }
         let messages = ids.iter().copied().collect();
-        self.claims.insert(id, Claim { terms, expires, messages, is_ending: false });
+        self.claims.insert(id, Claim::new(terms, expires, messages));
         headers
     }
 
@@ -216,6 +216,7 @@ impl QueueEngine {
     pub fn begin_end(&mut self, id: ClaimId, counts: Counts) -> Option<Ended> {
         let claim = self.claims.get_mut(id).filter(|claim| !claim.is_ending)?;
         claim.is_ending = true;
+        claim.is_uncounted = counts == Counts::No;
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
             if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message)
@@ -255,9 +256,13 @@ impl QueueEngine {
     pub fn end_failed(&mut self, id: ClaimId) {
         let Some(claim) = self.claims.get_mut(id) else { return };
         claim.is_ending = false;
+        let taken_back = u32::from(std::mem::take(&mut claim.is_uncounted));
         for message in &claim.messages {
-            if let Some(Hidden { why: why @ Why::Returning(_), .. }) = self.hidden.get_mut(message) {
+            if let Some(Hidden { header: Some(header), why: why @ Why::Returning(_), .. }) =
+                self.hidden.get_mut(message)
+            {
                 *why = Why::Claimed(id);
+                header.attempts += taken_back;
             }
         }
     }
