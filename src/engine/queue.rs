@@ -155,7 +155,14 @@ impl QueueEngine {
             refill.keep(&messages);
         }
         for message in messages {
-            self.window.append(message);
+            match self.hidden.get_mut(&message.header.id) {
+                None => self.window.append(message),
+                // Somebody saw it in the pool and removes it already.
+                Some(hidden) => {
+                    self.window.pass(message.header.id);
+                    hidden.header = Some(message.header);
+                }
+            }
         }
     }
 

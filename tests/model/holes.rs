@@ -29,3 +29,12 @@ fn uncounted_end_that_failed_takes_no_attempt_back() {
     let again = [Step::End(0, false)];
     history(&[&posted(&[0]), &claimed[..], &FAILED, &again, &FAILED].concat());
 }
+
+/// A message that its post made ready after a delete of it had begun was granted and then vanished.
+#[test]
+fn message_deleted_before_its_post_is_answered_is_never_ready() {
+    let listed = [Step::Post(vec![0], false), Step::Send, Step::Apply];
+    let deleted = [Step::Remove(Target::Unanswered(0), Named::Nobody), Step::Settle];
+    history(&[&listed[..], &deleted, &[Step::Take(1)], &DONE].concat());
+    history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
+}
