@@ -226,13 +226,14 @@ impl QueueEngine {
         claim.is_uncounted = counts == Counts::No;
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
-            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message)
-                && *why == Why::Claimed(id)
-            {
-                *why = Why::Returning(id);
+            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
+                if *why == Why::Claimed(id) {
+                    *why = Why::Returning(id);
+                }
                 if counts == Counts::No {
                     header.attempts = header.attempts.saturating_sub(1);
                 }
+                // Of those being removed too: their removal may fail, and then the claim's record is gone.
                 headers.push(header.clone());
             }
         }
@@ -247,13 +248,14 @@ impl QueueEngine {
         for message in messages {
             match self.hidden.get_mut(&message) {
                 Some(Hidden { why: why @ Why::Removing(_), .. }) => *why = Why::Removing(None),
-                Some(Hidden { why: Why::Returning(_), .. }) => {
+                // It is claimed still when it was being removed as the end began, and the removal failed.
+                Some(Hidden { why: Why::Returning(_) | Why::Claimed(_), .. }) => {
                     let hidden = self.hidden.remove(&message);
                     if let Some(header) = hidden.and_then(|hidden| hidden.header) {
                         self.show(header);
                     }
                 }
-                Some(Hidden { why: Why::Taking | Why::Claimed(_), .. }) | None => continue,
+                Some(Hidden { why: Why::Taking, .. }) | None => continue,
             }
             self.claimed -= 1;
         }
@@ -265,10 +267,10 @@ impl QueueEngine {
         claim.is_ending = false;
         let taken_back = u32::from(std::mem::take(&mut claim.is_uncounted));
         for message in &claim.messages {
-            if let Some(Hidden { header: Some(header), why: why @ Why::Returning(_), .. }) =
-                self.hidden.get_mut(message)
-            {
-                *why = Why::Claimed(id);
+            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
+                if *why == Why::Returning(id) {
+                    *why = Why::Claimed(id);
+                }
                 header.attempts += taken_back;
             }
         }

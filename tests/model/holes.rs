@@ -38,3 +38,21 @@ fn message_deleted_before_its_post_is_answered_is_never_ready() {
     history(&[&listed[..], &deleted, &[Step::Take(1)], &DONE].concat());
     history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
 }
+
+/// Its message went back to a claim that was over a moment later, and was hidden for ever.
+#[test]
+fn message_whose_removal_fails_while_its_claim_ends_is_ready_again() {
+    let claimed = [Step::Take(2), Step::Grant(0)];
+    let deleted =
+        [Step::Remove(Target::Known(0), Named::Holder), Step::Send, Step::End(0, true), Step::Settle];
+    history(&[&posted(&[0, 0]), &claimed[..], &deleted, &DONE, &[Step::FinishEnd(0)]].concat());
+}
+
+/// Its attempt was in memory only: the pool still said that it had never been claimed.
+#[test]
+fn message_whose_removal_fails_after_its_claim_ended_has_its_attempt_in_the_pool() {
+    let claimed = [Step::Take(1), Step::Grant(0)];
+    let deleted = [Step::Remove(Target::Known(0), Named::Holder), Step::Send];
+    let ended = [Step::End(0, true), Step::FinishEnd(0), Step::Settle];
+    history(&[&posted(&[0]), &claimed[..], &deleted, &ended, &DONE, &[Step::FinishEnd(0)]].concat());
+}

@@ -29,7 +29,6 @@ pub struct Known {
 
 #[derive(Clone, Debug)]
 pub struct Lease {
-    pub terms: ClaimTerms,
     pub expires: Timestamp,
     pub is_ending: bool,
     /// Whether the end under way took its attempts back.
@@ -86,7 +85,7 @@ impl Truth {
             known.header.attempts += 1;
             terms.extend(&mut known.header, expires);
         }
-        self.claims.insert(id, Lease { terms, expires, is_ending: false, is_uncounted: false });
+        self.claims.insert(id, Lease { expires, is_ending: false, is_uncounted: false });
     }
 
     pub fn held_by(&self, claim: ClaimId) -> Vec<MessageId> {
