@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod broker;
+mod conformance;
 mod faults;
 mod http;
+mod model;
 mod support;

@@ -90,16 +90,6 @@ pub enum Counts {
     No,
 }
 
-impl Counts {
-    /// A message's header after its claim.
-    fn settle(self, mut header: Header) -> Header {
-        if self == Self::No {
-            header.attempts = header.attempts.saturating_sub(1);
-        }
-        header
-    }
-}
-
 /// A claim that is being ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -173,7 +163,14 @@ impl QueueEngine {
             refill.keep(&messages);
         }
         for message in messages {
-            self.window.append(message);
+            match self.hidden.get_mut(&message.header.id) {
+                None => self.window.append(message),
+                // Somebody saw it in the pool and removes it already.
+                Some(hidden) => {
+                    self.window.pass(message.header.id);
+                    hidden.header = Some(message.header);
+                }
+            }
         }
     }
 
@@ -237,11 +234,15 @@ impl QueueEngine {
         claim.ending = Some(counts);
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
-            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message)
-                && *why == Why::Claimed(id)
-            {
-                *why = Why::Returning(id);
-                headers.push(counts.settle(header.clone()));
+            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
+                if *why == Why::Claimed(id) {
+                    *why = Why::Returning(id);
+                }
+                if counts == Counts::No {
+                    header.attempts = header.attempts.saturating_sub(1);
+                }
+                // Of those being removed too: their removal may fail, and then the claim's record is gone.
+                headers.push(header.clone());
             }
         }
         Some(Ended { headers })
@@ -250,17 +251,17 @@ impl QueueEngine {
     /// The end of a claim is durable: its messages are ready, but for those being removed.
     pub fn ended(&mut self, id: ClaimId) {
         let Some(claim) = self.claims.remove(id) else { return };
-        let counts = claim.ending.unwrap_or(Counts::Yes);
         for message in claim.messages {
             match self.hidden.get_mut(&message) {
                 Some(Hidden { why: why @ Why::Removing(_), .. }) => *why = Why::Removing(None),
-                Some(Hidden { why: Why::Returning(_), .. }) => {
+                // It is claimed still when it was being removed as the end began, and the removal failed.
+                Some(Hidden { why: Why::Returning(_) | Why::Claimed(_), .. }) => {
                     let hidden = self.hidden.remove(&message);
                     if let Some(header) = hidden.and_then(|hidden| hidden.header) {
-                        self.show(counts.settle(header));
+                        self.show(header);
                     }
                 }
-                Some(Hidden { why: Why::Taking | Why::Claimed(_), .. }) | None => continue,
+                Some(Hidden { why: Why::Taking, .. }) | None => continue,
             }
             self.claimed -= 1;
         }
@@ -269,10 +270,13 @@ impl QueueEngine {
     /// The end of a claim certainly did not happen: it may be tried again.
     pub fn end_failed(&mut self, id: ClaimId) {
         let Some(claim) = self.claims.get_mut(id) else { return };
-        claim.ending = None;
+        let taken_back = u32::from(claim.ending.take() == Some(Counts::No));
         for message in &claim.messages {
-            if let Some(Hidden { why: why @ Why::Returning(_), .. }) = self.hidden.get_mut(message) {
-                *why = Why::Claimed(id);
+            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
+                if *why == Why::Returning(id) {
+                    *why = Why::Claimed(id);
+                }
+                header.attempts += taken_back;
             }
         }
     }
@@ -356,11 +360,7 @@ impl QueueEngine {
             hidden.removals = hidden.removals.saturating_sub(1);
             match hidden.why {
                 Why::Removing(_) if hidden.removals > 0 => {}
-                Why::Removing(Some(claim)) => {
-                    // A claim that is ending meanwhile takes the message back with the others.
-                    let is_ending = self.claims.get(claim).is_some_and(|claim| claim.ending.is_some());
-                    hidden.why = if is_ending { Why::Returning(claim) } else { Why::Claimed(claim) };
-                }
+                Why::Removing(Some(claim)) => hidden.why = Why::Claimed(claim),
                 Why::Removing(None) => {
                     let header = self.hidden.remove(id).and_then(|hidden| hidden.header);
                     self.show_or_reread(*id, header);

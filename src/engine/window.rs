@@ -99,6 +99,14 @@ impl Window {
         self.tail = self.tail.max(id);
     }
 
+    /// A new message became durable that is hidden already. Its id is greater than the tail.
+    pub(super) fn pass(&mut self, id: MessageId) {
+        if self.is_whole() {
+            self.cursor = id;
+        }
+        self.tail = self.tail.max(id);
+    }
+
     /// A message that was hidden is ready again. Beyond the cursor the pool has it.
     pub(super) fn put_back(&mut self, ready: Ready) {
         if ready.header.id > self.cursor {

@@ -219,7 +219,7 @@ struct Encoded {
     updates: Vec<(MessageId, Bytes)>,
     /// In order, each once.
     removes: Vec<MessageId>,
-    /// The greatest id among the appends.
+    /// The greatest id among the appends, also of those that the batch removes again.
     last_id: MessageId,
 }
 
@@ -237,11 +237,13 @@ impl Encoded {
         removes.sort_unstable();
         removes.dedup();
         let append = |m: &Message| (m.header.id, m.header.size, stored::encode_entry(m));
-        let updates = changes.updates.iter().filter(|header| removes.binary_search(&header.id).is_err());
+        let stays = |id: &MessageId| removes.binary_search(id).is_err();
+        let appends = changes.appends.iter().filter(|message| stays(&message.header.id));
+        let updates = changes.updates.iter().filter(|header| stays(&header.id));
         Self {
             queue: changes.queue,
             low: changes.low,
-            appends: changes.appends.iter().map(append).collect(),
+            appends: appends.map(append).collect(),
             updates: updates.map(|header| (header.id, stored::encode_header(header))).collect(),
             last_id: changes.appends.iter().map(|m| m.header.id).max().unwrap_or(MessageId::ZERO),
             removes,
@@ -261,9 +263,14 @@ impl Encoded {
             updates: self
                 .updates
                 .iter()
-                .map(|(id, _)| Ok(size(Space::Entries, *id)?.is_some()))
+                .map(|(id, _)| Ok(size(Space::Entries, *id)?.is_some() || self.is_new(*id)))
                 .collect::<Result<_, StoreError>>()?,
         })
+    }
+
+    /// Whether the entry comes with this batch, so that the store does not have it yet.
+    fn is_new(&self, id: MessageId) -> bool {
+        self.appends.iter().any(|(append, ..)| *append == id)
     }
 
     fn write(self, txn: &mut Txn<'_>, known: Known) {

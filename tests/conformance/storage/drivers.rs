@@ -1,0 +1,29 @@
+//! Owns a fresh storage of each driver, and how it is opened again. It never looks into the storage.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+
+use angarium::storage::PoolStore;
+use angarium::storage::open::PoolOpener;
+
+/// An empty storage of its own. What was opened before must be dropped before it is opened again.
+#[async_trait]
+pub trait Storage: Send {
+    async fn open(&mut self) -> Arc<dyn PoolStore>;
+}
+
+/// The embedded driver, in a directory that goes with its value.
+pub fn embedded() -> impl Storage {
+    Embedded(tempfile::tempdir().expect("a directory for the test"))
+}
+
+struct Embedded(TempDir);
+
+#[async_trait]
+impl Storage for Embedded {
+    async fn open(&mut self) -> Arc<dyn PoolStore> {
+        PoolOpener::new(self.0.path(), []).open("embedded:pool").expect("the pool opens")
+    }
+}

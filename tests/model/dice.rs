@@ -1,0 +1,25 @@
+//! Owns how the random histories of this folder are run: seeded, printed, shrunk.
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+
+use crate::support::settings;
+
+/// Holds `fact` against many values. A failure is shrunk to a small value first; `ANGARIUM_SEED` repeats the
+/// run, `ANGARIUM_MODEL_CASES` makes it longer.
+pub fn check<S: Strategy>(name: &str, cases: u64, values: &S, fact: impl Fn(S::Value)) {
+    let cases = u32::try_from(settings::number("ANGARIUM_MODEL_CASES", cases)).expect("a number of cases");
+    let mut seed = [0; 32];
+    SmallRng::seed_from_u64(settings::seed(name)).fill_bytes(&mut seed);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+    let outcome = runner.run(values, |value| {
+        fact(value);
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{name}: {failure}");
+    }
+}

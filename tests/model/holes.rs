@@ -1,0 +1,58 @@
+//! Holes that were found, each with the shortest history that falls into it.
+
+use super::step::{Named, Step, Target};
+use super::world::World;
+
+/// Takes the steps, holding the engine against the naive queue after each, then drains the queue.
+fn history(steps: &[Step]) {
+    let mut world = World::new();
+    for step in steps {
+        world.take_step(step);
+        world.check();
+    }
+    world.drain();
+}
+
+/// The steps by which a post, a return or a removal becomes durable.
+const DONE: [Step; 3] = [Step::Send, Step::Apply, Step::Settle];
+/// The steps by which it fails.
+const FAILED: [Step; 2] = [Step::Send, Step::Settle];
+
+fn posted(sizes: &[u8]) -> Vec<Step> {
+    [vec![Step::Post(sizes.to_vec(), false)], DONE.to_vec()].concat()
+}
+
+/// An end of a claim that nobody was told of took one attempt back, failed, and took another one back.
+#[test]
+fn uncounted_end_that_failed_takes_no_attempt_back() {
+    let claimed = [Step::Take(1), Step::Grant(0), Step::End(0, false)];
+    let again = [Step::End(0, false)];
+    history(&[&posted(&[0]), &claimed[..], &FAILED, &again, &FAILED].concat());
+}
+
+/// A message that its post made ready after a delete of it had begun was granted and then vanished.
+#[test]
+fn message_deleted_before_its_post_is_answered_is_never_ready() {
+    let listed = [Step::Post(vec![0], false), Step::Send, Step::Apply];
+    let deleted = [Step::Remove(Target::Unanswered(0), Named::Nobody), Step::Settle];
+    history(&[&listed[..], &deleted, &[Step::Take(1)], &DONE].concat());
+    history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
+}
+
+/// Its message went back to a claim that was over a moment later, and was hidden for ever.
+#[test]
+fn message_whose_removal_fails_while_its_claim_ends_is_ready_again() {
+    let claimed = [Step::Take(2), Step::Grant(0)];
+    let deleted =
+        [Step::Remove(Target::Known(0), Named::Holder), Step::Send, Step::End(0, true), Step::Settle];
+    history(&[&posted(&[0, 0]), &claimed[..], &deleted, &DONE, &[Step::FinishEnd(0)]].concat());
+}
+
+/// Its attempt was in memory only: the pool still said that it had never been claimed.
+#[test]
+fn message_whose_removal_fails_after_its_claim_ended_has_its_attempt_in_the_pool() {
+    let claimed = [Step::Take(1), Step::Grant(0)];
+    let deleted = [Step::Remove(Target::Known(0), Named::Holder), Step::Send];
+    let ended = [Step::End(0, true), Step::FinishEnd(0), Step::Settle];
+    history(&[&posted(&[0]), &claimed[..], &deleted, &ended, &DONE, &[Step::FinishEnd(0)]].concat());
+}

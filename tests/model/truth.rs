@@ -1,0 +1,175 @@
+//! Owns the naive queue: every message in one map, with its place. It has no window, no cursor and no budget;
+//! what it says is what the engine must say.
+
+use std::collections::BTreeMap;
+
+use angarium::domain::claim::ClaimTerms;
+use angarium::domain::ids::{ClaimId, MessageId};
+use angarium::domain::message::Header;
+use angarium::domain::time::Timestamp;
+use angarium::engine::Counts;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Ready,
+    Taking,
+    Claimed(ClaimId),
+    Returning(ClaimId),
+}
+
+/// A message whose post was answered.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub header: Header,
+    /// Where it is, or would be if its removals failed.
+    pub place: Place,
+    /// How many removals of it are under way. While one is, nobody sees it.
+    pub removals: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Lease {
+    pub expires: Timestamp,
+    pub is_ending: bool,
+    /// Whether the end under way took its attempts back.
+    pub is_uncounted: bool,
+}
+
+/// What the engine must answer to a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Begun,
+    Claimed,
+    ClaimEnded,
+    /// Not claimed; or only the pool knows.
+    Free,
+    AskPool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    pub messages: BTreeMap<MessageId, Known>,
+    pub claims: BTreeMap<ClaimId, Lease>,
+    /// Removals under way of ids that are not among the messages.
+    pub strangers: BTreeMap<MessageId, u32>,
+}
+
+impl Truth {
+    pub fn posted(&mut self, header: Header) {
+        let removals = self.strangers.remove(&header.id).unwrap_or(0);
+        self.messages.insert(header.id, Known { header, place: Place::Ready, removals });
+    }
+
+    /// Messages that may be claimed, oldest first.
+    pub fn ready(&self) -> Vec<&Header> {
+        let ready = self.messages.values().filter(|known| known.place == Place::Ready && known.removals == 0);
+        ready.map(|known| &known.header).collect()
+    }
+
+    pub fn header(&self, id: MessageId) -> &Header {
+        &self.messages[&id].header
+    }
+
+    fn at(&mut self, id: MessageId) -> &mut Known {
+        self.messages.get_mut(&id).expect("the message is known")
+    }
+
+    pub fn move_to(&mut self, id: MessageId, place: Place) {
+        self.at(id).place = place;
+    }
+
+    pub fn grant(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp, ids: &[MessageId]) {
+        for message in ids {
+            let known = self.at(*message);
+            known.place = Place::Claimed(id);
+            known.header.attempts += 1;
+            terms.extend(&mut known.header, expires);
+        }
+        self.claims.insert(id, Lease { expires, is_ending: false, is_uncounted: false });
+    }
+
+    pub fn held_by(&self, claim: ClaimId) -> Vec<MessageId> {
+        let held =
+            |known: &Known| matches!(known.place, Place::Claimed(c) | Place::Returning(c) if c == claim);
+        self.messages.values().filter(|known| held(known)).map(|known| known.header.id).collect()
+    }
+
+    pub fn begin_end(&mut self, claim: ClaimId, counts: Counts) {
+        for id in self.held_by(claim) {
+            let known = self.at(id);
+            if counts == Counts::No {
+                known.header.attempts -= 1;
+            }
+            if known.removals == 0 {
+                known.place = Place::Returning(claim);
+            }
+        }
+        let lease = self.claims.get_mut(&claim).expect("the claim lives");
+        (lease.is_ending, lease.is_uncounted) = (true, counts == Counts::No);
+    }
+
+    pub fn ended(&mut self, claim: ClaimId) {
+        for id in self.held_by(claim) {
+            self.move_to(id, Place::Ready);
+        }
+        self.claims.remove(&claim);
+    }
+
+    pub fn end_failed(&mut self, claim: ClaimId) {
+        let lease = self.claims.get_mut(&claim).expect("the claim is ending");
+        let is_uncounted = std::mem::take(&mut lease.is_uncounted);
+        lease.is_ending = false;
+        for id in self.held_by(claim) {
+            let known = self.at(id);
+            known.place = Place::Claimed(claim);
+            known.header.attempts += u32::from(is_uncounted);
+        }
+    }
+
+    /// Zaqar's table.
+    pub fn judge(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Verdict {
+        let is_live = |claim| self.claims.get(&claim).is_some_and(|l| !l.is_ending && now < l.expires);
+        let Some(known) = self.messages.get(&id) else {
+            let is_known = claim.is_none() || self.strangers.contains_key(&id);
+            return if is_known { Verdict::Begun } else { Verdict::AskPool };
+        };
+        if known.removals > 0 {
+            return Verdict::Begun;
+        }
+        match (known.place, claim) {
+            (Place::Ready, None) => Verdict::Begun,
+            (Place::Ready, Some(_)) => Verdict::Free,
+            (Place::Claimed(holder), Some(claim)) if claim == holder && is_live(claim) => Verdict::Begun,
+            (_, None) => Verdict::Claimed,
+            (_, Some(claim)) if is_live(claim) => Verdict::Claimed,
+            (_, Some(_)) => Verdict::ClaimEnded,
+        }
+    }
+
+    pub fn begin_remove(&mut self, id: MessageId) {
+        match self.messages.get_mut(&id) {
+            Some(known) => known.removals += 1,
+            None => *self.strangers.entry(id).or_default() += 1,
+        }
+    }
+
+    /// Returns the claim that is over by it.
+    pub fn removed(&mut self, id: MessageId) -> Option<ClaimId> {
+        self.strangers.remove(&id);
+        let known = self.messages.remove(&id)?;
+        let Place::Claimed(claim) = known.place else { return None };
+        let is_over = self.held_by(claim).is_empty() && !self.claims[&claim].is_ending;
+        is_over.then(|| self.claims.remove(&claim)).map(|_| claim)
+    }
+
+    pub fn remove_failed(&mut self, id: MessageId) {
+        if let Some(known) = self.messages.get_mut(&id) {
+            known.removals = known.removals.saturating_sub(1);
+        } else if let Some(removals) = self.strangers.get_mut(&id) {
+            *removals -= 1;
+            if *removals == 0 {
+                self.strangers.remove(&id);
+            }
+        }
+    }
+}
