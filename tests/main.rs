@@ -2,4 +2,5 @@
 
 mod faults;
 mod http;
+mod openapi;
 mod support;
