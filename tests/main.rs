@@ -4,3 +4,4 @@ mod faults;
 mod http;
 mod openapi;
 mod support;
+mod tidy;
