@@ -1,9 +1,11 @@
 //! The one test binary: each folder is a subject, each test says a fact.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod broker;
 mod conformance;
 mod faults;
 mod http;
 mod model;
+mod openapi;
 mod support;
+mod tidy;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
+
 use super::{Whole, limit, queue, terms, whole};
 use angarium::domain::ids::MessageId;
 
@@ -88,22 +90,21 @@ async fn thousands_of_claims_that_end_together_give_everything_back() {
 async fn claims_at_the_same_time_are_never_told_that_there_is_nothing_while_messages_wait() {
     let whole = whole().await;
     whole.post(&queue("q"), 12_000, 3_600).await;
-    let claims: Vec<_> = (0..600)
-        .map(|_| {
-            let broker = whole.broker.clone();
-            tokio::spawn(async move {
-                let claim = broker.claim_create(&queue("q"), terms(300), limit(20)).await.unwrap();
-                claim.map(|(view, mut handover)| {
-                    handover.done();
-                    view.messages.len()
-                })
+    let mut claims = JoinSet::new();
+    for _ in 0..600 {
+        let broker = whole.broker.clone();
+        claims.spawn(async move {
+            let claim = broker.claim_create(&queue("q"), terms(300), limit(20)).await.unwrap();
+            claim.map(|(view, mut handover)| {
+                handover.done();
+                view.messages.len()
             })
-        })
-        .collect();
+        });
+    }
     let mut claimed = 0;
     let mut empty = 0;
-    for claim in claims {
-        match claim.await.unwrap() {
+    while let Some(claim) = claims.join_next().await {
+        match claim.unwrap() {
             Some(messages) => claimed += messages,
             None => empty += 1,
         }

@@ -28,7 +28,7 @@ async fn a_client_that_leaves_while_its_claim_is_made_leaves_the_messages() {
     let at = queue("q");
     let mut claim = Box::pin(whole.broker.claim_create(&at, terms(43_200), limit(1)));
     // Polled once, which begins it, and then given up.
-    poll_fn(|context| Poll::Ready(claim.as_mut().poll(context).map(drop))).await;
+    let _ = poll_fn(|context| Poll::Ready(claim.as_mut().poll(context).map(drop))).await;
     drop(claim);
     for _ in 0..1_000 {
         if whole.claim(&queue("q"), 1, 300).await == ids {

@@ -1,5 +1,7 @@
-//! Owns the settings of a test run that come from the environment: how long, and with which dice.
+//! Owns the settings of a test run that come from the environment: how long, with which dice, with which tools.
 //! It never changes the environment.
+
+use std::path::PathBuf;
 
 /// The number in the environment variable, or the default when it is unset.
 pub fn number(name: &str, default: u64) -> u64 {
@@ -12,6 +14,12 @@ pub fn seed(test: &str) -> u64 {
     let seed = number("ANGARIUM_SEED", rand::random());
     eprintln!("{test}: ANGARIUM_SEED={seed}");
     seed
+}
+
+/// The Python environment that `tests/run` makes: `ANGARIUM_TEST_TOOLS`, or the place where it makes it.
+pub fn test_tools() -> PathBuf {
+    const MADE_BY_RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/test-tools");
+    read("ANGARIUM_TEST_TOOLS").map_or_else(|| MADE_BY_RUN.into(), PathBuf::from)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test run has no config file; this is its only reader")]

@@ -1,0 +1,117 @@
+//! What holds in this house, as plain data. Paths are below `src/`, modules are written as in Rust; a row holds for all
+//! that is below its path, and the longest path wins. A row that is wrong is changed in a commit of its own.
+
+/// Which parts a part may name. Itself is always allowed.
+pub const IMPORTS: &[(&str, &[&str])] = &[
+    ("lib.rs", &[]),
+    ("main.rs", &["cli"]),
+    ("cli", &["api::openapi", "config", "server", "telemetry"]),
+    // From outside only, so that it can drive any server that speaks the API.
+    ("cli/bench", &[]),
+    ("config.rs", &["domain"]),
+    ("telemetry.rs", &["config"]),
+    // The composition root knows the layers below it; what it is composed of does not.
+    (
+        "server/mod.rs",
+        &[
+            "api",
+            "broker",
+            "catalogue",
+            "clock",
+            "cluster",
+            "config",
+            "coordination",
+            "domain",
+            "error",
+            "journal",
+            "storage",
+            "telemetry",
+        ],
+    ),
+    ("server", &["domain", "error"]),
+    ("api", &["broker", "domain", "error"]),
+    ("broker", &["catalogue", "clock", "cluster", "domain", "engine", "error", "placement", "storage"]),
+    ("catalogue", &["coordination", "domain", "error"]),
+    ("cluster", &["catalogue", "coordination", "domain", "error"]),
+    ("placement", &[]),
+    ("engine", &["domain", "error"]),
+    ("storage", &["domain", "error"]),
+    ("storage/embedded", &["domain", "error", "journal"]),
+    ("storage/open.rs", &["domain", "error", "journal"]),
+    ("coordination", &["domain", "error"]),
+    ("coordination/embedded", &["domain", "error", "journal"]),
+    ("journal", &["domain"]),
+    ("clock.rs", &["domain"]),
+    ("error.rs", &["domain"]),
+    ("domain", &["error"]),
+];
+
+/// Drivers, and the one file that names each. Everybody else has the handle over its trait.
+pub const DRIVERS: &[(&str, &str)] =
+    &[("storage::embedded", "storage/open.rs"), ("coordination::embedded", "server/mod.rs")];
+
+/// The whole of `src/`.
+const EVERYWHERE: &str = "";
+
+/// The homes of each crate that `Cargo.toml` takes for the program.
+pub const CRATES: &[(&str, &[&str])] = &[
+    ("anyhow", &["cli", "main.rs"]),
+    ("async_trait", &["coordination", "storage"]),
+    ("axum", &["api", "cli/bench", "server"]),
+    ("bytes", &[EVERYWHERE]),
+    // main.rs needs the trait to call `Cli::parse`.
+    ("clap", &["cli", "config.rs", "main.rs"]),
+    ("fjall", &["journal"]),
+    ("hdrhistogram", &["cli/bench"]),
+    ("http", &["api", "cli/bench", "server"]),
+    ("http_body_util", &["api", "cli/bench"]),
+    ("hyper", &["api/handed", "cli/bench", "server"]),
+    ("hyper_util", &["cli/bench", "server"]),
+    ("jiff", &["domain/time.rs"]),
+    ("parking_lot", &["broker", "journal"]),
+    ("pin_project_lite", &["server"]),
+    // In domain and placement only the traits: the dice are passed in.
+    ("rand", &["broker", "cli/bench", "domain/ids.rs", "placement"]),
+    ("rustix", &["cli/bench"]),
+    ("serde", &["api", "catalogue", "cli/bench", "domain"]),
+    ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
+    ("serde_path_to_error", &["api/json.rs"]),
+    ("thiserror", &[EVERYWHERE]),
+    ("tokio", &["api", "broker", "cli", "journal", "server", "storage"]),
+    ("tokio_util", &["broker", "cli", "server"]),
+    ("tower", &["server"]),
+    ("tracing", &["api", "broker", "cli", "journal", "server"]),
+    ("tracing_subscriber", &["telemetry.rs"]),
+    ("utoipa", &["api"]),
+    ("utoipa_axum", &["api"]),
+    ("uuid", &["api", "broker", "catalogue", "cli/bench", "cluster", "domain", "storage"]),
+    ("xxhash_rust", &["domain/ids.rs"]),
+];
+
+/// Parts that never wait, read a clock or roll dice: time and randomness are arguments there.
+pub const PURE: &[&str] = &["domain", "engine", "placement"];
+
+/// What waits, reads a clock or rolls dice.
+pub const IMPURE: &[&str] = &[
+    "async",
+    ".await",
+    "Instant::now",
+    "SystemTime",
+    "Timestamp::now",
+    "Zoned::now",
+    "thread_rng",
+    "rand::rng",
+    "rand::random",
+    "from_os_rng",
+    "new_v4",
+];
+
+/// What no commit leaves behind, in `src/` and `tests/`.
+pub const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
+
+/// Words that name no job, in files, folders and modules: what has no home has no name yet.
+pub const EMPTY_NAMES: &[&str] =
+    &["util", "utils", "common", "helper", "helpers", "misc", "manager", "service", "base"];
+
+/// Lines of a file, in `src/` and `tests/`. Past it a file is split by subject.
+pub const LINES: usize = 500;
