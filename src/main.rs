@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    match angarium::cli::Cli::parse().run() {
+    match angarium::cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("angarium: {error:#}");

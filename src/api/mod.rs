@@ -38,5 +38,5 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(v2::messages::post))
         .routes(routes!(v2::messages::get, v2::messages::delete))
         .routes(routes!(v2::claims::post))
-        .routes(routes!(v2::claims::delete))
+        .routes(routes!(v2::claims::get, v2::claims::patch, v2::claims::delete))
 }

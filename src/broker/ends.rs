@@ -34,18 +34,15 @@ impl Broker {
         let release = async move {
             loop {
                 broker.end_claims(&slot, vec![(at.clone(), id)], Counts::Yes).await?;
-                // Somebody else may be ending it: nobody hears that it is over before it is.
-                let ended = Arc::clone(&slot.ended).notified_owned();
+                // Somebody else may be ending or renewing it: nobody hears that it is over before it is.
+                let changed = Arc::clone(&slot.changed).notified_owned();
                 let is_over =
                     slot.state.lock().queues.get(&at).is_none_or(|queue| !queue.engine.has_claim(id));
                 if is_over {
                     return Ok(());
                 }
-                if tokio::time::timeout(limits::CLAIM_DEADLINE, ended).await.is_err() {
-                    return Err(Error::unknown(
-                        Part::Storage,
-                        "the claim's end under way has no outcome yet",
-                    ));
+                if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
+                    return Err(Error::unknown(Part::Storage, "a change of the claim has no outcome yet"));
                 }
             }
         };
@@ -61,7 +58,7 @@ impl Broker {
     ) -> Result<(), Error> {
         let begun = self.begin_ends(slot, claims, counts);
         let outcome = self.finish_ends(slot, begun).await;
-        slot.ended.notify_waiters();
+        slot.changed.notify_waiters();
         outcome
     }
 

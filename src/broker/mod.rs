@@ -11,6 +11,7 @@ mod lanes;
 mod messages;
 mod pools;
 mod queues;
+mod renewal;
 mod slot;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use uuid::Uuid;
 pub use claims::{ClaimView, Handover};
 pub use messages::MessageView;
 pub use pools::FirstPool;
+pub use renewal::ClaimStatus;
 
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;

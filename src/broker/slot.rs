@@ -32,8 +32,8 @@ pub(super) struct Slot {
     pub(super) state: Mutex<SlotState>,
     /// Held while a queue is created or opened, so that it happens once.
     pub(super) gate: tokio::sync::Mutex<()>,
-    /// Wakes those who wait for somebody else to end a claim.
-    pub(super) ended: Arc<Notify>,
+    /// Wakes those who wait for somebody else to end or renew a claim.
+    pub(super) changed: Arc<Notify>,
 }
 
 pub(super) struct SlotState {
@@ -96,7 +96,7 @@ impl Slot {
             epoch,
             state: Mutex::new(state),
             gate: tokio::sync::Mutex::new(()),
-            ended: Arc::default(),
+            changed: Arc::default(),
         }
     }
 }

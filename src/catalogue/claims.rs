@@ -94,6 +94,22 @@ impl Catalogue {
         }
     }
 
+    /// Replaces the record of a claim. False when there is none any more.
+    pub async fn claim_update(
+        &self,
+        slot: &OwnedSlot,
+        id: ClaimId,
+        record: &ClaimRecord,
+    ) -> Result<bool, Error> {
+        let path = layout::claim(slot.slot, id);
+        let op = Op::Set { path, data: to_json(record), version: None };
+        match self.tree.commit(&[slot.fence()], &[op]).await {
+            Ok(_) => Ok(true),
+            Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     /// Removes the records of claims; those that are gone already stay so.
     pub async fn claims_delete(&self, slot: &OwnedSlot, ids: &[ClaimId]) -> Result<(), Error> {
         for some in ids.chunks(limits::TREE_BATCH_OPS - 1) {

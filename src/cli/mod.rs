@@ -11,7 +11,7 @@ use crate::config::Config;
 /// A durable message queue.
 #[derive(Debug, Parser)]
 #[command(name = "angarium", version, about, args_conflicts_with_subcommands = true)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
 
@@ -29,14 +29,13 @@ enum Command {
     Openapi,
 }
 
-impl Cli {
-    /// Carries out the command.
-    pub fn run(self) -> anyhow::Result<()> {
-        match self.command.unwrap_or(Command::Serve(self.config)) {
-            Command::Serve(config) => serve::run(config),
-            Command::Bench(args) => runtime()?.block_on(bench::run(args)),
-            Command::Openapi => openapi::run(),
-        }
+/// Carries out the command that the arguments of the process name.
+pub fn run() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    match cli.command.unwrap_or(Command::Serve(cli.config)) {
+        Command::Serve(config) => serve::run(config),
+        Command::Bench(args) => runtime()?.block_on(bench::run(args)),
+        Command::Openapi => openapi::run(),
     }
 }
 

@@ -24,6 +24,11 @@ impl Timestamp {
         Self(self.0.saturating_add(seconds as u64 * 1_000))
     }
 
+    /// This instant `seconds` earlier.
+    pub const fn minus_seconds(self, seconds: u32) -> Self {
+        Self(self.0.saturating_sub(seconds as u64 * 1_000))
+    }
+
     /// Whole seconds since `earlier`, rounded down: what Zaqar calls an age.
     pub const fn seconds_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0) / 1_000

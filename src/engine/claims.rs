@@ -18,11 +18,18 @@ pub struct Claim {
     pub(super) messages: BTreeSet<MessageId>,
     /// Set while it is being ended: its messages are on their way back, and nobody may use it any more.
     pub(super) ending: Option<Counts>,
+    /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
+    pub(super) is_renewing: bool,
 }
 
 impl Claim {
     pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
-        Self { terms, expires, messages, ending: None }
+        Self { terms, expires, messages, ending: None, is_renewing: false }
+    }
+
+    /// Whether nothing of it is about to change.
+    pub(super) fn is_settled(&self) -> bool {
+        self.ending.is_none() && !self.is_renewing
     }
 
     /// Whether whoever holds it may still use it.

@@ -17,7 +17,9 @@
 
 mod claims;
 mod queue;
+mod renewal;
 mod window;
 
 pub use claims::Claim;
 pub use queue::{Counts, Ended, QueueEngine, Refill, Removal, Taken};
+pub use renewal::{Held, Renewal};

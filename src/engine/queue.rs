@@ -28,8 +28,8 @@ enum Why {
 
 /// A hidden message. One that is removed by its id alone may not be known here at all.
 #[derive(Clone, Debug)]
-struct Hidden {
-    header: Option<Header>,
+pub(super) struct Hidden {
+    pub(super) header: Option<Header>,
     why: Why,
     /// Removals under way: two clients may delete one message at the same time.
     removals: u32,
@@ -45,8 +45,8 @@ impl Hidden {
 #[derive(Debug)]
 pub struct QueueEngine {
     window: Window,
-    hidden: BTreeMap<MessageId, Hidden>,
-    claims: Claims,
+    pub(super) hidden: BTreeMap<MessageId, Hidden>,
+    pub(super) claims: Claims,
     /// How many messages are under claims or about to be.
     claimed: u64,
     refill: Option<RefillState>,
@@ -227,10 +227,10 @@ impl QueueEngine {
         headers
     }
 
-    /// Begins to end a claim. None when there is no such claim, or somebody ends it already. Messages that are
+    /// Begins to end a claim. None when there is no such claim, or somebody changes it already. Messages that are
     /// being removed stay with the removal.
     pub fn begin_end(&mut self, id: ClaimId, counts: Counts) -> Option<Ended> {
-        let claim = self.claims.get_mut(id).filter(|claim| claim.ending.is_none())?;
+        let claim = self.claims.get_mut(id).filter(|claim| claim.is_settled())?;
         claim.ending = Some(counts);
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
@@ -454,7 +454,7 @@ impl QueueEngine {
 
     /// Whether a claim is over by `now` and waits to be ended.
     pub fn is_due(&self, id: ClaimId, now: Timestamp) -> bool {
-        self.claims.get(id).is_some_and(|claim| claim.ending.is_none() && claim.expires <= now)
+        self.claims.get(id).is_some_and(|claim| claim.is_settled() && claim.expires <= now)
     }
 
     /// The oldest and the newest message, as far as memory can tell: none of the first where only the pool has

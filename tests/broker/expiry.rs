@@ -115,3 +115,48 @@ async fn claims_at_the_same_time_are_never_told_that_there_is_nothing_while_mess
         "{empty} claims were told that there is nothing, {claimed} claimed"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_claim_lasts_from_its_renewal() {
+    let whole = whole().await;
+    whole.post(&queue("q"), 1, 3_600).await;
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let (view, mut handover) = claim.unwrap();
+    handover.done();
+    whole.clock.advance(59_000);
+    whole.broker.claim_renew(&queue("q"), view.id, terms(60)).await.unwrap();
+    whole.clock.advance(59_000);
+    // Long enough for a turn of the duty that ends claims.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(whole.broker.claim_get(&queue("q"), view.id).await.unwrap().age, 59);
+    assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+    whole.clock.advance(1_000);
+    assert_eq!(whole.broker.claim_get(&queue("q"), view.id).await.unwrap_err().code(), "not_found");
+    assert_eq!(claim_soon(&whole, 1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_and_a_release_at_the_same_time_end_with_the_claim_over() {
+    let whole = whole().await;
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    for _ in 0..10 {
+        let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(1)).await.unwrap();
+        let (view, mut handover) = claim.unwrap();
+        handover.done();
+        let mut changes = JoinSet::new();
+        for _ in 0..4 {
+            let broker = whole.broker.clone();
+            changes.spawn(async move { broker.claim_renew(&queue("q"), view.id, terms(600)).await });
+        }
+        whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
+        while let Some(renewed) = changes.join_next().await {
+            let refused = renewed.unwrap().err().map(|error| error.code());
+            assert!(matches!(refused, None | Some("not_found")), "{refused:?}");
+        }
+        assert_eq!(whole.claim(&queue("q"), 1, 60).await, ids);
+        whole.clock.advance(60_000);
+        while whole.broker.queue_stats(&queue("q")).await.unwrap().claimed > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}

@@ -118,3 +118,46 @@ fn claimers_at_the_same_time_share_and_never_overlap() {
     all.sort_unstable();
     assert_eq!(all, (0..2_000).collect::<Vec<u64>>());
 }
+
+#[test]
+fn a_claim_shows_what_it_still_holds_until_it_ends() {
+    let service = service();
+    service.client.post_messages("q", &numbers(0..2)).unwrap();
+    let claim = service.client.claim("q", 2, 120).unwrap().json();
+    let (id, first) = (claim["id"].as_str().unwrap(), claim["messages"][0]["id"].as_str().unwrap());
+    let path = format!("/v2/queues/q/claims/{id}");
+    let shown = service.client.get(&path).unwrap().json();
+    assert_eq!(
+        (&shown["ttl"], &shown["href"], &shown["messages"]),
+        (&json!(120), &json!(path), &claim["messages"])
+    );
+    assert!(shown["age"].as_u64().unwrap() < 60);
+    service.client.delete_message("q", first, Some(id)).unwrap();
+    assert_eq!(bodies(&service.client.get(&path).unwrap().json()), numbers(1..2));
+    service.client.release_claim("q", id).unwrap();
+    assert_eq!(service.client.get(&path).unwrap().status, 404);
+    assert_eq!(service.client.get("/v2/queues/q/claims/junk").unwrap().status, 404);
+    assert_eq!(service.client.get(&path.replace("/q/", "/other/")).unwrap().status, 404);
+}
+
+#[test]
+fn renewing_a_claim_takes_terms_of_a_live_claim_only() {
+    let service = service();
+    service.client.post_messages("q", &numbers(0..1)).unwrap();
+    let id = service.client.claim("q", 1, 60).unwrap().json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/v2/queues/q/claims/{id}");
+    let renew = |path: &str, body: Value| service.client.patch(path, &body).unwrap().status.as_u16();
+    assert_eq!(renew(&path, json!({"ttl": 700, "grace": 60})), 204);
+    assert_eq!(service.client.get(&path).unwrap().json()["ttl"], json!(700));
+    assert_eq!(renew(&path, json!({})), 204);
+    assert_eq!(service.client.get(&path).unwrap().json()["ttl"], json!(300));
+    for bad in [json!({"ttl": 59}), json!({"grace": 59}), json!([]), json!({"ttl": "x"})] {
+        assert_eq!(renew(&path, bad.clone()), 400, "{bad}");
+    }
+    let empty = service.client.send(http::Method::PATCH, &path, &[], None).unwrap();
+    assert_eq!(empty.status, 400);
+    service.client.release_claim("q", &id).unwrap();
+    assert_eq!(renew(&path, json!({"ttl": 700})), 404);
+    assert_eq!(renew("/v2/queues/q/claims/junk", json!({"ttl": 700})), 404);
+    assert_eq!(renew("/v2/queues/none/claims/7f1f5f2e-31a4-4c4f-9d3b-0e6b4c1d2e3f", json!({})), 404);
+}

@@ -67,3 +67,14 @@ fn a_second_service_on_the_same_data_refuses_to_start() {
     assert!(String::from_utf8_lossy(&second.stderr).contains("in use by another process"));
     assert_eq!(service.client.get("/v2/ping").unwrap().status, 204);
 }
+
+#[test]
+fn the_terms_of_a_renewed_claim_survive_kill_9() {
+    let service = service();
+    service.client.post_messages("q", &[json!(1)]).unwrap();
+    let id = service.client.claim("q", 1, 60).unwrap().json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/v2/queues/q/claims/{id}");
+    assert_eq!(service.client.patch(&path, &json!({"ttl": 5000})).unwrap().status, 204);
+    let service = service.again(Server::kill9);
+    assert_eq!(service.client.get(&path).unwrap().json()["ttl"], json!(5000));
+}

@@ -1,4 +1,4 @@
-//! Claims: create, release.
+//! Claims: create, look at, renew, release.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -17,6 +17,7 @@ use crate::broker::Broker;
 use crate::domain::claim::{ClaimLimit, ClaimTerms};
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
+use crate::error::Error;
 
 /// The terms of a claim. Unknown keys are dropped; an empty body means the defaults.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -86,6 +87,78 @@ pub async fn post(
     let claim = ClaimReply { id: claim.id, messages };
     let reply = reply(StatusCode::CREATED, &claim).map(|body| Body::new(Handed::new(body, handover)));
     Ok(([(header::LOCATION, location)], reply).into_response())
+}
+
+/// A claim as it is later.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClaimStatusReply {
+    /// Seconds that it lasts from its creation or last renewal.
+    ttl: u32,
+    /// Seconds since then.
+    age: u64,
+    /// Its path.
+    href: String,
+    /// Its messages that are not deleted yet, oldest first.
+    messages: Vec<MessageBody>,
+}
+
+/// A claim that has not ended, and its messages that are not deleted yet.
+#[utoipa::path(
+    get, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_get", tag = "claims",
+    params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders),
+    responses(
+        (status = 200, description = "The claim.", body = ClaimStatusReply),
+        (status = 404, description = "There is no such claim.", body = crate::api::error::ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Path(ClaimPath { claim_id }): Path<ClaimPath>,
+) -> Result<Response, ApiError> {
+    let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
+    let status = broker.claim_get(&asked.queue, id).await?;
+    let messages =
+        status.view.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+    let href = format!("{}/claims/{id}", queues::path(&asked.queue));
+    Ok(reply(StatusCode::OK, &ClaimStatusReply { ttl: status.ttl, age: status.age, href, messages }))
+}
+
+/// New terms of a claim. Unknown keys are dropped; absent ones have the defaults of a new claim.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(transparent)]
+pub struct RenewBody(ClaimBody);
+
+impl RequestBody for RenewBody {
+    const BYTES: usize = limits::SMALL_BODY_BYTES;
+}
+
+/// Renews a claim: its time begins anew, with these terms. They are on disk when this is answered.
+#[utoipa::path(
+    patch, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_renew", tag = "claims",
+    params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders),
+    request_body = RenewBody,
+    responses(
+        (status = 204, description = "It is renewed."),
+        (status = 404, description = "There is no such claim.", body = crate::api::error::ErrorBody),
+        Errors
+    )
+)]
+pub async fn patch(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Path(ClaimPath { claim_id }): Path<ClaimPath>,
+    Json(RenewBody(body)): Json<RenewBody>,
+) -> Result<StatusCode, ApiError> {
+    let terms = ClaimTerms::new(body.ttl, body.grace)?;
+    let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
+    broker.claim_renew(&asked.queue, id, terms).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn no_claim(name: &str) -> Error {
+    Error::NotFound { what: "claim", name: name.to_owned() }
 }
 
 /// Releases a claim: its messages can be claimed again at once. One that is over is released already.

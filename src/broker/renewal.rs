@@ -1,0 +1,132 @@
+//! Looking at a claim, and giving it new terms.
+
+use std::sync::Arc;
+
+use super::claims::ClaimView;
+use super::messages::MessageView;
+use super::slot::{Deadline, Slot};
+use super::{Broker, storage_failed};
+use crate::catalogue::{ClaimRecord, ClaimedMessage};
+use crate::domain::claim::ClaimTerms;
+use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::engine::Renewal;
+use crate::error::{Error, Part};
+
+/// A claim as its holder looks at it later.
+#[derive(Clone, Debug)]
+pub struct ClaimStatus {
+    /// The claim, with those of its messages that are not deleted yet.
+    pub view: ClaimView,
+    /// Seconds it lasts from its creation or last renewal.
+    pub ttl: u32,
+    /// Seconds since then.
+    pub age: u64,
+}
+
+impl Broker {
+    /// A live claim.
+    pub async fn claim_get(&self, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
+        let slot = self.slot(at);
+        if !self.open(slot, at).await? {
+            return Err(no_claim(id));
+        }
+        let now = self.0.clock.now();
+        let (queue, store, held) = {
+            let state = slot.state.lock();
+            let queue = state.queues.get(at).ok_or_else(|| no_claim(id))?;
+            let held = queue.engine.held(id, now).ok_or_else(|| no_claim(id))?;
+            (queue.id, self.pool(&queue.pool)?.store()?, held)
+        };
+        let ids: Vec<MessageId> = held.headers.iter().map(|header| header.id).collect();
+        let found = store.get(queue, &ids).await.map_err(storage_failed)?;
+        let view = |message: crate::domain::message::Message| {
+            let header = held.headers.iter().find(|header| header.id == message.header.id)?;
+            let age = now.seconds_since(header.created);
+            Some(MessageView { id: header.id, ttl: header.ttl, age, body: message.body, claim: Some(id) })
+        };
+        let messages = found.into_iter().filter_map(view).collect();
+        let age = now.seconds_since(held.expires.minus_seconds(held.terms.ttl()));
+        Ok(ClaimStatus { view: ClaimView { id, messages }, ttl: held.terms.ttl(), age })
+    }
+
+    /// Gives a live claim new terms from now on. They are durable when this returns.
+    pub async fn claim_renew(&self, at: &QueueRef, id: ClaimId, terms: ClaimTerms) -> Result<(), Error> {
+        let slot = Arc::clone(self.slot(at));
+        if !self.open(&slot, at).await? {
+            return Err(no_claim(id));
+        }
+        let (broker, at) = (self.clone(), at.clone());
+        let renew = async move {
+            let outcome = broker.renew(&slot, &at, id, terms).await;
+            slot.changed.notify_waiters();
+            outcome
+        };
+        self.carry_out(renew).await
+    }
+
+    async fn renew(&self, slot: &Slot, at: &QueueRef, id: ClaimId, terms: ClaimTerms) -> Result<(), Error> {
+        let (queue, messages) = self.begin_renew(slot, at, id).await?;
+        let now = self.0.clock.now();
+        let expires = now.plus_seconds(terms.ttl());
+        let record = ClaimRecord {
+            queue,
+            messages: messages.into_iter().map(|(id, attempt)| ClaimedMessage { id, attempt }).collect(),
+            ttl: terms.ttl(),
+            grace: terms.grace(),
+            created: now.as_millis(),
+            expires: expires.as_millis(),
+        };
+        let outcome = self.0.catalogue.claim_update(&slot.owned, id, &record).await;
+        let mut state = slot.state.lock();
+        let Some(open) = state.queue_mut(at, queue) else { return Err(no_claim(id)) };
+        match outcome {
+            Ok(true) => {
+                open.engine.renewed(id, terms, expires);
+                state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
+                Ok(())
+            }
+            Ok(false) => {
+                open.engine.renew_failed(id);
+                Err(no_claim(id))
+            }
+            Err(error) => {
+                if error.nothing_written() {
+                    open.engine.renew_failed(id);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins a renewal as soon as nobody else changes the claim.
+    async fn begin_renew(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        id: ClaimId,
+    ) -> Result<(QueueId, Vec<(MessageId, u32)>), Error> {
+        loop {
+            let changed = {
+                let mut state = slot.state.lock();
+                let queue = state.queues.get_mut(at).ok_or_else(|| no_claim(id))?;
+                match queue.engine.begin_renew(id, self.0.clock.now()) {
+                    Renewal::Begun(messages) => return Ok((queue.id, messages)),
+                    Renewal::Ended => return Err(no_claim(id)),
+                    Renewal::Busy => Arc::clone(&slot.changed).notified_owned(),
+                }
+            };
+            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
+                return Err(Error::unavailable(
+                    Part::Coordination,
+                    "a change of the claim has no outcome yet",
+                ));
+            }
+        }
+    }
+}
+
+fn no_claim(id: ClaimId) -> Error {
+    Error::NotFound { what: "claim", name: id.to_string() }
+}
