@@ -5,4 +5,5 @@ mod histories;
 mod holes;
 mod step;
 mod truth;
+mod whole;
 mod world;

@@ -136,6 +136,7 @@ impl World {
             Step::FinishRefill => self.finish_refill(),
             Step::FailRefill => self.fail_refill(),
             Step::Advance(seconds) => self.now = self.now.plus_seconds(u32::from(*seconds)),
+            Step::Flush => self.flush(),
             Step::Crash => self.crash(),
         }
     }
@@ -510,7 +511,8 @@ impl World {
 
     /// Lets everything under way come to its end, then takes all there is: exactly what is ready, in order.
     pub fn drain(&mut self) {
-        self.settle_all();
+        self.finish_refill();
+        self.flush();
         let now = self.now;
         let ready = self.truth.ready().into_iter().filter(|header| !header.is_expired(now));
         let expected: Vec<MessageId> = ready.map(|header| header.id).collect();
@@ -526,14 +528,13 @@ impl World {
             self.begin_refill();
             assert!(!is_empty || self.refill.is_some(), "an empty window is not filled");
             self.finish_refill();
-            self.settle_all();
+            self.flush();
             self.check();
         }
         panic!("the queue is never whole");
     }
 
-    fn settle_all(&mut self) {
-        self.finish_refill();
+    fn flush(&mut self) {
         while self.flight.is_some() || !self.waiting.is_empty() {
             self.send();
             self.apply();
@@ -546,6 +547,5 @@ impl World {
             self.finish_end(0);
         }
         self.clear_spent();
-        self.check();
     }
 }
