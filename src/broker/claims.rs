@@ -108,12 +108,17 @@ impl Broker {
                 let (id, has_more, pool_failed) = (queue.id, queue.engine.has_more(), queue.pool_failed);
                 let refilled = Arc::clone(&queue.refilled);
                 self.start_refill(slot, at, queue);
-                if !expired.is_empty() {
+                let met_expired = !expired.is_empty();
+                if met_expired {
                     // Nobody waits: an expired message is hidden until it is gone.
                     drop(self.submit(slot, &mut state, at, Change::Remove(expired))?);
                 }
                 if !messages.is_empty() {
                     return Ok(Some(Chosen { queue: id, messages }));
+                }
+                if met_expired {
+                    // The window may hold live ones behind them, and then no page is on its way.
+                    continue;
                 }
                 if !has_more {
                     return Ok(None);

@@ -276,3 +276,16 @@ async fn claimed_and_free_messages_add_up() {
     assert_eq!(stats.oldest.map(|oldest| oldest.id), Some(posted[1]));
     assert_eq!(stats.newest.map(|newest| newest.id), Some(posted[3]));
 }
+
+/// A claim that met only expired messages waited for a page that nobody read, for ever.
+#[tokio::test]
+async fn expired_backlog_does_not_hold_claims_up() {
+    let (whole, at) = (Whole::start().await, queue("p", "q"));
+    whole.post(&at, &bodies(1), 60).await;
+    assert_eq!(whole.claimed(&at).await.len(), 1, "now the window reaches to the end of the queue");
+    whole.post(&at, &bodies(5_000), 60).await;
+    let live = whole.post(&at, &bodies(2), 3_600).await;
+    whole.advance(61);
+    let claim = tokio::time::timeout(PATIENCE, whole.claim(&at, 20, 60)).await.expect("an answer");
+    assert_eq!(claim.map(|claim| ids(&claim)), Some(live));
+}
