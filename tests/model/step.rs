@@ -82,21 +82,28 @@ pub fn deep_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
             steps.extend([Step::BeginRefill, Step::FinishRefill, Step::Take(limit), Step::Flush]);
         }
         steps.extend(is_lost.then_some(Step::Crash));
-        steps.extend(rest);
+        steps.extend(rest.concat());
         steps
     })
 }
 
-fn deep_step() -> impl Strategy<Value = Step> {
+fn deep_step() -> impl Strategy<Value = Vec<Step>> {
+    let refilled = || vec![Step::BeginRefill, Step::ReadPage(8), Step::FinishRefill];
+    let unanswered = |sizes| vec![Step::Post(sizes, false), Step::Send, Step::Apply];
+    let end = any::<u8>().prop_map(|claim| Step::End(claim, true));
+    let remove = (target(), named()).prop_map(|(target, named)| Step::Remove(target, named));
+    let one = |step: Step| vec![step];
     prop_oneof![
-        4 => Just(Step::BeginRefill),
-        3 => (1u8..4).prop_map(Step::ReadPage),
-        2 => Just(Step::FinishRefill),
-        4 => Just(Step::Flush),
-        3 => (any::<u8>(), Just(true)).prop_map(|(claim, counts)| Step::End(claim, counts)),
-        2 => (target(), named()).prop_map(|(target, named)| Step::Remove(target, named)),
-        3 => (1u8..4).prop_map(Step::Take),
-        6 => step(),
+        4 => Just(one(Step::BeginRefill)),
+        3 => (1u8..4).prop_map(move |limit| one(Step::ReadPage(limit))),
+        2 => Just(one(Step::FinishRefill)),
+        2 => Just(refilled()),
+        2 => prop::collection::vec(0u8..2, 1..3).prop_map(unanswered),
+        4 => Just(one(Step::Flush)),
+        3 => end.prop_map(one),
+        2 => remove.prop_map(one),
+        3 => (1u8..6).prop_map(move |limit| one(Step::Take(limit))),
+        6 => step().prop_map(one),
     ]
 }
 
