@@ -64,8 +64,8 @@ pub async fn later_update_wins(storage: &mut dyn Storage) {
     owner.append(queue(SLOT, 1), &sent).await;
     let once = claimed_again(&sent[0].header);
     let twice = claimed_again(&once);
-    owner.update(queue(SLOT, 1), &[once.clone()]).await;
-    owner.update(queue(SLOT, 1), &[twice.clone()]).await;
+    owner.update(queue(SLOT, 1), std::slice::from_ref(&once)).await;
+    owner.update(queue(SLOT, 1), std::slice::from_ref(&twice)).await;
     assert_eq!(owner.get(queue(SLOT, 1), &[id(1)]).await[0].header, twice);
     owner.update(queue(SLOT, 1), &[sent[0].header.clone(), once.clone()]).await;
     assert_eq!(owner.get(queue(SLOT, 1), &[id(1)]).await[0].header, once);

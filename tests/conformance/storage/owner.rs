@@ -113,7 +113,7 @@ pub fn with_body(rank: u64, body: Bytes) -> Message {
         ttl: 3_600,
         expires: Timestamp::from_millis(1_700_003_600_000 + rank),
         attempts: 0,
-        client: (rank % 2 == 0).then(|| Uuid::from_u128(u128::from(rank) + 1)),
+        client: rank.is_multiple_of(2).then(|| Uuid::from_u128(u128::from(rank) + 1)),
         size: u32::try_from(body.len()).expect("bodies of tests are small"),
     };
     Message { header, body }
