@@ -116,7 +116,7 @@ impl Broker {
                 match self.look(slot, at, limit)? {
                     Look::Chosen(chosen) => return Ok(Some(chosen)),
                     Look::Nothing => return Ok(None),
-                    Look::Again => {}
+                    Look::Again => tokio::task::yield_now().await,
                     Look::Wait(refilled) => refilled.await,
                 }
             }

@@ -48,7 +48,8 @@ pub const SLOTS: usize = 256;
 pub const WINDOW_BYTES: usize = 1 << 20;
 /// Ready messages that a queue keeps in memory, so that tiny ones cannot outgrow the byte budget by their headers.
 pub const WINDOW_MESSAGES: usize = 4_096;
-/// A window below this is filled from the pool before it runs empty.
+/// A window below this, and below a quarter of its bytes, is filled from the pool before it runs empty. With
+/// large bodies a few messages fill it, and a page read then would be read for nothing.
 pub const WINDOW_LOW: usize = 256;
 /// Messages that one refill reads.
 pub const REFILL_MESSAGES: usize = 1_024;

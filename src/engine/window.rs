@@ -54,7 +54,7 @@ impl Window {
     }
 
     pub(super) fn is_low(&self) -> bool {
-        self.ready.len() < limits::WINDOW_LOW && self.bytes < limits::WINDOW_BYTES / 2
+        self.ready.len() < limits::WINDOW_LOW && self.bytes < limits::WINDOW_BYTES / 4
     }
 
     fn is_full(&self) -> bool {

@@ -56,3 +56,14 @@ fn message_whose_removal_fails_after_its_claim_ended_has_its_attempt_in_the_pool
     let ended = [Step::End(0, true), Step::FinishEnd(0), Step::Settle];
     history(&[&posted(&[0]), &claimed[..], &deleted, &ended, &DONE, &[Step::FinishEnd(0)]].concat());
 }
+
+/// Of messages beyond 4 KiB no window holds 256: every claim read a page that had no room.
+#[test]
+fn window_full_of_large_messages_reads_no_page() {
+    let mut world = World::new();
+    for step in [posted(&[2; 6]), vec![Step::BeginRefill, Step::FinishRefill]].concat() {
+        world.take_step(&step);
+    }
+    assert!(world.engine.has_more());
+    assert_eq!(world.engine.begin_refill(), None);
+}

@@ -57,20 +57,80 @@ pub enum Step {
     FinishRefill,
     FailRefill,
     Advance(u8),
+    /// All that is under way comes to its end, but for a page that is read.
+    Flush,
     /// The engine is lost with all that was not durable, and built again.
     Crash,
 }
 
+/// Histories from an empty queue.
 pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..most)
 }
 
+/// Histories of a queue that is far longer than its window, some of it claimed, where pages take their time.
+pub fn deep_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let backlog = prop::collection::vec(prop::collection::vec(1u8..3, 1..6), 1..4);
+    let claims = prop::collection::vec(1u8..4, 0..4);
+    let rest = prop::collection::vec(deep_step(), 1..most);
+    (backlog, claims, any::<bool>(), rest).prop_map(|(backlog, claims, is_lost, rest)| {
+        let mut steps = Vec::new();
+        for sizes in backlog {
+            steps.extend([Step::Post(sizes, false), Step::Flush]);
+        }
+        for limit in claims {
+            steps.extend([Step::BeginRefill, Step::FinishRefill, Step::Take(limit), Step::Flush]);
+        }
+        steps.extend(is_lost.then_some(Step::Crash));
+        steps.extend(rest.concat());
+        steps
+    })
+}
+
+fn deep_step() -> impl Strategy<Value = Vec<Step>> {
+    let refilled = || vec![Step::BeginRefill, Step::ReadPage(8), Step::FinishRefill];
+    let unanswered = |sizes| vec![Step::Post(sizes, false), Step::Send, Step::Apply];
+    let end = any::<u8>().prop_map(|claim| Step::End(claim, true));
+    let remove = (target(), named()).prop_map(|(target, named)| Step::Remove(target, named));
+    let one = |step: Step| vec![step];
+    prop_oneof![
+        4 => Just(one(Step::BeginRefill)),
+        3 => (1u8..4).prop_map(move |limit| one(Step::ReadPage(limit))),
+        2 => Just(one(Step::FinishRefill)),
+        2 => Just(refilled()),
+        2 => prop::collection::vec(0u8..2, 1..3).prop_map(unanswered),
+        4 => Just(one(Step::Flush)),
+        3 => end.prop_map(one),
+        2 => remove.prop_map(one),
+        3 => (1u8..6).prop_map(move |limit| one(Step::Take(limit))),
+        6 => step().prop_map(one),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (prop::collection::vec(0u8..3, 1..6), prop::bool::weighted(0.2)).prop_map(|(bodies, short)| Step::Post(bodies, short)),
-        6 => Just(Step::Send),
-        3 => Just(Step::Apply),
-        6 => Just(Step::Settle),
+        8 => posts(),
+        2 => Just(Step::Flush),
+        26 => claims(),
+        6 => (target(), named()).prop_map(|(target, named)| Step::Remove(target, named)),
+        14 => refills(),
+        1 => (1u8..120).prop_map(Step::Advance),
+        1 => Just(Step::Crash),
+    ]
+}
+
+fn posts() -> impl Strategy<Value = Step> {
+    let sizes = prop::collection::vec(0u8..3, 1..6);
+    prop_oneof![
+        2 => (sizes, prop::bool::weighted(0.2)).prop_map(|(sizes, is_short)| Step::Post(sizes, is_short)),
+        3 => Just(Step::Send),
+        2 => Just(Step::Apply),
+        3 => Just(Step::Settle),
+    ]
+}
+
+fn claims() -> impl Strategy<Value = Step> {
+    prop_oneof![
         6 => (1u8..6).prop_map(Step::Take),
         3 => any::<u8>().prop_map(Step::Record),
         6 => any::<u8>().prop_map(Step::Grant),
@@ -80,13 +140,15 @@ fn step() -> impl Strategy<Value = Step> {
         5 => any::<u8>().prop_map(Step::FinishEnd),
         1 => any::<u8>().prop_map(Step::FailEnd),
         1 => Just(Step::ClearSpent),
-        6 => (target(), named()).prop_map(|(target, named)| Step::Remove(target, named)),
-        5 => Just(Step::BeginRefill),
+    ]
+}
+
+fn refills() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::BeginRefill),
         3 => (1u8..8).prop_map(Step::ReadPage),
-        5 => Just(Step::FinishRefill),
+        3 => Just(Step::FinishRefill),
         1 => Just(Step::FailRefill),
-        1 => (1u8..120).prop_map(Step::Advance),
-        1 => Just(Step::Crash),
     ]
 }
 

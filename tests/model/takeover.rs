@@ -1,0 +1,71 @@
+//! Claims as a new owner finds them: what `restore_claim` makes of records that contradict each other.
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use angarium::domain::claim::ClaimTerms;
+use angarium::domain::ids::{ClaimId, MessageId};
+use angarium::domain::message::Header;
+use angarium::domain::time::Timestamp;
+use angarium::engine::QueueEngine;
+
+use super::world::id;
+
+const ENDS: Timestamp = Timestamp::from_millis(60_000);
+
+fn header(id: MessageId, attempts: u32) -> Header {
+    let (created, expires) = (Timestamp::default(), Timestamp::from_millis(50_000));
+    Header { id, created, ttl: 50, expires, attempts, client: None, size: 0 }
+}
+
+fn claims() -> [ClaimId; 2] {
+    let mut random = SmallRng::seed_from_u64(1);
+    [ClaimId::new(&mut random), ClaimId::new(&mut random)]
+}
+
+#[test]
+fn message_under_two_claims_belongs_to_the_higher_attempt() {
+    let [older, newer] = claims();
+    for records in [[(older, 1), (newer, 2)], [(newer, 2), (older, 1)]] {
+        let mut engine = QueueEngine::open(id(9));
+        for (claim, attempt) in records {
+            let headers = vec![(header(id(1), 0), attempt)];
+            engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, headers);
+        }
+        let (holder, header) = engine.hold(id(1)).expect("it is claimed");
+        assert_eq!((holder, header.attempts, engine.claimed()), (newer, 2, 1));
+        assert!(!engine.is_due(older, ENDS) && engine.is_due(newer, ENDS));
+    }
+}
+
+#[test]
+fn claim_keeps_what_another_does_not_take_from_it() {
+    let [older, newer] = claims();
+    let mut engine = QueueEngine::open(id(9));
+    let headers = vec![(header(id(1), 0), 1), (header(id(2), 0), 1)];
+    engine.restore_claim(older, ClaimTerms::stored(60, 60), ENDS, headers);
+    engine.restore_claim(newer, ClaimTerms::stored(60, 60), ENDS, vec![(header(id(1), 0), 2)]);
+    let holder = |id| engine.hold(id).map(|(claim, _)| claim);
+    assert_eq!((holder(id(1)), holder(id(2)), engine.claimed()), (Some(newer), Some(older), 2));
+}
+
+#[test]
+fn restored_message_has_the_attempts_and_the_life_its_claim_gave_it() {
+    let [claim, _] = claims();
+    for (stored, attempt, expected) in [(0, 1, 1), (3, 1, 3), (2, 3, 3)] {
+        let mut engine = QueueEngine::open(id(9));
+        let headers = vec![(header(id(1), stored), attempt)];
+        engine.restore_claim(claim, ClaimTerms::stored(60, 70), ENDS, headers);
+        let (_, header) = engine.hold(id(1)).expect("it is claimed");
+        assert_eq!((header.attempts, header.ttl, header.expires), (expected, 130, ENDS.plus_seconds(70)));
+    }
+}
+
+#[test]
+fn claim_without_messages_is_not_restored() {
+    let [claim, _] = claims();
+    let mut engine = QueueEngine::open(id(9));
+    engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, vec![]);
+    assert!(!engine.is_due(claim, ENDS));
+    assert_eq!(engine.claimed(), 0);
+}

@@ -1,0 +1,123 @@
+//! Claims: taking, granting, ending, as the broker does it.
+
+use super::*;
+
+impl World {
+    /// What is taken must be the oldest of what is ready, without a hole.
+    pub(super) fn take(&mut self, limit: usize) -> Taken {
+        let ready: Vec<Header> = self.truth.ready().into_iter().cloned().collect();
+        let taken = self.engine.take(limit, self.now);
+        let (mut messages, mut expired) = (taken.messages.iter(), taken.expired.iter());
+        let count = messages.len() + expired.len();
+        assert!(count <= ready.len(), "{count} taken of {} that are ready", ready.len());
+        for header in &ready[..count] {
+            if header.is_expired(self.now) {
+                assert_eq!(expired.next(), Some(&header.id));
+                continue;
+            }
+            let (found, body) = messages.next().expect("no hole among the taken");
+            assert_eq!(found, header);
+            let stored = &self.pool.entries.get(&header.id).expect("the pool has what is taken").body;
+            assert!(body.as_ref().is_none_or(|body| body == stored), "the body of another message");
+        }
+        let is_all = count == ready.len() || self.engine.has_more() || taken.messages.len() == limit;
+        assert!(is_all, "{count} taken of {}, and the window says it is all", ready.len());
+        let ids: Vec<MessageId> = taken.messages.iter().map(|(header, _)| header.id).collect();
+        ids.iter().for_each(|id| self.truth.move_to(*id, Place::Taking));
+        if !ids.is_empty() {
+            let id = ClaimId::new(&mut self.claims);
+            self.granting.push(Granting { id, ids, recorded: None });
+        }
+        if !taken.expired.is_empty() {
+            taken.expired.iter().for_each(|id| self.truth.begin_remove(*id));
+            self.waiting.push_back(Change::Remove(taken.expired.clone()));
+        }
+        taken
+    }
+
+    pub(super) fn record(&mut self, at: usize) {
+        let granting = &mut self.granting[at];
+        if granting.recorded.is_some() {
+            return;
+        }
+        let expires = self.now.plus_seconds(terms().ttl());
+        granting.recorded = Some(expires);
+        let attempt = |id: &MessageId| (*id, self.truth.header(*id).attempts + 1);
+        let messages = granting.ids.iter().map(attempt).collect();
+        self.tree.insert(granting.id, Record { expires, messages });
+    }
+
+    pub(super) fn grant(&mut self, at: usize) {
+        self.record(at);
+        let Granting { id, ids, recorded } = self.granting.swap_remove(at);
+        let expires = recorded.expect("it was recorded");
+        let headers = self.engine.grant(id, terms(), expires, &ids);
+        self.truth.grant(id, terms(), expires, &ids);
+        let expected: Vec<&Header> = ids.iter().map(|id| self.truth.header(*id)).collect();
+        assert_eq!(headers.iter().collect::<Vec<_>>(), expected, "what the claim's holder is told");
+    }
+
+    pub(super) fn put_back(&mut self, at: usize) {
+        if self.granting[at].recorded.is_some() {
+            return;
+        }
+        let Granting { ids, .. } = self.granting.swap_remove(at);
+        self.engine.put_back(&ids);
+        ids.iter().for_each(|id| self.truth.move_to(*id, Place::Ready));
+    }
+
+    pub(super) fn end(&mut self, number: u8, is_counted: bool) {
+        let counts = if is_counted { Counts::Yes } else { Counts::No };
+        let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
+        let Some(at) = nth(&claims, number) else { return };
+        let claim = claims[at];
+        let Some(ended) = self.engine.begin_end(claim, counts) else {
+            return assert!(self.truth.claims[&claim].is_ending, "a live claim can be ended");
+        };
+        assert!(!self.truth.claims[&claim].is_ending, "a claim is ended by one");
+        self.truth.begin_end(claim, counts);
+        for header in &ended.headers {
+            assert_eq!(header, self.truth.header(header.id), "what is written of a returning message");
+        }
+        if ended.headers.is_empty() {
+            return self.ending.push((claim, Stage::HeadersDurable));
+        }
+        self.ending.push((claim, Stage::InLane));
+        self.waiting.push_back(Change::Return(claim, ended.headers));
+    }
+
+    pub(super) fn set_stage(&mut self, claim: ClaimId, to: Stage) {
+        for (_, stage) in self.ending.iter_mut().filter(|(ending, _)| *ending == claim) {
+            *stage = to;
+        }
+    }
+
+    pub(super) fn unrecord(&mut self, at: usize) {
+        let (claim, stage) = self.ending[at];
+        if stage == Stage::HeadersDurable {
+            self.tree.remove(&claim);
+            self.set_stage(claim, Stage::Unrecorded);
+        }
+    }
+
+    pub(super) fn finish_end(&mut self, at: usize) {
+        self.unrecord(at);
+        if self.ending[at].1 == Stage::Unrecorded {
+            let (claim, _) = self.ending.swap_remove(at);
+            self.engine.ended(claim);
+            self.truth.ended(claim);
+        }
+    }
+
+    pub(super) fn fail_end(&mut self, at: usize) {
+        if self.ending[at].1 == Stage::HeadersDurable {
+            self.end_failed(self.ending[at].0);
+        }
+    }
+
+    pub(super) fn end_failed(&mut self, claim: ClaimId) {
+        self.ending.retain(|(ending, _)| *ending != claim);
+        self.engine.end_failed(claim);
+        self.truth.end_failed(claim);
+    }
+}

@@ -1,0 +1,84 @@
+//! Posts, and the lane to the pool with one batch out at a time.
+
+use super::*;
+
+impl World {
+    pub(super) fn post(&mut self, sizes: &[u8], is_short: bool) {
+        let ttl = if is_short { 60 } else { 3_600 };
+        let mut messages = Vec::new();
+        for size in sizes {
+            self.count += 1;
+            let body = Bytes::from_static(&BODY[..SIZES[usize::from(*size)]]);
+            let size = u32::try_from(body.len()).expect("bodies are small");
+            let (created, expires) = (self.now, self.now.plus_seconds(ttl));
+            let header =
+                Header { id: id(self.count), created, ttl, expires, attempts: 0, client: None, size };
+            messages.push(Message { header, body });
+        }
+        self.waiting.push_back(Change::Post(messages));
+    }
+
+    pub(super) fn send(&mut self) {
+        if self.flight.is_some() || self.waiting.is_empty() {
+            return;
+        }
+        let works: Vec<Change> = self.waiting.drain(..).collect();
+        let mut changes = QueueChanges::of(QueueId::new(Slot(0), &mut self.claims), self.engine.low());
+        for work in &works {
+            match work {
+                Change::Post(messages) => changes.appends.extend_from_slice(messages),
+                Change::Return(_, headers) => changes.updates.extend_from_slice(headers),
+                Change::Remove(ids) => changes.removes.extend_from_slice(ids),
+            }
+        }
+        self.flight = Some(Flight { works, changes, is_durable: false });
+    }
+
+    pub(super) fn apply(&mut self) {
+        let Some(flight) = self.flight.as_mut().filter(|flight| !flight.is_durable) else { return };
+        flight.is_durable = true;
+        self.low = self.low.max(flight.changes.low);
+        for message in &flight.changes.appends {
+            self.low = self.low.min(message.header.id);
+            self.last_id = self.last_id.max(message.header.id);
+        }
+        self.pool.apply(&flight.changes);
+    }
+
+    /// A batch that did not become durable before is one that failed.
+    pub(super) fn settle(&mut self) {
+        let Some(Flight { works, is_durable, .. }) = self.flight.take() else { return };
+        for work in works {
+            match work {
+                Change::Post(messages) if is_durable => self.posted(messages),
+                Change::Post(_) => {}
+                Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
+                Change::Return(claim, _) => self.end_failed(claim),
+                Change::Remove(ids) if is_durable => self.removed(&ids),
+                Change::Remove(ids) => {
+                    self.engine.remove_failed(&ids);
+                    ids.iter().for_each(|id| self.truth.remove_failed(*id));
+                }
+            }
+        }
+    }
+
+    pub(super) fn posted(&mut self, messages: Vec<Message>) {
+        messages.iter().for_each(|message| self.truth.posted(message.header.clone()));
+        self.engine.posted(messages);
+    }
+
+    pub(super) fn removed(&mut self, ids: &[MessageId]) {
+        let expected: Vec<ClaimId> = ids.iter().filter_map(|id| self.truth.removed(*id)).collect();
+        let over = self.engine.removed(ids);
+        assert_eq!(over, expected, "claims that are over");
+        self.spent.extend(over);
+        self.gone.extend_from_slice(ids);
+    }
+
+    pub(super) fn clear_spent(&mut self) {
+        for claim in self.spent.drain(..) {
+            self.tree.remove(&claim);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Owns an engine with a small world around it: a pool, a lane to it with one batch out at a time, the records
+//! of claims, and the naive queue. It does what the broker does, one half of a change at a time, and holds the
+//! engine against the naive queue. It never reaches into the engine.
+
+mod checks;
+mod claims;
+mod lane;
+mod removals;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use angarium::domain::claim::ClaimTerms;
+use angarium::domain::ids::{ClaimId, MessageId, QueueId, Slot};
+use angarium::domain::message::{Header, Message};
+use angarium::domain::time::Timestamp;
+use angarium::engine::{Counts, QueueEngine, Refill, Removal, Taken};
+use angarium::error::Error;
+use angarium::storage::{Direction, Page, QueueChanges};
+
+use super::step::{Named, Step, Target};
+use super::truth::{Place, Truth, Verdict};
+use crate::conformance::storage::naive::NaiveQueue;
+
+/// Bytes of bodies: three of the largest fill the window.
+pub const SIZES: [usize; 3] = [2, 70_000, 400_000];
+static BODY: [u8; 400_000] = [b'0'; 400_000];
+/// Far more rounds than a drain needs.
+const ROUNDS: usize = 10_000;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Post(Vec<Message>),
+    Return(ClaimId, Vec<Header>),
+    Remove(Vec<MessageId>),
+}
+
+/// A batch that is out.
+struct Flight {
+    works: Vec<Change>,
+    changes: QueueChanges,
+    is_durable: bool,
+}
+
+/// Taken messages on their way to a claim.
+struct Granting {
+    id: ClaimId,
+    ids: Vec<MessageId>,
+    /// When it ends, once its record is durable.
+    recorded: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    InLane,
+    HeadersDurable,
+    Unrecorded,
+}
+
+struct Record {
+    expires: Timestamp,
+    messages: Vec<(MessageId, u32)>,
+}
+
+pub struct World {
+    pub engine: QueueEngine,
+    pub truth: Truth,
+    pool: NaiveQueue,
+    /// The pool's hint of where the queue begins.
+    low: MessageId,
+    last_id: MessageId,
+    tree: BTreeMap<ClaimId, Record>,
+    waiting: VecDeque<Change>,
+    flight: Option<Flight>,
+    granting: Vec<Granting>,
+    ending: Vec<(ClaimId, Stage)>,
+    spent: Vec<ClaimId>,
+    refill: Option<(Refill, Option<Page>)>,
+    gone: Vec<MessageId>,
+    now: Timestamp,
+    /// Ids given so far.
+    count: u64,
+    claims: SmallRng,
+}
+
+pub fn id(rank: u64) -> MessageId {
+    MessageId::from_bytes((u128::from(rank) << 64).to_be_bytes())
+}
+
+fn terms() -> ClaimTerms {
+    ClaimTerms::stored(60, 60)
+}
+
+fn nth<T>(of: &[T], number: u8) -> Option<usize> {
+    (!of.is_empty()).then(|| usize::from(number) % of.len())
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            engine: QueueEngine::open(MessageId::ZERO),
+            truth: Truth::default(),
+            pool: NaiveQueue::default(),
+            low: MessageId::ZERO,
+            last_id: MessageId::ZERO,
+            tree: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            flight: None,
+            granting: Vec::new(),
+            ending: Vec::new(),
+            spent: Vec::new(),
+            refill: None,
+            gone: Vec::new(),
+            now: Timestamp::from_millis(1_000_000),
+            count: 0,
+            claims: SmallRng::seed_from_u64(1),
+        }
+    }
+
+    pub fn take_step(&mut self, step: &Step) {
+        match step {
+            Step::Post(sizes, is_short) => self.post(sizes, *is_short),
+            Step::Send => self.send(),
+            Step::Apply => self.apply(),
+            Step::Settle => self.settle(),
+            Step::Take(limit) => drop(self.take(usize::from(*limit))),
+            Step::Record(number) => drop(nth(&self.granting, *number).map(|at| self.record(at))),
+            Step::Grant(number) => drop(nth(&self.granting, *number).map(|at| self.grant(at))),
+            Step::PutBack(number) => drop(nth(&self.granting, *number).map(|at| self.put_back(at))),
+            Step::End(number, counts) => self.end(*number, *counts),
+            Step::Unrecord(number) => drop(nth(&self.ending, *number).map(|at| self.unrecord(at))),
+            Step::FinishEnd(number) => drop(nth(&self.ending, *number).map(|at| self.finish_end(at))),
+            Step::FailEnd(number) => drop(nth(&self.ending, *number).map(|at| self.fail_end(at))),
+            Step::ClearSpent => self.clear_spent(),
+            Step::Remove(target, named) => self.remove(*target, *named),
+            Step::BeginRefill => self.begin_refill(),
+            Step::ReadPage(limit) => self.read_page(usize::from(*limit)),
+            Step::FinishRefill => self.finish_refill(),
+            Step::FailRefill => self.fail_refill(),
+            Step::Advance(seconds) => self.now = self.now.plus_seconds(u32::from(*seconds)),
+            Step::Flush => self.flush(),
+            Step::Crash => self.crash(),
+        }
+    }
+}
