@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tracing::error;
 
 use super::{JournalError, Store, Txn};
+use crate::clock::Clock;
 use crate::domain::limits;
 
 /// The write side of a journal.
@@ -56,14 +57,14 @@ where
 }
 
 impl Committer {
-    pub(super) fn start(store: Arc<Store>) -> Self {
+    pub(super) fn start(store: Arc<Store>, clock: Clock) -> Self {
         let (queue, work) = sync_channel(limits::JOURNAL_QUEUE);
         let failure = Arc::new(Mutex::new(None));
         let thread = {
             let failure = Arc::clone(&failure);
             std::thread::Builder::new()
                 .name("committer".into())
-                .spawn(move || run(&store, &work, &failure))
+                .spawn(move || run(&store, &clock, &work, &failure))
                 .expect("the process can start a thread while it starts")
         };
         Self { queue: Some(queue), thread: Some(thread), failure }
@@ -113,11 +114,11 @@ impl Drop for Committer {
     }
 }
 
-fn run(store: &Store, work: &Receiver<Box<dyn Work>>, failure: &Mutex<Option<Arc<str>>>) {
+fn run(store: &Store, clock: &Clock, work: &Receiver<Box<dyn Work>>, failure: &Mutex<Option<Arc<str>>>) {
     while let Ok(first) = work.recv() {
         let mut group = vec![first];
         group.extend(work.try_iter().take(limits::JOURNAL_GROUP - 1));
-        let outcome = commit(store, &mut group, failure);
+        let outcome = commit(store, clock, &mut group, failure);
         for piece in group {
             piece.settle(outcome.clone());
         }
@@ -126,6 +127,7 @@ fn run(store: &Store, work: &Receiver<Box<dyn Work>>, failure: &Mutex<Option<Arc
 
 fn commit(
     store: &Store,
+    clock: &Clock,
     group: &mut [Box<dyn Work>],
     failure: &Mutex<Option<Arc<str>>>,
 ) -> Result<(), JournalError> {
@@ -136,7 +138,7 @@ fn commit(
     for piece in group {
         piece.run(&mut txn);
     }
-    txn.commit().map_err(|cause| {
+    txn.commit(clock.now()).map_err(|cause| {
         error!(%cause, "a commit failed; the journal accepts no more writes until the service is restarted");
         let cause: Arc<str> = cause.to_string().into();
         *failure.lock() = Some(Arc::clone(&cause));

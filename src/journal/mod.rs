@@ -18,13 +18,15 @@ use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use thiserror::Error as ThisError;
 
+use crate::clock::Clock;
+use crate::domain::time::Timestamp;
 use committer::Committer;
 pub use txn::Txn;
 
 /// A set of keys of its own. Their numbers and names are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// The format of the database.
+    /// The format of the database, and the time of its last write.
     Meta = 0,
     /// Nodes of the tree.
     Tree = 1,
@@ -53,6 +55,8 @@ const SPACES: [(Space, &str); 7] = [
 /// The format this program writes. Another one is refused, never converted by guessing.
 const FORMAT: &[u8] = b"angarium 1";
 const FORMAT_KEY: &[u8] = b"format";
+/// When the last group was written: milliseconds since the Unix epoch, 8 bytes, big endian.
+const TIME_KEY: &[u8] = b"time";
 
 /// Bytes of log files after which quiet key spaces are flushed too: they bound the time of a restart.
 const LOG_BYTES: u64 = 256 << 20;
@@ -123,7 +127,10 @@ impl Store {
 
 impl Journal {
     /// Opens the journal below `path`, and makes it when there is none. Blocks while it replays its log.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    ///
+    /// Sets `clock` forward to the last write of the journal if it is behind: time does not go back between two
+    /// runs.
+    pub fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
         let failed = |source| match source {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),
             source => OpenError::Store { path: path.to_owned(), source },
@@ -142,7 +149,8 @@ impl Journal {
             .map_err(failed)?;
         let store = Arc::new(Store { database, spaces });
         check_format(&store, path)?;
-        let committer = Arc::new(Committer::start(Arc::clone(&store)));
+        clock.not_before(last_write(&store).map_err(failed)?);
+        let committer = Arc::new(Committer::start(Arc::clone(&store), clock.clone()));
         Ok(Self { store, committer })
     }
 
@@ -163,9 +171,14 @@ impl Journal {
             .take_while(move |item| item.as_ref().map_or(true, |(key, _)| key.starts_with(&prefix)))
     }
 
-    /// Keys and values that begin with `prefix`, downwards from the last one.
-    pub fn scan_back(&self, space: Space, prefix: &[u8]) -> impl Iterator<Item = ReadPair> + use<> {
-        self.store.space(space).prefix(prefix).rev().map(pair)
+    /// Keys and values from `last` down to `first`, both inclusive.
+    pub fn scan_back(
+        &self,
+        space: Space,
+        first: &[u8],
+        last: &[u8],
+    ) -> impl Iterator<Item = ReadPair> + use<> {
+        self.store.space(space).range(first.to_vec()..=last.to_vec()).rev().map(pair)
     }
 
     /// Runs `work` on the committer's thread, in the order of the calls, and returns what it returned once
@@ -195,6 +208,13 @@ fn pair(guard: fjall::Guard) -> ReadPair {
 
 fn read_failed(error: fjall::Error) -> JournalError {
     JournalError::Read(error.to_string().into())
+}
+
+/// When the last group was written.
+fn last_write(store: &Store) -> Result<Timestamp, fjall::Error> {
+    let value = store.space(Space::Meta).get(TIME_KEY)?;
+    let millis = value.and_then(|value| Some(u64::from_be_bytes((*value).try_into().ok()?)));
+    Ok(Timestamp::from_millis(millis.unwrap_or(0)))
 }
 
 fn check_format(store: &Store, path: &Path) -> Result<(), OpenError> {

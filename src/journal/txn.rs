@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use fjall::{OwnedWriteBatch, PersistMode};
 
-use super::{JournalError, Space, Store, read_failed};
+use super::{JournalError, Space, Store, TIME_KEY, read_failed};
+use crate::domain::time::Timestamp;
 
 /// The writes of one group of work. Each piece reads the outcome of those before it.
 pub struct Txn<'a> {
@@ -60,7 +61,11 @@ impl<'a> Txn<'a> {
     }
 
     /// Writes the group and syncs it. A group without writes costs nothing.
-    pub(super) fn commit(self) -> Result<(), fjall::Error> {
+    pub(super) fn commit(mut self, now: Timestamp) -> Result<(), fjall::Error> {
+        if !self.batch.is_empty() {
+            let time = now.as_millis().to_be_bytes();
+            self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
+        }
         self.batch.commit()
     }
 }

@@ -103,11 +103,12 @@ async fn open_broker(data: &Path) -> Result<Broker, StartError> {
     std::fs::create_dir_all(data).map_err(failed)?;
     let data = data.canonicalize().map_err(failed)?;
     let path = data.join(JOURNAL);
-    let journal = Journal::open(&path)?;
+    let clock = Clock::system();
+    let journal = Journal::open(&path, &clock)?;
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
-    let mut opener = PoolOpener::new(&data, [(path, journal)]);
+    let mut opener = PoolOpener::new(&data, clock.clone(), [(path, journal)]);
     let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
     let name = PoolName::new(FIRST_POOL)?;
     let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
-    Ok(Broker::start(catalogue, &first, open, Clock::system()).await?)
+    Ok(Broker::start(catalogue, &first, open, clock).await?)
 }

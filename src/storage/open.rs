@@ -8,6 +8,7 @@ use thiserror::Error as ThisError;
 
 use super::PoolStore;
 use super::embedded::EmbeddedPool;
+use crate::clock::Clock;
 use crate::journal::{Journal, OpenError};
 
 /// Why a pool's storage could not be opened.
@@ -27,13 +28,14 @@ pub enum PoolOpenError {
 /// Opens pools, each storage once: pools with the same path share a journal with the tree or each other.
 pub struct PoolOpener {
     data: PathBuf,
+    clock: Clock,
     journals: HashMap<PathBuf, Journal>,
 }
 
 impl PoolOpener {
     /// An opener for embedded paths below `data`, where the journals given are open already.
-    pub fn new(data: &Path, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
-        Self { data: data.to_owned(), journals: open.into_iter().collect() }
+    pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
+        Self { data: data.to_owned(), clock, journals: open.into_iter().collect() }
     }
 
     /// Opens the storage at `uri`. Blocks while an embedded store replays its log.
@@ -54,7 +56,7 @@ impl PoolOpener {
         if let Some(journal) = self.journals.get(&full) {
             return Ok(journal.clone());
         }
-        let journal = Journal::open(&full)?;
+        let journal = Journal::open(&full, &self.clock)?;
         self.journals.insert(full, journal.clone());
         Ok(journal)
     }

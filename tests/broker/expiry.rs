@@ -4,8 +4,11 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::{Whole, limit, queue, terms, whole};
+use super::{Whole, limit, queue, start, terms, whole};
+use angarium::clock::Clock;
 use angarium::domain::ids::MessageId;
+use angarium::domain::message::NewMessage;
+use angarium::journal::Journal;
 
 /// Claims until something is there, for as long as a busy machine may need.
 async fn claim_soon(whole: &Whole, count: i64) -> Vec<MessageId> {
@@ -159,4 +162,30 @@ async fn renewals_and_a_release_at_the_same_time_end_with_the_claim_over() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_with_a_clock_that_is_behind_takes_no_life_from_messages() {
+    let data = tempfile::tempdir().unwrap();
+    let start_at = async |clock: &Clock| {
+        let journal = Journal::open(&data.path().join("journal"), clock).unwrap();
+        start(journal.clone(), journal, clock.clone()).await
+    };
+    let message = || vec![NewMessage { body: "1".into(), ttl: None }];
+    let right = Clock::manual(1_700_000_000_000);
+    let broker = start_at(&right).await;
+    broker.messages_post(&queue("q"), message(), None).await.unwrap();
+    broker.stop().await;
+    drop(broker);
+
+    let behind = Clock::manual(1_000);
+    let broker = start_at(&behind).await;
+    assert!(behind.now() >= right.now());
+    broker.messages_post(&queue("q"), message(), None).await.unwrap();
+    broker.stop().await;
+    drop(broker);
+
+    let broker = start_at(&Clock::manual(1_700_000_001_000)).await;
+    let claim = broker.claim_create(&queue("q"), terms(60), limit(10)).await.unwrap();
+    assert_eq!(claim.unwrap().0.messages.len(), 2);
 }

@@ -30,7 +30,7 @@ struct Whole {
 async fn whole() -> Whole {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
-    let journal = Journal::open(&data.path().join("journal")).unwrap();
+    let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let broker = start(journal.clone(), journal, clock.clone()).await;
     Whole { broker, clock, _data: data }
 }
@@ -45,7 +45,7 @@ async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
 }
 
 fn open_journal(data: &Path, name: &str) -> Journal {
-    Journal::open(&data.join(name)).unwrap()
+    Journal::open(&data.join(name), &Clock::manual(0)).unwrap()
 }
 
 fn queue(name: &str) -> QueueRef {

@@ -108,7 +108,10 @@ impl PoolStore for EmbeddedPool {
                 page(journal, queue, pairs, |id| after.is_none_or(|after| id > after), messages, bytes)
             }
             Direction::Down => {
-                let pairs = journal.scan_back(Space::Entries, queue.as_bytes());
+                let last = after.map_or(MessageId::MAX, MessageId::before);
+                let first = totals(journal, queue)?.low.min(last);
+                let (first, last) = (stored::entry_key(queue, first), stored::entry_key(queue, last));
+                let pairs = journal.scan_back(Space::Entries, &first, &last);
                 page(journal, queue, pairs, |id| after.is_none_or(|after| id < after), messages, bytes)
             }
         })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tempfile::TempDir;
 
+use angarium::clock::Clock;
 use angarium::storage::PoolStore;
 use angarium::storage::open::PoolOpener;
 
@@ -24,6 +25,6 @@ struct Embedded(TempDir);
 #[async_trait]
 impl Storage for Embedded {
     async fn open(&mut self) -> Arc<dyn PoolStore> {
-        PoolOpener::new(self.0.path(), []).open("embedded:pool").expect("the pool opens")
+        PoolOpener::new(self.0.path(), Clock::manual(0), []).open("embedded:pool").expect("the pool opens")
     }
 }
