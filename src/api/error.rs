@@ -113,26 +113,37 @@ pub async fn no_route() -> StatusCode {
     StatusCode::NOT_FOUND
 }
 
-/// Documents the statuses that any operation may answer with, all with the same body.
+/// Documents the statuses that any operation with input may answer with, all with the same body.
 pub struct Errors;
+
+/// Documents the one error of operations without input.
+pub struct Outage;
+
+const OUTAGE: (&str, &str) =
+    ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.");
 
 impl IntoResponses for Errors {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
-        let response = |(status, description): (&str, &str)| {
-            let response =
-                ResponseBuilder::new().description(description).content("application/json", body());
-            (status.to_owned(), RefOr::T(response.build()))
-        };
-        let statuses = [
+        described(&[
             ("400", "The request is wrong; the description names the field."),
             ("408", "The body did not arrive in time."),
             ("429", "A bound is reached that other requests will free again."),
-            (
-                "503",
-                "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.",
-            ),
-        ];
-        statuses.into_iter().map(response).collect()
+            OUTAGE,
+        ])
     }
+}
+
+impl IntoResponses for Outage {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        described(&[OUTAGE])
+    }
+}
+
+fn described(statuses: &[(&str, &str)]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+    let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+    let response = |(status, description): &(&str, &str)| {
+        let response = ResponseBuilder::new().description(*description).content("application/json", body());
+        ((*status).to_owned(), RefOr::T(response.build()))
+    };
+    statuses.iter().map(response).collect()
 }

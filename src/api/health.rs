@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::error::{ApiError, Errors};
+use super::error::{ApiError, Outage};
 use crate::broker::Broker;
 
 /// Whether the process can still serve. Not when only a restart can help: after a failed write the embedded
 /// store accepts no other.
 #[utoipa::path(
     get, path = "/livez", tag = "health",
-    responses((status = 200, description = "It can."), Errors)
+    responses((status = 200, description = "It can."), Outage)
 )]
 pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
     broker.check_alive()?;
@@ -20,7 +20,7 @@ pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError>
 /// Whether posts and claims would be served now: not when storage or coordination would refuse writes.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
-    responses((status = 200, description = "They would."), Errors)
+    responses((status = 200, description = "They would."), Outage)
 )]
 pub async fn readyz(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
     broker.check_ready()?;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use super::Broker;
 use super::slot::{Slot, SlotState};
+use super::{Broker, storage_failed};
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
@@ -106,7 +106,7 @@ impl Lane {
         if self.messages_waiting >= limits::LANE_MESSAGES || self.bytes_waiting >= limits::LANE_BYTES {
             return Err(Error::unavailable(Part::Storage, "too many messages wait for the pool"));
         }
-        Ok(())
+        self.store.check_open().map_err(storage_failed)
     }
 
     fn next_works(&mut self) -> Vec<Work> {

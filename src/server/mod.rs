@@ -4,7 +4,9 @@ pub mod deadline;
 pub mod exchange;
 pub mod listener;
 
+use std::fs::DirBuilder;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,7 +102,8 @@ impl Server {
 
 async fn open_broker(data: &Path) -> Result<Broker, StartError> {
     let failed = |source| StartError::Data { path: data.to_owned(), source };
-    std::fs::create_dir_all(data).map_err(failed)?;
+    // Messages are for nobody else on this machine. A directory that exists keeps its mode.
+    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let data = data.canonicalize().map_err(failed)?;
     let path = data.join(JOURNAL);
     let clock = Clock::system();

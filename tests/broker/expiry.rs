@@ -4,23 +4,10 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::{Whole, limit, queue, start, terms, whole};
+use super::{limit, queue, start, terms, whole};
 use angarium::clock::Clock;
-use angarium::domain::ids::MessageId;
 use angarium::domain::message::NewMessage;
 use angarium::journal::Journal;
-
-/// Claims until something is there, for as long as a busy machine may need.
-async fn claim_soon(whole: &Whole, count: i64) -> Vec<MessageId> {
-    let start = Instant::now();
-    loop {
-        let claimed = whole.claim(&queue("q"), count, 300).await;
-        if !claimed.is_empty() || start.elapsed() > Duration::from_secs(20) {
-            return claimed;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 /// The window holds the whole queue, or only its beginning, when the messages' lives end.
 #[tokio::test(flavor = "multi_thread")]
@@ -81,7 +68,7 @@ async fn thousands_of_claims_that_end_together_give_everything_back() {
     whole.clock.advance(60_000);
     let mut again = Vec::new();
     while again.len() < ids.len() {
-        let claimed = claim_soon(&whole, 20).await;
+        let claimed = whole.claim_soon(&queue("q"), 20).await;
         assert!(!claimed.is_empty(), "{} of {} came back", again.len(), ids.len());
         again.extend(claimed);
     }
@@ -135,7 +122,7 @@ async fn a_renewed_claim_lasts_from_its_renewal() {
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
     whole.clock.advance(1_000);
     assert_eq!(whole.broker.claim_get(&queue("q"), view.id).await.unwrap_err().code(), "not_found");
-    assert_eq!(claim_soon(&whole, 1).await.len(), 1);
+    assert_eq!(whole.claim_soon(&queue("q"), 1).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

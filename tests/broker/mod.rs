@@ -6,6 +6,7 @@ mod stamps;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use angarium::broker::{Broker, FirstPool};
 use angarium::catalogue::Catalogue;
@@ -79,5 +80,17 @@ impl Whole {
         let Some((view, mut handover)) = claim else { return Vec::new() };
         handover.done();
         view.messages.iter().map(|message| message.id).collect()
+    }
+
+    /// Claims until something is there, for as long as a busy machine may need.
+    async fn claim_soon(&self, at: &QueueRef, messages: i64) -> Vec<MessageId> {
+        let start = Instant::now();
+        loop {
+            let claimed = self.claim(at, messages, 300).await;
+            if !claimed.is_empty() || start.elapsed() > Duration::from_secs(20) {
+                return claimed;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 }

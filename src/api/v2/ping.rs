@@ -3,14 +3,13 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use crate::api::error::{ApiError, Errors};
-use crate::api::extract::CallerHeaders;
+use crate::api::error::{ApiError, Outage};
 use crate::broker::Broker;
 
 /// Whether storage can be used.
 #[utoipa::path(
-    get, path = "/v2/ping", operation_id = "ping", tag = "health", params(CallerHeaders),
-    responses((status = 204, description = "It can."), Errors)
+    get, path = "/v2/ping", operation_id = "ping", tag = "health",
+    responses((status = 204, description = "It can."), Outage)
 )]
 pub async fn get(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
     broker.check_ready()?;
@@ -19,7 +18,7 @@ pub async fn get(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
 
 /// Whether the service answers. HEAD does not look at storage, as in Zaqar.
 #[utoipa::path(
-    head, path = "/v2/ping", operation_id = "ping_head", tag = "health", params(CallerHeaders),
+    head, path = "/v2/ping", operation_id = "ping_head", tag = "health",
     responses((status = 204, description = "It does."))
 )]
 pub async fn head() -> StatusCode {
