@@ -155,7 +155,8 @@ impl Broker {
         Ok(if messages.is_empty() { Look::Again } else { Look::Chosen(Chosen { queue: id, messages }) })
     }
 
-    fn start_refill(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
+    /// Begins to read the next page when the window runs low.
+    pub(super) fn start_refill(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
         let Some(refill) = queue.engine.begin_refill() else { return };
         let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
         let pool = queue.pool.clone();

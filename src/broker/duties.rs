@@ -1,5 +1,5 @@
-//! Work that nobody asks for: ending claims whose time is over, and clearing away the records of claims whose
-//! messages were all deleted.
+//! Work that nobody asks for: ending claims whose time is over, removing messages whose life is over, and clearing
+//! away the records of claims whose messages were all deleted.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use tracing::warn;
 
 use super::Broker;
 use super::ends::Claimed;
+use super::lanes::Change;
 use super::slot::Slot;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
@@ -22,6 +23,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.expire_claims().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.clear_spent_claims().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.sweep_messages().await });
     }
 
     /// Sleeps for a turn. False when the service stops.
@@ -57,6 +60,35 @@ impl Broker {
             }
         }
         slot.state.lock().is_expiring = false;
+    }
+
+    /// Removes messages whose life is over from the heads of the open queues, one slot after the other, so that
+    /// each slot has its turn within [`limits::SWEEP_ROUND`].
+    async fn sweep_messages(&self) {
+        let tick = limits::SWEEP_ROUND / u32::try_from(limits::SLOTS).expect("there are 256 slots");
+        for slot in self.0.slots.iter().cycle() {
+            if !self.next_turn(tick).await {
+                return;
+            }
+            self.sweep_slot(slot);
+        }
+    }
+
+    fn sweep_slot(&self, slot: &Arc<Slot>) {
+        let now = self.0.clock.now();
+        let mut state = slot.state.lock();
+        let mut swept = Vec::new();
+        for (at, queue) in &mut state.queues {
+            let expired = queue.engine.take_expired(limits::SWEEP_MESSAGES, now);
+            if !expired.is_empty() {
+                self.start_refill(slot, at, queue);
+                swept.push((at.clone(), expired));
+            }
+        }
+        for (at, expired) in swept {
+            // Nobody waits for this: an expired message is hidden until it is gone.
+            drop(self.submit(slot, &mut state, &at, Change::Remove(expired)));
+        }
     }
 
     async fn clear_spent_claims(&self) {

@@ -164,9 +164,12 @@ impl Broker {
         let name = record.pool()?;
         let pool = self.pool(&name)?;
         self.open_lane(slot, &name, pool).await?;
+        let totals = pool.store()?.totals(record.id).await.map_err(storage_failed)?;
         let (tail, claims) = {
             let state = slot.state.lock();
-            (state.ids.last(), state.unopened.get(&record.id).cloned().unwrap_or_default())
+            // The window of an empty queue is whole: what is posted to it goes there.
+            let tail = if totals.messages == 0 { MessageId::ZERO } else { state.ids.last() };
+            (tail, state.unopened.get(&record.id).cloned().unwrap_or_default())
         };
         let mut engine = QueueEngine::open(tail);
         let mut spent = Vec::new();

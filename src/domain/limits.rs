@@ -82,6 +82,10 @@ pub const JOURNAL_GROUP: usize = 4_096;
 
 /// How often the owner looks for claims that ended.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
+/// Time in which every slot is swept once of messages whose life is over.
+pub const SWEEP_ROUND: Duration = Duration::from_secs(30);
+/// Messages that one sweep removes from one queue.
+pub const SWEEP_MESSAGES: usize = 1_024;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.
 pub const EXPIRY_TURN: usize = 256;
 /// Claim nodes whose messages were all deleted are removed from the tree at least this often.

@@ -16,6 +16,7 @@
 //! ```
 
 mod claims;
+mod expiry;
 mod queue;
 mod renewal;
 mod window;

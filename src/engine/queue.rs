@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// Why a message is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+pub(super) enum Why {
     /// Chosen for a claim that is not durable yet.
     Taking,
     /// Under a claim.
@@ -30,13 +30,13 @@ enum Why {
 #[derive(Clone, Debug)]
 pub(super) struct Hidden {
     pub(super) header: Option<Header>,
-    why: Why,
+    pub(super) why: Why,
     /// Removals under way: two clients may delete one message at the same time.
-    removals: u32,
+    pub(super) removals: u32,
 }
 
 impl Hidden {
-    fn new(header: Header, why: Why) -> Self {
+    pub(super) fn new(header: Header, why: Why) -> Self {
         Self { header: Some(header), why, removals: 0 }
     }
 }
@@ -44,7 +44,7 @@ impl Hidden {
 /// The state of one queue.
 #[derive(Debug)]
 pub struct QueueEngine {
-    window: Window,
+    pub(super) window: Window,
     pub(super) hidden: BTreeMap<MessageId, Hidden>,
     pub(super) claims: Claims,
     /// How many messages are under claims or about to be.
@@ -181,7 +181,7 @@ impl QueueEngine {
             let Some(Ready { header, body }) = self.window.pop_first() else { break };
             let id = header.id;
             if header.is_expired(now) {
-                self.hidden.insert(id, Hidden { removals: 1, ..Hidden::new(header, Why::Removing(None)) });
+                self.hide_expired(header);
                 taken.expired.push(id);
             } else {
                 self.hidden.insert(id, Hidden::new(header.clone(), Why::Taking));

@@ -176,3 +176,17 @@ async fn a_start_with_a_clock_that_is_behind_takes_no_life_from_messages() {
     let claim = broker.claim_create(&queue("q"), terms(60), limit(10)).await.unwrap();
     assert_eq!(claim.unwrap().0.messages.len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_whose_life_is_over_go_without_being_asked_for() {
+    let whole = whole().await;
+    whole.post(&queue("q"), 3, 60).await;
+    let live = whole.post(&queue("q"), 1, 3_600).await;
+    whole.clock.advance(60_000);
+    let start = Instant::now();
+    while whole.broker.queue_stats(&queue("q")).await.unwrap().free > 1 {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody removes them");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(whole.claim(&queue("q"), 10, 300).await, live);
+}
