@@ -186,12 +186,14 @@ impl Broker {
         let expires = now.plus_seconds(terms.ttl());
         let bodies = match self.record(slot, at, id, terms, &chosen, (now, expires)).await {
             Ok(bodies) => bodies,
-            Err(error) => {
-                if error.nothing_written()
-                    && let Some(queue) = slot.state.lock().queue_mut(at, chosen.queue)
-                {
+            Err(error) if error.nothing_written() => {
+                if let Some(queue) = slot.state.lock().queue_mut(at, chosen.queue) {
                     queue.engine.put_back(&chosen.ids());
                 }
+                return Err(error);
+            }
+            Err(error) => {
+                self.end_in_doubt(slot, at, id, terms, &chosen);
                 return Err(error);
             }
         };
@@ -208,6 +210,17 @@ impl Broker {
             Some(MessageView { id: header.id, ttl: header.ttl, age, body: body.clone(), claim: Some(id) })
         };
         Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect() })
+    }
+
+    /// Nobody knows whether a claim is recorded. It is taken for a claim whose time is over: ending it removes the
+    /// record, if there is one, before the messages are ready.
+    fn end_in_doubt(&self, slot: &Slot, at: &QueueRef, id: ClaimId, terms: ClaimTerms, chosen: &Chosen) {
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queue_mut(at, chosen.queue) else { return };
+        let now = self.0.clock.now();
+        queue.engine.grant(id, terms, now, &chosen.ids());
+        state.live_claims += 1;
+        state.await_end(Deadline { at: now, claim: id, queue: at.clone() });
     }
 
     /// Reads what bodies are missing, then writes the claim's record.

@@ -98,9 +98,7 @@ impl Broker {
             match outcome {
                 Ok(()) => durable.push(claim),
                 Err(error) => {
-                    if error.nothing_written() {
-                        self.try_later(&mut slot.state.lock(), &[claim]);
-                    }
+                    self.try_later(&mut slot.state.lock(), &[claim]);
                     failure = Some(error);
                 }
             }
@@ -109,9 +107,7 @@ impl Broker {
         if !ids.is_empty()
             && let Err(error) = self.0.catalogue.claims_delete(&slot.owned, &ids).await
         {
-            if error.nothing_written() {
-                self.try_later(&mut slot.state.lock(), &durable);
-            }
+            self.try_later(&mut slot.state.lock(), &durable);
             return Err(error);
         }
         let mut state = slot.state.lock();
@@ -124,7 +120,8 @@ impl Broker {
         failure.map_or(Ok(()), Err)
     }
 
-    /// The end of these claims certainly did not happen. One whose time is over is ended again in a second.
+    /// These claims did not end, or nobody knows. They are claims still, for their records may be there; one
+    /// whose time is over is ended again in a second, which does no harm to what was done.
     fn try_later(&self, state: &mut SlotState, claims: &[Claimed]) {
         let at = self.0.clock.now().plus_seconds(1);
         for (queue, claim) in claims {

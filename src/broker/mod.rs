@@ -92,7 +92,7 @@ impl Broker {
 
     /// Whether only a restart can help: the embedded tree closes itself after a failed write.
     pub fn check_alive(&self) -> Result<(), Error> {
-        self.0.catalogue.check_open()
+        self.0.catalogue.check_alive()
     }
 
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.

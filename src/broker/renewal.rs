@@ -91,10 +91,15 @@ impl Broker {
                 open.engine.renew_failed(id);
                 Err(no_claim(id))
             }
+            Err(error) if error.nothing_written() => {
+                open.engine.renew_failed(id);
+                Err(error)
+            }
             Err(error) => {
-                if error.nothing_written() {
-                    open.engine.renew_failed(id);
-                }
+                // The record may say either. Here the claim lasts as long as the new terms allow: to end it
+                // early would be to break a promise that may have been recorded.
+                open.engine.renewed(id, terms, expires);
+                state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
                 Err(error)
             }
         }

@@ -42,6 +42,11 @@ impl Catalogue {
         self.tree.check_open().map_err(failed)
     }
 
+    /// Whether a restart would not help.
+    pub fn check_alive(&self) -> Result<(), Error> {
+        self.tree.check_alive().map_err(failed)
+    }
+
     async fn node(&self, path: &str) -> Result<Option<Node>, Error> {
         self.tree.get(path).await.map_err(failed)
     }

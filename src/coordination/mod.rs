@@ -153,6 +153,9 @@ pub trait Coordination: Send + Sync + 'static {
 
     /// Whether a commit made now has a chance.
     fn check_open(&self) -> Result<(), TreeError>;
+
+    /// Whether it can recover by itself. Not when only a restart of the process helps.
+    fn check_alive(&self) -> Result<(), TreeError>;
 }
 
 /// Checks a commit against the bounds that every implementation has, before anything is sent.

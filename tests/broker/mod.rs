@@ -1,7 +1,9 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
 mod expiry;
+mod faulty;
 mod handover;
+mod outcomes;
 mod stamps;
 
 use std::path::Path;

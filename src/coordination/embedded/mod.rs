@@ -58,6 +58,11 @@ impl Coordination for EmbeddedTree {
     fn check_open(&self) -> Result<(), TreeError> {
         self.journal.check_open().map_err(not_sent)
     }
+
+    /// A journal that a failed write has closed stays closed.
+    fn check_alive(&self) -> Result<(), TreeError> {
+        self.check_open()
+    }
 }
 
 fn not_sent(error: JournalError) -> TreeError {

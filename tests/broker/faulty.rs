@@ -1,0 +1,135 @@
+//! A tree and a pool whose next commits fail as told: before they were applied, or after, with nobody knowing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use angarium::coordination::{Committed, Coordination, Fence, Node, Op, TreeError};
+use angarium::domain::ids::{MessageId, QueueId, Slot};
+use angarium::domain::message::Message;
+use angarium::storage::{Batch, Direction, Epoch, Page, PoolStore, Stamp, StoreError, Totals};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+
+/// What happens to a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is not sent, and that is certain.
+    NotSent,
+    /// It is not applied, but nobody knows.
+    UnknownBefore,
+    /// It is applied, but nobody knows.
+    UnknownAfter,
+}
+
+/// The faults of the commits to come, one each; none when all go well.
+#[derive(Clone, Default)]
+pub struct Plan(Arc<Mutex<VecDeque<Fault>>>);
+
+impl Plan {
+    pub fn next(&self, faults: &[Fault]) {
+        self.0.lock().extend(faults);
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    fn take(&self) -> Option<Fault> {
+        self.0.lock().pop_front()
+    }
+}
+
+/// A tree with a plan of faults.
+pub struct FaultyTree {
+    pub tree: Arc<dyn Coordination>,
+    pub plan: Plan,
+}
+
+#[async_trait]
+impl Coordination for FaultyTree {
+    async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
+        self.tree.get(path).await
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
+        self.tree.children(path).await
+    }
+
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+        let unknown = || TreeError::Unknown("as planned".into());
+        match self.plan.take() {
+            None => self.tree.commit(fences, ops).await,
+            Some(Fault::NotSent) => Err(TreeError::NotSent("as planned".into())),
+            Some(Fault::UnknownBefore) => Err(unknown()),
+            Some(Fault::UnknownAfter) => {
+                self.tree.commit(fences, ops).await?;
+                Err(unknown())
+            }
+        }
+    }
+
+    fn check_open(&self) -> Result<(), TreeError> {
+        self.tree.check_open()
+    }
+
+    fn check_alive(&self) -> Result<(), TreeError> {
+        self.tree.check_alive()
+    }
+}
+
+/// A pool with a plan of faults.
+pub struct FaultyPool {
+    pub pool: Arc<dyn PoolStore>,
+    pub plan: Plan,
+}
+
+#[async_trait]
+impl PoolStore for FaultyPool {
+    async fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+        self.pool.stamp().await
+    }
+
+    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+        self.pool.register(stamp).await
+    }
+
+    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        self.pool.fence(slot, epoch).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        let unknown = || StoreError::Unknown("as planned".into());
+        match self.plan.take() {
+            None => self.pool.commit(batch).await,
+            Some(Fault::NotSent) => Err(StoreError::NotSent("as planned".into())),
+            Some(Fault::UnknownBefore) => Err(unknown()),
+            Some(Fault::UnknownAfter) => {
+                self.pool.commit(batch).await?;
+                Err(unknown())
+            }
+        }
+    }
+
+    async fn scan(
+        &self,
+        queue: QueueId,
+        direction: Direction,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        self.pool.scan(queue, direction, after, messages, bytes).await
+    }
+
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
+        self.pool.get(queue, ids).await
+    }
+
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        self.pool.totals(queue).await
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        self.pool.check_open()
+    }
+}

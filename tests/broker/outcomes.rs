@@ -1,0 +1,142 @@
+//! Commits that fail: what certainly did not happen, and what nobody knows.
+
+use std::sync::Arc;
+
+use angarium::broker::{Broker, FirstPool};
+use angarium::catalogue::{Catalogue, OwnedSlot};
+use angarium::clock::Clock;
+use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::names::PoolName;
+use angarium::journal::Journal;
+use angarium::storage::PoolStore;
+use angarium::storage::embedded::EmbeddedPool;
+
+use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
+use super::{Whole, limit, queue, terms};
+
+/// A broker whose tree and pool fail as planned.
+struct Faulty {
+    whole: Whole,
+    tree: Plan,
+    pool: Plan,
+    catalogue: Catalogue,
+}
+
+async fn faulty() -> Faulty {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
+    let (tree, pool) = (Plan::default(), Plan::default());
+    let embedded = Arc::new(EmbeddedTree::new(journal.clone()));
+    let catalogue = Catalogue::new(embedded.clone());
+    let faulty_tree = Catalogue::new(Arc::new(FaultyTree { tree: embedded, plan: tree.clone() }));
+    let name = PoolName::new("default").unwrap();
+    let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
+    let open = |_: &str| {
+        let embedded = Arc::new(EmbeddedPool::new(journal.clone()));
+        Ok(Arc::new(FaultyPool { pool: embedded, plan: pool.clone() }) as Arc<dyn PoolStore>)
+    };
+    let broker = Broker::start(faulty_tree, &first, open, clock.clone()).await.unwrap();
+    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, catalogue }
+}
+
+impl Faulty {
+    /// How many records of claims the tree has for the queue's slot.
+    async fn records(&self) -> usize {
+        let slot = OwnedSlot { slot: queue("q").slot(), version: 0, transaction: 0 };
+        self.catalogue.claims(&slot).await.unwrap().claims.len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_post_whose_batch_has_no_answer_is_repeated_and_there_once() {
+    use Fault::{NotSent, UnknownAfter, UnknownBefore};
+    for faults in
+        [&[UnknownBefore][..], &[UnknownAfter], &[UnknownAfter, UnknownBefore, UnknownAfter], &[NotSent]]
+    {
+        let faulty = faulty().await;
+        let first = faulty.whole.post(&queue("q"), 1, 3_600).await;
+        faulty.pool.next(faults);
+        let second = faulty.whole.post(&queue("q"), 2, 3_600).await;
+        assert!(faulty.pool.is_done());
+        let third = faulty.whole.post(&queue("q"), 1, 3_600).await;
+        let all = faulty.whole.claim(&queue("q"), 20, 300).await;
+        assert_eq!(all, [first, second, third].concat(), "{faults:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well() {
+    let faulty = faulty().await;
+    faulty.whole.post(&queue("q"), 1, 3_600).await;
+    faulty.pool.next(&[Fault::NotSent; 6]);
+    let message = angarium::domain::message::NewMessage { body: "1".into(), ttl: None };
+    let refused = faulty.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap_err();
+    assert!(refused.nothing_written() && faulty.pool.is_done());
+    faulty.whole.post(&queue("q"), 1, 3_600).await;
+    assert_eq!(faulty.whole.broker.queue_stats(&queue("q")).await.unwrap().free, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_post_without_any_answer_is_unknown_and_nothing_is_claimed_to_be_written_after_it() {
+    let faulty = faulty().await;
+    faulty.whole.post(&queue("q"), 1, 3_600).await;
+    faulty.pool.next(&[Fault::UnknownAfter; 6]);
+    let message = || vec![angarium::domain::message::NewMessage { body: "1".into(), ttl: None }];
+    let unknown = faulty.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(!unknown.nothing_written());
+    let refused = faulty.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(refused.nothing_written());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_a_claim_that_failed_are_claimed_by_the_next_one() {
+    for (fault, is_certain) in
+        [(Fault::NotSent, true), (Fault::UnknownBefore, false), (Fault::UnknownAfter, false)]
+    {
+        let faulty = faulty().await;
+        let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
+        faulty.tree.next(&[fault]);
+        let failed = faulty.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await;
+        assert_eq!(failed.err().unwrap().nothing_written(), is_certain, "{fault:?}");
+        assert_eq!(faulty.whole.claim_soon(&queue("q"), 2).await, ids, "{fault:?}");
+        // The one that is live, and none of the one that failed.
+        assert_eq!(faulty.records().await, 1, "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_failed_can_be_repeated() {
+    for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
+        let claim = faulty.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await.unwrap();
+        let (view, mut handover) = claim.unwrap();
+        handover.done();
+        faulty.tree.next(&[fault]);
+        assert!(faulty.whole.broker.claim_release(&queue("q"), view.id).await.is_err(), "{fault:?}");
+        assert!(faulty.whole.claim(&queue("q"), 2, 60).await.is_empty(), "{fault:?}");
+        faulty.whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
+        assert_eq!(faulty.records().await, 0, "{fault:?}");
+        assert_eq!(faulty.whole.claim(&queue("q"), 2, 60).await, ids, "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_failed_leaves_a_claim_that_ends() {
+    for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
+        let claim = faulty.whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+        let (view, mut handover) = claim.unwrap();
+        handover.done();
+        faulty.tree.next(&[fault]);
+        assert!(
+            faulty.whole.broker.claim_renew(&queue("q"), view.id, terms(600)).await.is_err(),
+            "{fault:?}"
+        );
+        faulty.whole.broker.claim_renew(&queue("q"), view.id, terms(120)).await.unwrap();
+        faulty.whole.clock.advance(120_000);
+        assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids, "{fault:?}");
+    }
+}
