@@ -175,6 +175,9 @@ fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
     }
     for op in ops {
         path::check(op.path())?;
+        if op.path() == "/" && !matches!(op, Op::Set { .. }) {
+            return Err(TreeError::Bounds("the root is always there"));
+        }
         if let Op::Create { data, .. } | Op::Set { data, .. } = op
             && data.len() > limits::TREE_VALUE_BYTES
         {
