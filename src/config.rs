@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+
+use crate::coordination::zookeeper::Address;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a default.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +19,10 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_DATA", default_value = "angarium-data", value_name = "DIR")]
     pub data: PathBuf,
 
+    /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
+    #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
+    pub coordination: TreeChoice,
+
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
     pub log_format: LogFormat,
@@ -24,10 +31,30 @@ pub struct Config {
     #[arg(
         long,
         env = "ANGARIUM_LOG",
-        default_value = "info,fjall=warn,lsm_tree=warn",
+        default_value = "info,fjall=warn,lsm_tree=warn,zookeeper_client=error",
         value_name = "FILTER"
     )]
     pub log: String,
+}
+
+/// Which tree holds queues and claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreeChoice {
+    /// The one below the data directory, for a service of one process.
+    Embedded,
+    /// An ensemble of ZooKeeper.
+    ZooKeeper(Address),
+}
+
+impl FromStr for TreeChoice {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "embedded" => Ok(Self::Embedded),
+            address => address.parse().map(Self::ZooKeeper),
+        }
+    }
 }
 
 /// The form of a log line.

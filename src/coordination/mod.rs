@@ -5,6 +5,7 @@
 
 pub mod embedded;
 mod path;
+pub mod zookeeper;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,7 +27,7 @@ pub struct Node {
 }
 
 /// A condition on the whole commit: the node at `path` has `version`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fence {
     /// The node.
     pub path: String,
@@ -156,6 +157,14 @@ pub trait Coordination: Send + Sync + 'static {
 
     /// Whether it can recover by itself. Not when only a restart of the process helps.
     fn check_alive(&self) -> Result<(), TreeError>;
+    /// Ends what has begun and closes the tree; commits from then on are not sent. One that keeps nothing open
+    /// has nothing to do.
+    async fn close(&self) {}
+}
+
+/// Bytes of paths and values in a commit.
+fn size(fences: &[Fence], ops: &[Op]) -> usize {
+    fences.iter().map(|fence| fence.path.len()).chain(ops.iter().map(Op::size)).sum()
 }
 
 /// Checks a commit against the bounds that every implementation has, before anything is sent.
@@ -163,11 +172,14 @@ fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
     if fences.len() + ops.len() > limits::TREE_BATCH_OPS {
         return Err(TreeError::Bounds("more than 100 operations in a commit"));
     }
-    if ops.iter().map(Op::size).sum::<usize>() > limits::TREE_BATCH_BYTES {
+    if size(fences, ops) > limits::TREE_BATCH_BYTES {
         return Err(TreeError::Bounds("more than 256 KiB in a commit"));
     }
     for op in ops {
         path::check(op.path())?;
+        if op.path() == "/" && !matches!(op, Op::Set { .. }) {
+            return Err(TreeError::Bounds("the root is always there"));
+        }
         if let Op::Create { data, .. } | Op::Set { data, .. } = op
             && data.len() > limits::TREE_VALUE_BYTES
         {

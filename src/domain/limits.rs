@@ -75,6 +75,19 @@ pub const TREE_BATCH_OPS: usize = 100;
 /// Bytes of one commit to the tree (ZooKeeper refuses requests near one megabyte and cuts the connection).
 pub const TREE_BATCH_BYTES: usize = 256 * 1024;
 
+/// Commits that wait for ZooKeeper; one more is refused, certainly unsent.
+pub const TREE_QUEUE: usize = 4_096;
+/// Reads of ZooKeeper that wait or are on their way; one more is refused.
+pub const TREE_READS: usize = 4_096;
+/// Reads that are on their way to ZooKeeper at once: more of them only wait at the server.
+pub const TREE_READS_AT_ONCE: usize = 64;
+/// An operation of ZooKeeper without an answer after this time has failed. A leader is elected well before.
+pub const TREE_DEADLINE: Duration = Duration::from_secs(8);
+/// The session timeout to ask ZooKeeper for: a pause of a process or a server is no reason to lose a session.
+pub const TREE_SESSION: Duration = Duration::from_secs(12);
+/// How long a start waits for ZooKeeper before it gives up.
+pub const TREE_START: Duration = Duration::from_secs(30);
+
 /// Pieces of work that wait for the journal's committer; one more is refused, certainly unwritten.
 pub const JOURNAL_QUEUE: usize = 16_384;
 /// Pieces of work that share one sync.

@@ -20,8 +20,10 @@ use crate::api;
 use crate::broker::{Broker, FirstPool};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
+use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
+use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
 use crate::error::{Error, Part};
 use crate::journal::{Journal, OpenError};
@@ -57,6 +59,9 @@ pub enum StartError {
     /// The embedded stores.
     #[error(transparent)]
     Journal(#[from] OpenError),
+    /// The ensemble.
+    #[error("cannot use ZooKeeper")]
+    Tree(#[from] TreeError),
     /// What is in the stores.
     #[error("cannot start on these stores: {}", described(.0))]
     Stores(#[from] Error),
@@ -74,6 +79,7 @@ fn described(error: &Error) -> String {
 pub struct Server {
     listener: TcpListener,
     broker: Broker,
+    tree: Arc<dyn Coordination>,
 }
 
 impl Server {
@@ -82,8 +88,12 @@ impl Server {
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
-        let broker = open_broker(&config.data).await?;
-        Ok(Self { listener, broker })
+        let data = open_data(&config.data)?;
+        let clock = Clock::system();
+        let journal = Journal::open(&data.join(JOURNAL), &clock)?;
+        let tree = open_tree(&config.coordination, &journal).await?;
+        let broker = open_broker(&data, clock, journal, Arc::clone(&tree)).await?;
+        Ok(Self { listener, broker, tree })
     }
 
     /// Where it listens.
@@ -97,21 +107,35 @@ impl Server {
         listener::run(self.listener, app, ConnectionLimits::default(), stop).await;
         info!("no more requests; finishing what has begun");
         self.broker.stop().await;
+        self.tree.close().await;
     }
 }
 
-async fn open_broker(data: &Path) -> Result<Broker, StartError> {
+fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     let failed = |source| StartError::Data { path: data.to_owned(), source };
     // Messages are for nobody else on this machine. A directory that exists keeps its mode.
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
-    let data = data.canonicalize().map_err(failed)?;
-    let path = data.join(JOURNAL);
-    let clock = Clock::system();
-    let journal = Journal::open(&path, &clock)?;
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
-    let mut opener = PoolOpener::new(&data, clock.clone(), [(path, journal)]);
+    data.canonicalize().map_err(failed)
+}
+
+async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
+    Ok(match choice {
+        TreeChoice::Embedded => Arc::new(EmbeddedTree::new(journal.clone())),
+        TreeChoice::ZooKeeper(address) => {
+            Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await?)
+        }
+    })
+}
+
+async fn open_broker(
+    data: &Path,
+    clock: Clock,
+    journal: Journal,
+    tree: Arc<dyn Coordination>,
+) -> Result<Broker, StartError> {
+    let mut opener = PoolOpener::new(data, clock.clone(), [(data.join(JOURNAL), journal)]);
     let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
     let name = PoolName::new(FIRST_POOL)?;
     let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
-    Ok(Broker::start(catalogue, &first, open, clock).await?)
+    Ok(Broker::start(Catalogue::new(tree), &first, open, clock).await?)
 }

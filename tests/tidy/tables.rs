@@ -8,7 +8,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cli", &["api::openapi", "config", "server", "telemetry"]),
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &[]),
-    ("config.rs", &["domain"]),
+    // Of coordination only the address of an ensemble, which is a setting.
+    ("config.rs", &["coordination::zookeeper"]),
     ("telemetry.rs", &["config"]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
@@ -67,24 +68,37 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper", &["api/handed.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "server"]),
     ("jiff", &["domain/time.rs"]),
-    ("parking_lot", &["broker", "journal"]),
+    ("parking_lot", &["broker", "coordination/zookeeper", "journal"]),
     ("pin_project_lite", &["server"]),
     // In domain and placement only the traits: the dice are passed in.
-    ("rand", &["broker", "cli/bench", "domain/ids.rs", "placement"]),
+    ("rand", &["broker", "cli/bench", "coordination/zookeeper", "domain/ids.rs", "placement"]),
     ("rustix", &["cli/bench"]),
     ("serde", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_path_to_error", &["api/json.rs"]),
     ("thiserror", &[EVERYWHERE]),
-    ("tokio", &["api", "broker", "cli", "journal", "server", "storage"]),
-    ("tokio_util", &["broker", "cli", "server"]),
+    ("tokio", &["api", "broker", "cli", "coordination/zookeeper", "journal", "server", "storage"]),
+    ("tokio_util", &["broker", "cli", "coordination/zookeeper", "server"]),
     ("tower", &["server"]),
-    ("tracing", &["api", "broker", "cli", "journal", "server"]),
+    ("tracing", &["api", "broker", "cli", "coordination/zookeeper", "journal", "server"]),
     ("tracing_subscriber", &["telemetry.rs"]),
     ("utoipa", &["api"]),
     ("utoipa_axum", &["api"]),
-    ("uuid", &["api", "broker", "catalogue", "cli/bench", "cluster", "domain", "storage"]),
+    (
+        "uuid",
+        &[
+            "api",
+            "broker",
+            "catalogue",
+            "cli/bench",
+            "cluster",
+            "coordination/zookeeper",
+            "domain",
+            "storage",
+        ],
+    ),
     ("xxhash_rust", &["domain/ids.rs"]),
+    ("zookeeper_client", &["coordination/zookeeper"]),
 ];
 
 /// Parts that never wait, read a clock or roll dice: time and randomness are arguments there.

@@ -31,7 +31,8 @@ impl Coordination for EmbeddedTree {
     async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
         path::check(path)?;
         let value = self.journal.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
-        value.as_ref().map(stored::decode).transpose()
+        let node = value.as_ref().map(stored::decode).transpose()?;
+        Ok(node.or_else(|| (path == "/").then(root)))
     }
 
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
@@ -74,6 +75,11 @@ fn not_sent(error: JournalError) -> TreeError {
     }
 }
 
+/// The root exists from the start, as in ZooKeeper.
+fn root() -> Node {
+    Node { data: Bytes::new(), version: 0, modified: 0, children: 0 }
+}
+
 /// The changes of one commit, held back until all of them are known to be good.
 struct Staged<'t, 'a> {
     txn: &'t mut Txn<'a>,
@@ -95,8 +101,6 @@ impl<'t, 'a> Staged<'t, 'a> {
         }
         let value = self.txn.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
         let node = value.as_ref().map(stored::decode).transpose()?;
-        // The root exists from the start, as in ZooKeeper.
-        let root = || Node { data: Bytes::new(), version: 0, modified: 0, children: 0 };
         Ok(node.or_else(|| (path == "/").then(root)))
     }
 

@@ -1,0 +1,105 @@
+//! Where the ensemble is, and below which of its nodes the tree lies.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::path;
+
+/// The scheme of the address.
+const SCHEME: &str = "zookeeper://";
+/// Where the tree lies when the address names no node.
+const DEFAULT_ROOT: &str = "/angarium";
+
+/// `zookeeper://host:port,host:port/node`: any of the servers, and the node that is the root of the tree.
+///
+/// A port that is left out is 2181, a node that is left out `/angarium`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    hosts: String,
+    root: String,
+}
+
+impl Address {
+    /// `host:port,host:port`.
+    pub(super) fn hosts(&self) -> &str {
+        &self.hosts
+    }
+
+    /// An absolute path, never `/` itself: there ZooKeeper keeps nodes of its own.
+    pub(super) fn root(&self) -> &str {
+        &self.root
+    }
+}
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some(rest) = text.strip_prefix(SCHEME) else {
+            return Err("an address of ZooKeeper begins with zookeeper://");
+        };
+        let (hosts, root) = rest.split_once('/').unwrap_or((rest, ""));
+        for host in hosts.split(',') {
+            check_host(host)?;
+        }
+        let root = match root.trim_end_matches('/') {
+            "" => DEFAULT_ROOT.to_owned(),
+            root => format!("/{root}"),
+        };
+        path::check(&root).map_err(|_| "the node after the servers is no path that ZooKeeper accepts")?;
+        Ok(Self { hosts: hosts.to_owned(), root })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}{}", self.hosts, self.root)
+    }
+}
+
+fn check_host(host: &str) -> Result<(), &'static str> {
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, port)) => (name, port.strip_prefix(':')),
+        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
+    };
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err("a server of ZooKeeper has no name");
+    }
+    match port {
+        Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
+        Some(_) => Err("the port of a server of ZooKeeper is a number from 1 to 65535"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_servers_and_a_root() {
+        let parsed = |text: &str| text.parse::<Address>().map(|address| (address.hosts, address.root));
+        let some = |hosts: &str, root: &str| Ok((hosts.to_owned(), root.to_owned()));
+        assert_eq!(parsed("zookeeper://a:1,b,[::1]:3/x/y"), some("a:1,b,[::1]:3", "/x/y"));
+        assert_eq!(parsed("zookeeper://a"), some("a", "/angarium"));
+        assert_eq!(parsed("zookeeper://a/"), some("a", "/angarium"));
+        assert_eq!(parsed("zookeeper://a/x/"), some("a", "/x"));
+        for bad in [
+            "a:1/x",
+            "zookeeper://",
+            "zookeeper://a:0",
+            "zookeeper://a:x",
+            "zookeeper://a,,b",
+            "zookeeper://a/../b",
+        ] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_print_as_they_are_read() {
+        let address: Address = "zookeeper://a:1,b:2".parse().unwrap();
+        assert_eq!(address.to_string(), "zookeeper://a:1,b:2/angarium");
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
+}

@@ -1,0 +1,178 @@
+//! Group commit to ZooKeeper: one multi under way in a session, with all that gathered while the last one ran.
+//!
+//! There is no timer: an idle committer sends at once. A multi whose answer is lost is settled by the writer's
+//! node before the next one goes out (P15), so nobody is told that a commit failed which is applied later.
+//! While the session has no connection nothing is sent: what waits can still be told that it never was.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use zookeeper_client::{Error as ZkError, MultiWriteError};
+
+use super::TreeError;
+use super::errors::{Verdict, not_sent, verdict};
+use super::multi::{Multi, recall};
+use super::pieces::{Piece, Waiting};
+use super::session::{Connection, Lost, Session};
+use super::writer::{Found, Writer};
+
+/// Between two tries to settle a multi on a connection that seems to be up.
+const SETTLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The committer of one session.
+pub(super) struct Committer<'a> {
+    pub(super) session: &'a Session,
+    pub(super) writer: Writer,
+    pub(super) waiting: &'a mut Waiting,
+    /// Versions of a writer's node after which it is replaced: they are signed 32-bit numbers.
+    pub(super) writer_commits: i32,
+}
+
+impl Committer<'_> {
+    /// Commits what comes until the session is lost, or nothing more is wanted.
+    pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<(), Lost> {
+        let mut connection = self.session.connection();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                changed = connection.changed() => changed?,
+                is_open = self.waiting.any() => if !is_open { return Ok(()) },
+            }
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                up = connection.up() => up?,
+            }
+            if self.writer.version() >= self.writer_commits {
+                self.replace_writer().await;
+            }
+            let pieces = self.waiting.take();
+            if !pieces.is_empty() {
+                self.commit(pieces, &mut connection).await?;
+            }
+        }
+    }
+
+    /// Makes a new node for the commits to come. When this fails the old one serves on.
+    async fn replace_writer(&mut self) {
+        let client = &self.session.client;
+        match Writer::create(client).await {
+            Ok(fresh) => {
+                let old = std::mem::replace(&mut self.writer, fresh);
+                if let Err(error) = client.delete(old.path(), None).await {
+                    info!(%error, "an old node of this session's commits goes when the session does");
+                }
+            }
+            Err(error) => warn!(%error, "a new node for this session's commits could not be made"),
+        }
+    }
+
+    async fn commit(&mut self, pieces: Vec<Piece>, connection: &mut Connection) -> Result<(), Lost> {
+        let (client, directories) = (&self.session.client, &self.session.directories);
+        if let Err(error) = directories.learn(client, &pieces).await {
+            match verdict(&error) {
+                Verdict::Unknown => self.waiting.put_back(pieces),
+                Verdict::Refused(_) | Verdict::NotDone => answer_all(pieces, || not_sent(&error)),
+            }
+            return Ok(());
+        }
+        let mut multi = Multi::of(&pieces);
+        let failure = match multi.send(client, &self.writer, directories).await {
+            Ok(results) => {
+                let Some((version, committed)) = multi.committed(results) else {
+                    let lost = Lost("an answer of ZooKeeper has not the form of its request".into());
+                    answer_all(pieces, || unknown(&lost));
+                    return Err(lost);
+                };
+                self.writer.settled(version);
+                directories.count(&pieces);
+                pieces.into_iter().zip(committed).for_each(|(piece, committed)| piece.answer(Ok(committed)));
+                return Ok(());
+            }
+            Err(failure) => failure,
+        };
+        match failure {
+            MultiWriteError::OperationFailed { index, source } => match multi.refusals(index, &source) {
+                Some(refusals) => {
+                    self.refuse(pieces, refusals);
+                    Ok(())
+                }
+                None => {
+                    self.waiting.put_back(pieces);
+                    Err(self.writer.gone())
+                }
+            },
+            MultiWriteError::RequestFailed { source } => match verdict(&source) {
+                Verdict::Refused(_) | Verdict::NotDone => {
+                    answer_all(pieces, || not_sent(&source));
+                    Ok(())
+                }
+                Verdict::Unknown => self.settle(pieces, &source, connection).await,
+            },
+        }
+    }
+
+    /// Answers those whose part was refused, and puts the others back: nothing of the multi was applied, and
+    /// what refused it has nothing to do with them.
+    fn refuse(&mut self, pieces: Vec<Piece>, refusals: Vec<Option<TreeError>>) {
+        let mut rest = Vec::with_capacity(pieces.len());
+        for (piece, refusal) in pieces.into_iter().zip(refusals) {
+            match refusal {
+                Some(error) => piece.answer(Err(error)),
+                None => rest.push(piece),
+            }
+        }
+        self.waiting.put_back(rest);
+    }
+
+    /// Finds out what became of a multi whose answer was lost, and acts on it. If the session is lost before,
+    /// nobody will ever know.
+    async fn settle(
+        &mut self,
+        pieces: Vec<Piece>,
+        cause: &ZkError,
+        connection: &mut Connection,
+    ) -> Result<(), Lost> {
+        warn!(error = %cause, commits = pieces.len(), "an answer of ZooKeeper was lost; asking what became of it");
+        let found = loop {
+            let found = match connection.up().await {
+                Ok(()) => self.writer.find_out(&self.session.client).await,
+                Err(lost) => Err(lost),
+            };
+            match found {
+                Ok(Some(found)) => break found,
+                Ok(None) => tokio::time::sleep(SETTLE_PAUSE).await,
+                Err(lost) => {
+                    error!(%lost, commits = pieces.len(), "the outcome of commits stays unknown");
+                    answer_all(pieces, || unknown(&lost));
+                    return Err(lost);
+                }
+            }
+        };
+        info!(?found, commits = pieces.len(), "found out what became of it");
+        match found {
+            Found::NotApplied => self.waiting.put_back(pieces),
+            Found::Applied(transaction) => {
+                self.session.directories.count(&pieces);
+                for piece in pieces {
+                    let outcome = match recall(&self.session.client, &piece.ops, transaction).await {
+                        Ok(Some(committed)) => Ok(committed),
+                        Ok(None) => Err(TreeError::Unknown("it was applied, and changed since".into())),
+                        Err(error) => Err(unknown(&error)),
+                    };
+                    piece.answer(outcome);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer_all(pieces: Vec<Piece>, error: impl Fn() -> TreeError) {
+    pieces.into_iter().for_each(|piece| piece.answer(Err(error())));
+}
+
+fn unknown(cause: &dyn std::error::Error) -> TreeError {
+    TreeError::Unknown(cause.to_string())
+}

@@ -1,0 +1,161 @@
+//! Makes one session after the other, lets its commits run, and tells everybody which session there is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::Rng;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+use zookeeper_client::Error as ZkError;
+
+use super::address::Address;
+use super::committer::Committer;
+use super::errors::{Verdict, not_sent, verdict};
+use super::pieces::Waiting;
+use super::session::{Lost, Session};
+use super::{Patience, TreeError};
+use crate::domain::limits;
+
+/// The pause before a session is made anew, which doubles up to the longest while that fails.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// The pause before a read that got no answer is made again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// What the handle of a tree, its keeper and its reads share.
+pub(super) struct Shared {
+    pub(super) address: Address,
+    pub(super) patience: Patience,
+    /// The session, while there is one. Set by the keeper alone.
+    pub(super) session: watch::Sender<Option<Arc<Session>>>,
+    /// Why there is none. The keeper writes it, those who are refused read it.
+    pub(super) trouble: Mutex<String>,
+    /// Reads that were let in, and those of them that may be on their way at once.
+    pub(super) admitted: Arc<Semaphore>,
+    pub(super) reading: Semaphore,
+    /// The keeper, and each read until its answer: a read that nobody waits for is not cancelled.
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+}
+
+impl Shared {
+    pub(super) fn new(address: Address, patience: Patience) -> Self {
+        Self {
+            address,
+            patience,
+            session: watch::Sender::new(None),
+            trouble: Mutex::new("none was made yet".into()),
+            admitted: Arc::new(Semaphore::new(limits::TREE_READS)),
+            reading: Semaphore::new(limits::TREE_READS_AT_ONCE),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Makes one session after the other, and commits in each what waits.
+    pub(super) async fn keep(self: Arc<Self>, mut waiting: Waiting) {
+        let mut pause = PAUSE.0;
+        while !self.stop.is_cancelled() {
+            let began = Instant::now();
+            match self.serve(&mut waiting).await {
+                Ok(()) => break,
+                Err(lost) => {
+                    warn!(%lost, "no session with ZooKeeper; making one anew");
+                    *self.trouble.lock() = lost.to_string();
+                }
+            }
+            if began.elapsed() > PAUSE.1 {
+                pause = PAUSE.0;
+            }
+            let jitter = pause.mul_f64(rand::rng().random_range(0.5..1.0));
+            tokio::select! {
+                () = self.stop.cancelled() => break,
+                () = tokio::time::sleep(jitter) => pause = PAUSE.1.min(pause * 2),
+            }
+        }
+    }
+
+    /// Makes a session and commits in it until it is lost, or the tree is closed.
+    async fn serve(&self, waiting: &mut Waiting) -> Result<(), Lost> {
+        let start =
+            tokio::time::timeout(self.patience.start, Session::start(&self.address, self.patience.session));
+        let started = tokio::select! {
+            () = self.stop.cancelled() => return Ok(()),
+            started = start => started,
+        };
+        let (session, writer) = match started {
+            Ok(Ok(started)) => started,
+            Ok(Err(error)) => return Err(Lost(error.to_string())),
+            Err(_) => return Err(Lost("a session was not ready in time".into())),
+        };
+        let session = Arc::new(session);
+        info!(address = %self.address, session = %session.client.session_id(), "a session with ZooKeeper");
+        self.session.send_replace(Some(Arc::clone(&session)));
+        let writer_commits = self.patience.writer_commits;
+        let committer = Committer { session: &session, writer, waiting, writer_commits };
+        let end = committer.run(&self.stop).await;
+        self.session.send_replace(None);
+        let states = session.client.state_watcher();
+        drop(session);
+        Session::close(states).await;
+        end
+    }
+
+    /// Asks until there is an answer, or no time left.
+    pub(super) async fn ask<T, Answer>(
+        &self,
+        deadline: Instant,
+        ask: impl Fn(Arc<Session>) -> Answer,
+    ) -> Result<T, TreeError>
+    where
+        Answer: Future<Output = Result<T, ZkError>>,
+    {
+        let _turn = self.reading.acquire().await;
+        while Instant::now() < deadline {
+            let connected = tokio::time::timeout_at(deadline, self.connected()).await;
+            let Ok(Some(session)) = connected else { break };
+            match ask(session).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if verdict(&error) == Verdict::Unknown => tokio::time::sleep(AGAIN).await,
+                Err(error) => return Err(not_sent(&error)),
+            }
+        }
+        Err(self.late())
+    }
+
+    /// The session, once it has a connection. None when the tree is closed.
+    async fn connected(&self) -> Option<Arc<Session>> {
+        let mut sessions = self.session.subscribe();
+        loop {
+            let session = sessions.borrow_and_update().clone();
+            let is_up = async {
+                match &session {
+                    Some(session) => session.connection().up().await.is_ok(),
+                    None => false,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return None,
+                is_up = is_up => if is_up { return session },
+                changed = sessions.changed() => if changed.is_err() { return None } else { continue },
+            }
+            // There is none, or the keeper is about to make another one.
+            tokio::select! {
+                () = self.stop.cancelled() => return None,
+                changed = sessions.changed() => changed.ok()?,
+            }
+        }
+    }
+
+    pub(super) fn late(&self) -> TreeError {
+        match &*self.session.borrow() {
+            Some(_) => TreeError::NotSent("ZooKeeper did not answer in time".into()),
+            None => TreeError::NotSent(format!("no session with ZooKeeper: {}", self.trouble.lock())),
+        }
+    }
+}

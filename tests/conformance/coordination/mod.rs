@@ -1,0 +1,160 @@
+//! The tree's promises ([`angarium::coordination::Coordination`]), kept by the embedded tree and by ZooKeeper's,
+//! and what ZooKeeper's adds: answers that stay true when connections, servers and sessions are lost.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by them")]
+
+mod bounds;
+mod commits;
+mod concurrency;
+mod faults;
+mod history;
+mod nodes;
+mod proxy;
+mod zookeeper;
+
+use std::sync::Arc;
+
+use angarium::coordination::embedded::EmbeddedTree;
+use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use angarium::coordination::{Committed, Coordination, Fence, Op, TreeError};
+use angarium::journal::Journal;
+use bytes::Bytes;
+use tempfile::TempDir;
+
+use crate::support::zookeeper::ZooKeeper;
+
+type Tree = Arc<dyn Coordination>;
+
+/// An empty tree, and what it stands on.
+struct Fresh {
+    tree: Tree,
+    _data: Option<TempDir>,
+}
+
+async fn embedded() -> Fresh {
+    let data = TempDir::new().expect("there is a temporary directory");
+    let journal = Journal::open(data.path(), &angarium::clock::Clock::manual(0))
+        .expect("an empty directory is an empty journal");
+    Fresh { tree: Arc::new(EmbeddedTree::new(journal)), _data: Some(data) }
+}
+
+async fn zookeeper() -> Fresh {
+    let address = ZooKeeper::shared().fresh_tree();
+    let tree = ZooKeeperTree::open(address, Patience::default()).await.expect("ZooKeeper answers");
+    Fresh { tree: Arc::new(tree), _data: None }
+}
+
+/// Stamps a test for each fact and each implementation.
+macro_rules! conformance {
+    ($($subject:ident: $($fact:ident)+;)+) => {
+        conformance!(@ embedded $($subject: $($fact)+;)+);
+        conformance!(@ zookeeper $($subject: $($fact)+;)+);
+    };
+    (@ $implementation:ident $($subject:ident: $($fact:ident)+;)+) => {
+        mod $implementation {
+            $($(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $fact() {
+                    let fresh = super::super::$implementation().await;
+                    super::super::$subject::$fact(&fresh.tree).await;
+                    fresh.tree.close().await;
+                }
+            )+)+
+        }
+    };
+}
+
+mod stamped {
+    conformance! {
+        nodes:
+            a_node_that_was_never_created_is_none
+            a_created_node_has_its_data_version_zero_and_no_children
+            data_may_be_empty_or_anything
+            the_version_counts_the_sets
+            modified_grows_with_each_set
+            a_node_created_again_begins_at_version_zero_and_is_modified_later
+            a_node_knows_how_many_children_it_has
+            a_node_shows_every_acknowledged_commit
+            children_are_direct_and_in_order
+            an_absent_node_has_no_children
+            names_may_have_odd_characters
+            the_root_is_there_from_the_start;
+        commits:
+            create_needs_the_parent
+            create_refuses_a_node_that_exists
+            set_needs_the_node
+            set_checks_the_version_it_names
+            set_without_a_version_takes_any
+            delete_needs_the_node
+            delete_refuses_a_node_with_children
+            operations_see_those_before_them
+            a_commit_tells_version_and_transaction_of_each_set_and_only_of_those
+            one_refused_operation_undoes_all
+            a_fence_that_holds_lets_the_commit_pass
+            a_fence_that_fails_is_named_and_nothing_is_written
+            a_fence_on_an_absent_node_fails
+            fences_come_before_operations
+            fences_alone_are_checked
+            a_commit_may_set_the_node_it_is_fenced_by
+            an_empty_commit_does_nothing;
+        bounds:
+            a_commit_has_at_most_100_operations
+            a_commit_has_at_most_256_kib
+            a_value_has_at_most_128_kib
+            paths_that_zookeeper_refuses_are_refused
+            a_directory_has_at_most_8000_children
+            the_root_is_neither_created_nor_deleted;
+        concurrency:
+            commits_at_the_same_time_are_all_applied_once
+            commits_at_the_same_time_do_not_share_failures
+            of_many_creations_of_a_node_one_succeeds
+            versioned_sets_never_overwrite_each_other
+            a_fence_that_moves_stops_every_commit_behind_it
+            reads_at_the_same_time_are_all_answered;
+    }
+}
+
+async fn commit(tree: &Tree, ops: &[Op]) -> Committed {
+    tree.commit(&[], ops).await.expect("nothing is in the way of this commit")
+}
+
+async fn refused(tree: &Tree, fences: &[Fence], ops: &[Op]) -> TreeError {
+    tree.commit(fences, ops).await.expect_err("this commit is refused")
+}
+
+async fn version(tree: &Tree, path: &str) -> Option<u32> {
+    tree.get(path).await.expect("the tree can be read").map(|node| node.version)
+}
+
+fn create(path: impl Into<String>) -> Op {
+    create_with(path, "")
+}
+
+fn create_with(path: impl Into<String>, data: impl Into<Bytes>) -> Op {
+    Op::Create { path: path.into(), data: data.into() }
+}
+
+fn set(path: impl Into<String>, data: impl Into<Bytes>) -> Op {
+    Op::Set { path: path.into(), data: data.into(), version: None }
+}
+
+fn set_at(path: impl Into<String>, version: u32) -> Op {
+    Op::Set { path: path.into(), data: Bytes::new(), version: Some(version) }
+}
+
+fn delete(path: impl Into<String>) -> Op {
+    Op::Delete { path: path.into() }
+}
+
+fn fence(path: impl Into<String>, version: u32) -> Fence {
+    Fence { path: path.into(), version }
+}
+
+/// Checks an error without needing errors to be comparable.
+macro_rules! assert_error {
+    ($error:expr, $pattern:pat) => {
+        let error = $error;
+        assert!(matches!(error, $pattern), "{error:?} is not {}", stringify!($pattern));
+        assert!(error.nothing_written());
+    };
+}
+use assert_error;

@@ -1,0 +1,124 @@
+//! What can be read of a node.
+
+use bytes::Bytes;
+
+use super::{Tree, commit, create, create_with, delete, set};
+
+pub(super) async fn a_node_that_was_never_created_is_none(tree: &Tree) {
+    assert_eq!(tree.get("/t").await.unwrap(), None);
+    assert_eq!(tree.get("/t/a").await.unwrap(), None);
+}
+
+pub(super) async fn a_created_node_has_its_data_version_zero_and_no_children(tree: &Tree) {
+    commit(tree, &[create_with("/t", "data")]).await;
+    let node = tree.get("/t").await.unwrap().unwrap();
+    assert_eq!((node.data, node.version, node.children), (Bytes::from("data"), 0, 0));
+}
+
+pub(super) async fn data_may_be_empty_or_anything(tree: &Tree) {
+    let anything: Bytes = (0..=255).cycle().take(100_000).collect::<Vec<u8>>().into();
+    commit(tree, &[create_with("/t", ""), create_with("/t/a", anything.clone())]).await;
+    assert_eq!(tree.get("/t").await.unwrap().unwrap().data, Bytes::new());
+    assert_eq!(tree.get("/t/a").await.unwrap().unwrap().data, anything);
+}
+
+pub(super) async fn the_version_counts_the_sets(tree: &Tree) {
+    commit(tree, &[create("/t")]).await;
+    for version in 1..=5 {
+        commit(tree, &[set("/t", format!("{version}"))]).await;
+        let node = tree.get("/t").await.unwrap().unwrap();
+        assert_eq!((node.version, node.data), (version, Bytes::from(version.to_string())));
+    }
+}
+
+pub(super) async fn modified_grows_with_each_set(tree: &Tree) {
+    commit(tree, &[create("/t"), create("/u")]).await;
+    let mut last = tree.get("/t").await.unwrap().unwrap().modified;
+    for path in ["/t", "/u", "/t", "/t", "/u"] {
+        commit(tree, &[set(path, "")]).await;
+        let modified = tree.get(path).await.unwrap().unwrap().modified;
+        assert!(modified > last, "{modified} comes after {last}");
+        last = modified;
+    }
+}
+
+pub(super) async fn a_node_created_again_begins_at_version_zero_and_is_modified_later(tree: &Tree) {
+    commit(tree, &[create("/t")]).await;
+    commit(tree, &[set("/t", "")]).await;
+    let before = tree.get("/t").await.unwrap().unwrap();
+    commit(tree, &[delete("/t")]).await;
+    commit(tree, &[create("/t")]).await;
+    let after = tree.get("/t").await.unwrap().unwrap();
+    assert_eq!((before.version, after.version), (1, 0));
+    assert!(after.modified > before.modified);
+}
+
+pub(super) async fn a_node_knows_how_many_children_it_has(tree: &Tree) {
+    commit(tree, &[create("/t"), create("/t/a"), create("/t/b"), create("/t/b/c")]).await;
+    assert_eq!(tree.get("/t").await.unwrap().unwrap().children, 2);
+    commit(tree, &[delete("/t/a")]).await;
+    assert_eq!(tree.get("/t").await.unwrap().unwrap().children, 1);
+    assert_eq!(tree.get("/t/b").await.unwrap().unwrap().children, 1);
+}
+
+pub(super) async fn a_node_shows_every_acknowledged_commit(tree: &Tree) {
+    commit(tree, &[create("/t")]).await;
+    for i in 0..200 {
+        commit(tree, &[create(format!("/t/{i:03}")), set("/t", format!("{i}"))]).await;
+        assert_eq!(tree.get("/t").await.unwrap().unwrap().data, Bytes::from(i.to_string()));
+        assert_eq!(tree.children("/t").await.unwrap().len(), i + 1);
+    }
+}
+
+pub(super) async fn children_are_direct_and_in_order(tree: &Tree) {
+    let names = ["B", "a", "10", "9", "a.b", "a-b", "ä", "a b"];
+    commit(tree, &[create("/t"), create("/tt"), create("/tt/x")]).await;
+    for name in names {
+        commit(tree, &[create(format!("/t/{name}")), create(format!("/t/{name}/below"))]).await;
+    }
+    let mut sorted = names.map(str::to_owned);
+    sorted.sort();
+    assert_eq!(tree.children("/t").await.unwrap(), sorted);
+    assert_eq!(tree.children("/t/a").await.unwrap(), ["below"]);
+    assert_eq!(tree.children("/t/a/below").await.unwrap(), [""; 0]);
+}
+
+pub(super) async fn an_absent_node_has_no_children(tree: &Tree) {
+    assert_eq!(tree.children("/t").await.unwrap(), [""; 0]);
+}
+
+pub(super) async fn names_may_have_odd_characters(tree: &Tree) {
+    commit(tree, &[create("/t")]).await;
+    let names = [
+        ".a",
+        "..a",
+        "...",
+        "a.",
+        "%2f",
+        "%2e",
+        "a b",
+        "~",
+        "{}",
+        "\"'\\",
+        "#?&",
+        "…",
+        "日本語",
+        "\u{d7ff}",
+        "\u{f900}",
+    ];
+    for name in names {
+        let path = format!("/t/{name}");
+        commit(tree, &[create_with(&path, name)]).await;
+        assert_eq!(tree.get(&path).await.unwrap().unwrap().data, Bytes::from(name));
+    }
+    let mut sorted = names.map(str::to_owned);
+    sorted.sort();
+    assert_eq!(tree.children("/t").await.unwrap(), sorted);
+}
+
+pub(super) async fn the_root_is_there_from_the_start(tree: &Tree) {
+    let before = tree.get("/").await.unwrap().unwrap().children;
+    commit(tree, &[create("/t")]).await;
+    assert_eq!(tree.get("/").await.unwrap().unwrap().children, before + 1);
+    assert!(tree.children("/").await.unwrap().contains(&"t".to_owned()));
+}
