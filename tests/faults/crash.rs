@@ -46,7 +46,7 @@ pub fn kill_under_load(
 }
 
 /// A queue whose creation was acknowledged once is there for good.
-fn create_queues(client: &Client, existing: bool) {
+pub fn create_queues(client: &Client, existing: bool) {
     let expected = if existing { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     for queue in QUEUES {
         let answer = client.create_queue(queue).expect("the server has just started");

@@ -5,6 +5,7 @@
 mod bad_histories;
 mod crash;
 mod drain;
+mod ensemble;
 mod history;
 mod load;
 mod power_test;

@@ -1,0 +1,87 @@
+//! Owns the rounds in which the tree is in ZooKeeper and the pool on the service's disk: the service is killed,
+//! ZooKeeper is killed, and nothing acknowledged is lost. The judge and the load are those of [`super::crash`].
+
+use std::thread;
+use std::time::Duration;
+
+use http::StatusCode;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::crash::{assert_kept, create_queues, kill_under_load};
+use super::drain::drain;
+use super::history::History;
+use super::load::Load;
+use super::verdict::judge;
+use crate::support::server::ServerBuilder;
+use crate::support::settings;
+use crate::support::zookeeper::ZooKeeper;
+
+fn service_on(zookeeper: &ZooKeeper, dir: &TempDir) -> ServerBuilder {
+    let address = zookeeper.fresh_tree().to_string();
+    ServerBuilder::new(&dir.path().join("data")).arg("--coordination").arg(address)
+}
+
+#[test]
+fn kill_9_of_a_service_on_zookeeper_loses_nothing_acknowledged() {
+    let (seed, rounds) = (settings::seed("ensemble"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
+    let dir = TempDir::new().expect("a temporary directory");
+    let builder = service_on(ZooKeeper::shared(), &dir);
+    let verdict = kill_under_load(&builder, rounds, seed, |_, _| {});
+    assert_kept("service on ZooKeeper", rounds, &verdict);
+}
+
+#[test]
+fn kill_9_of_zookeeper_loses_nothing_acknowledged_and_service_resumes_by_itself() {
+    let (seed, rounds) = (settings::seed("zookeeper"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
+    let mut zookeeper = ZooKeeper::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    let server = service_on(&zookeeper, &dir).start();
+    let (history, mut load, mut dice) = (History::new(), Load::new(), StdRng::seed_from_u64(seed));
+    create_queues(&server.client(), false);
+    for _ in 0..rounds {
+        load.run_while(server.base(), &history, &mut dice, || {
+            thread::sleep(Duration::from_millis(500));
+            zookeeper.kill9();
+            thread::sleep(Duration::from_millis(500));
+            zookeeper.restart();
+            thread::sleep(Duration::from_secs(2));
+        });
+    }
+    drain(&server.client(), &history);
+    assert_kept("ZooKeeper killed", rounds, &judge(&history.record()));
+}
+
+#[test]
+fn while_zookeeper_is_away_posts_and_deletes_go_on_and_claims_say_503() {
+    let mut zookeeper = ZooKeeper::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    let server = service_on(&zookeeper, &dir).start();
+    let client = server.client();
+    let posted = client.post_messages("q", &[json!(1), json!(2)]).unwrap().json();
+    let first = posted["ids"][0].as_str().unwrap();
+    zookeeper.kill9();
+    assert_eq!(client.post_messages("q", &[json!(3)]).unwrap().status, StatusCode::CREATED);
+    assert_eq!(client.delete_message("q", first, None).unwrap().status, StatusCode::NO_CONTENT);
+    let refused = client.claim("q", 1, 60).unwrap();
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(client.get("/readyz").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(client.get("/livez").unwrap().status, StatusCode::OK);
+    zookeeper.restart();
+    let mut claimed = Vec::new();
+    for _ in 0..200 {
+        let answer = client.claim("q", 10, 60).unwrap();
+        if answer.status == StatusCode::CREATED {
+            claimed.extend(answer.json()["messages"].as_array().unwrap().iter().map(|m| m["body"].clone()));
+        }
+        if claimed.len() == 2 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    claimed.sort_by_key(|body| body.as_u64());
+    assert_eq!(claimed, [json!(2), json!(3)]);
+}
