@@ -10,7 +10,7 @@
 //! | [`catalogue`] | typed records in the tree: queues, pools, slots, claims | decides nothing |
 //! | [`cluster`] | which slots are ours, and the numbers that fence out their owners before | does not know what is in a slot |
 //! | [`placement`] | chooses one of several by weight; pure | knows no pool and no queue |
-//! | [`coordination`] | seam 1: the tree of small versioned nodes | knows nothing of queues |
+//! | [`coordination`] | seam 1: the tree of small versioned nodes, embedded or in ZooKeeper | knows nothing of queues |
 //! | [`storage`] | seam 2: pools of messages | knows nothing of claims, visibility or the tree |
 //! | [`journal`] | the embedded database under both seams: one committer, one sync for all that waits | knows no meaning of its bytes |
 //! | [`domain`] | words and rules: names, ids, messages, claims, limits, times | no I/O, no clock, no async |

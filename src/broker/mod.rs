@@ -60,7 +60,8 @@ struct Shared {
 impl Broker {
     /// Takes every slot and begins its duties. `open` opens a pool's storage by its URI.
     ///
-    /// A fresh installation gets `first` as its pool.
+    /// A fresh installation gets `first` as its pool. When no pool can be used nothing is taken, and the error says
+    /// why.
     pub async fn start(
         catalogue: Catalogue,
         first: &FirstPool,
@@ -69,6 +70,8 @@ impl Broker {
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
         let pools = pools::open_all(&catalogue, &system, first, open).await?;
+        // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
+        pools::check_any(&pools)?;
         let mut slots = Vec::new();
         for owned in cluster::slots::take_all(&catalogue, Uuid::new_v4()).await? {
             let epoch = Epoch { generation: system.generation, transaction: owned.transaction };

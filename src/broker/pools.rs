@@ -68,6 +68,18 @@ pub(super) async fn open_all(
     Ok(pools)
 }
 
+/// Whether some pool can be used.
+pub(super) fn check_any(pools: &HashMap<PoolName, OpenPool>) -> Result<(), Error> {
+    let mut failure = Ok(());
+    for pool in pools.values() {
+        match pool.store() {
+            Ok(_) => return Ok(()),
+            Err(error) => failure = Err(error),
+        }
+    }
+    failure
+}
+
 /// Stamps the storage of a new pool before the pool is recorded. A stamp of this installation that is there
 /// already is that of a start which was cut short in between, and is taken over.
 async fn register(store: &dyn PoolStore, system: &System) -> Result<Uuid, StoreError> {

@@ -18,6 +18,7 @@ use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::MessageId;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
+use angarium::error::Error;
 use angarium::journal::Journal;
 use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
@@ -40,11 +41,15 @@ async fn whole() -> Whole {
 
 /// A broker with its tree in one journal and its pool in the same or another one.
 async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
+    try_start(tree, pool, clock).await.unwrap()
+}
+
+async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker, Error> {
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(tree)));
     let name = PoolName::new("default").unwrap();
     let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
     let open = |_: &str| Ok(Arc::new(EmbeddedPool::new(pool.clone())) as Arc<dyn PoolStore>);
-    Broker::start(catalogue, &first, open, clock).await.unwrap()
+    Broker::start(catalogue, &first, open, clock).await
 }
 
 fn open_journal(data: &Path, name: &str) -> Journal {

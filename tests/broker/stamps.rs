@@ -6,7 +6,7 @@ use angarium::error::Error;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::{PoolStore, Stamp};
 
-use super::{open_journal, queue, start};
+use super::{limit, open_journal, queue, start, terms, try_start};
 
 fn clock() -> Clock {
     Clock::manual(1_700_000_000_000)
@@ -22,14 +22,13 @@ async fn an_empty_disk_under_a_pools_name_is_not_served() {
     let (tree, pool) = (open_journal(data.path(), "tree"), open_journal(data.path(), "pool"));
     let broker = start(tree.clone(), pool, clock()).await;
     broker.messages_post(&queue("q"), message(), None).await.unwrap();
-    broker.stop().await;
     let empty = open_journal(data.path(), "another");
-    let broker = start(tree, empty, clock()).await;
-    let refused = broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    let refused = try_start(tree.clone(), empty, clock()).await.err().unwrap();
     assert!(matches!(refused, Error::Unavailable { .. }));
     let cause = std::error::Error::source(&refused).unwrap().to_string();
     assert!(cause.contains("pool default") && cause.contains("never registered"), "{cause}");
-    assert!(broker.check_ready().is_err());
+    // Nor did the attempt take anything from the one that serves.
+    assert!(broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
