@@ -19,6 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Committed, Fence, Op, TreeError, path};
 use crate::domain::limits;
 
+/// Fences of the pieces of a multi. Pieces share them as a rule, and a check costs next to nothing.
+const FENCES: usize = 2 * limits::TREE_BATCH_OPS;
+
 const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
 const GIVEN_UP: u8 = 2;
@@ -139,6 +142,7 @@ impl Waiting {
 #[derive(Default)]
 struct Sum {
     ops: usize,
+    fences: usize,
     bytes: usize,
     /// Nodes that the pieces create, set or delete.
     changed: HashSet<String>,
@@ -149,6 +153,7 @@ struct Sum {
 impl Sum {
     fn admits(&self, piece: &Piece) -> bool {
         self.ops + piece.ops.len() <= limits::TREE_BATCH_OPS
+            && self.fences + piece.fences.len() <= FENCES
             && self.bytes + piece.bytes() <= limits::TREE_BATCH_BYTES
             && !self.touches(piece)
     }
@@ -168,8 +173,8 @@ impl Sum {
     }
 
     fn add(&mut self, piece: &Piece) {
-        // Fences do not count: pieces share them, and a check costs next to nothing.
         self.ops += piece.ops.len();
+        self.fences += piece.fences.len();
         self.bytes += piece.bytes();
         for op in &piece.ops {
             self.changed.insert(op.path().to_owned());

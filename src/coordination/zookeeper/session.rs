@@ -33,7 +33,7 @@ impl Session {
     /// Everything here may be done twice, so an error or a lost future leaves nothing behind that matters.
     pub(super) async fn start(address: &Address, timeout: Duration) -> Result<(Self, Writer), ZkError> {
         let connector = Client::connector().with_session_timeout(timeout);
-        let client = connector.connect(address.hosts()).await?;
+        let client = connector.connect(&address.hosts()).await?;
         let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
         client.mkdir(address.root(), &options).await?;
         let no_root = |_| ZkError::BadArguments(&"the root of the tree is no path");
@@ -56,7 +56,12 @@ impl Session {
     /// Waits until the session is closed at the servers, after the last user of the client has gone.
     pub(super) async fn close(states: StateWatcher) {
         let mut states = states;
-        let closed = async { while !states.changed().await.is_terminated() {} };
+        let closed = async {
+            let mut state = states.state();
+            while !state.is_terminated() {
+                state = states.changed().await;
+            }
+        };
         if tokio::time::timeout(CLOSE, closed).await.is_err() {
             warn!("a session with ZooKeeper could not be closed; it will expire");
         }
