@@ -96,7 +96,10 @@ impl Broker {
         }
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
-            let Some(chosen) = broker.choose(&slot, &at, limit).await? else { return Ok(None) };
+            let Some(chosen) = broker.choose(&slot, &at, limit).await? else {
+                // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
+                return broker.0.catalogue.check_open().map(|()| None);
+            };
             let view = broker.grant(&slot, &at, terms, chosen).await?;
             let handover = Handover { broker, at, claim: Some(view.id) };
             Ok(Some((view, handover)))

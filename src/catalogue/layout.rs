@@ -7,6 +7,7 @@
 //! | `/meta/slots/{hh}` | `{nonce}`; its version is the fence, its modifying transaction the epoch |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
+//! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
 

@@ -62,11 +62,14 @@ fn while_zookeeper_is_away_posts_and_deletes_go_on_and_claims_say_503() {
     let client = server.client();
     let posted = client.post_messages("q", &[json!(1), json!(2)]).unwrap().json();
     let first = posted["ids"][0].as_str().unwrap();
+    assert_eq!(client.create_queue("empty").unwrap().status, StatusCode::CREATED);
     zookeeper.kill9();
     assert_eq!(client.post_messages("q", &[json!(3)]).unwrap().status, StatusCode::CREATED);
     assert_eq!(client.delete_message("q", first, None).unwrap().status, StatusCode::NO_CONTENT);
     let refused = client.claim("q", 1, 60).unwrap();
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    // Nor is anybody told that there is nothing.
+    assert_eq!(client.claim("empty", 1, 60).unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(client.get("/readyz").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(client.get("/livez").unwrap().status, StatusCode::OK);
