@@ -23,7 +23,7 @@
 //!
 //! `cli → server → api → broker → {catalogue, cluster, placement, engine, storage}`; catalogue and cluster lie on
 //! coordination; the embedded tree and the embedded pool lie on the journal; everything may use domain and
-//! error. `tests/tidy.rs` holds the table of imports.
+//! error. `tests/tidy/tables.rs` holds the table of imports.
 //!
 //! # One request walked through
 //!
