@@ -81,6 +81,8 @@ impl Broker {
         let outcome = self.0.catalogue.claim_update(&slot.owned, id, &record).await;
         let mut state = slot.state.lock();
         let Some(open) = state.queue_mut(at, queue) else { return Err(no_claim(id)) };
+        // Its deadline may have passed unheeded while it was being renewed.
+        let soon = Deadline { at: now.plus_seconds(1), claim: id, queue: at.clone() };
         match outcome {
             Ok(true) => {
                 open.engine.renewed(id, terms, expires);
@@ -89,10 +91,12 @@ impl Broker {
             }
             Ok(false) => {
                 open.engine.renew_failed(id);
+                state.await_end(soon);
                 Err(no_claim(id))
             }
             Err(error) if error.nothing_written() => {
                 open.engine.renew_failed(id);
+                state.await_end(soon);
                 Err(error)
             }
             Err(error) => {

@@ -60,8 +60,8 @@ fn stop_signal() -> anyhow::Result<CancellationToken> {
             if pressed > 0 {
                 std::process::exit(130);
             }
-            info!("stopping");
             stopped.cancel();
+            info!("stopping");
         }
     });
     Ok(stop)
