@@ -4,6 +4,7 @@
 //! rolls dice: instants and randomness come in as arguments.
 
 pub mod claim;
+pub mod durability;
 pub mod ids;
 pub mod limits;
 pub mod message;
