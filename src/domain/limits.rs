@@ -18,6 +18,8 @@ pub const CLAIM_MESSAGES_DEFAULT: usize = 10;
 pub const MESSAGE_TTL: (u32, u32) = (60, 1_209_600);
 /// Seconds that a message lives when nobody says.
 pub const MESSAGE_TTL_DEFAULT: u32 = 3_600;
+/// Seconds until a message can be claimed, least and most (Zaqar: `max_message_delay`).
+pub const MESSAGE_DELAY: (u32, u32) = (0, 900);
 /// Seconds of a claim, least and most (Zaqar: 60 s and 12 hours).
 pub const CLAIM_TTL: (u32, u32) = (60, 43_200);
 /// Seconds of a claim that names no ttl.
