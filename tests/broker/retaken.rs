@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use angarium::domain::message::NewMessage;
 use angarium::error::Error;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::faulty::Fault::{Held, NotSent, UnknownAfter, UnknownBefore};
@@ -103,7 +104,8 @@ async fn a_batch_of_the_old_object_that_comes_late_changes_nothing() {
     let first = whole.post(&queue("q"), 1, 3_600).await;
     faulty.pool.next(&[Held]);
     let broker = whole.broker.clone();
-    let late = tokio::spawn(async move { broker.messages_post(&queue("q"), message(), None).await });
+    let mut late = JoinSet::new();
+    late.spawn(async move { broker.messages_post(&queue("q"), message(), None).await });
     while !faulty.pool.is_done() {
         tokio::task::yield_now().await;
     }
@@ -111,7 +113,7 @@ async fn a_batch_of_the_old_object_that_comes_late_changes_nothing() {
     whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
     assert_eq!(claim_when_served(whole, "q").await, first);
     faulty.pool.release();
-    late.await.unwrap().unwrap_err();
+    late.join_next().await.unwrap().unwrap().unwrap_err();
     let second = whole.post(&queue("q"), 1, 3_600).await;
     assert_eq!(claim_when_served(whole, "q").await, second);
 }
