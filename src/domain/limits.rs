@@ -18,6 +18,8 @@ pub const CLAIM_MESSAGES_DEFAULT: usize = 10;
 pub const MESSAGE_TTL: (u32, u32) = (60, 1_209_600);
 /// Seconds that a message lives when nobody says.
 pub const MESSAGE_TTL_DEFAULT: u32 = 3_600;
+/// Seconds until a message can be claimed, least and most (Zaqar: `max_message_delay`).
+pub const MESSAGE_DELAY: (u32, u32) = (0, 900);
 /// Seconds of a claim, least and most (Zaqar: 60 s and 12 hours).
 pub const CLAIM_TTL: (u32, u32) = (60, 43_200);
 /// Seconds of a claim that names no ttl.
@@ -108,6 +110,12 @@ pub const DUE_BUCKETS: usize = 4_096;
 /// A sync of a write of the class `relaxed` begins after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
+/// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
+/// trips to the tree when all goes well.
+pub const SLOT_WAIT: Duration = Duration::from_secs(2);
+/// How often slots are looked at that may have to be taken anew without any request asking for them.
+pub const SLOT_TICK: Duration = Duration::from_millis(500);
+
 /// How often the owner looks for claims that ended.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
 /// Time in which every slot is swept once of messages whose life is over.
@@ -118,7 +126,7 @@ pub const SWEEP_MESSAGES: usize = 1_024;
 pub const EXPIRY_TURN: usize = 256;
 /// Claim nodes whose messages were all deleted are removed from the tree at least this often.
 pub const CLAIM_SHRINK_TICK: Duration = Duration::from_millis(500);
-/// Seconds after a start in which no claim ends: its holder may have been cut off only by the restart.
+/// Seconds after a slot was taken in which no claim of it ends: its holder may have been cut off only by that.
 pub const EXPIRY_HOLD_SECONDS: u32 = 2;
 /// How long a claim looks for messages that are there but must be read, or are found to be over. Then 503: it
 /// would be untrue that there is nothing to claim.
