@@ -39,13 +39,14 @@ impl PowerCut {
     }
 
     /// What the environment of a process must hold to be under the switch.
-    pub fn env(&self) -> [(&'static str, OsString); 5] {
+    pub fn env(&self) -> [(&'static str, OsString); 6] {
         [
             ("LD_PRELOAD", self.shim().into()),
             ("POWERCUT_DIR", self.data().into()),
             ("POWERCUT_LOG", self.log().into()),
             ("POWERCUT_GATE", self.gate().into()),
             ("POWERCUT_FAIL", self.fail().into()),
+            ("POWERCUT_FULL", self.full().into()),
         ]
     }
 
@@ -74,6 +75,15 @@ impl PowerCut {
         std::fs::remove_file(self.fail()).expect("syncs fail");
     }
 
+    /// From now on each write fails with ENOSPC.
+    pub fn fill_disk(&self) {
+        File::create(self.full()).expect("a file beside the data");
+    }
+
+    pub fn empty_disk(&self) {
+        std::fs::remove_file(self.full()).expect("the disk is full");
+    }
+
     /// Cuts the power after the fact: the processes are dead, and what they had not synced goes, as far
     /// as `survival` says. The log starts anew.
     pub fn strike(&self, survival: Survival, dice: &mut StdRng) -> Damage {
@@ -97,5 +107,9 @@ impl PowerCut {
 
     fn fail(&self) -> PathBuf {
         self.dir.path().join("fail")
+    }
+
+    fn full(&self) -> PathBuf {
+        self.dir.path().join("full")
     }
 }
