@@ -9,7 +9,7 @@ use std::process::Command;
 use rand::rngs::StdRng;
 use tempfile::TempDir;
 
-use super::rollback::{Damage, Survival, roll_back};
+use super::rollback::{Damage, Survival, count_syncs, roll_back};
 use crate::support::server::ServerBuilder;
 
 /// A directory that can lose power. All its files are gone when it is dropped.
@@ -91,6 +91,11 @@ impl PowerCut {
         let damage = roll_back(&self.data(), &log, survival, dice);
         std::fs::remove_file(self.log()).expect("the log was there");
         damage
+    }
+
+    /// How many syncs the processes have completed since the last cut.
+    pub fn syncs(&self) -> usize {
+        std::fs::read(self.log()).map_or(0, |log| count_syncs(&log))
     }
 
     fn shim(&self) -> PathBuf {

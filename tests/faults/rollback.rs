@@ -90,6 +90,11 @@ pub fn roll_back(dir: &Path, log: &[u8], survival: Survival, dice: &mut StdRng) 
     damage
 }
 
+/// The completed syncs in a log.
+pub fn count_syncs(log: &[u8]) -> usize {
+    Log::read(log).syncs
+}
+
 impl<'a> Log<'a> {
     /// A last record that is cut off was being written when the process died: its write had not begun.
     fn read(bytes: &'a [u8]) -> Self {
