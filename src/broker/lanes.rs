@@ -235,10 +235,11 @@ impl Broker {
             };
             let Some((batch, works)) = next else { return };
             let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
-            slot.state.lock().settle(pool, works, outcome);
             if outcome == Outcome::Unknown {
+                // Before anybody is told: who asks next waits for the slot to be taken anew.
                 slot.lose("a batch has no known outcome");
             }
+            slot.state.lock().settle(pool, works, outcome);
         }
     }
 }

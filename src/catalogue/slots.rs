@@ -50,9 +50,10 @@ impl Catalogue {
     /// Takes slots, at most 100 at once: from then on commits of their owners before are refused.
     pub async fn slots_take(&self, slots: &[Slot], nonce: Uuid) -> Result<Vec<OwnedSlot>, Error> {
         let mut ops = Vec::with_capacity(slots.len());
-        for slot in slots {
-            let path = layout::slot(*slot);
-            let Some(node) = self.node(&path).await? else {
+        let paths: Vec<String> = slots.iter().map(|slot| layout::slot(*slot)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        for (path, node) in paths.into_iter().zip(nodes) {
+            let Some(node) = node else {
                 return Err(Error::unavailable(Part::Coordination, format!("{path} is missing")));
             };
             let data = to_json(&SlotRecord { nonce });

@@ -45,15 +45,14 @@ impl Catalogue {
             self.create_missing(path).await?;
         }
         // Last, so that a system that is there stands on all its nodes.
-        let op = Op::Create { path: layout::SYSTEM.into(), data: to_json(&system) };
+        let op = Op::create(layout::SYSTEM, to_json(&system));
         self.tree.commit(&[], &[op]).await.map_err(failed)?;
         Ok(system)
     }
 
     /// Makes nodes that may be there already from a start that was cut short.
     async fn create_missing(&self, paths: &[String]) -> Result<(), Error> {
-        let create =
-            |path: &String| Op::Create { path: path.clone(), data: bytes::Bytes::from_static(b"{}") };
+        let create = |path: &String| Op::create(path.clone(), "{}");
         let ops: Vec<Op> = paths.iter().map(create).collect();
         match self.tree.commit(&[], &ops).await {
             Ok(_) => return Ok(()),

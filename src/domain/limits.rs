@@ -75,6 +75,8 @@ pub const TREE_BATCH_OPS: usize = 100;
 /// Bytes of one commit to the tree (ZooKeeper refuses requests near one megabyte and cuts the connection).
 pub const TREE_BATCH_BYTES: usize = 256 * 1024;
 
+/// Events that wait for who watches a part of the tree; more of them become one that says to read all anew.
+pub const WATCH_EVENTS: usize = 256;
 /// Commits that wait for ZooKeeper; one more is refused, certainly unsent.
 pub const TREE_QUEUE: usize = 4_096;
 /// Reads of ZooKeeper that wait or are on their way; one more is refused.

@@ -134,11 +134,11 @@ fn commit(
     if let Some(cause) = &*failure.lock() {
         return Err(JournalError::Closed(Arc::clone(cause)));
     }
-    let mut txn = Txn::new(store);
+    let mut txn = Txn::new(store, clock.now());
     for piece in group {
         piece.run(&mut txn);
     }
-    txn.commit(clock.now()).map_err(|cause| {
+    txn.commit().map_err(|cause| {
         error!(%cause, "a commit failed; the journal accepts no more writes until the service is restarted");
         let cause: Arc<str> = cause.to_string().into();
         *failure.lock() = Some(Arc::clone(&cause));

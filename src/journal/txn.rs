@@ -12,6 +12,7 @@ use crate::domain::time::Timestamp;
 pub struct Txn<'a> {
     store: &'a Store,
     batch: OwnedWriteBatch,
+    now: Timestamp,
     /// What the group wrote to the spaces that work reads back. Messages are not among them: nobody decides
     /// anything by a message of the same group, and keeping them here would cost more than writing them.
     written: HashMap<(Space, Bytes), Option<Bytes>>,
@@ -22,9 +23,14 @@ fn is_read_back(space: Space) -> bool {
 }
 
 impl<'a> Txn<'a> {
-    pub(super) fn new(store: &'a Store) -> Self {
+    pub(super) fn new(store: &'a Store, now: Timestamp) -> Self {
         let batch = store.database.batch().durability(Some(PersistMode::SyncData));
-        Self { store, batch, written: HashMap::new() }
+        Self { store, batch, now, written: HashMap::new() }
+    }
+
+    /// When the group began: what is written with it as the time of the last write.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// The value of a key. In the spaces of messages and headers, writes of the same group are not seen: a
@@ -61,9 +67,9 @@ impl<'a> Txn<'a> {
     }
 
     /// Writes the group and syncs it. A group without writes costs nothing.
-    pub(super) fn commit(mut self, now: Timestamp) -> Result<(), fjall::Error> {
+    pub(super) fn commit(mut self) -> Result<(), fjall::Error> {
         if !self.batch.is_empty() {
-            let time = now.as_millis().to_be_bytes();
+            let time = self.now.as_millis().to_be_bytes();
             self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
         }
         self.batch.commit()

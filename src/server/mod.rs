@@ -120,7 +120,7 @@ fn open_data(data: &Path) -> Result<PathBuf, StartError> {
 
 async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
     Ok(match choice {
-        TreeChoice::Embedded => Arc::new(EmbeddedTree::new(journal.clone())),
+        TreeChoice::Embedded => Arc::new(EmbeddedTree::open(journal.clone()).await?),
         TreeChoice::ZooKeeper(address) => {
             Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await?)
         }

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use angarium::coordination::{Committed, Coordination, Fence, Node, Op, TreeError};
+use angarium::coordination::{Committed, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::Message;
 use angarium::storage::{Batch, Direction, Epoch, Page, PoolStore, Stamp, StoreError, Totals};
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What happens to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,20 @@ impl Coordination for FaultyTree {
         self.tree.get(path).await
     }
 
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
+        self.tree.get_many(paths).await
+    }
+
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
         self.tree.children(path).await
+    }
+
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
+        self.tree.watch_tree(path)
+    }
+
+    fn session(&self) -> watch::Receiver<Session> {
+        self.tree.session()
     }
 
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {

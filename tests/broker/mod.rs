@@ -46,7 +46,7 @@ async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
 }
 
 async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker, Error> {
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(tree)));
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(tree).await.unwrap()));
     let name = PoolName::new("default").unwrap();
     let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
     let open = |_: &str| Ok(Arc::new(EmbeddedPool::new(pool.clone())) as Arc<dyn PoolStore>);

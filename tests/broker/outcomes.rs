@@ -27,7 +27,7 @@ pub(super) async fn faulty() -> Faulty {
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let (tree, pool) = (Plan::default(), Plan::default());
-    let embedded = Arc::new(EmbeddedTree::new(journal.clone()));
+    let embedded = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let catalogue = Catalogue::new(embedded.clone());
     let faulty_tree = Catalogue::new(Arc::new(FaultyTree { tree: embedded, plan: tree.clone() }));
     let name = PoolName::new("default").unwrap();

@@ -94,7 +94,7 @@ impl Whole {
 
 async fn open(directory: &TempDir, clock: &Clock) -> (Catalogue, Broker) {
     let journal = Journal::open(&directory.path().join("journal"), clock).expect("the journal opens");
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
     let name = PoolName::new("default").expect("a lawful name");
     let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
     let open = |_: &str| -> Result<Arc<dyn angarium::storage::PoolStore>, Error> {
