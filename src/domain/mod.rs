@@ -3,7 +3,9 @@
 //! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
 //! rolls dice: instants and randomness come in as arguments.
 
+pub mod attributes;
 pub mod claim;
+pub mod durability;
 pub mod ids;
 pub mod limits;
 pub mod message;

@@ -22,6 +22,10 @@ pub struct QueueName(Arc<str>);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolName(Arc<str>);
 
+/// The name of a flavor, with the alphabet of a queue name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlavorName(Arc<str>);
+
 /// A queue as its clients address it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct QueueRef {
@@ -69,6 +73,13 @@ impl PoolName {
     }
 }
 
+impl FlavorName {
+    /// Checks the name of a flavor.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        word(text, "flavor").map(Self)
+    }
+}
+
 fn word(text: &str, field: &'static str) -> Result<Arc<str>, Error> {
     let fits = (1..=limits::QUEUE_NAME_CHARS).contains(&text.len());
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -108,7 +119,7 @@ macro_rules! text {
     )*};
 }
 
-text!(ProjectId, QueueName, PoolName);
+text!(ProjectId, QueueName, PoolName, FlavorName);
 
 #[cfg(test)]
 mod tests {

@@ -1,45 +1,48 @@
 //! A queue: its metadata and its figures.
 
-use std::collections::BTreeMap;
-
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::MessageId;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Place};
 
-/// The metadata of a queue: a JSON object, kept as its text. Zaqar's reserved keys change what a queue does;
-/// one that would have no effect here is refused, not ignored.
+/// The metadata of a queue: a JSON object, kept as its text, and what its reserved keys say.
 #[derive(Clone, Debug)]
-pub struct Metadata(Box<RawValue>);
+pub struct Metadata {
+    text: Box<RawValue>,
+    attributes: Attributes,
+}
 
 impl Metadata {
     /// Metadata without any key.
     pub fn empty() -> Self {
-        Self(RawValue::from_string("{}".into()).expect("an empty object is JSON"))
+        let text = RawValue::from_string("{}".into()).expect("an empty object is JSON");
+        Self { text, attributes: Attributes::default() }
     }
 
-    /// Checks JSON text: an object within the bound, without reserved keys.
+    /// Checks JSON text: an object whose reserved keys have values within their bounds.
     pub fn new(text: Box<RawValue>) -> Result<Self, Error> {
-        let Ok(keys) = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(text.get()) else {
+        let Some(entries) = attributes::entries(&text) else {
             return Err(Error::invalid(Place::Body, "", "queue metadata must be a JSON object"));
         };
-        if let Some(key) = keys.keys().find(|key| key.starts_with('_')) {
-            let why = "keys that begin with an underscore are reserved, and this one is not known";
-            return Err(Error::invalid(Place::Body, key.clone(), why));
-        }
-        Ok(Self(text))
+        let attributes = Attributes::new(&entries)?;
+        Ok(Self { text, attributes })
+    }
+
+    /// What the reserved keys say.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
     }
 
     /// The JSON text.
     pub fn as_raw(&self) -> &RawValue {
-        &self.0
+        &self.text
     }
 
     /// The JSON text.
     pub fn into_raw(self) -> Box<RawValue> {
-        self.0
+        self.text
     }
 }
 

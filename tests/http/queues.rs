@@ -51,9 +51,9 @@ fn stats_count_claimed_and_free_and_point_to_the_ends() {
 }
 
 #[test]
-fn reserved_metadata_that_would_have_no_effect_is_refused() {
+fn a_reserved_attribute_out_of_its_bounds_is_refused() {
     let service = service();
-    let refused = service.client.put(QUEUE, Some(&json!({"_max_claim_count": 3}))).unwrap();
+    let refused = service.client.put(QUEUE, Some(&json!({"_max_claim_count": -3}))).unwrap();
     assert_eq!(refused.status, 400);
     assert!(refused.json()["description"].as_str().unwrap().contains("_max_claim_count"));
     assert_eq!(service.client.create_queue("q").unwrap().status, 201);

@@ -15,7 +15,8 @@ use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 
-/// Free metadata of a queue: a JSON object of at most 65,536 bytes. Keys that begin with `_` are reserved.
+/// Metadata of a queue: a JSON object of at most 65,536 bytes. Some keys that begin with `_` are attributes, which
+/// change what the queue does.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]

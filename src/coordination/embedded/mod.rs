@@ -38,9 +38,11 @@ impl EmbeddedTree {
     /// handle tells those who watch it of its own commits only.
     pub async fn open(journal: Journal) -> Result<Self, TreeError> {
         let prefix = stored::ephemeral_prefix();
-        let keys = journal.scan(Space::Tree, &prefix, &prefix);
+        let view = journal.view().map_err(not_sent)?;
+        let keys = view.scan(Space::Tree, &prefix, &prefix);
         let paths = keys.map(|pair| pair.map(|(key, _)| String::from_utf8_lossy(&key[1..]).into_owned()));
         let paths: Vec<String> = paths.collect::<Result<_, _>>().map_err(not_sent)?;
+        drop(view);
         if !paths.is_empty() {
             let remove = move |txn: &mut Txn<'_>| Staged::begin(txn)?.remove_all(&paths);
             journal.commit(remove).await.map_err(not_sent)??;
@@ -71,7 +73,8 @@ impl Coordination for EmbeddedTree {
         path::check(path)?;
         let prefix = stored::children_prefix(path);
         let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        let pairs = self.journal.scan(Space::Tree, &prefix, &prefix);
+        let view = self.journal.view().map_err(not_sent)?;
+        let pairs = view.scan(Space::Tree, &prefix, &prefix);
         pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
     }
 

@@ -1,0 +1,193 @@
+//! The reserved attributes of a queue: the keys of its metadata that change what it does. Source: Zaqar v2.
+//!
+//! A value of `null` is no value, since Zaqar answers `null` for what is not set and its clients write that
+//! back. Keys that begin with an underscore and are not named here are free metadata, as in Zaqar.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use crate::domain::limits;
+use crate::domain::message::{MessageTtl, seconds_within};
+use crate::domain::names::{FlavorName, QueueName};
+use crate::error::{Error, Place};
+
+/// Bytes of a request that posts to the queue.
+pub const MAX_POST_SIZE: &str = "_max_messages_post_size";
+/// Seconds that its messages live when nobody says.
+pub const MESSAGE_TTL: &str = "_default_message_ttl";
+/// Seconds until its messages can be claimed when nobody says.
+pub const MESSAGE_DELAY: &str = "_default_message_delay";
+/// The queue that takes messages which were claimed too often.
+pub const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
+/// Seconds that a message lives in the queue for dead letters.
+pub const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
+/// How often a message may be claimed before it is a dead letter.
+pub const MAX_CLAIM_COUNT: &str = "_max_claim_count";
+/// The flavor that chooses the pools of the queue.
+pub const FLAVOR: &str = "_flavor";
+/// Whether bodies are encrypted at rest.
+pub const ENCRYPT: &str = "_enable_encrypt_messages";
+
+/// What the metadata of a queue says of its behaviour. What is absent has the default of the service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Bytes of a request that posts to it; never more than the bound of the service.
+    pub max_post_size: Option<usize>,
+    /// The life of messages that name none.
+    pub message_ttl: Option<MessageTtl>,
+    /// Seconds of delay of messages that name none.
+    pub message_delay: Option<u32>,
+    /// The queue of the same project that takes its dead letters.
+    pub dead_letter_queue: Option<QueueName>,
+    /// The life of messages there; without it they keep their own.
+    pub dead_letter_ttl: Option<MessageTtl>,
+    /// How often a message may be claimed. It has an effect only beside a queue for dead letters.
+    pub max_claim_count: Option<u32>,
+    /// The flavor that chooses its pools.
+    pub flavor: Option<FlavorName>,
+}
+
+impl Attributes {
+    /// Checks the reserved keys among those of a JSON object.
+    pub fn new(metadata: &HashMap<String, &RawValue>) -> Result<Self, Error> {
+        let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
+        of(ENCRYPT).refuse_encryption()?;
+        Ok(Self {
+            max_post_size: of(MAX_POST_SIZE).bytes()?,
+            message_ttl: of(MESSAGE_TTL).ttl()?,
+            message_delay: of(MESSAGE_DELAY).seconds(limits::MESSAGE_DELAY)?,
+            dead_letter_queue: of(DEAD_LETTER_QUEUE).name(QueueName::new)?,
+            dead_letter_ttl: of(DEAD_LETTER_TTL).ttl()?,
+            max_claim_count: of(MAX_CLAIM_COUNT).count()?,
+            flavor: of(FLAVOR).name(FlavorName::new)?,
+        })
+    }
+}
+
+/// A reserved key and its value, if it has one.
+struct Key<'a> {
+    key: &'static str,
+    value: Option<&'a RawValue>,
+}
+
+impl Key<'_> {
+    fn wrong(&self, place: Place, why: impl Into<String>) -> Error {
+        Error::invalid(place, self.key, why)
+    }
+
+    fn integer(&self) -> Result<Option<i64>, Error> {
+        let parse = |value: &RawValue| serde_json::from_str(value.get());
+        self.value.map(parse).transpose().map_err(|_| self.wrong(Place::Body, "must be an integer"))
+    }
+
+    fn seconds(&self, bounds: (u32, u32)) -> Result<Option<u32>, Error> {
+        self.integer()?.map(|seconds| seconds_within(seconds, bounds, self.key)).transpose()
+    }
+
+    fn ttl(&self) -> Result<Option<MessageTtl>, Error> {
+        self.integer()?.map(|seconds| MessageTtl::new(seconds, self.key)).transpose()
+    }
+
+    fn bytes(&self) -> Result<Option<usize>, Error> {
+        let within = |bytes: i64| match usize::try_from(bytes) {
+            Ok(bytes) if (1..=limits::POST_BYTES).contains(&bytes) => Ok(bytes),
+            _ => {
+                let why = format!("{bytes} is not between 1 and {} bytes", limits::POST_BYTES);
+                Err(self.wrong(Place::Limit, why))
+            }
+        };
+        self.integer()?.map(within).transpose()
+    }
+
+    /// A count, or none for zero, which Zaqar takes for no value. It also takes negative ones, and then moves a
+    /// message at its first claim; here they are refused.
+    fn count(&self) -> Result<Option<u32>, Error> {
+        let count = |count| {
+            let why = || format!("{count} is not between 0 and {}", u32::MAX);
+            u32::try_from(count).map_err(|_| self.wrong(Place::Limit, why()))
+        };
+        Ok(self.integer()?.map(count).transpose()?.filter(|count| *count > 0))
+    }
+
+    /// A name. An empty one is no value: that is how Zaqar's clients take a name away.
+    fn name<T>(&self, check: impl Fn(&str) -> Result<T, Error>) -> Result<Option<T>, Error> {
+        let Some(value) = self.value else { return Ok(None) };
+        let Ok(name) = serde_json::from_str::<String>(value.get()) else {
+            return Err(self.wrong(Place::Body, "must be a string"));
+        };
+        let named = Some(name).filter(|name| !name.is_empty()).map(|name| check(&name)).transpose();
+        named.map_err(|error| self.wrong(Place::Limit, error.to_string()))
+    }
+
+    fn refuse_encryption(&self) -> Result<(), Error> {
+        match self.value.map(RawValue::get) {
+            None | Some("false") => Ok(()),
+            Some("true") => Err(self.wrong(Place::Limit, "encryption at rest is not available")),
+            Some(_) => Err(self.wrong(Place::Body, "must be true or false")),
+        }
+    }
+}
+
+/// The keys and values of a JSON object; none when the text is something else.
+pub fn entries(text: &RawValue) -> Option<HashMap<String, &RawValue>> {
+    serde_json::from_str(text.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(json: &str) -> Result<Attributes, Error> {
+        let text = serde_json::from_str::<&RawValue>(json).unwrap();
+        Attributes::new(&entries(text).unwrap())
+    }
+
+    #[test]
+    fn each_attribute_is_read() {
+        let read = attributes(
+            r#"{"_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 900,
+            "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
+            "_flavor": "fast", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red"}"#,
+        );
+        let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl").unwrap());
+        let expected = Attributes {
+            max_post_size: Some(1_000),
+            message_ttl: ttl(60),
+            message_delay: Some(900),
+            dead_letter_queue: Some(QueueName::new("dead").unwrap()),
+            dead_letter_ttl: ttl(1_209_600),
+            max_claim_count: Some(3),
+            flavor: Some(FlavorName::new("fast").unwrap()),
+        };
+        assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn null_zero_counts_and_empty_names_are_no_values() {
+        let read = attributes(
+            r#"{"_max_messages_post_size": null, "_dead_letter_queue": "", "_max_claim_count": 0,
+            "_default_message_ttl": null, "_flavor": null, "_enable_encrypt_messages": null}"#,
+        );
+        assert_eq!(read.unwrap(), Attributes::default());
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_and_named() {
+        for (key, values) in [
+            (MAX_POST_SIZE, vec!["0", "262145", "-1", "\"1\"", "1.5", "[]"]),
+            (MESSAGE_TTL, vec!["59", "1209601", "true", "60.0"]),
+            (MESSAGE_DELAY, vec!["-1", "901", "{}"]),
+            (DEAD_LETTER_QUEUE, vec!["\"a b\"", "1", "\"..\""]),
+            (DEAD_LETTER_TTL, vec!["59"]),
+            (MAX_CLAIM_COUNT, vec!["-1", "4294967296", "\"3\""]),
+            (FLAVOR, vec!["\"a/b\"", "7"]),
+            (ENCRYPT, vec!["true", "1"]),
+        ] {
+            for value in values {
+                let error = attributes(&format!("{{\"{key}\": {value}}}")).unwrap_err();
+                assert!(error.to_string().starts_with(key), "{key} {value}: {error}");
+            }
+        }
+    }
+}
