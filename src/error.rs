@@ -77,6 +77,9 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// Only one replica may be up for this, and there is another one. Says which, and why.
+    #[error("{0}")]
+    NotAlone(String),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
@@ -159,6 +162,7 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::NotAlone(_) => "not_alone",
             Self::NoPool => "no_pool",
             Self::TooMany { .. } => "too_many",
             Self::Late => "late",
@@ -175,7 +179,8 @@ impl Error {
             | Self::NotFound { .. }
             | Self::Claimed(_)
             | Self::NotClaimed(_)
-            | Self::ClaimEnded(_) => false,
+            | Self::ClaimEnded(_)
+            | Self::NotAlone(_) => false,
             Self::NoPool
             | Self::TooMany { .. }
             | Self::Late

@@ -3,8 +3,10 @@
 //! | path | data |
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
+//! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
-//! | `/meta/slots/{hh}` | `{nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
@@ -16,6 +18,8 @@ use crate::domain::names::{PoolName, ProjectId, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
+pub(super) const COMPONENTS: &str = "/meta/components";
+pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const QUEUES: &str = "/queues";
@@ -27,6 +31,20 @@ pub(super) fn pool(name: &PoolName) -> String {
 
 pub(super) fn slot(slot: Slot) -> String {
     format!("{SLOTS}/{slot}")
+}
+
+/// A node of the registry, by its name.
+pub(super) fn replica(name: &str) -> String {
+    format!("{REPLICAS}/{name}")
+}
+
+/// The node of a host, to which a number is added.
+pub(super) fn replica_of(host: &str) -> String {
+    format!("{REPLICAS}/{}-", escape(host))
+}
+
+pub(super) fn owner(slot: Slot) -> String {
+    format!("{SLOTS}/{slot}/owner")
 }
 
 pub(super) fn slot_queues(slot: Slot) -> String {

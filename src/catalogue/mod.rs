@@ -4,6 +4,7 @@
 //! write is the fence its callers pass in.
 
 mod claims;
+mod components;
 mod layout;
 mod pools;
 mod queues;
@@ -17,13 +18,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
+pub use components::{Component, ComponentState, Registry};
 pub use pools::PoolEntry;
 pub use queues::QueueRecord;
-pub use slots::OwnedSlot;
+pub use slots::{OwnedSlot, Owner};
 pub use system::System;
+
+pub use crate::coordination::{Link, Session};
 
 use crate::coordination::{Coordination, Node, TreeError};
 use crate::error::{Error, Part};
+use tokio::sync::watch::Receiver;
 
 /// The records of one installation.
 #[derive(Clone)]
@@ -40,6 +45,11 @@ impl Catalogue {
     /// Whether a change made now has a chance.
     pub fn check_open(&self) -> Result<(), Error> {
         self.tree.check_open().map_err(failed)
+    }
+
+    /// The session with the tree that ephemeral records belong to.
+    pub fn session(&self) -> Receiver<Session> {
+        self.tree.session()
     }
 
     /// Whether a restart would not help.

@@ -105,6 +105,8 @@ pub const DUE_BUCKETS: usize = 4_096;
 /// A write of the class `relaxed` is synced after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
+/// Slots that one commit takes: three operations each, of the hundred that a commit may have.
+pub const SLOTS_TAKEN: usize = 32;
 /// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
 /// trips to the tree when all goes well.
 pub const SLOT_WAIT: Duration = Duration::from_secs(2);

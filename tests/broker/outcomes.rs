@@ -12,7 +12,7 @@ use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
-use super::{Whole, limit, queue, terms};
+use super::{Whole, limit, queue, replica, terms};
 
 /// A broker whose tree and pool fail as planned.
 pub(super) struct Faulty {
@@ -36,7 +36,7 @@ pub(super) async fn faulty() -> Faulty {
         let embedded = Arc::new(EmbeddedPool::new(journal.clone()));
         Ok(Arc::new(FaultyPool { pool: embedded, plan: pool.clone() }) as Arc<dyn PoolStore>)
     };
-    let broker = Broker::start(faulty_tree, &first, open, clock.clone()).await.unwrap();
+    let broker = Broker::start(faulty_tree, &first, open, replica(), clock.clone()).await.unwrap();
     Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, catalogue }
 }
 

@@ -10,6 +10,7 @@ mod history;
 mod load;
 mod power_test;
 mod powercut;
+mod registry;
 mod rollback;
 mod rollback_test;
 mod verdict;

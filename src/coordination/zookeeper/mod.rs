@@ -25,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 use zookeeper_client::Error as ZkError;
 
 pub use address::Address;
@@ -75,6 +75,7 @@ pub struct ZooKeeperTree {
 impl ZooKeeperTree {
     /// Makes the first session. The root of the tree is made too when it is missing, with its parents.
     pub async fn open(address: Address, patience: Patience) -> Result<Self, TreeError> {
+        info!(%address, patience = ?patience.start, "waiting for ZooKeeper");
         let (commits, waiting) = Waiting::bounded();
         let shared = Arc::new(Shared::new(address, patience));
         shared.tasks.spawn(Arc::clone(&shared).keep(waiting));
