@@ -29,6 +29,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.watch_slots().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_session().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.keep_time().await });
     }
 
     /// Sleeps for a turn. False when the service stops.

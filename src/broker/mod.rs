@@ -16,6 +16,7 @@ mod queues;
 mod renewal;
 mod retake;
 mod slot;
+mod time;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,6 +79,7 @@ impl Broker {
         clock: Clock,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
+        time::begin(&catalogue, &clock).await?;
         let pools = pools::open_all(&catalogue, &system, first, open).await?;
         // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
         pools::check_any(&pools)?;

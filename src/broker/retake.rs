@@ -70,7 +70,7 @@ impl Broker {
     pub(super) fn check_ours(&self, slot: &Slot) -> Result<(), Error> {
         slot.check_served()?;
         self.check_member()?;
-        self.0.catalogue.check_open()
+        self.0.catalogue.check_lease()
     }
 
     /// An answer that wrote nothing, if it is true.

@@ -9,6 +9,7 @@
 //! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
+//! | `/run/time` | `{time}`: how far time had come |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
@@ -24,6 +25,7 @@ pub(super) const POOLS: &str = "/meta/pools";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
+pub(super) const TIME: &str = "/run/time";
 
 pub(super) fn pool(name: &PoolName) -> String {
     format!("{POOLS}/{}", escape(name.as_str()))

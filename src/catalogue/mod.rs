@@ -10,6 +10,7 @@ mod pools;
 mod queues;
 mod slots;
 mod system;
+mod time;
 
 use std::sync::Arc;
 
@@ -50,6 +51,11 @@ impl Catalogue {
     /// The session with the tree that ephemeral records belong to.
     pub fn session(&self) -> Receiver<Session> {
         self.tree.session()
+    }
+
+    /// Whether what is in memory of the tree still holds.
+    pub fn check_lease(&self) -> Result<(), Error> {
+        self.tree.check_lease().map_err(failed)
     }
 
     /// Whether a restart would not help.

@@ -219,6 +219,13 @@ pub trait Coordination: Send + Sync + 'static {
     /// Whether a commit made now has a chance.
     fn check_open(&self) -> Result<(), TreeError>;
 
+    /// Whether what was read and never changed by others still holds: nobody can have taken what belongs to this
+    /// session since. To be asked just before an answer that rests on memory alone (P8).
+    fn check_lease(&self) -> Result<(), TreeError>;
+
+    /// Whether [`Node::time`] comes from a clock of the tree's own.
+    fn keeps_time(&self) -> bool;
+
     /// Whether it can recover by itself. Not when only a restart of the process helps.
     fn check_alive(&self) -> Result<(), TreeError>;
 

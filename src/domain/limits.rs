@@ -113,6 +113,10 @@ pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 /// How often slots are looked at that may have to be taken anew without any request asking for them.
 pub const SLOT_TICK: Duration = Duration::from_millis(500);
 
+/// A step of the time by more than this is taken for a broken clock.
+pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);
+/// How often the time is recorded, and learnt from the tree: a start cannot tell a pause that is shorter from none.
+pub const CLOCK_TICK: Duration = Duration::from_secs(60);
 /// How often the owner looks for claims that ended.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
 /// Time in which every slot is swept once of messages whose life is over.

@@ -145,8 +145,8 @@ impl Store {
 impl Journal {
     /// Opens the journal below `path`, and makes it when there is none. Blocks while it replays its log.
     ///
-    /// Sets `clock` forward to the last write of the journal if it is behind: time does not go back between two
-    /// runs.
+    /// `clock` goes on from the last write of the journal: time does not go back between two runs, and a step of more
+    /// than a day is not believed.
     pub fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
         let failed = |source| match source {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),
@@ -166,7 +166,7 @@ impl Journal {
             .map_err(failed)?;
         let store = Arc::new(Store { path: path.to_owned(), database, spaces });
         check_format(&store, path)?;
-        clock.not_before(last_write(&store).map_err(failed)?);
+        clock.resume(last_write(&store).map_err(failed)?);
         let committer = Arc::new(Committer::start(Arc::clone(&store), clock.clone()));
         Ok(Self { store, committer })
     }

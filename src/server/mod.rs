@@ -100,6 +100,9 @@ impl Server {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let replica = Replica::new(instance.id, host.clone(), address(&listener, &host).map_err(failed)?);
         let clock = Clock::system();
+        if config.accept_clock {
+            clock.accept_steps();
+        }
         let journal = Journal::open(&data.join(JOURNAL), &clock)?;
         let tree = open_tree(&config.coordination, &journal).await?;
         let broker = open_broker(&data, replica, clock, journal, Arc::clone(&tree)).await?;

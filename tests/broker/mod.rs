@@ -1,8 +1,10 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
+mod clock;
 mod expiry;
 mod faulty;
 mod handover;
+mod leases;
 mod outcomes;
 mod retaken;
 mod stamps;

@@ -7,6 +7,7 @@ mod crash;
 mod drain;
 mod ensemble;
 mod history;
+mod leases;
 mod load;
 mod power_test;
 mod powercut;

@@ -136,6 +136,11 @@ impl Server {
         format!("{status:?}\n{}", self.last_lines())
     }
 
+    /// Sends a signal that does not end it.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server is our child");
+    }
+
     /// SIGKILL. Returns when the process is gone with all its threads. Panics if it had ended by itself.
     pub fn kill9(mut self) {
         let ended = self.child.try_wait().expect("the server is our child");

@@ -107,6 +107,15 @@ impl Coordination for EmbeddedTree {
         self.journal.check_open().map_err(not_sent)
     }
 
+    /// Nobody else can have taken anything.
+    fn check_lease(&self) -> Result<(), TreeError> {
+        self.check_open()
+    }
+
+    fn keeps_time(&self) -> bool {
+        false
+    }
+
     /// A journal that a failed write has closed stays closed.
     fn check_alive(&self) -> Result<(), TreeError> {
         self.check_open()

@@ -15,6 +15,7 @@ use zookeeper_client::Error as ZkError;
 use super::address::Address;
 use super::committer::Committer;
 use super::errors::{Verdict, not_sent, verdict};
+use super::lease::Lease;
 use super::pieces::Waiting;
 use super::session::{Lost, Session};
 use super::{Link, Patience, Session as SessionView, TreeError};
@@ -34,6 +35,8 @@ pub(super) struct Shared {
     pub(super) session: watch::Sender<Option<Arc<Session>>>,
     /// What others are told of it. Set by the keeper alone.
     pub(super) view: watch::Sender<SessionView>,
+    /// Written while there is a session.
+    pub(super) lease: Lease,
     /// Why there is none. The keeper writes it, those who are refused read it.
     pub(super) trouble: Mutex<String>,
     /// Reads that were let in, and those of them that may be on their way at once.
@@ -51,6 +54,7 @@ impl Shared {
             patience,
             session: watch::Sender::new(None),
             view: watch::Sender::new(SessionView { generation: 0, link: Link::Lost }),
+            lease: Lease::default(),
             trouble: Mutex::new("none was made yet".into()),
             admitted: Arc::new(Semaphore::new(limits::TREE_READS)),
             reading: Semaphore::new(limits::TREE_READS_AT_ONCE),
@@ -105,7 +109,9 @@ impl Shared {
         let end = tokio::select! {
             end = committer.run(&self.stop) => end,
             lost = self.watch_link(&session) => Err(lost),
+            never = self.lease.keep(&session) => match never {},
         };
+        self.lease.end();
         self.session.send_replace(None);
         self.view.send_modify(|view| view.link = Link::Lost);
         session.over.cancel();

@@ -12,6 +12,7 @@ mod committer;
 mod directories;
 mod errors;
 mod keeper;
+mod lease;
 mod multi;
 mod pieces;
 mod recall;
@@ -171,6 +172,15 @@ impl Coordination for ZooKeeperTree {
             Some(_) => Err(TreeError::NotSent("no connection to ZooKeeper".into())),
             None => Err(self.shared.late()),
         }
+    }
+
+    fn check_lease(&self) -> Result<(), TreeError> {
+        self.shared.lease.check()
+    }
+
+    /// Of the server that leads.
+    fn keeps_time(&self) -> bool {
+        true
     }
 
     /// A session that is lost is made again.

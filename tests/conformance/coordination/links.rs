@@ -12,7 +12,7 @@ use angarium::coordination::{Event, Link, Mode, Session};
 use angarium::journal::Journal;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::faults::{Wired, open, quick, recovered, wired};
 use super::proxy::Wire;
@@ -168,4 +168,48 @@ async fn a_numbered_node_whose_answer_was_lost_still_tells_its_number() {
     let number = committed.unwrap()[0].unwrap().number.unwrap();
     let last = witness.children("/t").await.unwrap().pop().unwrap();
     assert_eq!(angarium::coordination::numbered("n", number), last);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_ends_before_the_session_does_at_the_servers() {
+    let Wired { tree, witness, proxy } = wired(quick()).await;
+    commit(&tree, &[create_as("/e", Mode::Ephemeral)]).await;
+    let lease = async |lasts: bool| {
+        let start = Instant::now();
+        while tree.check_lease().is_ok() != lasts {
+            assert!(start.elapsed() < Duration::from_secs(30), "the lease does not change");
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    lease(true).await;
+    // Renewed although nothing is asked.
+    sleep(2 * quick().session).await;
+    assert!(tree.check_lease().is_ok());
+    proxy.set(Wire::Silent);
+    lease(false).await;
+    assert_eq!(version(&witness, "/e").await, Some(0), "the session is there still");
+    while version(&witness, "/e").await.is_some() {
+        assert!(tree.check_lease().is_err());
+        sleep(Duration::from_millis(20)).await;
+    }
+    proxy.set(Wire::Whole);
+    lease(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_node_somebody_else_set_is_given_up() {
+    let address = ZooKeeper::shared().fresh_tree();
+    let (tree, other) = (open(&address, quick()).await, open(&address, quick()).await);
+    commit(&tree, &[create("/t")]).await;
+    let writers = other.children("/run/writers").await.unwrap();
+    // As if two processes had been given one session: the numbers of commits can no longer tell what was applied.
+    for writer in &writers {
+        drop(other.commit(&[], &[set(format!("/run/writers/{writer}"), "")]).await);
+    }
+    commit(&tree, &[create("/t/a")]).await;
+    recovered(&other, Duration::from_secs(10)).await;
+    commit(&other, &[create("/t/b")]).await;
+    assert_eq!(tree.children("/t").await.unwrap(), ["a", "b"]);
+    let after = tree.children("/run/writers").await.unwrap();
+    assert!(writers.iter().all(|writer| !after.contains(writer)), "{writers:?} {after:?}");
 }
