@@ -4,13 +4,16 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+mod bulk;
 mod cells;
 mod claims;
 mod duties;
 mod ends;
 mod lanes;
+mod listing;
 mod membership;
 mod messages;
+mod metadata;
 mod pools;
 mod queues;
 mod renewal;
@@ -28,6 +31,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
+pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::MessageView;
 pub use pools::FirstPool;
 pub use renewal::ClaimStatus;
@@ -145,9 +149,9 @@ impl Broker {
 
 /// What a failed call to a pool means to a request.
 fn storage_failed(error: StoreError) -> Error {
-    if error.nothing_written() {
-        Error::unavailable(Part::Storage, error)
-    } else {
-        Error::unknown(Part::Storage, error)
+    match error {
+        StoreError::Full => Error::Full,
+        error if error.nothing_written() => Error::unavailable(Part::Storage, error),
+        error => Error::unknown(Part::Storage, error),
     }
 }

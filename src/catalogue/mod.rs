@@ -6,6 +6,8 @@
 mod claims;
 mod components;
 mod layout;
+mod listing;
+mod metadata;
 mod pools;
 mod queues;
 mod slots;
@@ -20,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
 pub use components::{Component, ComponentState, Registry};
+pub use metadata::QueueEntry;
 pub use pools::PoolEntry;
 pub use queues::QueueRecord;
 pub use slots::{OwnedSlot, Owner};

@@ -103,9 +103,11 @@ impl Server {
         if config.accept_clock {
             clock.accept_steps();
         }
-        let journal = Journal::open(&data.join(JOURNAL), &clock)?;
+        let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
-        let broker = open_broker(&data, replica, clock, journal, Arc::clone(&tree)).await?;
+        let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
+        let opener = opener.reserving(config.reserve);
+        let broker = open_broker(replica, clock, opener, Arc::clone(&tree)).await?;
         Ok(Self { listener, broker, tree, _instance: instance })
     }
 
@@ -154,13 +156,11 @@ async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coo
 }
 
 async fn open_broker(
-    data: &Path,
     replica: Replica,
     clock: Clock,
-    journal: Journal,
+    opener: PoolOpener,
     tree: Arc<dyn Coordination>,
 ) -> Result<Broker, StartError> {
-    let mut opener = PoolOpener::new(data, clock.clone(), [(data.join(JOURNAL), journal)]);
     let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
     let name = PoolName::new(FIRST_POOL)?;
     let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };

@@ -78,6 +78,7 @@ mod stamped {
             a_node_knows_how_many_children_it_has
             a_node_shows_every_acknowledged_commit
             children_are_direct_and_in_order
+            a_page_of_children_begins_behind_a_name_and_has_a_bound
             an_absent_node_has_no_children
             names_may_have_odd_characters
             nodes_read_together_are_those_read_alone
