@@ -51,8 +51,7 @@ impl Drop for Handover {
         let Some(claim) = self.claim.take() else { return };
         let (broker, at) = (self.broker.clone(), self.at.clone());
         self.broker.0.tasks.spawn(async move {
-            let slot = Arc::clone(broker.slot(&at));
-            if let Err(error) = broker.end_claims(&slot, vec![(at, claim)], Counts::No).await {
+            if let Err(error) = broker.end_unheld(at, claim).await {
                 error!(%error, "a claim without a holder lives on until it expires");
             }
         });
@@ -90,15 +89,15 @@ impl Broker {
         terms: ClaimTerms,
         limit: ClaimLimit,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
-        let slot = Arc::clone(self.slot(at));
+        let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            return Ok(None);
+            return self.check_ours(&slot).map(|()| None);
         }
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
             let Some(chosen) = broker.choose(&slot, &at, limit).await? else {
                 // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
-                return broker.0.catalogue.check_open().map(|()| None);
+                return broker.check_ours(&slot).map(|()| None);
             };
             let view = broker.grant(&slot, &at, terms, chosen).await?;
             let handover = Handover { broker, at, claim: Some(view.id) };
@@ -129,7 +128,16 @@ impl Broker {
                 found.unwrap_or_else(|_| Err(Error::unavailable(Part::Storage, "waiting messages come too slowly")))
             }
             () = self.0.stop.cancelled() => Err(Error::Unavailable { part: Part::Server, cause: None }),
+            () = slot.closed.cancelled() => Err(Error::unavailable(Part::Coordination, "the slot is taken anew")),
         }
+    }
+
+    /// Ends a claim that its holder never got, uncounted.
+    async fn end_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
+        let slot = self.slot(&at).await?;
+        // The slot may have been taken anew since the claim was made.
+        self.open(&slot, &at).await?;
+        self.end_claims(&slot, vec![(at, claim)], Counts::No).await
     }
 
     fn look(&self, slot: &Arc<Slot>, at: &QueueRef, limit: ClaimLimit) -> Result<Look, Error> {

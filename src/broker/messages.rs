@@ -47,9 +47,9 @@ impl Broker {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<Vec<MessageId>, Error> {
-        let slot = self.slot(at);
-        self.open_or_create(slot, at).await?;
-        let (ids, outcome) = self.begin_post(slot, at, messages, client)?;
+        let slot = self.slot(at).await?;
+        self.open_or_create(&slot, at).await?;
+        let (ids, outcome) = self.begin_post(&slot, at, messages, client)?;
         settled(outcome).await?;
         Ok(ids)
     }
@@ -83,7 +83,17 @@ impl Broker {
 
     /// One message, claimed or not.
     pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
-        let slot = self.slot(at);
+        let slot = self.slot(at).await?;
+        let found = self.message_found(&slot, at, id).await;
+        self.confirm(&slot, found)
+    }
+
+    async fn message_found(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: MessageId,
+    ) -> Result<MessageView, Error> {
         let missing = || Error::NotFound { what: "message", name: id.to_string() };
         if !self.open(slot, at).await? {
             return Err(missing());
@@ -111,21 +121,35 @@ impl Broker {
         id: MessageId,
         claim: Option<ClaimId>,
     ) -> Result<(), Error> {
-        let slot = self.slot(at);
-        if !self.open(slot, at).await? {
-            return Ok(());
+        let slot = self.slot(at).await?;
+        let removal = self.delete_or_refuse(&slot, at, id, claim).await;
+        match self.confirm_refusal(&slot, removal)? {
+            Some(outcome) => settled(outcome).await,
+            None => self.check_ours(&slot),
         }
-        let outcome = match self.begin_delete(slot, at, id, claim)? {
-            Some(outcome) => outcome,
-            None if self.message_exists(slot, at, id).await? => return Err(Error::NotClaimed(id)),
-            None => {
-                let mut state = slot.state.lock();
-                let Some(queue) = state.queues.get_mut(at) else { return Ok(()) };
-                queue.engine.begin_remove_absent(id);
-                self.submit(slot, &mut state, at, Change::Remove(vec![id]))?
-            }
-        };
-        settled(outcome).await
+    }
+
+    /// None when there is no such queue.
+    async fn delete_or_refuse(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: MessageId,
+        claim: Option<ClaimId>,
+    ) -> Result<Option<Outcome>, Error> {
+        if !self.open(slot, at).await? {
+            return Ok(None);
+        }
+        if let Some(outcome) = self.begin_delete(slot, at, id, claim)? {
+            return Ok(Some(outcome));
+        }
+        if self.message_exists(slot, at, id).await? {
+            return Err(Error::NotClaimed(id));
+        }
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
+        queue.engine.begin_remove_absent(id);
+        self.submit(slot, &mut state, at, Change::Remove(vec![id])).map(Some)
     }
 
     /// None when only the pool can tell whether the message is there.

@@ -95,6 +95,12 @@ pub const JOURNAL_QUEUE: usize = 16_384;
 /// Pieces of work that share one sync.
 pub const JOURNAL_GROUP: usize = 4_096;
 
+/// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
+/// trips to the tree when all goes well.
+pub const SLOT_WAIT: Duration = Duration::from_secs(2);
+/// How often slots are looked at that may have to be taken anew without any request asking for them.
+pub const SLOT_TICK: Duration = Duration::from_millis(500);
+
 /// How often the owner looks for claims that ended.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
 /// Time in which every slot is swept once of messages whose life is over.
@@ -105,7 +111,7 @@ pub const SWEEP_MESSAGES: usize = 1_024;
 pub const EXPIRY_TURN: usize = 256;
 /// Claim nodes whose messages were all deleted are removed from the tree at least this often.
 pub const CLAIM_SHRINK_TICK: Duration = Duration::from_millis(500);
-/// Seconds after a start in which no claim ends: its holder may have been cut off only by the restart.
+/// Seconds after a slot was taken in which no claim of it ends: its holder may have been cut off only by that.
 pub const EXPIRY_HOLD_SECONDS: u32 = 2;
 /// How long a claim looks for messages that are there but must be read, or are found to be over. Then 503: it
 /// would be untrue that there is nothing to claim.

@@ -9,6 +9,7 @@ use angarium::domain::message::Message;
 use angarium::storage::{Batch, Direction, Epoch, Page, PoolStore, Stamp, StoreError, Totals};
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// What happens to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +20,41 @@ pub enum Fault {
     UnknownBefore,
     /// It is applied, but nobody knows.
     UnknownAfter,
+    /// It is on its way until [`Plan::release`], and then applied.
+    Held,
+    /// Nothing happens to it.
+    None,
 }
 
 /// The faults of the commits to come, one each; none when all go well.
 #[derive(Clone, Default)]
-pub struct Plan(Arc<Mutex<VecDeque<Fault>>>);
+pub struct Plan {
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+    held: Arc<Notify>,
+}
 
 impl Plan {
     pub fn next(&self, faults: &[Fault]) {
-        self.0.lock().extend(faults);
+        self.faults.lock().extend(faults);
+    }
+
+    /// Lets this many commits pass before the faults planned.
+    pub fn skip(&self, commits: usize) {
+        let mut faults = self.faults.lock();
+        (0..commits).for_each(|_| faults.push_front(Fault::None));
+    }
+
+    /// Sends what is held.
+    pub fn release(&self) {
+        self.held.notify_one();
     }
 
     pub fn is_done(&self) -> bool {
-        self.0.lock().is_empty()
+        self.faults.lock().is_empty()
     }
 
     fn take(&self) -> Option<Fault> {
-        self.0.lock().pop_front()
+        self.faults.lock().pop_front()
     }
 }
 
@@ -58,7 +77,11 @@ impl Coordination for FaultyTree {
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
         let unknown = || TreeError::Unknown("as planned".into());
         match self.plan.take() {
-            None => self.tree.commit(fences, ops).await,
+            None | Some(Fault::None) => self.tree.commit(fences, ops).await,
+            Some(Fault::Held) => {
+                self.plan.held.notified().await;
+                self.tree.commit(fences, ops).await
+            }
             Some(Fault::NotSent) => Err(TreeError::NotSent("as planned".into())),
             Some(Fault::UnknownBefore) => Err(unknown()),
             Some(Fault::UnknownAfter) => {
@@ -100,7 +123,11 @@ impl PoolStore for FaultyPool {
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let unknown = || StoreError::Unknown("as planned".into());
         match self.plan.take() {
-            None => self.pool.commit(batch).await,
+            None | Some(Fault::None) => self.pool.commit(batch).await,
+            Some(Fault::Held) => {
+                self.plan.held.notified().await;
+                self.pool.commit(batch).await
+            }
             Some(Fault::NotSent) => Err(StoreError::NotSent("as planned".into())),
             Some(Fault::UnknownBefore) => Err(unknown()),
             Some(Fault::UnknownAfter) => {
