@@ -41,13 +41,13 @@ impl ApiError {
             Error::Invalid { place: Place::MediaType, .. } => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type")
             }
-            Error::Invalid { place: Place::Accept, .. } => {
-                (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable")
-            }
+            Error::Invalid { place: Place::Accept, .. } => (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable"),
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
+            Error::NotAuthorized(_) => (StatusCode::FORBIDDEN, "Not authorized"),
             Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Error::NoPool | Error::Unavailable { .. } | Error::Unknown { .. } => {

@@ -117,7 +117,8 @@ const RESOURCES: &[Resource] = &[
 ];
 
 fn resources() -> Value {
-    let all = RESOURCES.iter().map(|(name, template, allow)| (format!("rel/{name}"), resource(template, allow)));
+    let all =
+        RESOURCES.iter().map(|(name, template, allow)| (format!("rel/{name}"), resource(template, allow)));
     json!({ "resources": Map::from_iter(all) })
 }
 

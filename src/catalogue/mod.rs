@@ -4,6 +4,8 @@
 //! write is the fence its callers pass in.
 
 mod claims;
+mod dropped;
+mod flavors;
 mod layout;
 mod pools;
 mod queues;
@@ -17,7 +19,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
-pub use pools::PoolEntry;
+pub use dropped::DroppedQueue;
+pub use flavors::{FlavorEntry, PoolUpdate};
+pub use pools::{PoolEntry, Registry};
 pub use queues::QueueRecord;
 pub use slots::OwnedSlot;
 pub use system::System;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use thiserror::Error as ThisError;
 
 use super::PoolStore;
@@ -23,41 +24,67 @@ pub enum PoolOpenError {
     /// The embedded store.
     #[error(transparent)]
     Journal(#[from] OpenError),
+    /// The opening did not come to its end.
+    #[error("the opening was interrupted: {0}")]
+    Interrupted(String),
 }
 
 /// Opens pools, each storage once: pools with the same path share a journal with the tree or each other.
 pub struct PoolOpener {
     data: PathBuf,
     clock: Clock,
-    journals: HashMap<PathBuf, Journal>,
+    /// Held while one is opened, which happens once.
+    journals: Mutex<HashMap<PathBuf, Open>>,
+}
+
+struct Open {
+    journal: Journal,
+    /// Whether somebody else opened it, so that it is not ours to close.
+    is_given: bool,
 }
 
 impl PoolOpener {
     /// An opener for embedded paths below `data`, where the journals given are open already.
     pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
-        Self { data: data.to_owned(), clock, journals: open.into_iter().collect() }
+        let given = |(path, journal)| (path, Open { journal, is_given: true });
+        Self { data: data.to_owned(), clock, journals: Mutex::new(open.into_iter().map(given).collect()) }
     }
 
     /// Opens the storage at `uri`. Blocks while an embedded store replays its log.
-    pub fn open(&mut self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+    pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         match uri.split_once(':') {
             Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
             _ => Err(PoolOpenError::Scheme(uri.to_owned())),
         }
     }
 
-    fn journal(&mut self, path: &str) -> Result<Journal, PoolOpenError> {
+    /// Forgets the storage at `uri`, which then closes with the last handle of it. Its data stays.
+    pub fn close(&self, uri: &str) {
+        let Some(("embedded", path)) = uri.split_once(':') else { return };
+        let Ok(full) = self.path(path) else { return };
+        let mut journals = self.journals.lock();
+        if journals.get(&full).is_some_and(|open| !open.is_given) {
+            journals.remove(&full);
+        }
+    }
+
+    fn journal(&self, path: &str) -> Result<Journal, PoolOpenError> {
+        let full = self.path(path)?;
+        let mut journals = self.journals.lock();
+        if let Some(open) = journals.get(&full) {
+            return Ok(open.journal.clone());
+        }
+        let journal = Journal::open(&full, &self.clock)?;
+        journals.insert(full, Open { journal: journal.clone(), is_given: false });
+        Ok(journal)
+    }
+
+    fn path(&self, path: &str) -> Result<PathBuf, PoolOpenError> {
         let relative = Path::new(path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
         if path.is_empty() || !plain {
             return Err(PoolOpenError::Path(path.to_owned()));
         }
-        let full = self.data.join(relative);
-        if let Some(journal) = self.journals.get(&full) {
-            return Ok(journal.clone());
-        }
-        let journal = Journal::open(&full, &self.clock)?;
-        self.journals.insert(full, journal.clone());
-        Ok(journal)
+        Ok(self.data.join(relative))
     }
 }

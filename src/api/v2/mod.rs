@@ -1,6 +1,10 @@
 //! Zaqar's API v2, one file per resource, and the messages of more than one of them.
 
 pub mod claims;
+pub mod flavors;
+pub mod health;
 pub mod messages;
+pub mod page;
 pub mod ping;
+pub mod pools;
 pub mod queues;
