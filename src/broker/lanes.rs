@@ -255,10 +255,11 @@ impl Broker {
             };
             let Some((batch, works)) = next else { return };
             let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
-            slot.state.lock().settle(pool, works, outcome);
             if outcome == Outcome::Unknown {
+                // Before anybody hears of it: what they ask next must not be answered from this memory.
                 slot.lose("a batch has no known outcome");
             }
+            slot.state.lock().settle(pool, works, outcome);
         }
     }
 }

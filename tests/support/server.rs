@@ -103,6 +103,11 @@ impl Server {
         Client::new(&self.base)
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The last lines of both streams.
     pub fn last_lines(&self) -> String {
         self.output.text()

@@ -43,6 +43,8 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Post batches of messages
     Post(LoadArgs),
+    /// Claim batches and keep them
+    Claim(LoadArgs),
     /// Post a batch, claim as many, delete each under its claim
     Cycle(LoadArgs),
     /// The empty server, which the others start by themselves
@@ -50,7 +52,7 @@ enum BenchCommand {
     Empty(EmptyArgs),
 }
 
-/// Arguments of `bench post` and `bench cycle`.
+/// Arguments of `bench post`, `bench claim` and `bench cycle`.
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
     /// Server to load, as http://HOST:PORT; without it one is started, and removed afterwards
@@ -59,6 +61,9 @@ pub struct LoadArgs {
     /// Process id of the server at --url, when it is on this machine: its CPU is read
     #[arg(long, requires = "url")]
     pub pid: Option<u32>,
+    /// Where the server that is started keeps its tree, as in `angarium serve`
+    #[arg(long, default_value = "embedded", conflicts_with = "url")]
+    pub coordination: String,
     /// Connections, each with one request in flight
     #[arg(long, default_value_t = 64, value_parser = size(1, 10_000))]
     pub connections: usize,
@@ -112,6 +117,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let (kind, load) = match args.command {
         BenchCommand::Post(load) => (Kind::Post, load),
+        BenchCommand::Claim(load) => (Kind::Claim, load),
         BenchCommand::Cycle(load) => (Kind::Cycle, load),
         BenchCommand::Empty(empty) => {
             return tokio::task::spawn_blocking(move || ceiling::serve(&empty)).await?;
@@ -156,7 +162,7 @@ mod tests {
     fn load(arguments: &str) -> Result<LoadArgs, clap::Error> {
         let parsed = Program::try_parse_from(["bench"].into_iter().chain(arguments.split(' ')))?;
         match parsed.bench.command {
-            BenchCommand::Post(load) | BenchCommand::Cycle(load) => Ok(load),
+            BenchCommand::Post(load) | BenchCommand::Claim(load) | BenchCommand::Cycle(load) => Ok(load),
             BenchCommand::Empty(_) => panic!("not a load"),
         }
     }
@@ -176,6 +182,7 @@ mod tests {
             "post --body-bytes 1",
             "post --seconds 0",
             "post --pid 1",
+            "claim --url http://127.0.0.1:1 --coordination embedded",
             "post --no-ceiling --max-cost-ratio 3",
         ] {
             assert!(load(bad).is_err(), "{bad}");

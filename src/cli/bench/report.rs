@@ -45,6 +45,8 @@ pub struct Conditions {
     rounds: usize,
     /// Cores of this machine that the program may use.
     cores: usize,
+    /// Where the server that was started kept its tree.
+    coordination: String,
     /// The server was there before; its settings are not known here.
     url: Option<String>,
 }
@@ -61,6 +63,7 @@ impl Conditions {
             warmup_seconds: args.warmup,
             rounds: args.rounds,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            coordination: args.coordination.clone(),
             url: args.url.clone(),
         }
     }
@@ -222,6 +225,7 @@ mod tests {
             warmup_seconds: 1,
             rounds: 1,
             cores: 2,
+            coordination: "embedded".to_owned(),
             url: None,
         };
         let mut report = Report::new("post", conditions);

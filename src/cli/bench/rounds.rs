@@ -49,7 +49,7 @@ impl Side {
     fn server(kind: Kind, args: &LoadArgs) -> anyhow::Result<Self> {
         match &args.url {
             Some(url) => Self::new("server", kind, args, Target::parse(url)?, args.pid),
-            None => Self::started("server", kind, args, ServerProcess::product()?),
+            None => Self::started("server", kind, args, ServerProcess::product(&args.coordination)?),
         }
     }
 

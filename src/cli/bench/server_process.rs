@@ -33,11 +33,13 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     /// The product, on a free port of the loopback, with a fresh data directory below the system's temporary one
-    /// (`TMPDIR` moves it: a directory in memory makes every sync free). Its other settings are its own.
-    pub fn product() -> anyhow::Result<Self> {
+    /// (`TMPDIR` moves it: a directory in memory makes every sync free), with its tree where it is told. Its other
+    /// settings are its own.
+    pub fn product(coordination: &str) -> anyhow::Result<Self> {
         let data = FreshDirectory::create()?;
         let mut command = this_executable()?;
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+        command.args(["--coordination", coordination]);
         Self::start(command, Some(data)).context("starting the server")
     }
 

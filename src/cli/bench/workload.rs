@@ -1,4 +1,4 @@
-//! Owns what is asked of the server: the requests of `post` and of `cycle`, built once and cloned.
+//! Owns what is asked of the server: the requests of `post`, `claim` and `cycle`, built once and cloned.
 //! Never opens a connection and never decides when to stop.
 
 use std::borrow::Cow;
@@ -21,6 +21,8 @@ use super::tally::{Tally, Verb};
 pub enum Kind {
     /// Post a batch.
     Post,
+    /// Claim a batch and keep it. What there is to claim is posted by whoever finds nothing.
+    Claim,
     /// Post a batch, claim as many, delete each under its claim.
     Cycle,
 }
@@ -30,10 +32,17 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Post => "post",
+            Self::Claim => "claim",
             Self::Cycle => "cycle",
         }
     }
 }
+
+/// Batches that one post brings for the claims of [`Kind::Claim`], so that posts are rare among them.
+const FILL: usize = 100;
+
+/// Bytes of such a post at most: what a server of this API takes by default is 262,144.
+const FILL_BYTES: usize = 240_000;
 
 type Ask = Request<Full<Bytes>>;
 
@@ -79,7 +88,12 @@ impl Workload {
         target: &Target,
     ) -> anyhow::Result<Self> {
         let mut random = StdRng::seed_from_u64(0);
-        let messages: Vec<_> = (0..batch)
+        let posted = match kind {
+            // A message costs some 30 bytes beside its body.
+            Kind::Claim => (batch * FILL).min(FILL_BYTES / (body_bytes + 32)).max(batch),
+            Kind::Post | Kind::Cycle => batch,
+        };
+        let messages: Vec<_> = (0..posted)
             .map(|_| Alphanumeric.sample_string(&mut random, body_bytes.saturating_sub(2)))
             .map(|letters| serde_json::json!({ "body": letters, "ttl": 3600 }))
             .collect();
@@ -105,13 +119,38 @@ impl Workload {
     /// Asks the requests of one turn on `line`, each counted in `tally`. An unexpected status ends the turn.
     pub async fn turn(&self, line: &mut Line, queue: usize, tally: &RefCell<Tally>) -> Result<(), Broken> {
         let queue = &self.queues[queue];
+        if self.kind == Kind::Claim {
+            return self.claim_and_keep(line, queue, tally).await;
+        }
         let answer = line.ask(aimed(&self.post, &queue.messages)).await?;
         if !expect(Verb::Post, StatusCode::CREATED, &answer, tally) {
             return Ok(());
         }
         match self.kind {
-            Kind::Post => tally.borrow_mut().count_messages(self.batch as u64),
+            Kind::Post | Kind::Claim => tally.borrow_mut().count_messages(self.batch as u64),
             Kind::Cycle => self.claim_and_delete(line, queue, tally).await?,
+        }
+        Ok(())
+    }
+
+    async fn claim_and_keep(
+        &self,
+        line: &mut Line,
+        queue: &Queue,
+        tally: &RefCell<Tally>,
+    ) -> Result<(), Broken> {
+        let mut answer = line.ask(aimed(&self.claim, &queue.claims)).await?;
+        if answer.status == StatusCode::NO_CONTENT {
+            tally.borrow_mut().count_empty_claim();
+            let posted = line.ask(aimed(&self.post, &queue.messages)).await?;
+            if !expect(Verb::Post, StatusCode::CREATED, &posted, tally) {
+                return Ok(());
+            }
+            answer = line.ask(aimed(&self.claim, &queue.claims)).await?;
+        }
+        if answer.status != StatusCode::NO_CONTENT && expect(Verb::Claim, StatusCode::CREATED, &answer, tally)
+        {
+            tally.borrow_mut().count_messages(self.batch as u64);
         }
         Ok(())
     }
