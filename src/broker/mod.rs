@@ -4,6 +4,7 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+mod bulk;
 mod cells;
 mod claims;
 mod dropped;
@@ -11,7 +12,9 @@ mod duties;
 mod ends;
 mod flavors;
 mod lanes;
+mod listing;
 mod messages;
+mod metadata;
 mod pool_deletion;
 mod pool_health;
 mod pool_table;
@@ -31,6 +34,7 @@ use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
 pub use flavors::FlavorView;
+pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::MessageView;
 pub use pool_health::{HealthReport, PoolHealth};
 pub use pool_table::{FirstPool, Opener, PoolSettings};

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod message;
 pub mod names;
 pub mod page;
+pub mod patch;
 pub mod pool;
 pub mod queue;
 pub mod time;

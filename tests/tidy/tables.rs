@@ -78,7 +78,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("rustix", &["cli/bench", "journal"]),
     ("serde", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
-    ("serde_path_to_error", &["api/json.rs"]),
+    ("serde_path_to_error", &["api/explain.rs"]),
     ("thiserror", &[EVERYWHERE]),
     ("tokio", &["api", "broker", "cli", "coordination/zookeeper", "journal", "server", "storage"]),
     ("tokio_util", &["broker", "cli", "coordination/zookeeper", "server"]),
