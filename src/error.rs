@@ -100,6 +100,9 @@ pub enum Error {
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
+    /// There is no room for new messages. Everything else goes on, and deleting makes room.
+    #[error("the storage pool has no room for new messages")]
+    Full,
     /// A bound that other requests will free again is reached.
     #[error("{what}: at most {bound}")]
     TooMany {
@@ -183,6 +186,7 @@ impl Error {
             Self::Conflict(_) => "conflict",
             Self::NotAuthorized(_) => "not_authorized",
             Self::NoPool => "no_pool",
+            Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
@@ -203,6 +207,7 @@ impl Error {
             | Self::Conflict(_)
             | Self::NotAuthorized(_) => false,
             Self::NoPool
+            | Self::Full
             | Self::TooMany { .. }
             | Self::Late
             | Self::Unavailable { .. }

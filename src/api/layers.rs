@@ -90,6 +90,7 @@ fn log(error: &Error, request_id: &str) {
         | Error::InUse { .. }
         | Error::Conflict(_)
         | Error::NotAuthorized(_)
+        | Error::Full
         | Error::TooMany { .. }
         | Error::Late => debug!(request_id, "{error}"),
     }

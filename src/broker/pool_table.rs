@@ -336,7 +336,7 @@ impl Broker {
 /// What it means to a request that a storage it named could not be opened.
 pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
     match error {
-        PoolOpenError::Scheme(_) | PoolOpenError::Path(_) => {
+        PoolOpenError::Scheme(_) | PoolOpenError::Path(_) | PoolOpenError::Shared(_) => {
             Error::invalid(Place::Body, "uri", error.to_string())
         }
         PoolOpenError::Journal(_) | PoolOpenError::Interrupted(_) => {

@@ -92,10 +92,10 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
         let clock = Clock::system();
-        let journal = Journal::open(&data.join(JOURNAL), &clock)?;
+        let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
-        let settings = pool_settings(config, opener)?;
+        let settings = pool_settings(config, opener.reserving(config.reserve))?;
         let broker = Broker::start(Catalogue::new(Arc::clone(&tree)), &settings, clock).await?;
         Ok(Self { listener, broker, tree })
     }

@@ -8,8 +8,9 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cli", &["api::openapi", "config", "server", "telemetry"]),
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &[]),
-    // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings.
-    ("config.rs", &["coordination::zookeeper", "placement"]),
+    // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
+    // domain the defaults.
+    ("config.rs", &["coordination::zookeeper", "domain::limits", "placement"]),
     ("telemetry.rs", &["config"]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
