@@ -114,9 +114,10 @@ async fn a_pool_is_never_deleted_under_a_queue_that_is_being_created() {
             });
         }
         let deleting = Arc::clone(&empty);
-        let deletion = tokio::spawn(async move { deleting.broker.pool_delete(&name("pool")).await });
+        let mut deletion = JoinSet::new();
+        deletion.spawn(async move { deleting.broker.pool_delete(&name("pool")).await });
         tasks.join_all().await;
-        let is_gone = match deletion.await.unwrap() {
+        let is_gone = match deletion.join_next().await.unwrap().unwrap() {
             Ok(()) => true,
             Err(error) => {
                 assert_eq!(error.code(), "in_use");
