@@ -140,7 +140,9 @@ impl Journal {
 
     /// The same, keeping `reserve` bytes of its file system for what is not a new message.
     pub fn open_reserving(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
-        let current = Arc::new(Current::new(Store::open(path, clock)?));
+        let store = Store::open(path)?;
+        clock.not_before(store.last_write(path)?);
+        let current = Arc::new(Current::new(store));
         let path = path.to_owned();
         let room = RoomWatch::new(path.clone(), reserve);
         let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room);
