@@ -88,6 +88,7 @@ fn log(error: &Error, request_id: &str) {
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
         | Error::Conflict(_)
+        | Error::Full
         | Error::TooMany { .. }
         | Error::Late => debug!(request_id, "{error}"),
     }
