@@ -3,6 +3,7 @@
 mod expiry;
 mod faulty;
 mod handover;
+mod listing;
 mod outcomes;
 mod retaken;
 mod stamps;
