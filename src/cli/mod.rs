@@ -26,7 +26,7 @@ enum Command {
     /// Load a server, and measure it beside an empty one
     Bench(bench::BenchArgs),
     /// Print the OpenAPI document of the service
-    Openapi,
+    Openapi(openapi::OpenapiArgs),
 }
 
 /// Carries out the command that the arguments of the process name.
@@ -35,7 +35,7 @@ pub fn run() -> anyhow::Result<()> {
     match cli.command.unwrap_or(Command::Serve(cli.config)) {
         Command::Serve(config) => serve::run(config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
-        Command::Openapi => openapi::run(),
+        Command::Openapi(args) => openapi::run(&args),
     }
 }
 

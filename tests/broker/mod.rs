@@ -6,6 +6,7 @@ mod expiry;
 mod faulty;
 mod handover;
 mod leases;
+mod listing;
 mod outcomes;
 mod pools;
 mod retaken;
