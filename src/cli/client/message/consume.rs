@@ -67,6 +67,9 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
             failed += give(remote, args, &granted)?;
         }
     }
+    if failed == 1 {
+        return Err(Failure::Found("1 message was not done; it comes again when its claim ends".into()));
+    }
     if failed > 0 {
         return Err(Failure::Found(format!(
             "{failed} messages were not done; they come again when their claims end"
