@@ -16,26 +16,35 @@ pub struct Asked {
     pub body: String,
 }
 
-/// A server that gives each connection's request the next answer. It ends with the test's process.
+/// A server with one request for each connection. It ends with the test's process.
 pub struct Canned {
     pub url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
+/// The head of an answer, from its status on with its headers, and its body. An empty head breaks the connection.
+pub type Said = (String, String);
+
 impl Canned {
-    /// Answers, each a status line with headers, and a body. An empty one breaks the connection.
+    /// Gives the requests these answers, in their order.
     pub fn start(answers: Vec<(&'static str, String)>) -> Self {
+        let mut answers = answers.into_iter();
+        Self::answering(move |_| answers.next().map(|(head, body)| (head.to_owned(), body)))
+    }
+
+    /// Gives each request the answer that is made for it, until there is none.
+    pub fn answering(mut answers: impl FnMut(&Asked) -> Option<Said> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let asked = Arc::new(Mutex::new(Vec::new()));
         let kept = asked.clone();
         std::thread::spawn(move || {
-            for (head, body) in answers {
-                let Ok((stream, _)) = listener.accept() else { return };
+            while let Ok((stream, _)) = listener.accept() {
                 let Some(request) = read(&stream) else { return };
                 // The lock is held for one push.
-                kept.lock().push(request);
-                answer(stream, head, &body);
+                kept.lock().push(request.clone());
+                let Some((head, body)) = answers(&request) else { return };
+                answer(stream, &head, &body);
             }
         });
         Self { url, asked }

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::beside_a_server;
+use super::canned::Canned;
+use super::{Program, beside_a_server};
 
 #[test]
 fn a_claim_is_created_shown_renewed_and_released() {
@@ -47,4 +48,21 @@ fn a_claimed_message_is_not_deleted_without_its_claim() {
     let refused = it.program.run(&["message", "delete", "q", &id[0]]);
     assert_eq!(refused.code, 1);
     assert!(refused.err.contains("status 403, code claimed"), "{}", refused.err);
+}
+
+#[test]
+fn a_claim_that_waits_tells_the_server_how_long() {
+    let server = Canned::start(vec![("204 No Content", String::new())]);
+    Program::new(Some(&server.url)).say(&["claim", "create", "q", "--wait", "5", "--limit", "3"]);
+    assert_eq!(server.asked()[0].line, "POST /v2/queues/q/claims?limit=3&wait=5");
+}
+
+#[test]
+fn a_claim_that_only_its_location_names_is_known_by_it() {
+    // As in Zaqar, where messages have no id of their own either.
+    let message =
+        r#"{"messages": [{"href": "/v2/queues/q/messages/m1?claim_id=c1", "ttl": 60, "age": 0, "body": 1}]}"#;
+    let head = "201 Created\r\nLocation: /v2/queues/q/claims/c1";
+    let server = Canned::start(vec![(head, message.to_owned())]);
+    assert_eq!(Program::new(Some(&server.url)).plain(&["claim", "create", "q"]), ["c1\tm1\t1"]);
 }

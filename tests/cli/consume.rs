@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use super::{Beside, beside_a_server};
+use super::canned::{Asked, Canned};
+use super::{Beside, Program, beside_a_server};
 
 fn with_messages(bodies: &[&str]) -> Beside {
     let it = beside_a_server();
@@ -70,4 +71,32 @@ fn messages_that_nobody_reads_go_back() {
     let messages = &stats["q"]["messages"];
     assert_eq!(messages["claimed"], 0);
     assert!((9..=11).contains(&messages["free"].as_u64().unwrap()), "{messages}");
+}
+
+#[test]
+fn a_claim_is_renewed_while_its_command_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let renewed = home.path().join("renewed");
+    let (mark, mut claims) = (renewed.clone(), 0);
+    let server = Canned::answering(move |asked: &Asked| {
+        let method = asked.line.split(' ').next().unwrap();
+        let message =
+            r#"{"id": "c1", "messages": [{"id": "m1", "href": "/m1", "ttl": 60, "age": 0, "body": 1}]}"#;
+        claims += usize::from(method == "POST");
+        Some(match method {
+            "POST" if claims == 1 => ("201 Created".to_owned(), message.to_owned()),
+            "PATCH" => {
+                std::fs::write(&mark, "").unwrap();
+                ("204 No Content".to_owned(), String::new())
+            }
+            _ => ("204 No Content".to_owned(), String::new()),
+        })
+    });
+    // The command ends when the claim was renewed; or badly, so that the test does not hang.
+    let wait = "for _ in $(seq 200); do test -e \"$0\" && exit; sleep 0.05; done; exit 1";
+    let args = ["message", "consume", "q", "--ttl", "1", "--", "sh", "-c", wait, renewed.to_str().unwrap()];
+    Program::new(Some(&server.url)).say(&args);
+    let lines: Vec<String> = server.asked().into_iter().map(|asked| asked.line).collect();
+    assert!(lines.contains(&"PATCH /v2/queues/q/claims/c1".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"DELETE /v2/queues/q/messages/m1?claim_id=c1".to_owned()), "{lines:?}");
 }

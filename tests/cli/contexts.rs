@@ -64,10 +64,9 @@ fn a_server_named_by_its_url_does_not_get_the_token() {
 #[test]
 fn a_redirect_is_not_followed() {
     let target = answers(1);
-    let head: &'static str =
-        Box::leak(format!("307 Temporary Redirect\r\nLocation: {}/", target.url).into_boxed_str());
-    let server = Canned::start(vec![(head, String::new())]);
-    Program::new(Some(&server.url)).run(&["ping", "--token", "secret"]);
+    let elsewhere = format!("307 Temporary Redirect\r\nLocation: {}/", target.url);
+    let server = Canned::answering(move |_| Some((elsewhere.clone(), String::new())));
+    assert_eq!(Program::new(Some(&server.url)).run(&["ping", "--token", "secret"]).code, 4);
     assert!(target.asked().is_empty());
 }
 

@@ -12,6 +12,8 @@ mod messages;
 mod output;
 mod pools;
 mod queues;
+mod readme;
+mod tls;
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -69,7 +69,7 @@ impl Ask {
 #[derive(Debug)]
 pub struct Reply {
     asked: String,
-    /// Its status, below 400.
+    /// Its status, a success.
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
@@ -160,7 +160,11 @@ impl Remote {
                 failure => failure,
             });
         }
-        Ok(Reply { asked, status, headers, body })
+        let reply = Reply { asked, status, headers, body };
+        if !status.is_success() {
+            return Err(reply.strange(format!("its status is {status}; redirects are not followed")));
+        }
+        Ok(reply)
     }
 
     fn send(&self, ask: Ask) -> Result<(StatusCode, HeaderMap, Vec<u8>), ureq::Error> {
