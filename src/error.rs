@@ -81,12 +81,28 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// What is to be deleted or replaced is used.
+    #[error("{what} {name} is in use: {by}")]
+    InUse {
+        /// Its kind.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What uses it.
+        by: &'static str,
+    },
     /// The change does not fit what is there.
     #[error("{0}")]
     Conflict(String),
+    /// The caller may not do this, whoever's data it is.
+    #[error("this needs the role {0}")]
+    NotAuthorized(&'static str),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
+    /// There is no room for new messages. Everything else goes on, and deleting makes room.
+    #[error("the storage pool has no room for new messages")]
+    Full,
     /// A bound that other requests will free again is reached.
     #[error("{what}: at most {bound}")]
     TooMany {
@@ -166,8 +182,11 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::InUse { .. } => "in_use",
             Self::Conflict(_) => "conflict",
+            Self::NotAuthorized(_) => "not_authorized",
             Self::NoPool => "no_pool",
+            Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
@@ -184,8 +203,11 @@ impl Error {
             | Self::Claimed(_)
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_)
-            | Self::Conflict(_) => false,
+            | Self::InUse { .. }
+            | Self::Conflict(_)
+            | Self::NotAuthorized(_) => false,
             Self::NoPool
+            | Self::Full
             | Self::TooMany { .. }
             | Self::Late
             | Self::Unavailable { .. }

@@ -45,9 +45,12 @@ impl ApiError {
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
+            Error::NotAuthorized(_) => (StatusCode::FORBIDDEN, "Not authorized"),
             Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
+            Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
             Error::NoPool | Error::Unavailable { .. } | Error::Unknown { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
             }
@@ -123,6 +126,9 @@ pub struct Errors;
 /// Documents the one error of operations without input.
 pub struct Outage;
 
+/// Documents the error of operations that bring new messages, beside the others.
+pub struct NoRoom;
+
 const OUTAGE: (&str, &str) =
     ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.");
 
@@ -140,6 +146,15 @@ impl IntoResponses for Errors {
 impl IntoResponses for Outage {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[OUTAGE])
+    }
+}
+
+impl IntoResponses for NoRoom {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        described(&[(
+            "507",
+            "There is no room for new messages. Everything else goes on; deleting makes room.",
+        )])
     }
 }
 

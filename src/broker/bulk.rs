@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use super::claims::Chosen;
 use super::lanes::Change;
-use super::messages::{MessageView, settled};
+use super::messages::{MessageView, Outcome, settled};
 use super::slot::Slot;
 use super::{Broker, storage_failed};
 use crate::domain::claim::ClaimLimit;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
+use crate::domain::message::{Header, State};
 use crate::domain::names::QueueRef;
 use crate::domain::page::PopCount;
 use crate::error::{Error, Part};
-use crate::storage::Direction;
+use crate::storage::{Direction, Order, Page, Position};
 
 /// How long a purge waits before it asks again for messages that are just being claimed or given back, and how often.
 const PURGE_PAUSE: Duration = Duration::from_millis(20);
@@ -37,28 +38,40 @@ impl Broker {
         mut ids: Vec<MessageId>,
         claims: &[ClaimId],
     ) -> Result<(), Error> {
-        let slot = self.slot(at);
+        let slot = self.slot(at).await?;
         ids.sort_unstable();
         ids.dedup();
-        if ids.is_empty() || !self.open(slot, at).await? {
-            return Ok(());
+        let removal = self.delete_all_or_none(&slot, at, ids, claims).await;
+        match self.confirm_refusal(&slot, removal)? {
+            Some(outcome) => settled(outcome).await,
+            None => self.check_ours(&slot),
         }
-        let outcome = {
-            let now = self.0.clock.now();
-            let mut state = slot.state.lock();
-            let Some(queue) = state.queues.get_mut(at) else { return Ok(()) };
-            queue.engine.begin_remove_all(&ids, claims, now)?;
-            self.submit(slot, &mut state, at, Change::Remove(ids))?
-        };
-        settled(outcome).await
+    }
+
+    /// None when there is no such queue, or no id.
+    async fn delete_all_or_none(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        ids: Vec<MessageId>,
+        claims: &[ClaimId],
+    ) -> Result<Option<Outcome>, Error> {
+        if ids.is_empty() || !self.open(slot, at).await? {
+            return Ok(None);
+        }
+        let now = self.0.clock.now();
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
+        queue.engine.begin_remove_all(&ids, claims, now)?;
+        self.submit(slot, &mut state, at, Change::Remove(ids)).map(Some)
     }
 
     /// Takes the oldest ready messages out of the queue. They are gone from the pool when this returns them, so they
     /// are lost when the answer is.
     pub async fn messages_pop(&self, at: &QueueRef, count: PopCount) -> Result<Vec<MessageView>, Error> {
-        let slot = Arc::clone(self.slot(at));
+        let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            return Ok(Vec::new());
+            return self.check_ours(&slot).map(|()| Vec::new());
         }
         let (broker, at) = (self.clone(), at.clone());
         let pop = async move {
@@ -66,7 +79,7 @@ impl Broker {
             match broker.choose(&slot, &at, limit).await? {
                 Some(chosen) => broker.pop_chosen(&slot, &at, chosen).await,
                 // Cut off from the tree, nobody can say that there is nothing (P8).
-                None => broker.0.catalogue.check_open().map(|()| Vec::new()),
+                None => broker.check_ours(&slot).map(|()| Vec::new()),
             }
         };
         self.carry_out(pop).await
@@ -96,7 +109,7 @@ impl Broker {
         };
         settled(outcome).await?;
         let now = self.0.clock.now();
-        let view = |(header, _): &(crate::domain::message::Header, _)| {
+        let view = |(header, _): &(Header, _)| {
             let (_, body) = bodies.iter().find(|(id, _)| *id == header.id)?;
             let age = now.seconds_since(header.created);
             Some(MessageView { id: header.id, ttl: header.ttl, age, body: body.clone(), claim: None })
@@ -107,9 +120,9 @@ impl Broker {
     /// Removes every message that was posted before, claimed or not. Zaqar spares the claimed ones, whatever it
     /// says. Nothing happens when there is no such queue.
     pub async fn queue_purge(&self, at: &QueueRef) -> Result<(), Error> {
-        let slot = Arc::clone(self.slot(at));
+        let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            return Ok(());
+            return self.check_ours(&slot);
         }
         let (broker, at) = (self.clone(), at.clone());
         let purge = async move {
@@ -119,8 +132,10 @@ impl Broker {
                 (state.ids.last(), queue.id)
             };
             for _ in 0..PURGE_PASSES {
-                if broker.purge_pass(&slot, &at, queue, last).await? == Left::Nothing {
-                    return Ok(());
+                let ready = broker.purge_order(&slot, &at, queue, Order::Ready, last).await?;
+                let aside = broker.purge_order(&slot, &at, queue, Order::Aside, last).await?;
+                if (ready, aside) == (Left::Nothing, Left::Nothing) {
+                    return broker.check_ours(&slot);
                 }
                 tokio::time::sleep(PURGE_PAUSE).await;
             }
@@ -129,12 +144,13 @@ impl Broker {
         self.carry_out(purge).await
     }
 
-    /// Goes through the queue once, up to `last`.
-    async fn purge_pass(
+    /// Goes through an order of the queue once, up to `last`. What moves between queues is left to its move.
+    async fn purge_order(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         id: QueueId,
+        order: Order,
         last: MessageId,
     ) -> Result<Left, Error> {
         let (mut after, mut left) = (None, Left::Nothing);
@@ -147,10 +163,16 @@ impl Broker {
                 self.pool(&queue.pool)?.store()?
             };
             let (count, bytes) = (limits::PURGE_STEP, limits::BATCH_BYTES);
-            let page = store.scan(id, Direction::Up, after, count, bytes).await.map_err(storage_failed)?;
-            let ids: Vec<MessageId> =
-                page.messages.iter().map(|message| message.header.id).filter(|id| *id <= last).collect();
-            let Some(end) = ids.last().copied() else { return Ok(left) };
+            let page = store.scan(id, order, Direction::Up, after, count, bytes).await;
+            let Page { messages, .. } = page.map_err(storage_failed)?;
+            let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
+            let is_purged = |header: &Header| header.id <= last && !is_moving(&header.state);
+            let ids: Vec<MessageId> = messages
+                .iter()
+                .map(|message| &message.header)
+                .filter(|h| is_purged(h))
+                .map(|h| h.id)
+                .collect();
             let outcome = {
                 let mut state = slot.state.lock();
                 let Some(queue) = state.queue_mut(at, id) else { return Ok(Left::Nothing) };
@@ -161,7 +183,17 @@ impl Broker {
                 self.submit(slot, &mut state, at, Change::Remove(begun))?
             };
             settled(outcome).await?;
-            after = Some(end);
+            if end >= last {
+                return Ok(left);
+            }
+            after = Some(Position::id(end));
         }
+    }
+}
+
+fn is_moving(state: &State) -> bool {
+    match state {
+        State::Ready | State::Scheduled | State::Failed => false,
+        State::Prepared(_) | State::Moving(_) => true,
     }
 }

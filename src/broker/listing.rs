@@ -12,14 +12,14 @@ use super::slot::Slot;
 use super::{Broker, storage_failed};
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message};
+use crate::domain::message::{Header, Message, State};
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::page::PageLimit;
 use crate::domain::patch::{self, Entries};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
-use crate::storage::{Direction, PoolStore};
+use crate::storage::{Direction, Order, Page, PoolStore, Position};
 
 /// Which messages a listing wants.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct MessageFilter {
     pub not_of: Option<Uuid>,
     /// Those under a claim too.
     pub includes_claimed: bool,
+    /// Those that become ready later too.
+    pub includes_delayed: bool,
 }
 
 impl MessageFilter {
@@ -120,11 +122,28 @@ struct Listed {
     store: Arc<dyn PoolStore>,
 }
 
+/// What one read of the pool gave.
+struct Found {
+    messages: Vec<Message>,
+    /// Where it ends, unless there is nothing behind it.
+    end: Option<MessageId>,
+}
+
 impl Broker {
     /// A page of the messages of a queue; an empty one when there is no such queue.
     pub async fn messages_list(&self, at: &QueueRef, filter: &MessageFilter) -> Result<MessagePage, Error> {
-        let slot = Arc::clone(self.slot(at));
-        if !self.open(&slot, at).await? {
+        let slot = self.slot(at).await?;
+        let page = self.message_page(&slot, at, filter).await;
+        self.confirm(&slot, page)
+    }
+
+    async fn message_page(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        filter: &MessageFilter,
+    ) -> Result<MessagePage, Error> {
+        if !self.open(slot, at).await? {
             return Ok(MessagePage::default());
         }
         let now = self.0.clock.now();
@@ -133,10 +152,10 @@ impl Broker {
             let Some(queue) = state.queues.get(at) else { return Ok(MessagePage::default()) };
             let store = self.pool(&queue.pool)?.store()?;
             let browsed = queue.engine.browse(filter.after, filter.limit.get(), |h| filter.wants(h, now));
-            (Listed { slot: Arc::clone(&slot), at: at.clone(), id: queue.id, store }, browsed)
+            (Listed { slot: Arc::clone(slot), at: at.clone(), id: queue.id, store }, browsed)
         };
-        let (mut messages, read_on) = if filter.includes_claimed {
-            // Memory has no bodies of claimed messages, and the pool has them all in order.
+        let (mut messages, read_on) = if filter.includes_claimed || filter.includes_delayed {
+            // Memory has only what is ready, and the pool has it all.
             (Vec::new(), Some(filter.after))
         } else {
             (listed.with_bodies(browsed.messages, now).await?, browsed.read_on)
@@ -151,7 +170,17 @@ impl Broker {
 
     /// The messages among `ids` that exist, claimed or not, in the order of `ids`.
     pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
-        let slot = self.slot(at);
+        let slot = self.slot(at).await?;
+        let found = self.messages_found(&slot, at, ids).await;
+        self.confirm(&slot, found)
+    }
+
+    async fn messages_found(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        ids: &[MessageId],
+    ) -> Result<Vec<MessageView>, Error> {
         if !self.open(slot, at).await? {
             return Ok(Vec::new());
         }
@@ -166,7 +195,8 @@ impl Broker {
         let view = |message: Message| {
             let hold = holds.iter().find(|(_, header)| header.id == message.header.id).cloned();
             let (header, view) = view(message, hold, now);
-            (!header.is_expired(now)).then_some(view)
+            let is_there = !header.is_expired(now) && !matches!(header.state, State::Prepared(_));
+            is_there.then_some(view)
         };
         Ok(found.into_iter().filter_map(view).collect())
     }
@@ -255,13 +285,9 @@ impl Listed {
         page: &mut Vec<MessageView>,
     ) -> Result<Option<MessageId>, Error> {
         for _ in 0..limits::LISTING_READS {
-            let from = Some(after).filter(|after| *after > MessageId::ZERO);
-            let (count, bytes) = (limits::LISTING_READ, limits::WINDOW_BYTES);
-            let read = self.store.scan(self.id, Direction::Up, from, count, bytes).await;
-            let read = read.map_err(storage_failed)?;
-            let Some(last) = read.messages.last().map(|message| message.header.id) else { return Ok(None) };
-            for message in self.seen(read.messages, filter) {
-                let (header, view) = view(message.0, message.1, now);
+            let found = self.read_once(filter, after).await?;
+            for (message, hold) in self.seen(found.messages, filter) {
+                let (header, view) = view(message, hold, now);
                 if filter.wants(&header, now) {
                     page.push(view);
                 }
@@ -269,12 +295,36 @@ impl Listed {
                     return Ok(None);
                 }
             }
-            after = last;
-            if read.is_last {
-                return Ok(None);
+            match found.end {
+                Some(end) => after = end,
+                None => return Ok(None),
             }
         }
         Ok(Some(after))
+    }
+
+    /// Reads what lies behind `after`: what is ready and, if that is wanted, what is scheduled among it.
+    async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<Found, Error> {
+        let mut found = self.read_order(Order::Ready, after).await?;
+        if filter.includes_delayed {
+            let aside = self.read_order(Order::Aside, after).await?;
+            found.end = [found.end, aside.end].into_iter().flatten().min();
+            let is_scheduled = |message: &Message| message.header.state == State::Scheduled;
+            found.messages.extend(aside.messages.into_iter().filter(is_scheduled));
+            found.messages.sort_unstable_by_key(|message| message.header.id);
+            // Beyond the end of one of the two the other is not complete.
+            found.messages.retain(|message| found.end.is_none_or(|end| message.header.id <= end));
+        }
+        Ok(found)
+    }
+
+    async fn read_order(&self, order: Order, after: MessageId) -> Result<Found, Error> {
+        let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
+        let (count, bytes) = (limits::LISTING_READ, limits::WINDOW_BYTES);
+        let page = self.store.scan(self.id, order, Direction::Up, from, count, bytes).await;
+        let Page { messages, is_last } = page.map_err(storage_failed)?;
+        let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
+        Ok(Found { messages, end })
     }
 
     /// Messages of the pool as the engine sees them now: without those that are hidden from the listing, and with

@@ -1,7 +1,5 @@
 //! Changing the metadata of a queue.
 
-use std::sync::Arc;
-
 use super::Broker;
 use super::slot::Slot;
 use crate::domain::names::QueueRef;
@@ -18,10 +16,11 @@ impl Broker {
     pub async fn queue_patch(&self, at: &QueueRef, changes: Vec<Change>) -> Result<Metadata, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let patch = async move {
-            let slot = Arc::clone(broker.slot(&at));
+            let slot = broker.slot(&at).await?;
             // Held so that nobody opens the queue with what it was before.
             let _gate = slot.gate.lock().await;
-            broker.patch_gated(&slot, &at, &changes).await
+            let patched = broker.patch_gated(&slot, &at, &changes).await;
+            broker.confirm_refusal(&slot, patched)
         };
         self.carry_out(patch).await
     }

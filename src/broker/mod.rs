@@ -5,19 +5,25 @@
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
 mod bulk;
+mod cells;
 mod claims;
+mod dropped;
 mod duties;
 mod ends;
+mod flavors;
 mod lanes;
 mod listing;
 mod messages;
 mod metadata;
+mod pool_deletion;
+mod pool_health;
+mod pool_table;
 mod pools;
 mod queues;
 mod renewal;
+mod retake;
 mod slot;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -27,21 +33,23 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
+pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::MessageView;
-pub use pools::FirstPool;
+pub use pool_health::{HealthReport, PoolHealth};
+pub use pool_table::{FirstPool, Opener, PoolSettings};
+pub use pools::PoolView;
 pub use renewal::ClaimStatus;
 
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::cluster;
-use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
-use crate::domain::names::{PoolName, QueueRef};
-use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
-use crate::storage::{Epoch, PoolStore, StoreError};
-use pools::OpenPool;
+use crate::storage::{Epoch, StoreError};
+use cells::Cells;
+use pool_table::PoolTable;
+use retake::Taken;
 use slot::Slot;
 
 /// The service without its faces. Clones share it.
@@ -50,42 +58,44 @@ pub struct Broker(Arc<Shared>);
 
 struct Shared {
     catalogue: Catalogue,
-    pools: HashMap<PoolName, OpenPool>,
-    /// All 256, by number.
-    slots: Vec<Arc<Slot>>,
+    /// The pools as they are now.
+    pools: PoolTable,
+    /// The slots as they are served.
+    cells: Cells,
     clock: Clock,
-    /// No claim from before the start ends earlier.
-    no_expiry_before: Timestamp,
+    /// Tells the nodes of slots that this process took from those of any other.
+    nonce: Uuid,
+    /// The greater part of every epoch.
+    generation: u32,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Broker {
-    /// Takes every slot and begins its duties. `open` opens a pool's storage by its URI.
+    /// Takes every slot and begins its duties.
     ///
-    /// A fresh installation gets `first` as its pool. When no pool can be used nothing is taken, and the error says
-    /// why.
-    pub async fn start(
-        catalogue: Catalogue,
-        first: &FirstPool,
-        open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
-        clock: Clock,
-    ) -> Result<Self, Error> {
+    /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
+    /// service starts, so that one can be added.
+    pub async fn start(catalogue: Catalogue, settings: &PoolSettings, clock: Clock) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
-        let pools = pools::open_all(&catalogue, &system, first, open).await?;
-        // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
-        pools::check_any(&pools)?;
+        let (nonce, generation) = (Uuid::new_v4(), system.generation);
+        let pools = PoolTable::new(system, settings);
+        pools.open_all(&catalogue, settings.first.as_ref()).await?;
+        // Taking the slots would only stop whoever has the storage.
+        pools.check_any()?;
         let mut slots = Vec::new();
-        for owned in cluster::slots::take_all(&catalogue, Uuid::new_v4()).await? {
-            let epoch = Epoch { generation: system.generation, transaction: owned.transaction };
+        for owned in cluster::slots::take_all(&catalogue, nonce).await? {
+            let epoch = Epoch { generation, transaction: owned.transaction };
             let claims = catalogue.claims(&owned).await?;
-            slots.push(Arc::new(Slot::new(owned, epoch, claims)));
+            let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+            slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
-        let shared = Shared { catalogue, pools, slots, clock, no_expiry_before, tasks, stop };
+        let cells = Cells::new(slots);
+        let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop };
         let broker = Self(Arc::new(shared));
+        broker.reopen_marked_pools().await;
         broker.start_duties();
         Ok(broker)
     }
@@ -105,17 +115,7 @@ impl Broker {
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
     pub fn check_ready(&self) -> Result<(), Error> {
         self.0.catalogue.check_open()?;
-        let is_open = |pool: &OpenPool| pool.store().is_ok_and(|store| store.check_open().is_ok());
-        if self.0.pools.values().any(is_open) {
-            Ok(())
-        } else {
-            Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
-        }
-    }
-
-    fn slot(&self, queue: &QueueRef) -> &Arc<Slot> {
-        let SlotNumber(number) = queue.slot();
-        &self.0.slots[usize::from(number)]
+        self.0.pools.check_open()
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the
@@ -136,9 +136,9 @@ impl Broker {
 
 /// What a failed call to a pool means to a request.
 fn storage_failed(error: StoreError) -> Error {
-    if error.nothing_written() {
-        Error::unavailable(Part::Storage, error)
-    } else {
-        Error::unknown(Part::Storage, error)
+    match error {
+        StoreError::Full => Error::Full,
+        error if error.nothing_written() => Error::unavailable(Part::Storage, error),
+        error => Error::unknown(Part::Storage, error),
     }
 }

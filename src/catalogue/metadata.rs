@@ -30,7 +30,7 @@ impl Catalogue {
     ) -> Result<bool, Error> {
         let path = layout::queue(slot.slot, queue);
         let set = Op::Set { path, data: to_json(&entry.record), version: Some(entry.version) };
-        match self.tree.commit(&[slot.fence()], &[set]).await {
+        match self.commit_as_owner(slot, &[], &[set]).await {
             Ok(_) => Ok(true),
             Err(TreeError::Refused { why: Refusal::BadVersion | Refusal::NoNode, .. }) => Ok(false),
             Err(error) => Err(failed(error)),

@@ -5,6 +5,8 @@
 
 pub mod attributes;
 pub mod claim;
+pub mod durability;
+pub mod flavor;
 pub mod ids;
 pub mod limits;
 pub mod message;

@@ -2,27 +2,25 @@
 
 use std::sync::Arc;
 
-use angarium::broker::{Broker, FirstPool};
+use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::domain::names::PoolName;
 use angarium::journal::Journal;
-use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
-use super::{Whole, limit, queue, terms};
+use super::{Whole, limit, one_pool, queue, terms};
 
 /// A broker whose tree and pool fail as planned.
-struct Faulty {
-    whole: Whole,
-    tree: Plan,
-    pool: Plan,
-    catalogue: Catalogue,
+pub(super) struct Faulty {
+    pub(super) whole: Whole,
+    pub(super) tree: Plan,
+    pub(super) pool: Plan,
+    pub(super) catalogue: Catalogue,
 }
 
-async fn faulty() -> Faulty {
+pub(super) async fn faulty() -> Faulty {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
@@ -30,20 +28,15 @@ async fn faulty() -> Faulty {
     let embedded = Arc::new(EmbeddedTree::new(journal.clone()));
     let catalogue = Catalogue::new(embedded.clone());
     let faulty_tree = Catalogue::new(Arc::new(FaultyTree { tree: embedded, plan: tree.clone() }));
-    let name = PoolName::new("default").unwrap();
-    let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
-    let open = |_: &str| {
-        let embedded = Arc::new(EmbeddedPool::new(journal.clone()));
-        Ok(Arc::new(FaultyPool { pool: embedded, plan: pool.clone() }) as Arc<dyn PoolStore>)
-    };
-    let broker = Broker::start(faulty_tree, &first, open, clock.clone()).await.unwrap();
+    let store = FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() };
+    let broker = Broker::start(faulty_tree, &one_pool(Arc::new(store)), clock.clone()).await.unwrap();
     Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, catalogue }
 }
 
 impl Faulty {
     /// How many records of claims the tree has for the queue's slot.
     async fn records(&self) -> usize {
-        let slot = OwnedSlot { slot: queue("q").slot(), version: 0, transaction: 0 };
+        let slot = OwnedSlot::new(queue("q").slot(), 0, 0);
         self.catalogue.claims(&slot).await.unwrap().claims.len()
     }
 }
@@ -75,18 +68,6 @@ async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well(
     assert!(refused.nothing_written() && faulty.pool.is_done());
     faulty.whole.post(&queue("q"), 1, 3_600).await;
     assert_eq!(faulty.whole.broker.queue_stats(&queue("q")).await.unwrap().free, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_post_without_any_answer_is_unknown_and_nothing_is_claimed_to_be_written_after_it() {
-    let faulty = faulty().await;
-    faulty.whole.post(&queue("q"), 1, 3_600).await;
-    faulty.pool.next(&[Fault::UnknownAfter; 6]);
-    let message = || vec![angarium::domain::message::NewMessage { body: "1".into(), ttl: None }];
-    let unknown = faulty.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
-    assert!(!unknown.nothing_written());
-    let refused = faulty.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
-    assert!(refused.nothing_written());
 }
 
 #[tokio::test(flavor = "multi_thread")]

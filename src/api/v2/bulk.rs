@@ -38,6 +38,9 @@ pub struct MessagesQuery {
     /// Whether to show claimed messages too.
     #[param(value_type = Option<bool>, nullable = false)]
     include_claimed: Option<String>,
+    /// Whether to show messages too that become ready later.
+    #[param(value_type = Option<bool>, nullable = false)]
+    include_delayed: Option<String>,
 }
 
 impl MessagesQuery {
@@ -46,11 +49,12 @@ impl MessagesQuery {
         let limit = PageLimit::new(integer("limit", self.limit.as_deref())?)?;
         let echoes = boolean("echo", self.echo.as_deref())?.unwrap_or(false);
         let includes_claimed = boolean("include_claimed", self.include_claimed.as_deref())?.unwrap_or(false);
+        let includes_delayed = boolean("include_delayed", self.include_delayed.as_deref())?.unwrap_or(false);
         let Ok(after) = self.marker.as_ref().map_or(Ok(MessageId::ZERO), |marker| marker.parse()) else {
             return Ok(None);
         };
         let not_of = asked.client.filter(|_| !echoes);
-        Ok(Some(MessageFilter { after, limit, not_of, includes_claimed }))
+        Ok(Some(MessageFilter { after, limit, not_of, includes_claimed, includes_delayed }))
     }
 
     fn links(&self, asked: &Asked, next: Option<MessageId>) -> Vec<Link> {
@@ -58,6 +62,7 @@ impl MessagesQuery {
             ("limit", self.limit.as_deref()),
             ("echo", self.echo.as_deref()),
             ("include_claimed", self.include_claimed.as_deref()),
+            ("include_delayed", self.include_delayed.as_deref()),
         ];
         links(&path(asked), next.map(|id| id.to_string()), &carried)
     }

@@ -39,7 +39,8 @@ impl Coordination for EmbeddedTree {
         path::check(path)?;
         let prefix = stored::children_prefix(path);
         let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        let pairs = self.journal.scan(Space::Tree, &prefix, &prefix);
+        let view = self.journal.view().map_err(not_sent)?;
+        let pairs = view.scan(Space::Tree, &prefix, &prefix);
         pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
     }
 
@@ -59,7 +60,8 @@ impl Coordination for EmbeddedTree {
             // The next key there can be.
             from.push(0);
         }
-        let pairs = self.journal.scan(Space::Tree, &prefix, &from).take(most);
+        let view = self.journal.view().map_err(not_sent)?;
+        let pairs = view.scan(Space::Tree, &prefix, &from).take(most);
         pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
     }
 
@@ -80,9 +82,9 @@ impl Coordination for EmbeddedTree {
         self.journal.check_open().map_err(not_sent)
     }
 
-    /// A journal that a failed write has closed stays closed.
+    /// A journal that a failed write has closed is opened again by itself.
     fn check_alive(&self) -> Result<(), TreeError> {
-        self.check_open()
+        self.journal.check_alive().map_err(not_sent)
     }
 }
 
