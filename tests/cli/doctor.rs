@@ -21,7 +21,7 @@ fn a_server_in_good_health_has_nothing_wrong() {
     std::fs::create_dir(&data).unwrap();
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
     let checks = it.program.json(&["doctor", "--data", data.to_str().unwrap()]);
-    for name in ["server", "reach", "ready", "clock", "access", "data"] {
+    for name in ["server", "reach", "ready", "clock", "access", "pool default", "data"] {
         assert_eq!(check(&checks, name).0, "ok", "{checks}");
     }
 }

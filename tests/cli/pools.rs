@@ -1,9 +1,10 @@
-//! `angarium pool`, `flavor` and `health`: the requests that Zaqar's API asks for, and its answers shown.
+//! `angarium pool`, `flavor` and `health`: the requests that Zaqar's API asks for and its answers shown, and the same against
+//! a real server.
 
 use serde_json::{Value, json};
 
-use super::Program;
 use super::canned::Canned;
+use super::{Program, beside_a_server};
 
 /// What one command asks for: method and path, and the body; and what it prints.
 fn asks(answer: (&'static str, Value), args: &[&str]) -> (String, Value, String) {
@@ -54,4 +55,46 @@ fn a_flavor_is_a_list_of_pools() {
 fn pools_and_flavors_are_deleted_by_name() {
     assert_eq!(asks(("204 No Content", json!(null)), &["pool", "delete", "p1"]).0, "DELETE /v2/pools/p1");
     assert_eq!(asks(("204 No Content", json!(null)), &["flavor", "delete", "f"]).0, "DELETE /v2/flavors/f");
+}
+
+#[test]
+fn a_pool_lives_from_its_registration_to_its_deletion() {
+    let it = beside_a_server();
+    it.program.say(&["pool", "create", "fast", "--uri", "embedded:pools/fast", "--weight", "10"]);
+    assert_eq!(it.program.plain(&["pool", "list"]), ["default", "fast"]);
+    it.program.say(&["pool", "update", "fast", "--weight", "3", "--state", "draining"]);
+    let shown = it.program.json(&["pool", "show", "fast"]);
+    assert_eq!((&shown["weight"], &shown["state"]), (&json!(3), &json!("draining")));
+    it.program.say(&["pool", "delete", "fast"]);
+    assert_eq!(it.program.plain(&["pool", "list"]), ["default"]);
+    assert_eq!(it.program.run(&["pool", "show", "fast"]).code, 1);
+}
+
+#[test]
+fn a_flavor_places_queues_in_its_pools() {
+    let it = beside_a_server();
+    it.program.say(&["pool", "create", "fast", "--uri", "embedded:pools/fast", "--weight", "10"]);
+    it.program.say(&["flavor", "create", "quick", "--pool", "fast"]);
+    assert_eq!(it.program.json(&["flavor", "show", "quick"])["pool_list"], json!(["fast"]));
+    it.program.say(&["queue", "create", "q", "--set", "_flavor=quick"]);
+    // What is used stays.
+    assert_eq!(it.program.run(&["pool", "delete", "fast"]).code, 1);
+}
+
+#[test]
+fn the_health_of_each_pool_is_a_row() {
+    let it = beside_a_server();
+    let table = it.program.say(&["health"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.contains(&vec!["catalog_reachable", "true"]), "{table}");
+    assert!(rows.iter().any(|row| row.starts_with(&["default", "yes", "yes", "active", "sync"])), "{table}");
+}
+
+#[test]
+fn the_health_of_zaqar_is_shown_too() {
+    let health =
+        json!({"catalog_reachable": true, "p1": {"storage_reachable": false, "operation_status": {}}});
+    let (_, _, table) = asks(("200 OK", health), &["health"]);
+    let last: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(last, ["p1", "NO", "-", "-", "-", "-"]);
 }

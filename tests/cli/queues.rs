@@ -71,3 +71,12 @@ fn queues_of_another_project_are_not_seen() {
     assert_eq!(it.program.plain(&["queue", "list", "--project", "one"]), ["q"]);
     assert!(it.program.plain(&["queue", "list", "--project", "two"]).is_empty());
 }
+
+#[test]
+fn a_deleted_queue_is_gone_with_its_messages() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "one"]);
+    it.program.say(&["queue", "delete", "q"]);
+    assert!(it.program.plain(&["queue", "list"]).is_empty());
+    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["0"]);
+}

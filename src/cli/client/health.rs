@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::printer::Shown;
-use super::table::{one_line, pairs};
+use super::remote::Reply;
+use super::table::{Table, one_line, pairs};
 
 /// Ask whether a server can be used
 #[derive(Args, Clone, Debug)]
@@ -54,9 +56,65 @@ pub(super) fn ping(args: &PingArgs) -> Result<(), Failure> {
     args.caller.printer().done(&sentence, &json!({"url": remote.base(), "milliseconds": milliseconds}))
 }
 
+/// How a pool does. Zaqar says of it only whether it can be reached.
+#[derive(Debug, Deserialize)]
+pub struct PoolHealth {
+    /// Whether it can be reached.
+    pub storage_reachable: bool,
+    /// Whether it accepts writes.
+    #[serde(default)]
+    pub writable: Option<bool>,
+    /// Why not.
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    state: Option<String>,
+    #[serde(default)]
+    class: Option<String>,
+    #[serde(default)]
+    bytes: Option<Room>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Room {
+    free: u64,
+}
+
+impl PoolHealth {
+    fn row(&self, name: &str) -> Vec<String> {
+        let yes = |yes: bool| if yes { "yes" } else { "NO" }.to_owned();
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            name.to_owned(),
+            yes(self.storage_reachable),
+            self.writable.map_or("-".to_owned(), yes),
+            or_dash(&self.state),
+            or_dash(&self.class),
+            self.bytes.as_ref().map_or("-".to_owned(), |room| format!("{} MiB", room.free >> 20)),
+            self.description.clone().unwrap_or_default(),
+        ]
+    }
+}
+
+/// The pools of a health document by their names: below `pools`, or beside the catalogue as in Zaqar.
+pub fn pools(reply: &Reply) -> Result<BTreeMap<String, PoolHealth>, Failure> {
+    let mut parts: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+    if let Some(pools) = parts.remove("pools") {
+        parts = serde_json::from_str(pools.get()).map_err(|error| reply.strange(error.to_string()))?;
+    }
+    let health =
+        |(name, value): (String, Box<RawValue>)| Some((name, serde_json::from_str(value.get()).ok()?));
+    Ok(parts.into_iter().filter_map(health).collect())
+}
+
 pub(super) fn health(args: &HealthArgs) -> Result<(), Failure> {
     let reply = args.caller.remote()?.get("/v2/health")?;
-    let object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+    let mut object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
     let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
-    args.caller.printer().show(&Shown { people: pairs(&object), json: reply.json_text()?, plain })
+    let pools = pools(&reply)?;
+    object.retain(|key, _| key != "pools" && !pools.contains_key(key));
+    let rows: Vec<_> = pools.iter().map(|(name, health)| health.row(name)).collect();
+    let heads = &["POOL", "REACHABLE", "WRITABLE", "STATE", "CLASS", "FREE", ""];
+    let people = format!("{}\n{}", pairs(&object), Table::new(heads).with_head(&rows));
+    args.caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -61,6 +61,9 @@ enum PoolCommand {
         /// Its share of the new queues; 0 takes none
         #[arg(long)]
         weight: Option<u32>,
+        /// Whether it takes new queues
+        #[arg(long, value_enum)]
+        state: Option<State>,
         #[command(flatten)]
         more: More,
     },
@@ -72,9 +75,19 @@ enum PoolCommand {
     },
 }
 
+/// Whether a pool takes new queues.
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// By its weight
+    Active,
+    /// None, whatever its weight
+    Draining,
+}
+
 #[derive(Args, Clone, Debug)]
 struct More {
-    /// The flavor whose queues it takes
+    /// The flavor whose queues it takes; empty for none
     #[arg(long)]
     flavor: Option<String>,
     /// What its driver is told, as KEY=VALUE; a value that is JSON is taken as such, any other as text
@@ -93,12 +106,14 @@ struct Said<'a> {
     flavor: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     options: BTreeMap<&'a str, &'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<State>,
 }
 
 impl<'a> Said<'a> {
     fn new(uri: Option<&'a str>, weight: Option<u32>, more: &'a More) -> Self {
         let options = more.options.iter().map(|option| (option.key.as_str(), &*option.value)).collect();
-        Self { uri, weight, flavor: more.flavor.as_deref(), options }
+        Self { uri, weight, flavor: more.flavor.as_deref(), options, state: None }
     }
 }
 
@@ -117,8 +132,8 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
             let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
             args.caller.printer().show(&Shown { people: pairs(&object), json: reply.json_text()?, plain })
         }
-        PoolCommand::Update { pool, uri, weight, more } => {
-            let said = Said::new(uri.as_deref(), *weight, more);
+        PoolCommand::Update { pool, uri, weight, state, more } => {
+            let said = Said { state: *state, ..Said::new(uri.as_deref(), *weight, more) };
             remote.ask(Ask::new(Method::PATCH, path(pool)).json(&said)?)?;
             args.caller.printer().done(&format!("pool {pool} is changed"), &json!({"name": pool}))
         }

@@ -1,16 +1,14 @@
 //! What is looked at from outside: whether the server answers, serves, takes the token, has the same version and the
 //! same time, and how its pools are.
 
-use std::collections::BTreeMap;
-
 use http::header::{DATE, SERVER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use serde::Deserialize;
 
 use super::Check;
 use crate::cli::client::caller::{CallerArgs, Origin};
 use crate::cli::client::failure::Failure;
+use crate::cli::client::health::{self, PoolHealth};
 use crate::cli::client::remote::{Remote, Reply};
 
 /// Seconds of difference between two clocks that are worth a thought: claims and ids bear more, people who compare
@@ -113,67 +111,28 @@ fn access(remote: &Remote) -> Check {
     }
 }
 
-/// What is said of a pool; in Zaqar's words or in ours.
-#[derive(Deserialize)]
-struct PoolHealth {
-    #[serde(alias = "storage_reachable")]
-    reachable: bool,
-}
-
 fn pools(remote: &Remote) -> Vec<Check> {
-    let reply = match remote.get("/v2/health") {
-        Ok(reply) => reply,
-        Err(failure) => return vec![Check::skipped("pools", failure.to_string())],
-    };
-    match reply.parse::<BTreeMap<String, serde_json::Value>>() {
-        Ok(parts) => named(parts).into_iter().map(|(name, health)| pool(&name, &health)).collect(),
+    match remote.get("/v2/health").and_then(|reply| health::pools(&reply)) {
+        Ok(pools) if pools.is_empty() => {
+            vec![Check::wrong("pools", "there is none", "register one: `angarium pool create`")]
+        }
+        Ok(pools) => pools.iter().map(|(name, health)| pool(name, health)).collect(),
         Err(failure) => vec![Check::skipped("pools", failure.to_string())],
     }
 }
 
-/// The pools of a health document: below `pools`, or beside the catalogue as in Zaqar.
-fn named(mut parts: BTreeMap<String, serde_json::Value>) -> BTreeMap<String, PoolHealth> {
-    if let Some(serde_json::Value::Object(pools)) = parts.remove("pools") {
-        parts = pools.into_iter().collect();
-    }
-    let health = |(name, value)| Some((name, serde_json::from_value(value).ok()?));
-    parts.into_iter().filter_map(health).collect()
-}
-
 fn pool(name: &str, health: &PoolHealth) -> Check {
     let name = format!("pool {name}");
-    match health.reachable {
-        true => Check::ok(&name, "it is reached"),
-        false => Check::wrong(
-            &name,
-            "it is not reached",
-            "its queues wait for it: look at that storage, and at its URI",
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::Verdict;
-    use super::*;
-
-    fn reachable(document: serde_json::Value) -> Vec<(String, bool)> {
-        let pools = named(serde_json::from_value(document).unwrap());
-        pools.into_iter().map(|(name, health)| (name, health.reachable)).collect()
-    }
-
-    #[test]
-    fn pools_are_found_in_both_forms_of_a_health_document() {
-        let zaqar = json!({"catalog_reachable": true, "a": {"storage_reachable": true}, "b": {"storage_reachable": false}});
-        assert_eq!(reachable(zaqar), [("a".to_owned(), true), ("b".to_owned(), false)]);
-        let ours = json!({"catalog_reachable": true, "pools": {"a": {"reachable": false, "latency_ms": 1}}});
-        assert_eq!(reachable(ours), [("a".to_owned(), false)]);
-    }
-
-    #[test]
-    fn a_pool_that_is_not_reached_is_wrong() {
-        assert_eq!(pool("a", &PoolHealth { reachable: false }).verdict, Verdict::Wrong);
+    let why = health.description.as_deref().unwrap_or("the server does not say why");
+    match (health.storage_reachable, health.writable) {
+        (false, _) => {
+            let advice = "its queues wait for it: look at that storage, and at its URI";
+            Check::wrong(&name, format!("it is not reached: {why}"), advice)
+        }
+        (true, Some(false)) => {
+            let advice = "posts to its queues are refused: make room, and look at the log";
+            Check::wrong(&name, format!("it accepts no writes: {why}"), advice)
+        }
+        (true, Some(true) | None) => Check::ok(&name, "it is reached"),
     }
 }
