@@ -3,6 +3,7 @@
 
 mod broker;
 mod cli;
+mod clients;
 mod conformance;
 mod faults;
 mod http;

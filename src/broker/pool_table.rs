@@ -279,15 +279,29 @@ impl Broker {
             }
         }
         for entry in entries {
-            match table.get(&entry.name) {
-                Some(known) if known.is_of(&entry.pool) && known.store.is_ok() => table.update(entry),
-                _ => {
-                    let opened = table.open_entry(entry).await;
-                    self.exchange_pool(opened);
-                }
-            }
+            self.learn_pool(entry).await;
         }
         Ok(())
+    }
+
+    /// Takes in what the record of a pool says, and opens its storage if that is not open.
+    pub(super) async fn learn_pool(&self, entry: PoolEntry) {
+        let table = &self.0.pools;
+        match table.get(&entry.name) {
+            Some(known) if known.is_of(&entry.pool) && known.store.is_ok() => table.update(entry),
+            _ => {
+                let opened = table.open_entry(entry).await;
+                self.exchange_pool(opened);
+            }
+        }
+    }
+
+    /// The open pool of a name that a record has. One that is not known was added by somebody else.
+    pub(super) async fn pool_of_record(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
+        if self.0.pools.get(name).is_none() {
+            self.reload_pools().await?;
+        }
+        self.pool(name)
     }
 
     /// Puts a pool in its place. Lanes to the same pool go on over the new handle; those to another storage that

@@ -116,7 +116,7 @@ impl Broker {
         }
         let changed = self.0.catalogue.pool_set(&entry, &wanted).await?;
         if let Some(entry) = &changed {
-            self.0.pools.update(entry.clone());
+            self.learn_pool(entry.clone()).await;
         }
         Ok(changed)
     }

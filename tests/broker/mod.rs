@@ -1,9 +1,11 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
+mod deletion;
 mod expiry;
 mod faulty;
 mod handover;
 mod outcomes;
+mod pools;
 mod retaken;
 mod stamps;
 
