@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot, QueueRecord};
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::message::NewMessage;
@@ -25,6 +26,7 @@ struct Seen {
     catalogue: Catalogue,
     pool: Arc<EmbeddedPool>,
     plan: Plan,
+    replica: Replica,
 }
 
 async fn seen() -> Seen {
@@ -34,9 +36,11 @@ async fn seen() -> Seen {
     let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let (pool, plan) = (Arc::new(EmbeddedPool::new(journal)), Plan::default());
     let faulty = Catalogue::new(Arc::new(FaultyTree { tree: tree.clone(), plan: plan.clone() }));
-    let broker = Broker::start(faulty, &one_pool(pool.clone()), replica(), clock.clone()).await.unwrap();
+    let replica = replica();
+    let broker =
+        Broker::start(faulty, &one_pool(pool.clone()), replica.clone(), clock.clone()).await.unwrap();
     let catalogue = Catalogue::new(tree.clone());
-    Seen { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan }
+    Seen { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan, replica }
 }
 
 impl Seen {
@@ -76,7 +80,8 @@ impl Seen {
         self.whole.broker.stop().await;
         let settings = one_pool(self.pool.clone());
         let broker =
-            Broker::start(self.catalogue.clone(), &settings, replica(), self.whole.clock.clone()).await;
+            Broker::start(self.catalogue.clone(), &settings, self.replica.clone(), self.whole.clock.clone())
+                .await;
         self.whole.broker = broker.unwrap();
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use angarium::broker::{Broker, Opener, PoolSettings};
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::Slot;
 use angarium::domain::message::NewMessage;
@@ -28,6 +29,7 @@ struct Empty {
     broker: Broker,
     catalogue: Catalogue,
     plan: Plan,
+    replica: Replica,
     settings: PoolSettings,
     clock: Clock,
     _data: TempDir,
@@ -55,8 +57,9 @@ async fn empty(placement: Algorithm) -> Empty {
     let opener = PoolOpener::new(data.path(), clock.clone(), [(path, journal)]);
     let settings = PoolSettings { first: None, opener: Arc::new(Opening(opener)), placement };
     let faulty = Catalogue::new(Arc::new(FaultyTree { tree: tree.clone(), plan: plan.clone() }));
-    let broker = Broker::start(faulty, &settings, replica(), clock.clone()).await.unwrap();
-    Empty { broker, catalogue: Catalogue::new(tree), plan, settings, clock, _data: data }
+    let replica = replica();
+    let broker = Broker::start(faulty, &settings, replica.clone(), clock.clone()).await.unwrap();
+    Empty { broker, catalogue: Catalogue::new(tree), plan, replica, settings, clock, _data: data }
 }
 
 fn name(name: &str) -> PoolName {
@@ -213,9 +216,10 @@ async fn a_mark_that_a_killed_deletion_left_is_gone_after_the_next_start() {
     empty.catalogue.pool_set(&entry, &marked).await.unwrap().unwrap();
     assert_eq!(empty.create("q").await, Err("no_pool"));
     empty.broker.stop().await;
-    let again = Broker::start(empty.catalogue.clone(), &empty.settings, replica(), empty.clock.clone())
-        .await
-        .unwrap();
+    let again =
+        Broker::start(empty.catalogue.clone(), &empty.settings, empty.replica.clone(), empty.clock.clone())
+            .await
+            .unwrap();
     again.queue_create(&queue("q"), Metadata::empty()).await.unwrap();
 }
 
