@@ -10,11 +10,15 @@ mod duties;
 mod ends;
 mod lanes;
 mod messages;
+mod moves;
 mod pools;
 mod queues;
 mod renewal;
 mod retake;
+mod schedule;
 mod slot;
+mod sweeps;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +30,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
-pub use messages::MessageView;
+pub use messages::{MessageView, Posted};
 pub use pools::FirstPool;
 pub use renewal::ClaimStatus;
 
@@ -59,6 +63,8 @@ struct Shared {
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Ends the claims that wait for messages.
+    waits: CancellationToken,
 }
 
 impl Broker {
@@ -84,16 +90,22 @@ impl Broker {
             let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
             slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let cells = Cells::new(slots);
-        let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop };
+        let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop, waits };
         let broker = Self(Arc::new(shared));
         broker.start_duties();
         Ok(broker)
     }
 
+    /// From here on no claim waits for messages: those that do are told that there is nothing.
+    pub fn end_waits(&self) {
+        self.0.waits.cancel();
+    }
+
     /// Ends the duties and waits until every change that has begun is at its end.
     pub async fn stop(&self) {
+        self.end_waits();
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;

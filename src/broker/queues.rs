@@ -6,7 +6,7 @@ use super::pools::OpenPool;
 use super::slot::Slot;
 use super::{Broker, storage_failed};
 use crate::catalogue::QueueRecord;
-use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::ids::QueueId;
 use crate::domain::message::Header;
 use crate::domain::names::QueueRef;
 use crate::domain::pool::PoolState;
@@ -21,6 +21,7 @@ const CREATE_TRIES: usize = 4;
 impl Broker {
     /// Creates a queue in a pool chosen by weight. One that exists stays as it is, its metadata too.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
+        metadata.attributes().check_for(&at.name)?;
         let (broker, at) = (self.clone(), at.clone());
         let create = async move {
             let slot = broker.slot(&at).await?;
@@ -131,21 +132,5 @@ impl Broker {
         let weights: Vec<u32> = candidates.iter().map(|pool| pool.entry.pool.weight).collect();
         let choice = weighted::choose(&weights, &mut rand::rng()).ok_or(Error::NoPool)?;
         Ok(candidates[choice])
-    }
-
-    /// Whether the pool has a message.
-    pub(super) async fn message_exists(
-        &self,
-        slot: &Slot,
-        at: &QueueRef,
-        id: MessageId,
-    ) -> Result<bool, Error> {
-        let (queue, store) = {
-            let state = slot.state.lock();
-            let Some(queue) = state.queues.get(at) else { return Ok(false) };
-            (queue.id, self.pool(&queue.pool)?.store()?)
-        };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
-        Ok(!found.is_empty())
     }
 }

@@ -76,8 +76,10 @@ impl Whole {
         while ids.len() < count {
             let each = (count - ids.len()).min(1_000);
             let ttl = MessageTtl::new(ttl, "ttl").unwrap();
-            let message = |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl) };
-            ids.extend(self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap());
+            let message = |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl), delay: None };
+            ids.extend(
+                self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap().ids,
+            );
         }
         ids
     }

@@ -70,7 +70,7 @@ async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well(
     let faulty = faulty().await;
     faulty.whole.post(&queue("q"), 1, 3_600).await;
     faulty.pool.next(&[Fault::NotSent; 6]);
-    let message = angarium::domain::message::NewMessage { body: "1".into(), ttl: None };
+    let message = angarium::domain::message::NewMessage { body: "1".into(), ttl: None, delay: None };
     let refused = faulty.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap_err();
     assert!(refused.nothing_written() && faulty.pool.is_done());
     faulty.whole.post(&queue("q"), 1, 3_600).await;
