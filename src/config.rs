@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use crate::coordination::zookeeper::Address;
+use crate::domain::limits;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a default.
 #[derive(Args, Clone, Debug)]
@@ -18,6 +19,10 @@ pub struct Config {
     /// Directory of everything the service keeps; made when missing
     #[arg(long, env = "ANGARIUM_DATA", default_value = "angarium-data", value_name = "DIR")]
     pub data: PathBuf,
+
+    /// Bytes of free space below which new messages are refused and everything else goes on
+    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = limits::RESERVE_BYTES, value_name = "BYTES")]
+    pub reserve: u64,
 
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]

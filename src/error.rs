@@ -80,6 +80,9 @@ pub enum Error {
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
+    /// There is no room for new messages. Everything else goes on, and deleting makes room.
+    #[error("the storage pool has no room for new messages")]
+    Full,
     /// A bound that other requests will free again is reached.
     #[error("{what}: at most {bound}")]
     TooMany {
@@ -160,6 +163,7 @@ impl Error {
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
             Self::NoPool => "no_pool",
+            Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
@@ -177,6 +181,7 @@ impl Error {
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_) => false,
             Self::NoPool
+            | Self::Full
             | Self::TooMany { .. }
             | Self::Late
             | Self::Unavailable { .. }

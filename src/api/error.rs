@@ -43,6 +43,7 @@ impl ApiError {
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
+            Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
             Error::NoPool | Error::Unavailable { .. } | Error::Unknown { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
             }
@@ -119,6 +120,9 @@ pub struct Errors;
 /// Documents the one error of operations without input.
 pub struct Outage;
 
+/// Documents the error of operations that bring new messages, beside the others.
+pub struct NoRoom;
+
 const OUTAGE: (&str, &str) =
     ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.");
 
@@ -136,6 +140,15 @@ impl IntoResponses for Errors {
 impl IntoResponses for Outage {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[OUTAGE])
+    }
+}
+
+impl IntoResponses for NoRoom {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        described(&[(
+            "507",
+            "There is no room for new messages. Everything else goes on; deleting makes room.",
+        )])
     }
 }
 

@@ -80,6 +80,7 @@ fn log(error: &Error, request_id: &str) {
         | Error::Claimed(_)
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
+        | Error::Full
         | Error::TooMany { .. }
         | Error::Late => debug!(request_id, "{error}"),
     }

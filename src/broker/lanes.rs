@@ -116,6 +116,8 @@ impl Work {
 enum Outcome {
     Done,
     NotDone,
+    /// Not done for want of room; without its posts it may be sent under the same number.
+    Full,
     Unknown,
 }
 
@@ -191,10 +193,16 @@ impl SlotState {
             lane.is_running = false;
             return None;
         }
-        let seq = lane.seq + 1;
+        let batch = self.batch(slot, pool, &works)?;
+        Some((batch, works))
+    }
+
+    /// The lane's next batch, of these works.
+    fn batch(&self, slot: &Slot, pool: &PoolName, works: &[Work]) -> Option<Batch> {
+        let seq = self.lanes.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
         let mut queues: Vec<QueueChanges> = Vec::new();
-        for work in &works {
+        for work in works {
             let place = *places.entry(work.queue).or_insert_with(|| {
                 let open = work.at.as_ref().and_then(|at| self.queues.get(at));
                 let low = open.map_or(MessageId::ZERO, |queue| queue.engine.low());
@@ -205,7 +213,7 @@ impl SlotState {
         }
         // One that must be synced takes the others along.
         let durability = works.iter().map(|work| work.durability).max().unwrap_or_default();
-        Some((Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues }, works))
+        Some(Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues })
     }
 
     /// Shows a batch's outcome to the engines, then to those who wait. Returns what is to be done next for which
@@ -226,6 +234,7 @@ impl SlotState {
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(Part::Storage, "the batch was not written")),
+                Outcome::Full => Err(Error::Full),
                 Outcome::Unknown => Err(Error::unknown(Part::Storage, "the batch has no known outcome")),
             });
         }
@@ -248,7 +257,7 @@ impl SlotState {
                 self.note_wake(at);
             }
             (Change::Wake(headers), Outcome::Done) => open.engine.woken(&ids(&headers)),
-            (Change::Wake(headers), Outcome::NotDone) => {
+            (Change::Wake(headers), Outcome::NotDone | Outcome::Full) => {
                 open.engine.wake_failed(&ids(&headers));
                 return None;
             }
@@ -256,7 +265,7 @@ impl SlotState {
                 open.engine.set_aside(&ids(&headers));
                 return Some(Next::Move);
             }
-            (Change::SetAside(headers), Outcome::NotDone) => {
+            (Change::SetAside(headers), Outcome::NotDone | Outcome::Full) => {
                 open.engine.put_back(&ids(&headers));
                 return None;
             }
@@ -265,10 +274,10 @@ impl SlotState {
                 self.spend(over);
                 return None;
             }
-            (Change::Remove(ids), Outcome::NotDone) => open.engine.remove_failed(&ids),
+            (Change::Remove(ids), Outcome::NotDone | Outcome::Full) => open.engine.remove_failed(&ids),
             // Whoever sent it goes on when he has the outcome.
             (Change::Update(_) | Change::Prepare(_), _)
-            | (Change::Post(_), Outcome::NotDone)
+            | (Change::Post(_), Outcome::NotDone | Outcome::Full)
             | (_, Outcome::Unknown) => return None,
         }
         is_waited_for.then_some(Next::Serve)
@@ -336,6 +345,19 @@ impl Broker {
         }
     }
 
+    /// Tells the engines what became of works, and those who wait for it; then serves those who wait for messages, and
+    /// carries moves on.
+    fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, works: Vec<Work>, outcome: Outcome) {
+        let mut state = slot.state.lock();
+        for (at, next) in state.settle(pool, works, outcome) {
+            match (next, state.queues.get_mut(&at)) {
+                (Next::Serve, _) => self.serve(slot, &mut state, &at),
+                (Next::Move, Some(queue)) => self.start_mover(slot, &at, queue),
+                (Next::Move, None) => {}
+            }
+        }
+    }
+
     /// Sends batches until nothing waits.
     async fn run_lane(&self, slot: &Arc<Slot>, pool: &PoolName) {
         loop {
@@ -351,15 +373,32 @@ impl Broker {
                 // Before anybody hears of it: what they ask next must not be answered from this memory.
                 slot.lose("a batch has no known outcome");
             }
-            let mut state = slot.state.lock();
-            for (at, next) in state.settle(pool, works, outcome) {
-                match (next, state.queues.get_mut(&at)) {
-                    (Next::Serve, _) => self.serve(slot, &mut state, &at),
-                    (Next::Move, Some(queue)) => self.start_mover(slot, &at, queue),
-                    (Next::Move, None) => {}
-                }
+            if outcome == Outcome::Full {
+                self.send_without_posts(slot, pool, works, &*store).await;
+            } else {
+                self.settle(slot, pool, works, outcome);
             }
         }
+    }
+
+    /// Refuses the posts of a batch for which there was no room, and sends the rest: it may make room.
+    async fn send_without_posts(
+        &self,
+        slot: &Arc<Slot>,
+        pool: &PoolName,
+        works: Vec<Work>,
+        store: &dyn PoolStore,
+    ) {
+        let is_post = |work: &Work| matches!(work.change, Change::Post(_) | Change::Prepare(_));
+        let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_post);
+        self.settle(slot, pool, posts, Outcome::Full);
+        let batch = slot.state.lock().batch(slot, pool, &rest);
+        let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
+        let outcome = send(store, &batch, pool).await;
+        if outcome == Outcome::Unknown {
+            slot.lose("a batch has no known outcome");
+        }
+        self.settle(slot, pool, rest, outcome);
     }
 }
 
@@ -378,6 +417,8 @@ async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome 
                 error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
                 return Outcome::Unknown;
             }
+            // Unless an earlier try may have been applied: then the next one tells.
+            StoreError::Full if !may_be_done => return Outcome::Full,
             StoreError::Full | StoreError::NotSent(_) | StoreError::Unknown(_) => {
                 warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
             }

@@ -145,9 +145,9 @@ impl Broker {
 
 /// What a failed call to a pool means to a request.
 fn storage_failed(error: StoreError) -> Error {
-    if error.nothing_written() {
-        Error::unavailable(Part::Storage, error)
-    } else {
-        Error::unknown(Part::Storage, error)
+    match error {
+        StoreError::Full => Error::Full,
+        error if error.nothing_written() => Error::unavailable(Part::Storage, error),
+        error => Error::unknown(Part::Storage, error),
     }
 }

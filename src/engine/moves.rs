@@ -97,6 +97,10 @@ impl QueueEngine {
     pub fn set_aside(&mut self, ids: &[MessageId]) {
         self.aside.add(ids);
         for id in ids {
+            // A page under way may show it as it was.
+            if let Some(refill) = &mut self.refill {
+                refill.remove(*id);
+            }
             if self.hidden.get(id).is_some_and(|hidden| hidden.why == Why::Leaving) {
                 self.hidden.remove(id);
             }

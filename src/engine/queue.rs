@@ -213,7 +213,13 @@ impl QueueEngine {
                 }
                 self.window.put_back(ready);
             }
-            State::Scheduled => self.schedule.expect(header.ready),
+            State::Scheduled => {
+                // A page under way may show it as it was.
+                if let Some(refill) = &mut self.refill {
+                    refill.remove(header.id);
+                }
+                self.schedule.expect(header.ready);
+            }
             State::Prepared(_) | State::Moving(_) | State::Failed => {}
         }
     }

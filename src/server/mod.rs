@@ -90,9 +90,10 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
         let clock = Clock::system();
-        let journal = Journal::open(&data.join(JOURNAL), &clock)?;
+        let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
-        let broker = open_broker(&data, clock, journal, Arc::clone(&tree)).await?;
+        let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
+        let broker = open_broker(clock, opener.reserving(config.reserve), Arc::clone(&tree)).await?;
         Ok(Self { listener, broker, tree })
     }
 
@@ -132,12 +133,10 @@ async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coo
 }
 
 async fn open_broker(
-    data: &Path,
     clock: Clock,
-    journal: Journal,
+    opener: PoolOpener,
     tree: Arc<dyn Coordination>,
 ) -> Result<Broker, StartError> {
-    let mut opener = PoolOpener::new(data, clock.clone(), [(data.join(JOURNAL), journal)]);
     let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
     let name = PoolName::new(FIRST_POOL)?;
     let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };

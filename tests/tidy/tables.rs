@@ -8,8 +8,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cli", &["api::openapi", "config", "server", "telemetry"]),
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &[]),
-    // Of coordination only the address of an ensemble, which is a setting.
-    ("config.rs", &["coordination::zookeeper"]),
+    // Of coordination only the address of an ensemble, which is a setting; of domain the defaults.
+    ("config.rs", &["coordination::zookeeper", "domain::limits"]),
     ("telemetry.rs", &["config"]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
@@ -68,7 +68,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper", &["api/handed.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "server"]),
     ("jiff", &["domain/time.rs"]),
-    ("parking_lot", &["broker", "coordination/zookeeper", "journal", "storage/embedded"]),
+    ("parking_lot", &["broker", "coordination/zookeeper", "journal", "storage"]),
     ("pin_project_lite", &["server"]),
     // In domain and placement only the traits: the dice are passed in.
     ("rand", &["broker", "cli/bench", "coordination/zookeeper", "domain/ids.rs", "placement"]),

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::queues;
-use crate::api::error::{ApiError, Errors};
+use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, Query, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, reply};
 use crate::broker::{Broker, MessageView, Posted};
@@ -101,7 +101,8 @@ pub struct PostReply {
     responses(
         (status = 201, description = "They are kept as durably as the answer says.", body = PostReply,
             headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
-        Errors
+        Errors,
+        NoRoom
     )
 )]
 pub async fn post(
