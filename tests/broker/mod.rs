@@ -1,11 +1,14 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
+mod deadletters;
 mod expiry;
 mod faulty;
 mod handover;
 mod outcomes;
 mod retaken;
+mod schedule;
 mod stamps;
+mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::MessageId;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
+use angarium::domain::queue::Metadata;
 use angarium::error::Error;
 use angarium::journal::Journal;
 use angarium::storage::PoolStore;
@@ -59,6 +63,11 @@ fn open_journal(data: &Path, name: &str) -> Journal {
 
 fn queue(name: &str) -> QueueRef {
     QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
+}
+
+/// Metadata of a queue.
+fn metadata(json: &str) -> Metadata {
+    Metadata::new(serde_json::from_str(json).unwrap()).unwrap()
 }
 
 fn terms(ttl: i64) -> ClaimTerms {
