@@ -294,7 +294,7 @@ impl Broker {
     }
 
     /// The bodies of chosen messages, from memory or from the pool.
-    async fn bodies(
+    pub(super) async fn bodies(
         &self,
         slot: &Slot,
         at: &QueueRef,

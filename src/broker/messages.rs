@@ -59,7 +59,7 @@ pub struct Posted {
     pub durability: Durability,
 }
 
-type Outcome = oneshot::Receiver<Result<(), Error>>;
+pub(super) type Outcome = oneshot::Receiver<Result<(), Error>>;
 
 /// Waits until a change on its way to the pool is settled.
 pub(super) async fn settled(outcome: Outcome) -> Result<(), Error> {

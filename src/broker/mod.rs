@@ -4,12 +4,15 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+mod bulk;
 mod cells;
 mod claims;
 mod duties;
 mod ends;
 mod lanes;
+mod listing;
 mod messages;
+mod metadata;
 mod moves;
 mod pools;
 mod queues;
@@ -30,6 +33,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
+pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::{MessageView, Posted};
 pub use pools::FirstPool;
 pub use renewal::ClaimStatus;

@@ -55,8 +55,8 @@ impl Chosen {
     }
 
     /// They are the claim's now.
-    pub(super) fn used(&mut self) {
-        self.messages.clear();
+    pub(super) fn used(&mut self) -> Vec<(Header, Option<Bytes>)> {
+        std::mem::take(&mut self.messages)
     }
 }
 

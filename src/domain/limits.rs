@@ -10,6 +10,18 @@ pub const POST_BYTES: usize = 262_144;
 pub const METADATA_BYTES: usize = 65_536;
 /// Messages on one page, or named by one request (Zaqar: `max_messages_per_page`).
 pub const PAGE_MESSAGES: usize = 20;
+/// Elements of a page that nobody gave a limit.
+pub const PAGE_DEFAULT: usize = 10;
+/// Messages that one read of a listing takes from a pool.
+pub const LISTING_READ: usize = 256;
+/// Reads of a pool for one page. What a filter leaves out is looked at too, so a page ends here, with a link to go on.
+pub const LISTING_READS: usize = 64;
+/// Names that one read of a listing of queues with filters takes.
+pub const LISTING_NAMES: usize = 100;
+/// Queues that one page of a listing with filters looks at; then it ends likewise.
+pub const LISTING_QUEUES: usize = 1_000;
+/// Messages that one step of a purge removes.
+pub const PURGE_STEP: usize = 1_024;
 /// Messages that one claim may ask for (Zaqar: `max_messages_per_claim_or_pop`).
 pub const CLAIM_MESSAGES: usize = 20;
 /// Messages of a claim that names no limit.

@@ -18,6 +18,8 @@
 //!  take, claimed too often: ready ──▶ leaving ──set_aside──▶ moving, of which only the pool knows
 //! ```
 
+mod browse;
+mod bulk;
 mod claims;
 mod ending;
 mod expiry;
@@ -31,6 +33,7 @@ mod schedule;
 mod waiting;
 mod window;
 
+pub use browse::Browsed;
 pub use claims::Claim;
 pub use ending::{Counts, Ended, Ending};
 pub use moves::{Fate, prepared};

@@ -82,6 +82,11 @@ impl Aside {
         }
     }
 
+    /// Whether an answer of the pool is as new as what is known here.
+    pub(super) fn is_answered(&self, id: MessageId, asked: Option<u64>) -> bool {
+        self.has(id).is_some() || asked == Some(self.times)
+    }
+
     /// Whether a message is on its way; absent when only the pool knows.
     pub(super) fn has(&self, id: MessageId) -> Option<bool> {
         self.known.as_ref().map(|known| known.contains(&id))

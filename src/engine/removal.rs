@@ -18,7 +18,7 @@ pub enum Removal {
 
 /// When the pool was asked for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked(u64);
+pub struct Asked(pub(super) u64);
 
 /// What the pool has under an id.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ impl QueueEngine {
 
     /// Begins to remove a message that is under no claim, or that the pool does not have: the removal is what
     /// proves that this engine still owns the queue.
-    fn remove_absent(&mut self, id: MessageId) -> Removal {
+    pub(super) fn remove_absent(&mut self, id: MessageId) -> Removal {
         let header = self.window.remove(id).map(|ready| ready.header);
         let absent = Hidden { header, why: Why::Removing(None), removals: 0 };
         self.hidden.entry(id).or_insert(absent).removals += 1;
@@ -177,6 +177,6 @@ impl QueueEngine {
     }
 }
 
-fn on_its_way() -> Error {
+pub(super) fn on_its_way() -> Error {
     Error::unavailable(Part::Storage, "the message is on its way to another queue")
 }
