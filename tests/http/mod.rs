@@ -14,6 +14,7 @@ mod queue_list;
 mod queues;
 mod restart;
 mod rules;
+mod schedule;
 mod shapes;
 
 use tempfile::TempDir;
