@@ -28,6 +28,10 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     pub coordination: TreeChoice,
 
+    /// Believe the clock although it differs by more than a day from the last write
+    #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK")]
+    pub accept_clock: bool,
+
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
     pub log_format: LogFormat,

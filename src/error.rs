@@ -81,6 +81,9 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// Only one replica may be up for this, and there is another one. Says which, and why.
+    #[error("{0}")]
+    NotAlone(String),
     /// The change does not fit what is there.
     #[error("{0}")]
     Conflict(String),
@@ -169,6 +172,7 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::NotAlone(_) => "not_alone",
             Self::Conflict(_) => "conflict",
             Self::NoPool => "no_pool",
             Self::Full => "full",
@@ -188,6 +192,7 @@ impl Error {
             | Self::Claimed(_)
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_)
+            | Self::NotAlone(_)
             | Self::Conflict(_) => false,
             Self::NoPool
             | Self::Full

@@ -45,6 +45,7 @@ impl ApiError {
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::NotAlone(_) => (StatusCode::FORBIDDEN, "Not alone"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
             Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),

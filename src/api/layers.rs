@@ -87,6 +87,7 @@ fn log(error: &Error, request_id: &str) {
         | Error::Claimed(_)
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
+        | Error::NotAlone(_)
         | Error::Full
         | Error::Conflict(_)
         | Error::TooMany { .. }

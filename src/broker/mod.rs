@@ -11,6 +11,7 @@ mod duties;
 mod ends;
 mod lanes;
 mod listing;
+mod membership;
 mod messages;
 mod metadata;
 mod moves;
@@ -21,6 +22,7 @@ mod retake;
 mod schedule;
 mod slot;
 mod sweeps;
+mod time;
 mod waiting;
 
 use std::collections::HashMap;
@@ -38,14 +40,16 @@ pub use messages::{MessageView, Posted};
 pub use pools::FirstPool;
 pub use renewal::ClaimStatus;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Owner};
 use crate::clock::Clock;
 use crate::cluster;
+use crate::cluster::replicas::Replica;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::error::{Error, Part};
 use crate::storage::{Epoch, PoolStore, StoreError};
 use cells::Cells;
+use membership::Membership;
 use pools::OpenPool;
 use retake::Taken;
 use slot::Slot;
@@ -60,8 +64,9 @@ struct Shared {
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
-    /// Tells the nodes of slots that this process took from those of any other.
-    nonce: Uuid,
+    membership: Membership,
+    /// As what this process takes slots.
+    owner: Owner,
     /// The greater part of every epoch.
     generation: u32,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
@@ -72,7 +77,7 @@ struct Shared {
 }
 
 impl Broker {
-    /// Takes every slot and begins its duties. `open` opens a pool's storage by its URI.
+    /// Registers `replica`, takes every slot and begins its duties. `open` opens a pool's storage by its URI.
     ///
     /// A fresh installation gets `first` as its pool. When no pool can be used nothing is taken, and the error says
     /// why.
@@ -80,23 +85,31 @@ impl Broker {
         catalogue: Catalogue,
         first: &FirstPool,
         open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
+        replica: Replica,
         clock: Clock,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
+        time::begin(&catalogue, &clock).await?;
         let pools = pools::open_all(&catalogue, &system, first, open).await?;
         // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
         pools::check_any(&pools)?;
-        let (nonce, generation) = (Uuid::new_v4(), system.generation);
+        // Before anything is put in place: a session that is lost on the way is noticed.
+        let session = catalogue.session().borrow().generation;
+        cluster::replicas::join(&catalogue, &replica, clock.now()).await?;
+        let owner =
+            Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
+        let generation = system.generation;
         let mut slots = Vec::new();
-        for owned in cluster::slots::take_all(&catalogue, nonce).await? {
+        for owned in cluster::slots::take_all(&catalogue, &owner).await? {
             let epoch = Epoch { generation, transaction: owned.transaction };
             let claims = catalogue.claims(&owned).await?;
             let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
             slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
-        let cells = Cells::new(slots);
-        let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop, waits };
+        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session));
+        let shared =
+            Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop, waits };
         let broker = Self(Arc::new(shared));
         broker.start_duties();
         Ok(broker)

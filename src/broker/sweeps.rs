@@ -34,7 +34,10 @@ impl Broker {
                 if !self.next_turn(tick).await {
                     return;
                 }
-                let Some(slot) = self.0.cells.get(number) else { continue };
+                let Some(slot) = self.0.cells.get(number).filter(|_| self.may_expire(self.0.clock.now()))
+                else {
+                    continue;
+                };
                 for pool in self.0.pools.keys() {
                     if let Err(error) = self.sweep(&slot, pool).await {
                         warn!(slot = %number, %pool, %error, "expired messages could not be removed");

@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 
 use super::current::Current;
 use super::disk::RoomWatch;
+use super::rescue;
 use super::store::Store;
 use super::work::{self, Answer, Work};
 use super::{JournalError, Txn};
@@ -147,11 +148,11 @@ impl Run {
     fn commit(&mut self, group: &mut [Box<dyn Work>]) -> Result<(), Arc<str>> {
         let store = self.current.store().map_err(text)?;
         let durability = group.iter().map(|piece| piece.durability()).max().unwrap_or_default();
-        let mut txn = Txn::new(&store, durability, self.room.room());
+        let mut txn = Txn::new(&store, durability, self.room.room(), self.clock.now());
         for piece in group {
             piece.run(&mut txn);
         }
-        let wrote = txn.commit(self.clock.now()).map_err(text)?;
+        let wrote = txn.commit().map_err(text)?;
         match durability {
             // A group that only looked may have seen what is not synced.
             Durability::Sync if !wrote => return self.sync(),
@@ -186,8 +187,7 @@ impl Run {
         loop {
             // A reader that is not done keeps the old store, and its lock.
             if old.strong_count() == 0 {
-                let opened = Store::open(&self.path, &self.clock).map_err(|error| described(&error));
-                match opened.and_then(|store| store.rewrite().map(|()| store).map_err(|e| described(&e))) {
+                match self.open() {
                     Ok(store) => {
                         self.current.reopened(store);
                         info!(path = %self.path.display(), "the journal is open again");
@@ -203,6 +203,11 @@ impl Run {
             }
             pause = longest.min(pause * 2);
         }
+    }
+
+    fn open(&self) -> Result<Store, String> {
+        rescue::rewrite_logs(&self.path).map_err(|error| described(&error))?;
+        Store::open(&self.path, &self.clock).map_err(|error| described(&error))
     }
 
     /// Waits, and refuses what was queued before the store was closed. False when the journal is closed meanwhile.

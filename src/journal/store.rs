@@ -1,8 +1,6 @@
-//! The database on disk: opening it, its format, and writing all that was replayed to new files.
+//! The database on disk: opening it, and its format.
 
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
@@ -20,8 +18,6 @@ const LOG_BYTES: u64 = 256 << 20;
 const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Bytes of the cache of blocks read from disk.
 const CACHE_BYTES: u64 = 32 << 20;
-/// How often a flush is looked at.
-const FLUSH_LOOK: Duration = Duration::from_millis(5);
 
 /// An open database. While it is there, its directory is locked.
 pub(super) struct Store {
@@ -54,28 +50,12 @@ impl Store {
             Some(found) => return Err(other_format(path, &found)),
             None => store.write_format().map_err(failed)?,
         }
-        clock.not_before(store.last_write().map_err(failed)?);
+        clock.resume(store.last_write().map_err(failed)?);
         Ok(store)
     }
 
     pub(super) fn space(&self, space: Space) -> &Keyspace {
         &self.spaces[space as usize]
-    }
-
-    /// Writes all that was replayed from the log to new files, and waits until they are on disk.
-    ///
-    /// After a sync that failed the log cannot be trusted: the system may have forgotten that its pages are not on
-    /// disk, show them when they are read, and call the next sync a success.
-    pub(super) fn rewrite(&self) -> Result<(), fjall::Error> {
-        for space in &self.spaces {
-            space.rotate_memtable()?;
-        }
-        while self.spaces.iter().any(|space| space.sealed_memtable_count() > 0) {
-            // A flush that failed ends in a poisoned database, and never in an empty list.
-            self.database.persist(PersistMode::Buffer)?;
-            thread::sleep(FLUSH_LOOK);
-        }
-        self.database.persist(PersistMode::SyncAll)
     }
 
     fn write_format(&self) -> Result<(), fjall::Error> {

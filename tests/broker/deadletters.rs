@@ -15,7 +15,7 @@ use angarium::storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 
 use super::faulty::{Fault, FaultyPool, Plan};
-use super::{Whole, limit, metadata, queue, terms};
+use super::{Whole, limit, metadata, queue, replica, terms};
 
 /// More tries than anybody makes.
 const FOR_EVER: usize = 100_000;
@@ -37,14 +37,14 @@ impl Lives {
 
     async fn start(&self) -> (Broker, Plan) {
         let plan = Plan::default();
-        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(self.journal.clone())));
+        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.journal.clone()).await.unwrap()));
         let name = PoolName::new("default").unwrap();
         let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
         let open = |_: &str| {
             let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
             Ok(Arc::new(FaultyPool { pool, plan: plan.clone() }) as Arc<dyn PoolStore>)
         };
-        let broker = Broker::start(catalogue, &first, open, self.clock.clone()).await.unwrap();
+        let broker = Broker::start(catalogue, &first, open, replica(), self.clock.clone()).await.unwrap();
         (broker, plan)
     }
 

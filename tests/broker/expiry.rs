@@ -211,7 +211,7 @@ impl Again {
     async fn start(&self) -> (angarium::broker::Broker, EmbeddedPool, Catalogue) {
         let journal = Journal::open(&self.data.path().join("journal"), &self.clock).unwrap();
         let pool = EmbeddedPool::new(journal.clone());
-        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
+        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
         (start(journal.clone(), journal, self.clock.clone()).await, pool, catalogue)
     }
 }

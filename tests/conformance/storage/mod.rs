@@ -13,6 +13,7 @@ mod history;
 pub mod naive;
 mod notes;
 mod numbers;
+mod opener;
 mod owner;
 mod reads;
 mod reopening;
