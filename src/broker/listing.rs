@@ -348,7 +348,6 @@ impl Listed {
 fn view(message: Message, hold: Option<(ClaimId, Header)>, now: Timestamp) -> (Header, MessageView) {
     let Message { header, body } = message;
     let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
-    let age = now.seconds_since(header.created);
-    let view = MessageView { id: header.id, ttl: header.ttl, age, body, claim };
+    let view = MessageView { claim, ..MessageView::free(&header, body, now) };
     (header, view)
 }

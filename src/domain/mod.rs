@@ -5,6 +5,7 @@
 
 pub mod attributes;
 pub mod claim;
+pub mod delay;
 pub mod durability;
 pub mod flavor;
 pub mod ids;

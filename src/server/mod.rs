@@ -121,7 +121,11 @@ impl Server {
     /// Serves until `stop`, then finishes what has begun and closes the stores.
     pub async fn run(self, stop: CancellationToken) {
         let app: Router = api::router(self.broker.clone());
-        listener::run(self.listener, app, ConnectionLimits::default(), stop).await;
+        let waits = async {
+            stop.cancelled().await;
+            self.broker.end_waits();
+        };
+        tokio::join!(listener::run(self.listener, app, ConnectionLimits::default(), stop.clone()), waits);
         info!("no more requests; finishing what has begun");
         self.broker.stop().await;
         self.tree.close().await;

@@ -87,7 +87,7 @@ impl Seen {
 }
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "1".into(), ttl: None }]
+    vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,7 +200,7 @@ async fn a_post_after_a_deletion_is_never_acknowledged_into_the_deleted_queue() 
     }
     for round in 0..60 {
         seen.whole.broker.queue_delete(&queue("q")).await.unwrap();
-        let ids = seen.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap();
+        let ids = seen.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap().ids;
         let found = seen.whole.broker.message_get(&queue("q"), ids[0]).await;
         assert!(found.is_ok(), "round {round}: {found:?}");
     }

@@ -29,6 +29,8 @@ pub enum Fault {
     UnknownAfter,
     /// It is on its way until [`Plan::release`], and then applied.
     Held,
+    /// It is held until [`Plan::release`], and then not sent.
+    HeldAndLost,
     /// Nothing happens to it.
     None,
 }
@@ -68,6 +70,11 @@ impl Plan {
 
     pub fn is_done(&self) -> bool {
         self.faults.lock().is_empty()
+    }
+
+    /// How many faults are still to come.
+    pub fn left(&self) -> usize {
+        self.faults.lock().len()
     }
 
     fn take(&self) -> Option<Fault> {
@@ -112,6 +119,10 @@ impl Coordination for FaultyTree {
                 self.tree.commit(fences, ops).await
             }
             Some(Fault::NotSent) => Err(TreeError::NotSent("as planned".into())),
+            Some(Fault::HeldAndLost) => {
+                self.plan.held.notified().await;
+                Err(TreeError::NotSent("as planned".into()))
+            }
             Some(Fault::UnknownBefore) => Err(unknown()),
             Some(Fault::UnknownAfter) => {
                 self.tree.commit(fences, ops).await?;
@@ -169,6 +180,10 @@ impl PoolStore for FaultyPool {
                 self.pool.commit(batch).await
             }
             Some(Fault::NotSent) => Err(StoreError::NotSent("as planned".into())),
+            Some(Fault::HeldAndLost) => {
+                self.plan.held.notified().await;
+                Err(StoreError::NotSent("as planned".into()))
+            }
             Some(Fault::UnknownBefore) => Err(unknown()),
             Some(Fault::UnknownAfter) => {
                 self.pool.commit(batch).await?;

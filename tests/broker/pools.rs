@@ -259,5 +259,5 @@ async fn every_slot_is_looked_at_before_a_pool_goes() {
 }
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "1".into(), ttl: None }]
+    vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
 }

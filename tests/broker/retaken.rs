@@ -16,7 +16,7 @@ use super::{Whole, limit, queue, terms};
 const TRIES: usize = 6;
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "\"x\"".into(), ttl: None }]
+    vec![NewMessage { body: "\"x\"".into(), ttl: None, delay: None }]
 }
 
 /// Takes the queue's slot as another process would.

@@ -17,6 +17,7 @@ mod queue_list;
 mod queues;
 mod restart;
 mod rules;
+mod schedule;
 mod shapes;
 
 use tempfile::TempDir;
