@@ -147,19 +147,14 @@ async fn a_shutdown_tells_those_who_wait_that_there_is_nothing() {
 async fn a_line_has_an_end() {
     let whole = whole().await;
     let mut tasks = JoinSet::new();
-    for _ in 0..angarium::domain::limits::QUEUE_WAITERS {
+    for _ in 0..=angarium::domain::limits::QUEUE_WAITERS {
         let broker = whole.broker.clone();
         tasks.spawn(
             async move { broker.claim_wait(&queue("q"), terms(300), limit(1), long()).await.map(drop) },
         );
     }
-    // The line is full when one more is refused, and not before.
-    let wait = ClaimWait::new(Some(1)).unwrap();
-    let refused = loop {
-        if let Err(error) = whole.broker.claim_wait(&queue("q"), terms(300), limit(1), wait).await {
-            break error;
-        }
-    };
+    // The one for whom there is no place does not wait.
+    let refused = tasks.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(refused, Error::TooMany { .. }), "{refused:?}");
     whole.broker.end_waits();
     while let Some(told) = tasks.join_next().await {
