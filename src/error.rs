@@ -24,6 +24,10 @@ pub enum Place {
     Header,
     /// The name of a project, queue or pool.
     Name,
+    /// The media type of the body.
+    MediaType,
+    /// The media types that the client accepts in an answer.
+    Accept,
 }
 
 /// A part of the service that a request needs.
@@ -77,6 +81,9 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// The change does not fit what is there.
+    #[error("{0}")]
+    Conflict(String),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
@@ -159,6 +166,7 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::Conflict(_) => "conflict",
             Self::NoPool => "no_pool",
             Self::TooMany { .. } => "too_many",
             Self::Late => "late",
@@ -175,7 +183,8 @@ impl Error {
             | Self::NotFound { .. }
             | Self::Claimed(_)
             | Self::NotClaimed(_)
-            | Self::ClaimEnded(_) => false,
+            | Self::ClaimEnded(_)
+            | Self::Conflict(_) => false,
             Self::NoPool
             | Self::TooMany { .. }
             | Self::Late

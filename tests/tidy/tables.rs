@@ -62,6 +62,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("bytes", &[EVERYWHERE]),
     ("clap", &["cli", "config.rs"]),
     ("fjall", &["journal"]),
+    ("form_urlencoded", &["api"]),
+    ("futures_util", &["catalogue"]),
     ("hdrhistogram", &["cli/bench"]),
     ("http", &["api", "cli/bench", "server"]),
     ("http_body_util", &["api", "cli/bench"]),

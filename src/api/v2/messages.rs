@@ -9,8 +9,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::queues;
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, Query, QueuePath};
+use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, reply};
+use crate::api::query::Query;
 use crate::broker::{Broker, MessageView};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
