@@ -1,10 +1,13 @@
 //! The settings of the service, with their defaults, checked whole before anything starts.
 
+pub mod tokens;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use thiserror::Error as ThisError;
 
 use crate::coordination::zookeeper::Address;
 
@@ -23,6 +26,15 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     pub coordination: TreeChoice,
 
+    /// File of the tokens that requests must bring (`angarium token new` makes one); without it there is no
+    /// authentication. It is read again when it changes
+    #[arg(long, env = "ANGARIUM_TOKENS", value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+
+    /// Listen beyond this machine although there is no authentication
+    #[arg(long, env = "ANGARIUM_INSECURE_NO_AUTH")]
+    pub insecure_no_auth: bool,
+
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
     pub log_format: LogFormat,
@@ -35,6 +47,28 @@ pub struct Config {
         value_name = "FILTER"
     )]
     pub log: String,
+}
+
+/// Settings that are right one by one, but not together.
+#[derive(Debug, PartialEq, Eq, ThisError)]
+pub enum ConfigError {
+    /// Anybody who reaches the address could do everything.
+    #[error(
+        "{0} can be reached from other machines, and there is no authentication: name a file with --tokens, \
+         listen on 127.0.0.1, or accept it with --insecure-no-auth"
+    )]
+    Exposed(SocketAddr),
+}
+
+impl Config {
+    /// Checks what the settings mean together.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let is_local = self.listen.ip().to_canonical().is_loopback();
+        if !is_local && self.tokens.is_none() && !self.insecure_no_auth {
+            return Err(ConfigError::Exposed(self.listen));
+        }
+        Ok(())
+    }
 }
 
 /// Which tree holds queues and claims.
@@ -64,4 +98,33 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        config: Config,
+    }
+
+    fn check(args: &[&str]) -> Result<(), ConfigError> {
+        Program::try_parse_from([&["angarium"], args].concat()).unwrap().config.check()
+    }
+
+    #[test]
+    fn without_authentication_only_this_machine_is_served_unless_told_so_by_name() {
+        for local in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(check(&["--listen", local]), Ok(()));
+        }
+        for open in ["0.0.0.0:80", "[::]:80", "10.0.0.1:80", "[::ffff:10.0.0.1]:80"] {
+            assert_eq!(check(&["--listen", open]), Err(ConfigError::Exposed(open.parse().unwrap())));
+            assert_eq!(check(&["--listen", open, "--insecure-no-auth"]), Ok(()));
+            assert_eq!(check(&["--listen", open, "--tokens", "file"]), Ok(()));
+        }
+    }
 }

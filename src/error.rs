@@ -81,6 +81,18 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// Nobody knows who asks.
+    #[error("{0}")]
+    Unauthenticated(&'static str),
+    /// The caller may not do this, whoever's data it is.
+    #[error("this needs the role {0}")]
+    NotAuthorized(&'static str),
+    /// The caller asks for a project that is not its own.
+    #[error("the token is for another project than X-Project-Id names")]
+    ForeignProject,
+    /// A page of some other site made a browser send this.
+    #[error("the request comes from a page of {0}, which is not this service")]
+    ForeignOrigin(String),
     /// The change does not fit what is there.
     #[error("{0}")]
     Conflict(String),
@@ -166,6 +178,10 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::Unauthenticated(_) => "unauthenticated",
+            Self::NotAuthorized(_) => "not_authorized",
+            Self::ForeignProject => "foreign_project",
+            Self::ForeignOrigin(_) => "foreign_origin",
             Self::Conflict(_) => "conflict",
             Self::NoPool => "no_pool",
             Self::TooMany { .. } => "too_many",
@@ -184,6 +200,10 @@ impl Error {
             | Self::Claimed(_)
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_)
+            | Self::Unauthenticated(_)
+            | Self::NotAuthorized(_)
+            | Self::ForeignProject
+            | Self::ForeignOrigin(_)
             | Self::Conflict(_) => false,
             Self::NoPool
             | Self::TooMany { .. }

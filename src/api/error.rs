@@ -17,6 +17,9 @@ use crate::error::{Error, Place};
 /// Seconds after which a client may try again when a part was unavailable.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
+/// How a client can say who it is (RFC 6750).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"angarium\"");
+
 /// An error on its way out.
 #[derive(Clone, Debug)]
 pub struct ApiError(pub Arc<Error>);
@@ -41,12 +44,14 @@ impl ApiError {
             Error::Invalid { place: Place::MediaType, .. } => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type")
             }
-            Error::Invalid { place: Place::Accept, .. } => {
-                (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable")
-            }
+            Error::Invalid { place: Place::Accept, .. } => (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable"),
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Error::NotAuthorized(_) | Error::ForeignProject | Error::ForeignOrigin(_) => {
+                (StatusCode::FORBIDDEN, "Not authorized")
+            }
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
             Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
@@ -77,6 +82,9 @@ impl IntoResponse for ApiError {
         let mut response = status.into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, CHALLENGE);
         }
         response.extensions_mut().insert(self);
         response
@@ -132,6 +140,8 @@ impl IntoResponses for Errors {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[
             ("400", "The request is wrong; the description names the field."),
+            ("401", "Authentication is on, and the request has no token, or one that is not known."),
+            ("403", "The caller may not do this."),
             ("408", "The body did not arrive in time."),
             ("429", "A bound is reached that other requests will free again."),
             OUTAGE,

@@ -67,7 +67,9 @@ fn in_our_words(text: &str) -> String {
         return text.to_owned();
     };
     match (wanted_of(wanted), found_of(found)) {
-        (wanted, _) if text.starts_with("invalid value") => format!("the value is out of range: it must be {wanted}"),
+        (wanted, _) if text.starts_with("invalid value") => {
+            format!("the value is out of range: it must be {wanted}")
+        }
         (wanted, found) => format!("it must be {wanted}, not {found}"),
     }
 }
@@ -84,7 +86,9 @@ fn wanted_of(text: &str) -> &str {
         "a sequence" => "a list",
         "a boolean" => "true or false",
         "any valid JSON value" => "a JSON value",
-        _ if text.starts_with("struct ") || text.ends_with("map") || text == "a JSON object" => "a JSON object",
+        _ if text.starts_with("struct ") || text.ends_with("map") || text == "a JSON object" => {
+            "a JSON object"
+        }
         other => other,
     }
 }
@@ -130,8 +134,14 @@ mod tests {
             (r#"{"list":[1,"2"]}"#, "list[1]: it must be a whole number, not a string"),
             (r#"{"list":[1.5]}"#, "list[0]: it must be a whole number, not a number with a fraction"),
             (r#"{"list":[true]}"#, "list[0]: it must be a whole number, not true or false"),
-            (r#"{"list":[18446744073709551615]}"#, "list[0]: the value is out of range: it must be a whole number"),
-            (r#"{"list":[99999999999999999999]}"#, "list[0]: it must be a whole number, not a number with a fraction"),
+            (
+                r#"{"list":[18446744073709551615]}"#,
+                "list[0]: the value is out of range: it must be a whole number",
+            ),
+            (
+                r#"{"list":[99999999999999999999]}"#,
+                "list[0]: it must be a whole number, not a number with a fraction",
+            ),
             (r#"{"list":[],"map":{"a":1}}"#, "map.a: it must be true or false, not a whole number"),
             (r#"{"list":[],"text":[]}"#, "text: it must be a string, not a list"),
             (r#"{"list":[]} x"#, "there is text after the JSON value"),

@@ -9,7 +9,7 @@ use crate::broker::Broker;
 /// Whether the process can still serve. Not when only a restart can help: after a failed write the embedded
 /// store accepts no other.
 #[utoipa::path(
-    get, path = "/livez", tag = "health",
+    get, path = "/livez", tag = "health", security(()),
     responses((status = 200, description = "It can."), Outage)
 )]
 pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
@@ -19,7 +19,7 @@ pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError>
 
 /// Whether posts and claims would be served now: not when storage or coordination would refuse writes.
 #[utoipa::path(
-    get, path = "/readyz", tag = "health",
+    get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, description = "They would."), Outage)
 )]
 pub async fn readyz(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {

@@ -87,6 +87,10 @@ fn log(error: &Error, request_id: &str) {
         | Error::Claimed(_)
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
+        | Error::Unauthenticated(_)
+        | Error::NotAuthorized(_)
+        | Error::ForeignProject
+        | Error::ForeignOrigin(_)
         | Error::Conflict(_)
         | Error::TooMany { .. }
         | Error::Late => debug!(request_id, "{error}"),

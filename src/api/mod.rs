@@ -4,6 +4,7 @@
 //! lock; nothing below this layer sees a status code.
 
 mod accept;
+mod auth;
 mod error;
 mod explain;
 mod extract;
@@ -12,23 +13,31 @@ mod health;
 mod json;
 mod layers;
 pub mod openapi;
+mod origin;
 mod query;
 mod v2;
 mod versions;
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use auth::Authentication;
+
 use crate::broker::Broker;
 
-/// All routes over `broker`.
-pub fn router(broker: Broker) -> Router {
-    let (routes, _) = routes().split_for_parts();
-    let routes: Router = routes.fallback(error::no_route).with_state(broker);
+/// All routes over `broker`, for callers that are known by `authentication`.
+pub fn router(broker: Broker, authentication: Authentication) -> Router {
+    let (routes, document) = routes().split_for_parts();
+    let gate = Arc::new(auth::Gate::new(authentication, &document));
+    let routes = routes.fallback(error::no_route).layer(from_fn_with_state(gate, auth::admit));
+    let routes: Router = routes.with_state(broker);
     // Around the router, not in it: the frame changes the method before a route is chosen.
-    Router::new().fallback_service(routes).layer(axum::middleware::from_fn(layers::frame))
+    Router::new().fallback_service(routes).layer(from_fn(layers::frame))
 }
 
 /// The table of contents: every route, with its part of the document.

@@ -1,6 +1,8 @@
 //! The frame of the OpenAPI document. Its contents come from the routes and their types.
 
-use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Document;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 
 use super::error::ErrorBody;
 
@@ -15,6 +17,8 @@ use super::error::ErrorBody;
     ),
     servers((url = "http://127.0.0.1:8888", description = "A service started with its defaults.")),
     components(schemas(ErrorBody)),
+    modifiers(&Schemes),
+    security(("bearer" = []), ("x_auth_token" = [])),
     tags(
         (name = "home", description = "Where a client begins."),
         (name = "queues", description = "Named, ordered places for messages. They exist from their first message on."),
@@ -24,6 +28,21 @@ use super::error::ErrorBody;
     )
 )]
 pub struct Frame;
+
+/// The two ways to bring a token. They matter while authentication is on.
+struct Schemes;
+
+impl Modify for Schemes {
+    fn modify(&self, document: &mut Document) {
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
+        let bearer = bearer.description(Some("A token of the service, while authentication is on.")).build();
+        let header =
+            ApiKeyValue::with_description("X-Auth-Token", "The same, as OpenStack's clients send it.");
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        components.add_security_scheme("x_auth_token", SecurityScheme::ApiKey(ApiKey::Header(header)));
+    }
+}
 
 /// The whole document as JSON text, ending with a line break.
 pub fn document() -> String {

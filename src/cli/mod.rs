@@ -3,6 +3,7 @@
 mod bench;
 mod openapi;
 mod serve;
+mod token;
 
 use clap::{Parser, Subcommand};
 
@@ -25,6 +26,9 @@ enum Command {
     Serve(Config),
     /// Load a server, and measure it beside an empty one
     Bench(bench::BenchArgs),
+    /// Tokens, by which the service knows its callers
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Print the OpenAPI document of the service
     Openapi,
 }
@@ -35,6 +39,7 @@ pub fn run() -> anyhow::Result<()> {
     match cli.command.unwrap_or(Command::Serve(cli.config)) {
         Command::Serve(config) => serve::run(config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
+        Command::Token(command) => token::run(command),
         Command::Openapi => openapi::run(),
     }
 }

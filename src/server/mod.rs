@@ -3,6 +3,7 @@
 pub mod deadline;
 pub mod exchange;
 pub mod listener;
+mod reload;
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -16,11 +17,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::api;
+use crate::api::{self, Authentication};
 use crate::broker::{Broker, FirstPool};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
-use crate::config::{Config, TreeChoice};
+use crate::config::{Config, ConfigError, TreeChoice, tokens};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
@@ -29,6 +30,7 @@ use crate::error::{Error, Part};
 use crate::journal::{Journal, OpenError};
 use crate::storage::open::PoolOpener;
 use listener::ConnectionLimits;
+use reload::{Reloader, UnreadableFile};
 
 /// The directory of the tree and the first pool, below the data directory.
 const JOURNAL: &str = "journal";
@@ -40,6 +42,15 @@ const FIRST_WEIGHT: u32 = 100;
 /// Why the service could not start.
 #[derive(Debug, ThisError)]
 pub enum StartError {
+    /// The settings together.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The signal to read files again.
+    #[error("cannot receive SIGHUP")]
+    Signal(#[source] std::io::Error),
+    /// A file that the settings name.
+    #[error(transparent)]
+    File(#[from] UnreadableFile),
     /// The address.
     #[error("cannot listen on {address}")]
     Listen {
@@ -80,12 +91,20 @@ pub struct Server {
     listener: TcpListener,
     broker: Broker,
     tree: Arc<dyn Coordination>,
+    authentication: Authentication,
+    reloader: Reloader,
 }
 
 impl Server {
     /// Opens the stores below the data directory and binds the address. The address is bound first: a second
     /// service on it fails before it touches any data.
     pub async fn open(config: &Config) -> Result<Self, StartError> {
+        config.check()?;
+        let mut reloader = Reloader::new().map_err(StartError::Signal)?;
+        let authentication = match &config.tokens {
+            Some(path) => Authentication::Tokens(reloader.watch(path, tokens::read)?),
+            None => Authentication::Off,
+        };
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
@@ -93,7 +112,7 @@ impl Server {
         let journal = Journal::open(&data.join(JOURNAL), &clock)?;
         let tree = open_tree(&config.coordination, &journal).await?;
         let broker = open_broker(&data, clock, journal, Arc::clone(&tree)).await?;
-        Ok(Self { listener, broker, tree })
+        Ok(Self { listener, broker, tree, authentication, reloader })
     }
 
     /// Where it listens.
@@ -103,8 +122,12 @@ impl Server {
 
     /// Serves until `stop`, then finishes what has begun and closes the stores.
     pub async fn run(self, stop: CancellationToken) {
-        let app: Router = api::router(self.broker.clone());
-        listener::run(self.listener, app, ConnectionLimits::default(), stop).await;
+        let app: Router = api::router(self.broker.clone(), self.authentication);
+        let serving = listener::run(self.listener, app, ConnectionLimits::default(), stop);
+        tokio::select! {
+            () = serving => {}
+            () = self.reloader.run() => {}
+        }
         info!("no more requests; finishing what has begun");
         self.broker.stop().await;
         self.tree.close().await;

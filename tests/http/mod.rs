@@ -1,5 +1,6 @@
 //! What a client sees: connections and their deadlines, and the API over a real socket.
 
+mod auth;
 mod bad_requests;
 mod claims;
 mod connections;

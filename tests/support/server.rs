@@ -108,6 +108,11 @@ impl Server {
         self.child.id()
     }
 
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is our child");
+    }
+
     /// The last lines of both streams.
     pub fn last_lines(&self) -> String {
         self.output.text()

@@ -8,8 +8,10 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cli", &["api::openapi", "config", "server", "telemetry"]),
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &[]),
+    ("cli/token.rs", &["config", "domain"]),
     // Of coordination only the address of an ensemble, which is a setting.
     ("config.rs", &["coordination::zookeeper"]),
+    ("config", &["domain"]),
     ("telemetry.rs", &["config"]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
@@ -60,7 +62,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("async_trait", &["coordination", "storage"]),
     ("axum", &["api", "cli/bench", "server"]),
     ("bytes", &[EVERYWHERE]),
-    ("clap", &["cli", "config.rs"]),
+    ("clap", &["cli", "config", "config.rs"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
     ("futures_util", &["catalogue"]),
@@ -73,14 +75,28 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("parking_lot", &["broker", "coordination/zookeeper", "journal"]),
     ("pin_project_lite", &["server"]),
     // In domain and placement only the traits: the dice are passed in.
-    ("rand", &["broker", "cli/bench", "coordination/zookeeper", "domain/ids.rs", "placement"]),
+    (
+        "rand",
+        &[
+            "broker",
+            "cli/bench",
+            "cli/token.rs",
+            "coordination/zookeeper",
+            "domain/access.rs",
+            "domain/ids.rs",
+            "placement",
+        ],
+    ),
     ("rustix", &["cli/bench"]),
-    ("serde", &["api", "catalogue", "cli/bench", "domain"]),
+    ("serde", &["api", "catalogue", "cli/bench", "config", "domain"]),
     ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_path_to_error", &["api/json.rs"]),
+    ("sha2", &["domain/access.rs"]),
+    ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     ("tokio", &["api", "broker", "cli", "coordination/zookeeper", "journal", "server", "storage"]),
     ("tokio_util", &["broker", "cli", "coordination/zookeeper", "server"]),
+    ("toml", &["config"]),
     ("tower", &["server"]),
     ("tracing", &["api", "broker", "cli", "coordination/zookeeper", "journal", "server"]),
     ("tracing_subscriber", &["telemetry.rs"]),
