@@ -1,12 +1,10 @@
 //! The query of a request, by Zaqar's rules: a blank value counts as absent, a list is separated by commas or given
 //! more than once, and a word that must be a number or a boolean is one or is refused.
 
-use std::collections::BTreeMap;
-
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
-use serde::de::value::MapDeserializer;
+use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use crate::error::{Error, Place};
@@ -24,7 +22,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 }
 
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
-    let mut values: BTreeMap<String, String> = BTreeMap::new();
+    let mut values = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         // What is no UTF-8 arrives with the sign of replacement, which stands in no name and no number.
         if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
@@ -35,16 +33,16 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
             continue;
         }
         match values.get_mut(&*name) {
-            Some(list) => {
+            Some(Value::String(list)) => {
                 list.push(',');
                 list.push_str(&value);
             }
-            None => {
-                values.insert(name.into_owned(), value.into_owned());
+            _ => {
+                values.insert(name.into_owned(), Value::String(value.into_owned()));
             }
         }
     }
-    T::deserialize(MapDeserializer::<_, serde::de::value::Error>::new(values.into_iter()))
+    serde_json::from_value(Value::Object(values))
         .map_err(|error| Error::invalid(Place::Query, "", error.to_string()))
 }
 
@@ -72,6 +70,8 @@ pub fn list(text: Option<&str>) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn values(query: &str) -> BTreeMap<String, String> {

@@ -97,7 +97,7 @@ type Resource = (&'static str, &'static str, &'static [&'static str]);
 /// In Zaqar's names. A test compares the paths with those of the router.
 const RESOURCES: &[Resource] = &[
     ("queues", "/v2/queues{?marker,limit,detailed,with_count,name}", &["GET"]),
-    ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "DELETE", "PATCH"]),
+    ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH"]),
     ("queue_stats", "/v2/queues/{queue_name}/stats", &["GET"]),
     ("queue_purge", "/v2/queues/{queue_name}/purge", &["POST"]),
     (

@@ -19,7 +19,7 @@ use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::engine::{Counts, Refill, Taken};
 use crate::error::{Error, Part};
-use crate::storage::Direction;
+use crate::storage::{Direction, Order, Position};
 
 /// A claim as its holder sees it.
 #[derive(Clone, Debug)]
@@ -51,8 +51,7 @@ impl Drop for Handover {
         let Some(claim) = self.claim.take() else { return };
         let (broker, at) = (self.broker.clone(), self.at.clone());
         self.broker.0.tasks.spawn(async move {
-            let slot = Arc::clone(broker.slot(&at));
-            if let Err(error) = broker.end_claims(&slot, vec![(at, claim)], Counts::No).await {
+            if let Err(error) = broker.end_unheld(at, claim).await {
                 error!(%error, "a claim without a holder lives on until it expires");
             }
         });
@@ -60,13 +59,13 @@ impl Drop for Handover {
 }
 
 /// Messages chosen for a claim, with the queue they are in.
-struct Chosen {
-    queue: QueueId,
-    messages: Vec<(Header, Option<Bytes>)>,
+pub(super) struct Chosen {
+    pub(super) queue: QueueId,
+    pub(super) messages: Vec<(Header, Option<Bytes>)>,
 }
 
 impl Chosen {
-    fn ids(&self) -> Vec<MessageId> {
+    pub(super) fn ids(&self) -> Vec<MessageId> {
         self.messages.iter().map(|(header, _)| header.id).collect()
     }
 }
@@ -90,15 +89,15 @@ impl Broker {
         terms: ClaimTerms,
         limit: ClaimLimit,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
-        let slot = Arc::clone(self.slot(at));
+        let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            return Ok(None);
+            return self.check_ours(&slot).map(|()| None);
         }
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
             let Some(chosen) = broker.choose(&slot, &at, limit).await? else {
                 // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
-                return broker.0.catalogue.check_open().map(|()| None);
+                return broker.check_ours(&slot).map(|()| None);
             };
             let view = broker.grant(&slot, &at, terms, chosen).await?;
             let handover = Handover { broker, at, claim: Some(view.id) };
@@ -108,7 +107,7 @@ impl Broker {
     }
 
     /// Hides messages for a claim, reading on in the pool while the window has none.
-    async fn choose(
+    pub(super) async fn choose(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -129,7 +128,16 @@ impl Broker {
                 found.unwrap_or_else(|_| Err(Error::unavailable(Part::Storage, "waiting messages come too slowly")))
             }
             () = self.0.stop.cancelled() => Err(Error::Unavailable { part: Part::Server, cause: None }),
+            () = slot.closed.cancelled() => Err(Error::unavailable(Part::Coordination, "the slot is taken anew")),
         }
+    }
+
+    /// Ends a claim that its holder never got, uncounted.
+    async fn end_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
+        let slot = self.slot(&at).await?;
+        // The slot may have been taken anew since the claim was made.
+        self.open(&slot, &at).await?;
+        self.end_claims(&slot, vec![(at, claim)], Counts::No).await
     }
 
     fn look(&self, slot: &Arc<Slot>, at: &QueueRef, limit: ClaimLimit) -> Result<Look, Error> {
@@ -167,8 +175,10 @@ impl Broker {
             let page = match broker.pool(&pool).and_then(|pool| pool.store()) {
                 Ok(store) => {
                     let after = Some(refill.after).filter(|after| *after > MessageId::ZERO);
+                    let after = after.map(Position::id);
                     let (messages, bytes) = (limits::REFILL_MESSAGES, limits::WINDOW_BYTES);
-                    store.scan(id, Direction::Up, after, messages, bytes).await.map_err(storage_failed)
+                    let page = store.scan(id, Order::Ready, Direction::Up, after, messages, bytes).await;
+                    page.map_err(storage_failed)
                 }
                 Err(error) => Err(error),
             };
@@ -253,7 +263,7 @@ impl Broker {
     }
 
     /// The bodies of chosen messages, from memory or from the pool.
-    async fn bodies(
+    pub(super) async fn bodies(
         &self,
         slot: &Slot,
         at: &QueueRef,

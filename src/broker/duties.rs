@@ -11,7 +11,7 @@ use super::Broker;
 use super::ends::Claimed;
 use super::lanes::Change;
 use super::slot::Slot;
-use crate::domain::ids::ClaimId;
+use crate::domain::ids::{ClaimId, Slot as SlotNumber};
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::engine::Counts;
@@ -25,10 +25,12 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.clear_spent_claims().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.sweep_messages().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.watch_slots().await });
     }
 
     /// Sleeps for a turn. False when the service stops.
-    async fn next_turn(&self, tick: Duration) -> bool {
+    pub(super) async fn next_turn(&self, tick: Duration) -> bool {
         tokio::select! {
             () = self.0.stop.cancelled() => false,
             () = tokio::time::sleep(tick) => true,
@@ -38,11 +40,11 @@ impl Broker {
     async fn expire_claims(&self) {
         while self.next_turn(limits::EXPIRY_TICK).await {
             let now = self.0.clock.now();
-            for slot in &self.0.slots {
+            for slot in self.0.cells.owned() {
                 if !slot.state.lock().begin_expiry(now) {
                     continue;
                 }
-                let (broker, slot) = (self.clone(), Arc::clone(slot));
+                let broker = self.clone();
                 self.0.tasks.spawn(async move { broker.expire_slot(&slot, now).await });
             }
         }
@@ -66,11 +68,15 @@ impl Broker {
     /// each slot has its turn within [`limits::SWEEP_ROUND`].
     async fn sweep_messages(&self) {
         let tick = limits::SWEEP_ROUND / u32::try_from(limits::SLOTS).expect("there are 256 slots");
-        for slot in self.0.slots.iter().cycle() {
-            if !self.next_turn(tick).await {
-                return;
+        loop {
+            for number in SlotNumber::all() {
+                if !self.next_turn(tick).await {
+                    return;
+                }
+                if let Some(slot) = self.0.cells.get(number) {
+                    self.sweep_slot(&slot);
+                }
             }
-            self.sweep_slot(slot);
         }
     }
 
@@ -95,8 +101,8 @@ impl Broker {
         let mut goes_on = true;
         while goes_on {
             goes_on = self.next_turn(limits::CLAIM_SHRINK_TICK).await;
-            for slot in &self.0.slots {
-                if let Err(error) = self.clear_spent(slot).await {
+            for slot in self.0.cells.owned() {
+                if let Err(error) = self.clear_spent(&slot).await {
                     warn!(slot = %slot.owned.slot, %error, "records of claims could not be cleared away");
                 }
             }

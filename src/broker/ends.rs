@@ -26,9 +26,9 @@ type Outcome = oneshot::Receiver<Result<(), Error>>;
 impl Broker {
     /// Releases a claim: its messages are ready again when this returns. One that is over is no error.
     pub async fn claim_release(&self, at: &QueueRef, id: ClaimId) -> Result<(), Error> {
-        let slot = Arc::clone(self.slot(at));
+        let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            return Ok(());
+            return self.check_ours(&slot);
         }
         let (broker, at) = (self.clone(), at.clone());
         let release = async move {
@@ -38,6 +38,8 @@ impl Broker {
                 let changed = Arc::clone(&slot.changed).notified_owned();
                 let is_over =
                     slot.state.lock().queues.get(&at).is_none_or(|queue| !queue.engine.has_claim(id));
+                // It may have been ended here before the slot was closed.
+                broker.check_ours(&slot).map_err(Error::into_unknown)?;
                 if is_over {
                     return Ok(());
                 }

@@ -1,8 +1,8 @@
 //! Group commit to the pools: one lane per slot and pool, with one batch under way at a time.
 //!
 //! All that gathers while a batch is under way goes into the next one; an idle lane sends at once. Batches are
-//! numbered, so one whose outcome is unknown is repeated under its number until it is known (P1). A lane whose
-//! outcome stays unknown is closed: what it wrote is for the next start to find out.
+//! numbered, so one whose outcome is unknown is repeated under its number until it is known (P1). If it stays
+//! unknown the lane is closed and its slot is taken anew, which finds out what was written.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use tracing::{error, warn};
 
 use super::slot::{Slot, SlotState};
 use super::{Broker, storage_failed};
+use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
@@ -73,6 +74,14 @@ pub(super) struct Work {
     reply: oneshot::Sender<Result<(), Error>>,
 }
 
+impl Work {
+    /// Tells who waits that it was never sent.
+    pub(super) fn refuse(self) {
+        // Nobody may be waiting any more.
+        let _ = self.reply.send(Err(Error::unavailable(Part::Storage, "the slot is taken anew")));
+    }
+}
+
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -107,6 +116,13 @@ impl Lane {
             return Err(Error::unavailable(Part::Storage, "too many messages wait for the pool"));
         }
         self.store.check_open().map_err(storage_failed)
+    }
+
+    /// Accepts nothing any more, and gives back what was not sent.
+    pub(super) fn close(&mut self) -> Vec<Work> {
+        self.is_closed = true;
+        (self.messages_waiting, self.bytes_waiting) = (0, 0);
+        self.waiting.drain(..).collect()
     }
 
     fn next_works(&mut self) -> Vec<Work> {
@@ -150,7 +166,8 @@ impl SlotState {
                 Change::Remove(ids) => queues[place].removes.extend_from_slice(ids),
             }
         }
-        Some((Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, queues }, works))
+        let durability = Durability::Sync;
+        Some((Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues }, works))
     }
 
     /// Shows a batch's outcome to the engines, then to those who wait.
@@ -195,6 +212,9 @@ impl Broker {
         let gone = || Error::unavailable(Part::Server, "the queue is not open");
         let open = state.queues.get(at).ok_or_else(gone)?;
         let lane = state.lanes.get_mut(&open.pool).ok_or_else(gone)?;
+        if slot.closed.is_cancelled() {
+            return Err(Error::unavailable(Part::Storage, "the slot is taken anew"));
+        }
         let (reply, outcome) = oneshot::channel();
         lane.messages_waiting += change.len();
         lane.bytes_waiting += change.bytes();
@@ -217,6 +237,10 @@ impl Broker {
             };
             let Some((batch, works)) = next else { return };
             let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
+            if outcome == Outcome::Unknown {
+                // Before anybody hears of it: what they ask next must not be answered from this memory.
+                slot.lose("a batch has no known outcome");
+            }
             slot.state.lock().settle(pool, works, outcome);
         }
     }
@@ -237,7 +261,7 @@ async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome 
                 error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
                 return Outcome::Unknown;
             }
-            StoreError::NotSent(_) | StoreError::Unknown(_) => {
+            StoreError::Full | StoreError::NotSent(_) | StoreError::Unknown(_) => {
                 warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
             }
         }

@@ -11,7 +11,7 @@ use super::slot::Slot;
 use super::{Broker, storage_failed};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, NewMessage};
+use crate::domain::message::{Header, Message, NewMessage, State};
 use crate::domain::names::QueueRef;
 use crate::engine::Removal;
 use crate::error::{Error, Part};
@@ -31,7 +31,7 @@ pub struct MessageView {
     pub claim: Option<ClaimId>,
 }
 
-type Outcome = oneshot::Receiver<Result<(), Error>>;
+pub(super) type Outcome = oneshot::Receiver<Result<(), Error>>;
 
 /// Waits until a change on its way to the pool is settled.
 pub(super) async fn settled(outcome: Outcome) -> Result<(), Error> {
@@ -47,9 +47,9 @@ impl Broker {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<Vec<MessageId>, Error> {
-        let slot = self.slot(at);
-        self.open_or_create(slot, at).await?;
-        let (ids, outcome) = self.begin_post(slot, at, messages, client)?;
+        let slot = self.slot(at).await?;
+        self.open_or_create(&slot, at).await?;
+        let (ids, outcome) = self.begin_post(&slot, at, messages, client)?;
         settled(outcome).await?;
         Ok(ids)
     }
@@ -72,7 +72,17 @@ impl Broker {
             let ttl = new.ttl.map_or(limits::MESSAGE_TTL_DEFAULT, |ttl| ttl.seconds());
             let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
             let expires = now.plus_seconds(ttl);
-            let header = Header { id, created: now, ttl, expires, attempts: 0, client, size };
+            let header = Header {
+                id,
+                created: now,
+                ready: now,
+                ttl,
+                expires,
+                attempts: 0,
+                client,
+                size,
+                state: State::Ready,
+            };
             Message { header, body: new.body }
         };
         let messages: Vec<Message> = messages.into_iter().map(message).collect();
@@ -83,7 +93,17 @@ impl Broker {
 
     /// One message, claimed or not.
     pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
-        let slot = self.slot(at);
+        let slot = self.slot(at).await?;
+        let found = self.message_found(&slot, at, id).await;
+        self.confirm(&slot, found)
+    }
+
+    async fn message_found(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: MessageId,
+    ) -> Result<MessageView, Error> {
         let missing = || Error::NotFound { what: "message", name: id.to_string() };
         if !self.open(slot, at).await? {
             return Err(missing());
@@ -111,21 +131,35 @@ impl Broker {
         id: MessageId,
         claim: Option<ClaimId>,
     ) -> Result<(), Error> {
-        let slot = self.slot(at);
-        if !self.open(slot, at).await? {
-            return Ok(());
+        let slot = self.slot(at).await?;
+        let removal = self.delete_or_refuse(&slot, at, id, claim).await;
+        match self.confirm_refusal(&slot, removal)? {
+            Some(outcome) => settled(outcome).await,
+            None => self.check_ours(&slot),
         }
-        let outcome = match self.begin_delete(slot, at, id, claim)? {
-            Some(outcome) => outcome,
-            None if self.message_exists(slot, at, id).await? => return Err(Error::NotClaimed(id)),
-            None => {
-                let mut state = slot.state.lock();
-                let Some(queue) = state.queues.get_mut(at) else { return Ok(()) };
-                queue.engine.begin_remove_absent(id);
-                self.submit(slot, &mut state, at, Change::Remove(vec![id]))?
-            }
-        };
-        settled(outcome).await
+    }
+
+    /// None when there is no such queue.
+    async fn delete_or_refuse(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: MessageId,
+        claim: Option<ClaimId>,
+    ) -> Result<Option<Outcome>, Error> {
+        if !self.open(slot, at).await? {
+            return Ok(None);
+        }
+        if let Some(outcome) = self.begin_delete(slot, at, id, claim)? {
+            return Ok(Some(outcome));
+        }
+        if self.message_exists(slot, at, id).await? {
+            return Err(Error::NotClaimed(id));
+        }
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
+        queue.engine.begin_remove_absent(id);
+        self.submit(slot, &mut state, at, Change::Remove(vec![id])).map(Some)
     }
 
     /// None when only the pool can tell whether the message is there.

@@ -4,14 +4,19 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+mod bulk;
+mod cells;
 mod claims;
 mod duties;
 mod ends;
 mod lanes;
+mod listing;
 mod messages;
+mod metadata;
 mod pools;
 mod queues;
 mod renewal;
+mod retake;
 mod slot;
 
 use std::collections::HashMap;
@@ -24,6 +29,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
+pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::MessageView;
 pub use pools::FirstPool;
 pub use renewal::ClaimStatus;
@@ -31,13 +37,13 @@ pub use renewal::ClaimStatus;
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::cluster;
-use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
-use crate::domain::names::{PoolName, QueueRef};
-use crate::domain::time::Timestamp;
+use crate::domain::names::PoolName;
 use crate::error::{Error, Part};
 use crate::storage::{Epoch, PoolStore, StoreError};
+use cells::Cells;
 use pools::OpenPool;
+use retake::Taken;
 use slot::Slot;
 
 /// The service without its faces. Clones share it.
@@ -47,11 +53,13 @@ pub struct Broker(Arc<Shared>);
 struct Shared {
     catalogue: Catalogue,
     pools: HashMap<PoolName, OpenPool>,
-    /// All 256, by number.
-    slots: Vec<Arc<Slot>>,
+    /// The slots as they are served.
+    cells: Cells,
     clock: Clock,
-    /// No claim from before the start ends earlier.
-    no_expiry_before: Timestamp,
+    /// Tells the nodes of slots that this process took from those of any other.
+    nonce: Uuid,
+    /// The greater part of every epoch.
+    generation: u32,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -72,15 +80,17 @@ impl Broker {
         let pools = pools::open_all(&catalogue, &system, first, open).await?;
         // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
         pools::check_any(&pools)?;
+        let (nonce, generation) = (Uuid::new_v4(), system.generation);
         let mut slots = Vec::new();
-        for owned in cluster::slots::take_all(&catalogue, Uuid::new_v4()).await? {
-            let epoch = Epoch { generation: system.generation, transaction: owned.transaction };
+        for owned in cluster::slots::take_all(&catalogue, nonce).await? {
+            let epoch = Epoch { generation, transaction: owned.transaction };
             let claims = catalogue.claims(&owned).await?;
-            slots.push(Arc::new(Slot::new(owned, epoch, claims)));
+            let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+            slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
-        let shared = Shared { catalogue, pools, slots, clock, no_expiry_before, tasks, stop };
+        let cells = Cells::new(slots);
+        let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop };
         let broker = Self(Arc::new(shared));
         broker.start_duties();
         Ok(broker)
@@ -107,11 +117,6 @@ impl Broker {
         } else {
             Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
         }
-    }
-
-    fn slot(&self, queue: &QueueRef) -> &Arc<Slot> {
-        let SlotNumber(number) = queue.slot();
-        &self.0.slots[usize::from(number)]
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the

@@ -13,7 +13,7 @@ use crate::domain::pool::PoolState;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 use crate::error::{Error, Part};
 use crate::placement::weighted;
-use crate::storage::{Direction, PoolStore};
+use crate::storage::{Direction, Order, PoolStore};
 
 /// How often a creation looks again when the pool it chose changed under it.
 const CREATE_TRIES: usize = 4;
@@ -23,22 +23,32 @@ impl Broker {
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let create = async move {
-            let slot = broker.slot(&at);
+            let slot = broker.slot(&at).await?;
             let _gate = slot.gate.lock().await;
-            broker.create_gated(slot, &at, &metadata).await
+            match broker.create_gated(&slot, &at, &metadata).await? {
+                Created::New => Ok(Created::New),
+                Created::Existed => broker.check_ours(&slot).map(|()| Created::Existed),
+            }
         };
         self.carry_out(create).await
     }
 
     /// The metadata of a queue, or none when there is no such queue.
     pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
-        let record = self.0.catalogue.queue(&self.slot(at).owned, at).await?;
+        let slot = self.slot(at).await?;
+        let record = self.0.catalogue.queue(&slot.owned, at).await;
+        let record = self.confirm(&slot, record)?;
         record.map(|record| Metadata::new(record.metadata)).transpose()
     }
 
     /// What is in a queue; nothing when there is no such queue.
     pub async fn queue_stats(&self, at: &QueueRef) -> Result<QueueStats, Error> {
-        let slot = self.slot(at);
+        let slot = self.slot(at).await?;
+        let stats = self.stats(&slot, at).await;
+        self.confirm(&slot, stats)
+    }
+
+    async fn stats(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<QueueStats, Error> {
         if !self.open(slot, at).await? {
             return Ok(QueueStats::default());
         }
@@ -70,7 +80,8 @@ impl Broker {
         let header = match known {
             Some(header) => Some(header),
             None => {
-                let page = store.scan(queue, direction, None, 1, 0).await.map_err(storage_failed)?;
+                let page = store.scan(queue, Order::Ready, direction, None, 1, 0).await;
+                let page = page.map_err(storage_failed)?;
                 page.messages.into_iter().next().map(|message| message.header)
             }
         };

@@ -28,7 +28,12 @@ pub struct ClaimStatus {
 impl Broker {
     /// A live claim.
     pub async fn claim_get(&self, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
-        let slot = self.slot(at);
+        let slot = self.slot(at).await?;
+        let status = self.claim_status(&slot, at, id).await;
+        self.confirm(&slot, status)
+    }
+
+    async fn claim_status(&self, slot: &Arc<Slot>, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
         if !self.open(slot, at).await? {
             return Err(no_claim(id));
         }
@@ -53,15 +58,15 @@ impl Broker {
 
     /// Gives a live claim new terms from now on. They are durable when this returns.
     pub async fn claim_renew(&self, at: &QueueRef, id: ClaimId, terms: ClaimTerms) -> Result<(), Error> {
-        let slot = Arc::clone(self.slot(at));
+        let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            return Err(no_claim(id));
+            return self.check_ours(&slot).and(Err(no_claim(id)));
         }
         let (broker, at) = (self.clone(), at.clone());
         let renew = async move {
             let outcome = broker.renew(&slot, &at, id, terms).await;
             slot.changed.notify_waiters();
-            outcome
+            broker.confirm_refusal(&slot, outcome)
         };
         self.carry_out(renew).await
     }

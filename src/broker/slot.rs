@@ -2,13 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use super::lanes::Lane;
+use super::lanes::{Lane, Work};
 use super::pools::OpenPool;
+use super::retake::Taken;
 use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
 use crate::domain::claim::ClaimTerms;
@@ -16,13 +18,17 @@ use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::time::Timestamp;
 use crate::engine::QueueEngine;
-use crate::error::Error;
+use crate::error::{Error, Part};
 use crate::storage::Epoch;
 
 /// Deadlines of claims that are over which a slot may keep beside those of the live ones.
 const SPARE_DEADLINES: usize = 1_024;
 
-/// One of the 256.
+/// One of the 256, from when it was taken until it is taken anew.
+///
+/// ```text
+/// served ──lost──▶ closed: begins nothing more; what is under way ends here, or is refused by tree and pools
+/// ```
 pub(super) struct Slot {
     /// Fence of its commits to the tree.
     pub(super) owned: OwnedSlot,
@@ -34,6 +40,14 @@ pub(super) struct Slot {
     pub(super) gate: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,
+    /// When it was taken.
+    pub(super) taken: Taken,
+    /// No claim from before the taking ends earlier.
+    no_expiry_before: Timestamp,
+    /// Why it must be taken anew; empty while it need not.
+    lost: OnceLock<&'static str>,
+    /// Cancelled under the lock of the state, so that who holds that knows. Long waits end with it.
+    pub(super) closed: CancellationToken,
 }
 
 pub(super) struct SlotState {
@@ -74,7 +88,13 @@ pub(super) struct OpenQueue {
 }
 
 impl Slot {
-    pub(super) fn new(owned: OwnedSlot, epoch: Epoch, found: SlotClaims) -> Self {
+    /// A slot as it was taken, with the claims that were found then.
+    pub(super) fn new(
+        owned: OwnedSlot,
+        epoch: Epoch,
+        found: SlotClaims,
+        (taken, no_expiry_before): (Taken, Timestamp),
+    ) -> Self {
         let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::new();
         let live_claims = found.claims.len();
         for (id, record) in found.claims {
@@ -97,7 +117,52 @@ impl Slot {
             state: Mutex::new(state),
             gate: tokio::sync::Mutex::new(()),
             changed: Arc::default(),
+            taken,
+            no_expiry_before,
+            lost: OnceLock::new(),
+            closed: CancellationToken::new(),
         }
+    }
+
+    /// Notes that memory may no longer be right, and why.
+    pub(super) fn lose(&self, why: &'static str) {
+        // The first reason stands.
+        let _ = self.lost.set(why);
+    }
+
+    /// Why it must be taken anew, if it must.
+    pub(super) fn lost(&self) -> Option<&'static str> {
+        if self.owned.is_lost() {
+            self.lose("somebody else took it");
+        }
+        self.lost.get().copied()
+    }
+
+    /// Ends all that waits here. Nothing begins from now on; who waits for what is under way hears its outcome.
+    pub(super) fn close(&self) {
+        let unsent = {
+            let mut state = self.state.lock();
+            self.closed.cancel();
+            state.lanes.values_mut().flat_map(Lane::close).collect::<Vec<_>>()
+        };
+        unsent.into_iter().for_each(Work::refuse);
+        for queue in self.state.lock().queues.values() {
+            queue.refilled.notify_waiters();
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Whether this is still the object that serves the slot.
+    pub(super) fn check_served(&self) -> Result<(), Error> {
+        if self.closed.is_cancelled() || self.lost().is_some() {
+            return Err(Error::unavailable(Part::Coordination, "the slot is taken anew"));
+        }
+        Ok(())
+    }
+
+    /// The pools it has a lane to.
+    pub(super) fn pools(&self) -> Vec<PoolName> {
+        self.state.lock().lanes.keys().cloned().collect()
     }
 }
 
@@ -176,7 +241,7 @@ impl Broker {
         let mut deadlines = Vec::new();
         for (id, claim) in claims {
             // Its holder may have been cut off only by the restart (P3).
-            let expires = Timestamp::from_millis(claim.expires).max(self.0.no_expiry_before);
+            let expires = Timestamp::from_millis(claim.expires).max(slot.no_expiry_before);
             let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
             let found = pool.store()?.get(record.id, &ids).await;
             let found = found.map_err(storage_failed)?;
@@ -203,7 +268,7 @@ impl Broker {
 
     /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
     /// the greatest one that any of them gave.
-    async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
+    pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
         if slot.state.lock().lanes.contains_key(name) {
             return Ok(());
         }

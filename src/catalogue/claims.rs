@@ -75,17 +75,16 @@ impl Catalogue {
         new_bucket: bool,
     ) -> Result<(), Error> {
         let node = Op::Create { path: layout::claim(slot.slot, id), data: to_json(record) };
-        let fence = [slot.fence()];
         if new_bucket {
             let directory = Op::Create { path: layout::bucket(slot.slot, id.bucket()), data: "{}".into() };
-            match self.tree.commit(&fence, &[directory, node.clone()]).await {
+            match self.commit_as_owner(slot, &[], &[directory, node.clone()]).await {
                 Ok(_) => return Ok(()),
                 // Another claim of this process made it at the same time.
                 Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
-        match self.tree.commit(&fence, &[node]).await {
+        match self.commit_as_owner(slot, &[], &[node]).await {
             Ok(_) => Ok(()),
             Err(TreeError::Refused { why: Refusal::Full, .. }) => {
                 Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS })
@@ -103,7 +102,7 @@ impl Catalogue {
     ) -> Result<bool, Error> {
         let path = layout::claim(slot.slot, id);
         let op = Op::Set { path, data: to_json(record), version: None };
-        match self.tree.commit(&[slot.fence()], &[op]).await {
+        match self.commit_as_owner(slot, &[], &[op]).await {
             Ok(_) => Ok(true),
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
             Err(error) => Err(failed(error)),
@@ -116,7 +115,7 @@ impl Catalogue {
             let mut ops: Vec<Op> =
                 some.iter().map(|id| Op::Delete { path: layout::claim(slot.slot, *id) }).collect();
             loop {
-                match self.tree.commit(&[slot.fence()], &ops).await {
+                match self.commit_as_owner(slot, &[], &ops).await {
                     Ok(_) => break,
                     Err(TreeError::Refused { op, why: Refusal::NoNode }) => drop(ops.remove(op)),
                     Err(error) => return Err(failed(error)),

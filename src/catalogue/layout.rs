@@ -59,7 +59,7 @@ pub(super) fn claim(slot: Slot, claim: ClaimId) -> String {
 
 /// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and
 /// so does a dot that begins an element, since `.` and `..` are no elements.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut element = String::with_capacity(text.len());
     for (index, byte) in text.bytes().enumerate() {
         match byte {

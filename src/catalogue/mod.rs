@@ -5,6 +5,8 @@
 
 mod claims;
 mod layout;
+mod listing;
+mod metadata;
 mod pools;
 mod queues;
 mod slots;
@@ -17,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
+pub use metadata::QueueEntry;
 pub use pools::PoolEntry;
 pub use queues::QueueRecord;
 pub use slots::OwnedSlot;

@@ -59,12 +59,12 @@ impl Catalogue {
         record: &QueueRecord,
         pool: &PoolEntry,
     ) -> Result<bool, Error> {
-        let fences = [slot.fence(), pool.fence()];
+        let fences = [pool.fence()];
         let node = Op::Create { path: layout::queue(slot.slot, queue), data: to_json(record) };
         let directory = Op::Create { path: layout::project(slot.slot, &queue.project), data: "{}".into() };
-        let mut outcome = self.tree.commit(&fences, std::slice::from_ref(&node)).await;
+        let mut outcome = self.commit_as_owner(slot, &fences, std::slice::from_ref(&node)).await;
         if let Err(TreeError::Refused { why: Refusal::NoNode, .. }) = outcome {
-            outcome = self.tree.commit(&fences, &[directory, node]).await;
+            outcome = self.commit_as_owner(slot, &fences, &[directory, node]).await;
         }
         match outcome {
             Ok(_) => Ok(true),

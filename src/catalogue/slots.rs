@@ -1,15 +1,18 @@
 //! Records of slots: who may write to a slot's part of the tree and of the pools.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::{Catalogue, failed, layout, to_json};
-use crate::coordination::{Fence, Op, TreeError};
+use crate::coordination::{Committed, Fence, Op, TreeError};
 use crate::domain::ids::Slot;
 use crate::error::{Error, Part};
 
 /// A slot that this process took, as it must be named in every commit for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct OwnedSlot {
     /// The slot.
     pub slot: Slot,
@@ -17,11 +20,23 @@ pub struct OwnedSlot {
     pub version: u32,
     /// The transaction that took it: its epoch in the pools.
     pub transaction: u64,
+    /// Whether a commit for it was refused, because somebody else took it.
+    is_lost: Arc<AtomicBool>,
 }
 
 impl OwnedSlot {
+    /// A slot that was taken by `transaction`, which gave its node `version`.
+    pub fn new(slot: Slot, version: u32, transaction: u64) -> Self {
+        Self { slot, version, transaction, is_lost: Arc::default() }
+    }
+
+    /// Whether a commit for it was refused because somebody else has taken it since. Then all will be.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
     /// A fence that holds while nobody else took the slot.
-    pub(super) fn fence(&self) -> Fence {
+    fn fence(&self) -> Fence {
         Fence { path: layout::slot(self.slot), version: self.version }
     }
 }
@@ -46,8 +61,25 @@ impl Catalogue {
         let committed = self.tree.commit(&[], &ops).await.map_err(failed)?;
         let owned = slots.iter().zip(committed).map(|(slot, stat)| {
             let stat = stat.ok_or_else(|| failed(TreeError::Unknown("a set node has no version".into())))?;
-            Ok(OwnedSlot { slot: *slot, version: stat.version, transaction: stat.modified })
+            Ok(OwnedSlot::new(*slot, stat.version, stat.modified))
         });
         owned.collect()
+    }
+
+    /// Commits for the owner of a slot: refused, with everybody told who has the slot in hand, once somebody else
+    /// took it. The fence of the slot is number 0, those given follow.
+    pub(super) async fn commit_as_owner(
+        &self,
+        slot: &OwnedSlot,
+        fences: &[Fence],
+        ops: &[Op],
+    ) -> Result<Committed, TreeError> {
+        let mut all = vec![slot.fence()];
+        all.extend_from_slice(fences);
+        let outcome = self.tree.commit(&all, ops).await;
+        if let Err(TreeError::Fenced(0)) = outcome {
+            slot.is_lost.store(true, Ordering::Relaxed);
+        }
+        outcome
     }
 }

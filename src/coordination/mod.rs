@@ -148,6 +148,19 @@ pub trait Coordination: Send + Sync + 'static {
     /// The names of the children of `path`, in order; none when it does not exist.
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError>;
 
+    /// The names of at most `most` children of `path` behind `after`, in order; all of them from the first one when
+    /// `after` is absent. One that reads a part of a directory alone does so.
+    async fn children_behind(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, TreeError> {
+        let children = self.children(path).await?;
+        let begin = after.map_or(0, |after| children.partition_point(|name| name.as_str() <= after));
+        Ok(children.into_iter().skip(begin).take(most).collect())
+    }
+
     /// Checks `fences`, then applies `ops` in order, each seeing those before it: all or none, durable on
     /// return. Commits made at the same time may share their cost and never each other's failure.
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError>;

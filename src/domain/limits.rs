@@ -10,6 +10,18 @@ pub const POST_BYTES: usize = 262_144;
 pub const METADATA_BYTES: usize = 65_536;
 /// Messages on one page, or named by one request (Zaqar: `max_messages_per_page`).
 pub const PAGE_MESSAGES: usize = 20;
+/// Elements of a page that nobody gave a limit.
+pub const PAGE_DEFAULT: usize = 10;
+/// Messages that one read of a listing takes from a pool.
+pub const LISTING_READ: usize = 256;
+/// Reads of a pool for one page. What a filter leaves out is looked at too, so a page ends here, with a link to go on.
+pub const LISTING_READS: usize = 64;
+/// Names that one read of a listing of queues with filters takes.
+pub const LISTING_NAMES: usize = 100;
+/// Queues that one page of a listing with filters looks at; then it ends likewise.
+pub const LISTING_QUEUES: usize = 1_000;
+/// Messages that one step of a purge removes.
+pub const PURGE_STEP: usize = 1_024;
 /// Messages that one claim may ask for (Zaqar: `max_messages_per_claim_or_pop`).
 pub const CLAIM_MESSAGES: usize = 20;
 /// Messages of a claim that names no limit.
@@ -94,6 +106,20 @@ pub const TREE_START: Duration = Duration::from_secs(30);
 pub const JOURNAL_QUEUE: usize = 16_384;
 /// Pieces of work that share one sync.
 pub const JOURNAL_GROUP: usize = 4_096;
+/// Bytes of the name of a note in a pool: a dedup id of SQS has 128 characters.
+pub const NOTE_KEY_BYTES: usize = 1_024;
+/// Bytes of what a note in a pool says.
+pub const NOTE_BYTES: usize = 65_536;
+/// Buckets of time that one look for what is due in a pool clears away; the next look goes on.
+pub const DUE_BUCKETS: usize = 4_096;
+/// A write of the class `relaxed` is synced after this time at the latest: what a power cut may take.
+pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
+
+/// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
+/// trips to the tree when all goes well.
+pub const SLOT_WAIT: Duration = Duration::from_secs(2);
+/// How often slots are looked at that may have to be taken anew without any request asking for them.
+pub const SLOT_TICK: Duration = Duration::from_millis(500);
 
 /// How often the owner looks for claims that ended.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
@@ -105,7 +131,7 @@ pub const SWEEP_MESSAGES: usize = 1_024;
 pub const EXPIRY_TURN: usize = 256;
 /// Claim nodes whose messages were all deleted are removed from the tree at least this often.
 pub const CLAIM_SHRINK_TICK: Duration = Duration::from_millis(500);
-/// Seconds after a start in which no claim ends: its holder may have been cut off only by the restart.
+/// Seconds after a slot was taken in which no claim of it ends: its holder may have been cut off only by that.
 pub const EXPIRY_HOLD_SECONDS: u32 = 2;
 /// How long a claim looks for messages that are there but must be read, or are found to be over. Then 503: it
 /// would be untrue that there is nothing to claim.

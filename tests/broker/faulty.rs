@@ -4,11 +4,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use angarium::coordination::{Committed, Coordination, Fence, Node, Op, TreeError};
+use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::Message;
-use angarium::storage::{Batch, Direction, Epoch, Page, PoolStore, Stamp, StoreError, Totals};
+use angarium::domain::message::{Header, Message};
+use angarium::domain::time::Timestamp;
+use angarium::storage::{
+    Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
+    Totals,
+};
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// What happens to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +26,41 @@ pub enum Fault {
     UnknownBefore,
     /// It is applied, but nobody knows.
     UnknownAfter,
+    /// It is on its way until [`Plan::release`], and then applied.
+    Held,
+    /// Nothing happens to it.
+    None,
 }
 
 /// The faults of the commits to come, one each; none when all go well.
 #[derive(Clone, Default)]
-pub struct Plan(Arc<Mutex<VecDeque<Fault>>>);
+pub struct Plan {
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+    held: Arc<Notify>,
+}
 
 impl Plan {
     pub fn next(&self, faults: &[Fault]) {
-        self.0.lock().extend(faults);
+        self.faults.lock().extend(faults);
+    }
+
+    /// Lets this many commits pass before the faults planned.
+    pub fn skip(&self, commits: usize) {
+        let mut faults = self.faults.lock();
+        (0..commits).for_each(|_| faults.push_front(Fault::None));
+    }
+
+    /// Sends what is held.
+    pub fn release(&self) {
+        self.held.notify_one();
     }
 
     pub fn is_done(&self) -> bool {
-        self.0.lock().is_empty()
+        self.faults.lock().is_empty()
     }
 
     fn take(&self) -> Option<Fault> {
-        self.0.lock().pop_front()
+        self.faults.lock().pop_front()
     }
 }
 
@@ -58,7 +83,11 @@ impl Coordination for FaultyTree {
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
         let unknown = || TreeError::Unknown("as planned".into());
         match self.plan.take() {
-            None => self.tree.commit(fences, ops).await,
+            None | Some(Fault::None) => self.tree.commit(fences, ops).await,
+            Some(Fault::Held) => {
+                self.plan.held.notified().await;
+                self.tree.commit(fences, ops).await
+            }
             Some(Fault::NotSent) => Err(TreeError::NotSent("as planned".into())),
             Some(Fault::UnknownBefore) => Err(unknown()),
             Some(Fault::UnknownAfter) => {
@@ -100,7 +129,11 @@ impl PoolStore for FaultyPool {
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let unknown = || StoreError::Unknown("as planned".into());
         match self.plan.take() {
-            None => self.pool.commit(batch).await,
+            None | Some(Fault::None) => self.pool.commit(batch).await,
+            Some(Fault::Held) => {
+                self.plan.held.notified().await;
+                self.pool.commit(batch).await
+            }
             Some(Fault::NotSent) => Err(StoreError::NotSent("as planned".into())),
             Some(Fault::UnknownBefore) => Err(unknown()),
             Some(Fault::UnknownAfter) => {
@@ -113,20 +146,59 @@ impl PoolStore for FaultyPool {
     async fn scan(
         &self,
         queue: QueueId,
+        order: Order,
         direction: Direction,
-        after: Option<MessageId>,
+        after: Option<Position>,
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        self.pool.scan(queue, direction, after, messages, bytes).await
+        self.pool.scan(queue, order, direction, after, messages, bytes).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
         self.pool.get(queue, ids).await
     }
 
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        self.pool.due(slot, due, before, limit).await
+    }
+
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.pool.totals(queue).await
+    }
+
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.pool.notes(queue, kind, after, limit).await
+    }
+
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<Dropped, StoreError> {
+        self.pool.drop_queue(slot, epoch, queue, limit).await
+    }
+
+    fn reach(&self) -> Durability {
+        self.pool.reach()
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.pool.health().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@ mod expiry;
 mod faulty;
 mod handover;
 mod outcomes;
+mod retaken;
 mod stamps;
 
 use std::path::Path;

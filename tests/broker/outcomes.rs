@@ -15,14 +15,14 @@ use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
 use super::{Whole, limit, queue, terms};
 
 /// A broker whose tree and pool fail as planned.
-struct Faulty {
-    whole: Whole,
-    tree: Plan,
-    pool: Plan,
-    catalogue: Catalogue,
+pub(super) struct Faulty {
+    pub(super) whole: Whole,
+    pub(super) tree: Plan,
+    pub(super) pool: Plan,
+    pub(super) catalogue: Catalogue,
 }
 
-async fn faulty() -> Faulty {
+pub(super) async fn faulty() -> Faulty {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
@@ -43,7 +43,7 @@ async fn faulty() -> Faulty {
 impl Faulty {
     /// How many records of claims the tree has for the queue's slot.
     async fn records(&self) -> usize {
-        let slot = OwnedSlot { slot: queue("q").slot(), version: 0, transaction: 0 };
+        let slot = OwnedSlot::new(queue("q").slot(), 0, 0);
         self.catalogue.claims(&slot).await.unwrap().claims.len()
     }
 }
@@ -75,18 +75,6 @@ async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well(
     assert!(refused.nothing_written() && faulty.pool.is_done());
     faulty.whole.post(&queue("q"), 1, 3_600).await;
     assert_eq!(faulty.whole.broker.queue_stats(&queue("q")).await.unwrap().free, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_post_without_any_answer_is_unknown_and_nothing_is_claimed_to_be_written_after_it() {
-    let faulty = faulty().await;
-    faulty.whole.post(&queue("q"), 1, 3_600).await;
-    faulty.pool.next(&[Fault::UnknownAfter; 6]);
-    let message = || vec![angarium::domain::message::NewMessage { body: "1".into(), ttl: None }];
-    let unknown = faulty.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
-    assert!(!unknown.nothing_written());
-    let refused = faulty.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
-    assert!(refused.nothing_written());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,10 +2,16 @@
 
 mod auth;
 mod bad_requests;
+mod bulk;
 mod claims;
 mod connections;
 mod deadlines;
+mod home;
+mod listing;
 mod messages;
+mod metadata;
+mod purge;
+mod queue_list;
 mod queues;
 mod restart;
 mod rules;

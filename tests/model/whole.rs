@@ -85,7 +85,7 @@ impl Whole {
 
     /// The attempts that the record of a claim names.
     async fn attempts(&self, at: &QueueRef, claim: ClaimId) -> Vec<u32> {
-        let slot = OwnedSlot { slot: at.slot(), version: 0, transaction: 0 };
+        let slot = OwnedSlot::new(at.slot(), 0, 0);
         let found = self.catalogue.claims(&slot).await.expect("records are read");
         let (_, record) = found.claims.into_iter().find(|(id, _)| *id == claim).expect("the claim's record");
         record.messages.iter().map(|message| message.attempt).collect()

@@ -160,8 +160,9 @@ pub struct DeleteQuery {
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), DeleteQuery, CallerHeaders),
     responses(
         (status = 204, description = "It is gone."),
-        (status = 403, description = "It is under another claim.", body = crate::api::error::ErrorBody),
-        Errors
+        Errors,
+        (status = 403, description = "It is under another claim. Or the caller may not do this.",
+            body = crate::api::error::ErrorBody)
     )
 )]
 pub async fn delete(

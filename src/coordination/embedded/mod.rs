@@ -39,7 +39,29 @@ impl Coordination for EmbeddedTree {
         path::check(path)?;
         let prefix = stored::children_prefix(path);
         let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        let pairs = self.journal.scan(Space::Tree, &prefix, &prefix);
+        let view = self.journal.view().map_err(not_sent)?;
+        let pairs = view.scan(Space::Tree, &prefix, &prefix);
+        pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
+    }
+
+    /// Reads no more than the page.
+    async fn children_behind(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, TreeError> {
+        path::check(path)?;
+        let prefix = stored::children_prefix(path);
+        let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+        let mut from = prefix.clone();
+        if let Some(after) = after {
+            from.extend_from_slice(after.as_bytes());
+            // The next key there can be.
+            from.push(0);
+        }
+        let view = self.journal.view().map_err(not_sent)?;
+        let pairs = view.scan(Space::Tree, &prefix, &from).take(most);
         pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
     }
 

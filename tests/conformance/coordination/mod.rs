@@ -75,6 +75,7 @@ mod stamped {
             a_node_knows_how_many_children_it_has
             a_node_shows_every_acknowledged_commit
             children_are_direct_and_in_order
+            a_page_of_children_begins_behind_a_name_and_has_a_bound
             an_absent_node_has_no_children
             names_may_have_odd_characters
             the_root_is_there_from_the_start;

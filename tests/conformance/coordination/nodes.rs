@@ -122,3 +122,22 @@ pub(super) async fn the_root_is_there_from_the_start(tree: &Tree) {
     assert_eq!(tree.get("/").await.unwrap().unwrap().children, before + 1);
     assert!(tree.children("/").await.unwrap().contains(&"t".to_owned()));
 }
+
+pub(super) async fn a_page_of_children_begins_behind_a_name_and_has_a_bound(tree: &Tree) {
+    commit(tree, &[create("/t"), create("/tt"), create("/tt/x")]).await;
+    for name in ["a", "a.b", "b", "c"] {
+        commit(tree, &[create(format!("/t/{name}")), create(format!("/t/{name}/below"))]).await;
+    }
+    for (after, most, page) in [
+        (None, 9, vec!["a", "a.b", "b", "c"]),
+        (None, 2, vec!["a", "a.b"]),
+        (Some("a"), 2, vec!["a.b", "b"]),
+        (Some("aa"), 9, vec!["b", "c"]),
+        (Some("c"), 9, vec![]),
+        (Some(""), 1, vec!["a"]),
+        (None, 0, vec![]),
+    ] {
+        assert_eq!(tree.children_behind("/t", after, most).await.unwrap(), page, "{after:?} {most}");
+    }
+    assert_eq!(tree.children_behind("/missing", None, 9).await.unwrap(), [""; 0]);
+}

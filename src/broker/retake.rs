@@ -1,0 +1,174 @@
+//! Taking a slot anew when what its memory says may no longer be true: after a batch without a known outcome, after
+//! a pool that went back, after somebody else took it.
+//!
+//! The old object is closed first: it begins no more work, and what it still has under way is refused by the tree
+//! (its fence) and by the pools (its epoch) as soon as the slot is taken. What was acknowledged is then read again.
+//! One slot that is taken anew stops no other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::Broker;
+use super::slot::Slot;
+use crate::cluster;
+use crate::domain::ids::Slot as SlotNumber;
+use crate::domain::limits;
+use crate::domain::names::{PoolName, QueueRef};
+use crate::error::Error;
+use crate::storage::Epoch;
+
+/// A slot that was served for this long is taken anew without a pause.
+const CALM: Duration = Duration::from_secs(30);
+/// The first pause, and the longest; each is twice the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// When a slot was taken, and how long to wait before it is taken again if that is soon.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    at: Instant,
+    pause: Duration,
+}
+
+impl Taken {
+    /// At the start, now.
+    pub(super) fn first() -> Self {
+        Self::now(Duration::ZERO)
+    }
+
+    /// Now, with a pause if it happens again soon.
+    fn now(pause: Duration) -> Self {
+        Self { at: Instant::now(), pause }
+    }
+
+    fn pause(self) -> Duration {
+        if self.at.elapsed() > CALM { Duration::ZERO } else { self.pause }
+    }
+}
+
+fn next(pause: Duration) -> Duration {
+    (pause * 2).clamp(PAUSE.0, PAUSE.1)
+}
+
+impl Broker {
+    /// The slot of a queue, as it is served now. One that is being taken anew is waited for.
+    pub(super) async fn slot(&self, queue: &QueueRef) -> Result<Arc<Slot>, Error> {
+        let number = queue.slot();
+        if let Some(slot) = self.0.cells.get(number) {
+            match slot.lost() {
+                None => return Ok(slot),
+                Some(why) => self.begin_retake(&slot, why),
+            }
+        }
+        self.0.cells.wait(number).await
+    }
+
+    /// Makes sure that an answer which wrote nothing is true: it came from the memory of a slot that was ours all
+    /// along (P8). To be asked just before the answer.
+    pub(super) fn check_ours(&self, slot: &Slot) -> Result<(), Error> {
+        slot.check_served()?;
+        self.0.catalogue.check_open()
+    }
+
+    /// An answer that wrote nothing, if it is true.
+    pub(super) fn confirm<T>(&self, slot: &Slot, answer: Result<T, Error>) -> Result<T, Error> {
+        self.check_ours(slot).and(answer)
+    }
+
+    /// The outcome of a change. One that was refused for what is in memory wrote nothing, and must be true.
+    pub(super) fn confirm_refusal<T>(&self, slot: &Slot, outcome: Result<T, Error>) -> Result<T, Error> {
+        match outcome {
+            Err(error) if error.nothing_written() => self.check_ours(slot).and(Err(error)),
+            outcome => outcome,
+        }
+    }
+
+    /// Takes slots anew that nobody asks for.
+    pub(super) async fn watch_slots(&self) {
+        while self.next_turn(limits::SLOT_TICK).await {
+            for slot in self.0.cells.owned() {
+                if let Some(why) = slot.lost() {
+                    self.begin_retake(&slot, why);
+                }
+            }
+        }
+    }
+
+    /// Closes a slot and begins to take it anew, once.
+    pub(super) fn begin_retake(&self, slot: &Arc<Slot>, why: &'static str) {
+        if !self.0.cells.leave(slot, why) {
+            return;
+        }
+        slot.close();
+        let pause = slot.taken.pause();
+        error!(slot = %slot.owned.slot, why, ?pause, "a slot is closed and taken anew");
+        let (broker, number, pools) = (self.clone(), slot.owned.slot, slot.pools());
+        self.0.tasks.spawn(async move { broker.retake(number, &pools, pause).await });
+    }
+
+    /// Takes a slot until that succeeds, or the service stops.
+    async fn retake(&self, number: SlotNumber, pools: &[PoolName], first: Duration) {
+        let mut pause = first;
+        loop {
+            if !pause.is_zero() && !self.next_turn(pause).await {
+                return;
+            }
+            pause = next(pause);
+            match self.take(number, Taken::now(pause)).await {
+                Ok(slot) => {
+                    self.fence_pools(&slot, pools).await;
+                    info!(slot = %number, epoch = ?slot.epoch, "the slot is served again");
+                    self.0.cells.enter(slot);
+                    return;
+                }
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    warn!(slot = %number, %error, cause, ?pause, "the slot could not be taken");
+                }
+            }
+        }
+    }
+
+    async fn take(&self, number: SlotNumber, taken: Taken) -> Result<Arc<Slot>, Error> {
+        let owned = cluster::slots::take(&self.0.catalogue, number, self.0.nonce).await?;
+        let epoch = Epoch { generation: self.0.generation, transaction: owned.transaction };
+        let claims = self.0.catalogue.claims(&owned).await?;
+        let no_expiry_before = self.0.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+        Ok(Arc::new(Slot::new(owned, epoch, claims, (taken, no_expiry_before))))
+    }
+
+    /// Fences the pools that the slot used, so that batches of its old object are refused from here on. One that
+    /// cannot be reached now is fenced before its first use.
+    async fn fence_pools(&self, slot: &Slot, pools: &[PoolName]) {
+        for name in pools {
+            let fenced = match self.pool(name) {
+                Ok(pool) => self.open_lane(slot, name, pool).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = fenced {
+                warn!(slot = %slot.owned.slot, pool = %name, %error, "a pool is fenced at its next use");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_while_a_slot_is_lost_again_and_again_and_end_when_it_is_calm() {
+        let mut pause = Duration::ZERO;
+        for expected in [100, 200, 400, 800] {
+            pause = next(pause);
+            assert_eq!(pause, Duration::from_millis(expected));
+        }
+        assert_eq!(next(Duration::from_secs(9)), PAUSE.1);
+        let taken = Taken::now(pause);
+        assert_eq!(taken.pause(), pause);
+        tokio::time::advance(CALM + Duration::from_millis(1)).await;
+        assert_eq!(taken.pause(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,138 @@
+//! Slots that are taken anew: what was acknowledged stays, what was not cannot come back, and service goes on.
+
+use std::time::{Duration, Instant};
+
+use angarium::domain::message::NewMessage;
+use angarium::error::Error;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::faulty::Fault::{Held, NotSent, UnknownAfter, UnknownBefore};
+use super::outcomes::{Faulty, faulty};
+use super::{Whole, limit, queue, terms};
+
+/// As often as a lane sends a batch before it gives up.
+const TRIES: usize = 6;
+
+fn message() -> Vec<NewMessage> {
+    vec![NewMessage { body: "\"x\"".into(), ttl: None }]
+}
+
+/// Takes the queue's slot as another process would.
+async fn take_away(faulty: &Faulty) {
+    faulty.catalogue.slots_take(&[queue("q").slot()], Uuid::new_v4()).await.unwrap();
+}
+
+/// Claims until a claim is answered without an error: as long as its slot is away it is refused.
+async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium::domain::ids::MessageId> {
+    let start = Instant::now();
+    loop {
+        match whole.broker.claim_create(&queue(name), terms(300), limit(20)).await {
+            Ok(None) => return Vec::new(),
+            Ok(Some((view, mut handover))) => {
+                handover.done();
+                return view.messages.iter().map(|message| message.id).collect();
+            }
+            Err(error) => assert!(error.nothing_written(), "{error:?}"),
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the slot is not served again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_batch_without_outcome_its_slot_serves_again_by_itself() {
+    for (fault, is_applied) in [(UnknownBefore, false), (UnknownAfter, true)] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let first = whole.post(&queue("q"), 1, 3_600).await;
+        faulty.pool.next(&[fault; TRIES]);
+        let unknown = whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+        assert!(!unknown.nothing_written());
+        let third = whole.post(&queue("q"), 1, 3_600).await;
+        let all = claim_when_served(whole, "q").await;
+        assert_eq!((all.first(), all.last()), (first.first(), third.first()), "{fault:?}");
+        // Once if its batch was applied, and else never.
+        assert_eq!(all.len(), 2 + usize::from(is_applied), "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_that_its_slot_is_taken_anew() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 4, 3_600).await;
+    assert_eq!(whole.claim(&queue("q"), 1, 60).await, ids[..1]);
+    whole.broker.message_delete(&queue("q"), ids[1], None).await.unwrap();
+    faulty.pool.next(&[UnknownBefore; TRIES]);
+    whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    // Neither the one that is claimed nor the one that is deleted.
+    assert_eq!(claim_when_served(whole, "q").await, ids[2..]);
+    whole.clock.advance(59_999);
+    assert!(whole.claim(&queue("q"), 20, 300).await.is_empty(), "the claim lasts as long as it was granted");
+    whole.clock.advance(1);
+    assert_eq!(whole.claim_soon(&queue("q"), 20).await, ids[..1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_without_outcome_is_found_out_and_never_undone_later() {
+    for (fault, left) in [(UnknownBefore, 2), (UnknownAfter, 1)] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let ids = whole.post(&queue("q"), 2, 3_600).await;
+        faulty.pool.next(&[fault; TRIES]);
+        let unknown = whole.broker.message_delete(&queue("q"), ids[0], None).await.unwrap_err();
+        assert!(!unknown.nothing_written());
+        assert_eq!(claim_when_served(whole, "q").await, ids[2 - left..], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_somebody_else_took_is_taken_back() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 2, 3_600).await;
+    take_away(&faulty).await;
+    let refused = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    assert!(matches!(refused, Error::Unavailable { .. }) && refused.nothing_written());
+    assert_eq!(claim_when_served(whole, "q").await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_of_the_old_object_that_comes_late_changes_nothing() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let first = whole.post(&queue("q"), 1, 3_600).await;
+    faulty.pool.next(&[Held]);
+    let broker = whole.broker.clone();
+    let mut late = JoinSet::new();
+    late.spawn(async move { broker.messages_post(&queue("q"), message(), None).await });
+    while !faulty.pool.is_done() {
+        tokio::task::yield_now().await;
+    }
+    take_away(&faulty).await;
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    assert_eq!(claim_when_served(whole, "q").await, first);
+    faulty.pool.release();
+    late.join_next().await.unwrap().unwrap().unwrap_err();
+    let second = whole.post(&queue("q"), 1, 3_600).await;
+    assert_eq!(claim_when_served(whole, "q").await, second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_slot_cannot_be_taken_its_requests_are_refused_and_other_slots_serve() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    assert_ne!(queue("q").slot(), queue("other").slot());
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    whole.post(&queue("other"), 1, 3_600).await;
+    take_away(&faulty).await;
+    // The first is the claim's own.
+    faulty.tree.next(&[NotSent; 6]);
+    faulty.tree.skip(1);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    let refused = whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+    whole.post(&queue("other"), 1, 3_600).await;
+    assert_eq!(claim_when_served(whole, "q").await, ids);
+    assert_eq!(claim_when_served(whole, "other").await.len(), 2);
+}
