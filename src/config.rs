@@ -1,19 +1,29 @@
 //! The settings of the service, with their defaults, checked whole before anything starts.
 
+pub mod connections;
+pub mod layers;
 pub mod tokens;
+mod units;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args, ValueEnum};
 use thiserror::Error as ThisError;
 
 use crate::coordination::zookeeper::Address;
+use connections::ConnectionSettings;
 
-/// What `angarium serve` can be told. Each has a flag, an environment variable and a default.
+/// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
+/// and most have a default.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
+    /// File of settings: TOML, with the names of the flags as keys, `_` for `-`. Flags and environment win over it
+    #[arg(long, env = "ANGARIUM_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, env = "ANGARIUM_LISTEN", default_value = "127.0.0.1:8888", value_name = "ADDR")]
     pub listen: SocketAddr,
@@ -32,8 +42,14 @@ pub struct Config {
     pub tokens: Option<PathBuf>,
 
     /// Listen beyond this machine although there is no authentication
-    #[arg(long, env = "ANGARIUM_INSECURE_NO_AUTH")]
+    #[arg(long, env = "ANGARIUM_INSECURE_NO_AUTH", default_value = "false", value_name = "BOOL")]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_parser = BoolishValueParser::new())]
     pub insecure_no_auth: bool,
+
+    /// Bounds of connections.
+    #[command(flatten)]
+    pub connections: ConnectionSettings,
 
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
@@ -69,6 +85,20 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(control))),
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// Which tree holds queues and claims.

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::quoted;
 use crate::domain::access::{Grant, Role, TokenHash, TokenTable};
 use crate::domain::names::ProjectId;
 
@@ -72,20 +73,6 @@ pub fn entry(hash: &TokenHash, project: &ProjectId, role: Role, name: Option<&st
         text.push_str(&format!("name = {}\n", quoted(name)));
     }
     text
-}
-
-/// A string of TOML.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            control if control.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(control))),
-            plain => quoted.push(plain),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]

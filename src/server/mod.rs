@@ -21,6 +21,7 @@ use crate::api::{self, Authentication};
 use crate::broker::{Broker, FirstPool};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
+use crate::config::connections::ConnectionSettings;
 use crate::config::{Config, ConfigError, TreeChoice, tokens};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
@@ -92,6 +93,7 @@ pub struct Server {
     broker: Broker,
     tree: Arc<dyn Coordination>,
     authentication: Authentication,
+    limits: ConnectionLimits,
     reloader: Reloader,
 }
 
@@ -112,7 +114,8 @@ impl Server {
         let journal = Journal::open(&data.join(JOURNAL), &clock)?;
         let tree = open_tree(&config.coordination, &journal).await?;
         let broker = open_broker(&data, clock, journal, Arc::clone(&tree)).await?;
-        Ok(Self { listener, broker, tree, authentication, reloader })
+        let limits = connection_limits(&config.connections);
+        Ok(Self { listener, broker, tree, authentication, limits, reloader })
     }
 
     /// Where it listens.
@@ -123,7 +126,7 @@ impl Server {
     /// Serves until `stop`, then finishes what has begun and closes the stores.
     pub async fn run(self, stop: CancellationToken) {
         let app: Router = api::router(self.broker.clone(), self.authentication);
-        let serving = listener::run(self.listener, app, ConnectionLimits::default(), stop);
+        let serving = listener::run(self.listener, app, self.limits, stop);
         tokio::select! {
             () = serving => {}
             () = self.reloader.run() => {}
@@ -131,6 +134,21 @@ impl Server {
         info!("no more requests; finishing what has begun");
         self.broker.stop().await;
         self.tree.close().await;
+    }
+}
+
+fn connection_limits(settings: &ConnectionSettings) -> ConnectionLimits {
+    let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    ConnectionLimits {
+        connections: number(settings.max_connections),
+        first_byte: settings.first_byte_timeout,
+        header: settings.header_timeout,
+        idle: settings.idle_timeout,
+        body: settings.body_timeout,
+        write: settings.write_timeout,
+        drain: settings.drain_timeout,
+        buffer: number(settings.max_header_bytes),
+        ..ConnectionLimits::default()
     }
 }
 
@@ -161,4 +179,23 @@ async fn open_broker(
     let name = PoolName::new(FIRST_POOL)?;
     let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
     Ok(Broker::start(Catalogue::new(tree), &first, open, clock).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        connections: ConnectionSettings,
+    }
+
+    #[test]
+    fn defaults_of_settings_are_those_of_the_listener() {
+        let settings = Program::parse_from(["angarium"]).connections;
+        assert_eq!(connection_limits(&settings), ConnectionLimits::default());
+    }
 }

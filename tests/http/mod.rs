@@ -4,6 +4,7 @@ mod auth;
 mod bad_requests;
 mod bulk;
 mod claims;
+mod config;
 mod connections;
 mod deadlines;
 mod home;

@@ -62,7 +62,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("async_trait", &["coordination", "storage"]),
     ("axum", &["api", "cli/bench", "server"]),
     ("bytes", &[EVERYWHERE]),
-    ("clap", &["cli", "config", "config.rs"]),
+    ("clap", &["cli", "config", "config.rs", "server/mod.rs"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
     ("futures_util", &["catalogue"]),
