@@ -2,6 +2,7 @@
 
 pub mod connections;
 pub mod layers;
+pub mod requests;
 pub mod tokens;
 mod units;
 
@@ -15,6 +16,7 @@ use thiserror::Error as ThisError;
 
 use crate::coordination::zookeeper::Address;
 use connections::ConnectionSettings;
+use requests::RequestSettings;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
 /// and most have a default.
@@ -47,9 +49,22 @@ pub struct Config {
     #[arg(value_parser = BoolishValueParser::new())]
     pub insecure_no_auth: bool,
 
+    /// File of the certificate to serve TLS with, its chain after it (PEM); needs --tls-key. It is read again when it
+    /// changes
+    #[arg(long, env = "ANGARIUM_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// File of the certificate's key (PEM)
+    #[arg(long, env = "ANGARIUM_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
     /// Bounds of connections.
     #[command(flatten)]
     pub connections: ConnectionSettings,
+
+    /// Bounds of requests.
+    #[command(flatten)]
+    pub requests: RequestSettings,
 
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
@@ -74,14 +89,25 @@ pub enum ConfigError {
          listen on 127.0.0.1, or accept it with --insecure-no-auth"
     )]
     Exposed(SocketAddr),
+    /// TLS needs both files.
+    #[error("--tls-cert and --tls-key go together")]
+    HalfTls,
 }
 
 impl Config {
+    /// The scheme of the service's URLs.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls_cert.is_some() { "https" } else { "http" }
+    }
+
     /// Checks what the settings mean together.
     pub fn check(&self) -> Result<(), ConfigError> {
         let is_local = self.listen.ip().to_canonical().is_loopback();
         if !is_local && self.tokens.is_none() && !self.insecure_no_auth {
             return Err(ConfigError::Exposed(self.listen));
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(ConfigError::HalfTls);
         }
         Ok(())
     }
@@ -156,5 +182,12 @@ mod tests {
             assert_eq!(check(&["--listen", open, "--insecure-no-auth"]), Ok(()));
             assert_eq!(check(&["--listen", open, "--tokens", "file"]), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        assert_eq!(check(&["--tls-cert", "file"]), Err(ConfigError::HalfTls));
+        assert_eq!(check(&["--tls-key", "file"]), Err(ConfigError::HalfTls));
+        assert_eq!(check(&["--tls-cert", "file", "--tls-key", "file"]), Ok(()));
     }
 }

@@ -107,6 +107,15 @@ pub enum Error {
         /// The bound.
         bound: usize,
     },
+    /// A project makes requests faster than it may.
+    #[error("the project makes more than {per_second} requests a second")]
+    TooFast {
+        /// How many it may make.
+        per_second: u32,
+    },
+    /// The service has as much in progress as it takes on.
+    #[error("the service is busy, please try again in a few seconds")]
+    Overloaded,
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
@@ -185,6 +194,8 @@ impl Error {
             Self::Conflict(_) => "conflict",
             Self::NoPool => "no_pool",
             Self::TooMany { .. } => "too_many",
+            Self::TooFast { .. } => "too_fast",
+            Self::Overloaded => "overloaded",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
             Self::Unknown { .. } => "unknown_outcome",
@@ -207,6 +218,8 @@ impl Error {
             | Self::Conflict(_) => false,
             Self::NoPool
             | Self::TooMany { .. }
+            | Self::TooFast { .. }
+            | Self::Overloaded
             | Self::Late
             | Self::Unavailable { .. }
             | Self::Unknown { .. } => true,

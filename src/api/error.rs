@@ -53,9 +53,11 @@ impl ApiError {
                 (StatusCode::FORBIDDEN, "Not authorized")
             }
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
-            Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
+            Error::TooMany { .. } | Error::TooFast { .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "Too many requests")
+            }
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
-            Error::NoPool | Error::Unavailable { .. } | Error::Unknown { .. } => {
+            Error::NoPool | Error::Overloaded | Error::Unavailable { .. } | Error::Unknown { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
             }
         }
@@ -143,7 +145,10 @@ impl IntoResponses for Errors {
             ("401", "Authentication is on, and the request has no token, or one that is not known."),
             ("403", "The caller may not do this."),
             ("408", "The body did not arrive in time."),
-            ("429", "A bound is reached that other requests will free again."),
+            (
+                "429",
+                "The project makes too many requests, or a bound is reached that others will free again.",
+            ),
             OUTAGE,
         ])
     }

@@ -93,6 +93,8 @@ fn log(error: &Error, request_id: &str) {
         | Error::ForeignOrigin(_)
         | Error::Conflict(_)
         | Error::TooMany { .. }
+        | Error::TooFast { .. }
+        | Error::Overloaded
         | Error::Late => debug!(request_id, "{error}"),
     }
 }

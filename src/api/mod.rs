@@ -15,6 +15,7 @@ mod layers;
 pub mod openapi;
 mod origin;
 mod query;
+mod quota;
 mod v2;
 mod versions;
 
@@ -27,14 +28,21 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use auth::Authentication;
+pub use quota::RequestLimits;
 
 use crate::broker::Broker;
+use crate::clock::Clock;
 
-/// All routes over `broker`, for callers that are known by `authentication`.
-pub fn router(broker: Broker, authentication: Authentication) -> Router {
+/// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`.
+pub fn router(broker: Broker, authentication: Authentication, limits: RequestLimits, clock: Clock) -> Router {
     let (routes, document) = routes().split_for_parts();
     let gate = Arc::new(auth::Gate::new(authentication, &document));
-    let routes = routes.fallback(error::no_route).layer(from_fn_with_state(gate, auth::admit));
+    let quota = Arc::new(quota::Quota::new(limits, clock));
+    // The last layer is the first that a request meets.
+    let routes = routes
+        .fallback(error::no_route)
+        .layer(from_fn_with_state(quota, quota::bounded))
+        .layer(from_fn_with_state(gate, auth::admit));
     let routes: Router = routes.with_state(broker);
     // Around the router, not in it: the frame changes the method before a route is chosen.
     Router::new().fallback_service(routes).layer(from_fn(layers::frame))

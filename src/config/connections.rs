@@ -14,7 +14,22 @@ pub struct ConnectionSettings {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
 
-    /// How long a new connection may send nothing
+    /// Connections of one address; one more is refused
+    #[arg(long, env = "ANGARIUM_MAX_CONNECTIONS_PER_ADDRESS", default_value = "1024", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections_per_address: u32,
+
+    /// Requests at once on one connection of HTTP/2
+    #[arg(long, env = "ANGARIUM_MAX_STREAMS", default_value = "100", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_streams: u32,
+
+    /// How long a client that waits for an answer may be silent before it is asked whether it is still there
+    #[arg(long, env = "ANGARIUM_PROBE_AFTER", default_value = "20s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub probe_after: Duration,
+
+    /// How long a new connection may send nothing, or shake hands
     #[arg(long, env = "ANGARIUM_FIRST_BYTE_TIMEOUT", default_value = "10s", value_name = "DURATION")]
     #[arg(value_parser = duration)]
     pub first_byte_timeout: Duration,

@@ -32,10 +32,10 @@ struct TokenEntry {
     name: Option<String>,
 }
 
-/// Reads a file of tokens, or says what is wrong with it.
+/// Reads a file of tokens, or says what is wrong with it, by its name.
 pub fn read(path: &Path) -> Result<TokenTable, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    parse(&text)
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    text.and_then(|text| parse(&text)).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 fn parse(text: &str) -> Result<TokenTable, String> {

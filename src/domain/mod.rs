@@ -15,4 +15,5 @@ pub mod page;
 pub mod patch;
 pub mod pool;
 pub mod queue;
+pub mod rate;
 pub mod time;

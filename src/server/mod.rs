@@ -1,9 +1,12 @@
 //! The composition root: opens the stores, puts the parts together, serves, and takes it all down again.
 
+mod addresses;
+pub mod connection;
 pub mod deadline;
 pub mod exchange;
 pub mod listener;
 mod reload;
+pub mod tls;
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -17,21 +20,24 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::api::{self, Authentication};
+use crate::api::{self, Authentication, RequestLimits};
 use crate::broker::{Broker, FirstPool};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::config::connections::ConnectionSettings;
+use crate::config::requests::RequestSettings;
 use crate::config::{Config, ConfigError, TreeChoice, tokens};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
+use crate::domain::rate::Rate;
 use crate::error::{Error, Part};
 use crate::journal::{Journal, OpenError};
 use crate::storage::open::PoolOpener;
 use listener::ConnectionLimits;
 use reload::{Reloader, UnreadableFile};
+use tls::{Credentials, Transport};
 
 /// The directory of the tree and the first pool, below the data directory.
 const JOURNAL: &str = "journal";
@@ -93,7 +99,10 @@ pub struct Server {
     broker: Broker,
     tree: Arc<dyn Coordination>,
     authentication: Authentication,
+    transport: Transport,
     limits: ConnectionLimits,
+    requests: RequestLimits,
+    clock: Clock,
     reloader: Reloader,
 }
 
@@ -103,19 +112,17 @@ impl Server {
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         config.check()?;
         let mut reloader = Reloader::new().map_err(StartError::Signal)?;
-        let authentication = match &config.tokens {
-            Some(path) => Authentication::Tokens(reloader.watch(path, tokens::read)?),
-            None => Authentication::Off,
-        };
+        let authentication = authentication(config, &mut reloader)?;
+        let transport = transport(config, &mut reloader)?;
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
         let clock = Clock::system();
         let journal = Journal::open(&data.join(JOURNAL), &clock)?;
         let tree = open_tree(&config.coordination, &journal).await?;
-        let broker = open_broker(&data, clock, journal, Arc::clone(&tree)).await?;
-        let limits = connection_limits(&config.connections);
-        Ok(Self { listener, broker, tree, authentication, limits, reloader })
+        let broker = open_broker(&data, clock.clone(), journal, Arc::clone(&tree)).await?;
+        let (limits, requests) = (connection_limits(&config.connections), request_limits(&config.requests));
+        Ok(Self { listener, broker, tree, authentication, transport, limits, requests, clock, reloader })
     }
 
     /// Where it listens.
@@ -125,8 +132,8 @@ impl Server {
 
     /// Serves until `stop`, then finishes what has begun and closes the stores.
     pub async fn run(self, stop: CancellationToken) {
-        let app: Router = api::router(self.broker.clone(), self.authentication);
-        let serving = listener::run(self.listener, app, self.limits, stop);
+        let app: Router = api::router(self.broker.clone(), self.authentication, self.requests, self.clock);
+        let serving = listener::run(self.listener, self.transport, app, self.limits, stop);
         tokio::select! {
             () = serving => {}
             () = self.reloader.run() => {}
@@ -137,10 +144,39 @@ impl Server {
     }
 }
 
+fn authentication(config: &Config, reloader: &mut Reloader) -> Result<Authentication, UnreadableFile> {
+    let Some(path) = config.tokens.clone() else { return Ok(Authentication::Off) };
+    let from = path.clone();
+    Ok(Authentication::Tokens(reloader.watch(&[&path], move || tokens::read(&from))?))
+}
+
+fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, UnreadableFile> {
+    let (Some(certificates), Some(key)) = (config.tls_cert.clone(), config.tls_key.clone()) else {
+        return Ok(Transport::Plain);
+    };
+    let from = (certificates.clone(), key.clone());
+    let read = move || Credentials::read(&from.0, &from.1);
+    Ok(Transport::Tls(reloader.watch(&[&certificates, &key], read)?))
+}
+
+fn number(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn request_limits(settings: &RequestSettings) -> RequestLimits {
+    RequestLimits {
+        requests: number(settings.max_requests),
+        long_polls: number(settings.max_long_polls),
+        project_rate: settings.project_requests_per_second.map(Rate::new),
+    }
+}
+
 fn connection_limits(settings: &ConnectionSettings) -> ConnectionLimits {
-    let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     ConnectionLimits {
         connections: number(settings.max_connections),
+        per_address: number(settings.max_connections_per_address),
+        streams: settings.max_streams,
+        probe: settings.probe_after,
         first_byte: settings.first_byte_timeout,
         header: settings.header_timeout,
         idle: settings.idle_timeout,

@@ -16,26 +16,27 @@ use tracing::{error, info};
 /// How often a change is looked for. Editors and mounted secrets replace files, which no watch on an inode sees.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// A file that the service cannot start without.
+/// A file that the service cannot start without; the text names it.
 #[derive(Debug, ThisError)]
-#[error("cannot use {path}: {why}")]
-pub struct UnreadableFile {
-    path: PathBuf,
-    why: String,
+#[error("{0}")]
+pub struct UnreadableFile(String);
+
+/// What tells one state of files from another without reading them.
+type Stamp = Vec<Option<(SystemTime, u64)>>;
+
+fn stamp(paths: &[PathBuf]) -> Stamp {
+    let stamp = |path: &PathBuf| {
+        let file = std::fs::metadata(path).ok()?;
+        Some((file.modified().ok()?, file.len()))
+    };
+    paths.iter().map(stamp).collect()
 }
 
-/// What tells one state of a file from another without reading it.
-type Stamp = Option<(SystemTime, u64)>;
-
-fn stamp(path: &Path) -> Stamp {
-    let file = std::fs::metadata(path).ok()?;
-    Some((file.modified().ok()?, file.len()))
-}
-
+/// Files that are read together.
 struct Watched {
-    path: PathBuf,
+    paths: Vec<PathBuf>,
     seen: Stamp,
-    /// Reads the file and gives its content to whoever uses it.
+    /// Reads the files and gives their content to whoever uses it.
     renew: Box<dyn Fn() -> Result<(), String> + Send>,
 }
 
@@ -51,21 +52,22 @@ impl Reloader {
         Ok(Self { files: Vec::new(), hangup: signal(SignalKind::hangup())? })
     }
 
-    /// Reads `path` now, and again whenever it changes. The receiver always has the last content that was right.
+    /// Reads files now, and again whenever one of them changes. `read` names the file that is wrong. The receiver always
+    /// has the last content that was right.
     pub fn watch<T: Send + Sync + 'static>(
         &mut self,
-        path: &Path,
-        read: impl Fn(&Path) -> Result<T, String> + Send + 'static,
+        paths: &[&Path],
+        read: impl Fn() -> Result<T, String> + Send + 'static,
     ) -> Result<watch::Receiver<Arc<T>>, UnreadableFile> {
-        let seen = stamp(path);
-        let first = read(path).map_err(|why| UnreadableFile { path: path.to_owned(), why })?;
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
+        let seen = stamp(&paths);
+        let first = read().map_err(UnreadableFile)?;
         let (current, receiver) = watch::channel(Arc::new(first));
-        let from = path.to_owned();
         let renew = move || {
-            current.send_replace(Arc::new(read(&from)?));
+            current.send_replace(Arc::new(read()?));
             Ok(())
         };
-        self.files.push(Watched { path: path.to_owned(), seen, renew: Box::new(renew) });
+        self.files.push(Watched { paths, seen, renew: Box::new(renew) });
         Ok(receiver)
     }
 
@@ -80,18 +82,17 @@ impl Reloader {
     }
 
     fn look(&mut self) {
-        self.files.iter_mut().filter(|file| stamp(&file.path) != file.seen).for_each(Watched::read_again);
+        self.files.iter_mut().filter(|file| stamp(&file.paths) != file.seen).for_each(Watched::read_again);
     }
 }
 
 impl Watched {
     fn read_again(&mut self) {
-        let path = self.path.display();
-        // Before it is read: a change after that is seen at the next look.
-        self.seen = stamp(&self.path);
+        // Before they are read: a change after that is seen at the next look.
+        self.seen = stamp(&self.paths);
         match (self.renew)() {
-            Ok(()) => info!(%path, "read again"),
-            Err(why) => error!(%path, why, "cannot be used; what it said before goes on to hold"),
+            Ok(()) => info!(files = ?self.paths, "read again"),
+            Err(why) => error!(why, "a file cannot be used; what it said before goes on to hold"),
         }
     }
 }
@@ -110,9 +111,11 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let path = data.path().join("file");
         let mut reloader = Reloader::new().unwrap();
-        reloader.watch(&path, number).expect_err("there is no file");
+        let from = path.clone();
+        let number = move || number(&from);
+        reloader.watch(&[&path], number.clone()).expect_err("there is no file");
         std::fs::write(&path, "1").unwrap();
-        let current = reloader.watch(&path, number).unwrap();
+        let current = reloader.watch(&[&path], number).unwrap();
         assert_eq!(**current.borrow(), 1);
         std::fs::write(&path, "22").unwrap();
         reloader.look();

@@ -2,11 +2,13 @@
 
 mod auth;
 mod bad_requests;
+mod bounds;
 mod bulk;
 mod claims;
 mod config;
 mod connections;
 mod deadlines;
+mod h2;
 mod home;
 mod listing;
 mod messages;
@@ -16,6 +18,7 @@ mod queue_list;
 mod queues;
 mod restart;
 mod rules;
+mod tls;
 
 use tempfile::TempDir;
 

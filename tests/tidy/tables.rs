@@ -33,6 +33,9 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("server", &["domain", "error"]),
     ("api", &["broker", "domain", "error"]),
+    // Of the clock only the handle: rates are by the second.
+    ("api/mod.rs", &["broker", "clock"]),
+    ("api/quota.rs", &["clock", "domain", "error"]),
     ("broker", &["catalogue", "clock", "cluster", "domain", "engine", "error", "placement", "storage"]),
     ("catalogue", &["coordination", "domain", "error"]),
     ("cluster", &["catalogue", "coordination", "domain", "error"]),
@@ -72,7 +75,10 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper", &["api/handed.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "server"]),
     ("jiff", &["domain/time.rs"]),
-    ("parking_lot", &["broker", "coordination/zookeeper", "journal", "storage/embedded"]),
+    (
+        "parking_lot",
+        &["api/quota.rs", "broker", "coordination/zookeeper", "journal", "server", "storage/embedded"],
+    ),
     ("pin_project_lite", &["server"]),
     // In domain and placement only the traits: the dice are passed in.
     (
@@ -92,9 +98,11 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),
     ("sha2", &["domain/access.rs"]),
+    ("socket2", &["server"]),
     ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     ("tokio", &["api", "broker", "cli", "coordination/zookeeper", "journal", "server", "storage"]),
+    ("tokio_rustls", &["server/tls.rs"]),
     ("tokio_util", &["broker", "cli", "coordination/zookeeper", "server"]),
     ("toml", &["config"]),
     ("tower", &["server"]),
