@@ -84,21 +84,34 @@ pub enum Error {
     /// Nobody knows who asks.
     #[error("{0}")]
     Unauthenticated(&'static str),
-    /// The caller may not do this, whoever's data it is.
-    #[error("this needs the role {0}")]
-    NotAuthorized(&'static str),
     /// The caller asks for a project that is not its own.
     #[error("the token is for another project than X-Project-Id names")]
     ForeignProject,
     /// A page of some other site made a browser send this.
     #[error("the request comes from a page of {0}, which is not this service")]
     ForeignOrigin(String),
+    /// What is to be deleted or replaced is used.
+    #[error("{what} {name} is in use: {by}")]
+    InUse {
+        /// Its kind.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What uses it.
+        by: &'static str,
+    },
     /// The change does not fit what is there.
     #[error("{0}")]
     Conflict(String),
+    /// The caller may not do this, whoever's data it is.
+    #[error("this needs the role {0}")]
+    NotAuthorized(&'static str),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
+    /// There is no room for new messages. Everything else goes on, and deleting makes room.
+    #[error("the storage pool has no room for new messages")]
+    Full,
     /// A bound that other requests will free again is reached.
     #[error("{what}: at most {bound}")]
     TooMany {
@@ -188,11 +201,13 @@ impl Error {
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
             Self::Unauthenticated(_) => "unauthenticated",
-            Self::NotAuthorized(_) => "not_authorized",
             Self::ForeignProject => "foreign_project",
             Self::ForeignOrigin(_) => "foreign_origin",
+            Self::InUse { .. } => "in_use",
             Self::Conflict(_) => "conflict",
+            Self::NotAuthorized(_) => "not_authorized",
             Self::NoPool => "no_pool",
+            Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::TooFast { .. } => "too_fast",
             Self::Overloaded => "overloaded",
@@ -215,8 +230,10 @@ impl Error {
             | Self::NotAuthorized(_)
             | Self::ForeignProject
             | Self::ForeignOrigin(_)
+            | Self::InUse { .. }
             | Self::Conflict(_) => false,
             Self::NoPool
+            | Self::Full
             | Self::TooMany { .. }
             | Self::TooFast { .. }
             | Self::Overloaded

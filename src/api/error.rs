@@ -52,11 +52,13 @@ impl ApiError {
             Error::NotAuthorized(_) | Error::ForeignProject | Error::ForeignOrigin(_) => {
                 (StatusCode::FORBIDDEN, "Not authorized")
             }
+            Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
             Error::TooMany { .. } | Error::TooFast { .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, "Too many requests")
             }
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
+            Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
             Error::NoPool | Error::Overloaded | Error::Unavailable { .. } | Error::Unknown { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
             }
@@ -135,6 +137,9 @@ pub struct Errors;
 /// Documents the one error of operations without input.
 pub struct Outage;
 
+/// Documents the error of operations that bring new messages, beside the others.
+pub struct NoRoom;
+
 const OUTAGE: (&str, &str) =
     ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.");
 
@@ -142,8 +147,6 @@ impl IntoResponses for Errors {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[
             ("400", "The request is wrong; the description names the field."),
-            ("401", "Authentication is on, and the request has no token, or one that is not known."),
-            ("403", "The caller may not do this."),
             ("408", "The body did not arrive in time."),
             (
                 "429",
@@ -154,9 +157,26 @@ impl IntoResponses for Errors {
     }
 }
 
+/// Documents what a caller is answered who is not known, or may not do this.
+pub fn refusals() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+    described(&[
+        ("401", "Authentication is on, and the request has no token, or one that is not known."),
+        ("403", "The caller has not the role, or names a project that is not its own."),
+    ])
+}
+
 impl IntoResponses for Outage {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[OUTAGE])
+    }
+}
+
+impl IntoResponses for NoRoom {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        described(&[(
+            "507",
+            "There is no room for new messages. Everything else goes on; deleting makes room.",
+        )])
     }
 }
 

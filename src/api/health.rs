@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use super::error::{ApiError, Outage};
 use crate::broker::Broker;
 
-/// Whether the process can still serve. Not when only a restart can help: after a failed write the embedded
-/// store accepts no other.
+/// Whether the process can still serve. Not when only a restart can help: an embedded store that failed is opened
+/// again without one.
 #[utoipa::path(
     get, path = "/livez", tag = "health", security(()),
     responses((status = 200, description = "It can."), Outage)

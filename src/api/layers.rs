@@ -91,7 +91,9 @@ fn log(error: &Error, request_id: &str) {
         | Error::NotAuthorized(_)
         | Error::ForeignProject
         | Error::ForeignOrigin(_)
+        | Error::InUse { .. }
         | Error::Conflict(_)
+        | Error::Full
         | Error::TooMany { .. }
         | Error::TooFast { .. }
         | Error::Overloaded

@@ -16,6 +16,7 @@ pub mod openapi;
 mod origin;
 mod query;
 mod quota;
+mod roles;
 mod v2;
 mod versions;
 
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa::OpenApi as _;
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -48,20 +50,34 @@ pub fn router(broker: Broker, authentication: Authentication, limits: RequestLim
     Router::new().fallback_service(routes).layer(from_fn(layers::frame))
 }
 
+/// The document of all routes, with what the gate before them answers.
+fn described() -> OpenApi {
+    let mut document = routes().into_openapi();
+    auth::describe(&mut document);
+    document
+}
+
 /// The table of contents: every route, with its part of the document.
 fn routes() -> OpenApiRouter<Broker> {
     OpenApiRouter::with_openapi(openapi::Frame::openapi())
         .routes(routes!(versions::get))
         .routes(routes!(versions::home))
+        .routes(routes!(openapi::json))
+        .routes(routes!(openapi::page))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(v2::ping::get, v2::ping::head))
+        .routes(routes!(v2::health::get))
         .routes(routes!(v2::listing::get))
-        .routes(routes!(v2::queues::put, v2::queues::get, v2::metadata::patch))
+        .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))
         .routes(routes!(v2::purge::post))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))
         .routes(routes!(v2::messages::get, v2::messages::delete))
         .routes(routes!(v2::claims::post))
         .routes(routes!(v2::claims::get, v2::claims::patch, v2::claims::delete))
+        .routes(routes!(v2::pools::list))
+        .routes(routes!(v2::pools::get, v2::pools::put, v2::pools::patch, v2::pools::delete))
+        .routes(routes!(v2::flavors::list))
+        .routes(routes!(v2::flavors::get, v2::flavors::put, v2::flavors::patch, v2::flavors::delete))
 }

@@ -25,8 +25,10 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
     let mut values = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         // What is no UTF-8 arrives with the sign of replacement, which stands in no name and no number.
-        if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
-            let name = name.replace('\u{fffd}', "?");
+        if name.contains('\u{fffd}') {
+            return Err(Error::invalid(Place::Query, "", "the name of a parameter is not UTF-8 text"));
+        }
+        if value.contains('\u{fffd}') {
             return Err(Error::invalid(Place::Query, name, "it is not UTF-8 text"));
         }
         if value.is_empty() {

@@ -27,6 +27,10 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.sweep_messages().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_slots().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.clean_dropped().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.watch_pools().await });
     }
 
     /// Sleeps for a turn. False when the service stops.

@@ -7,19 +7,23 @@
 mod bulk;
 mod cells;
 mod claims;
+mod dropped;
 mod duties;
 mod ends;
+mod flavors;
 mod lanes;
 mod listing;
 mod messages;
 mod metadata;
+mod pool_deletion;
+mod pool_health;
+mod pool_table;
 mod pools;
 mod queues;
 mod renewal;
 mod retake;
 mod slot;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -29,20 +33,22 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
+pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::MessageView;
-pub use pools::FirstPool;
+pub use pool_health::{HealthReport, PoolHealth};
+pub use pool_table::{FirstPool, Opener, PoolSettings};
+pub use pools::PoolView;
 pub use renewal::ClaimStatus;
 
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::cluster;
 use crate::domain::limits;
-use crate::domain::names::PoolName;
 use crate::error::{Error, Part};
-use crate::storage::{Epoch, PoolStore, StoreError};
+use crate::storage::{Epoch, StoreError};
 use cells::Cells;
-use pools::OpenPool;
+use pool_table::PoolTable;
 use retake::Taken;
 use slot::Slot;
 
@@ -52,7 +58,8 @@ pub struct Broker(Arc<Shared>);
 
 struct Shared {
     catalogue: Catalogue,
-    pools: HashMap<PoolName, OpenPool>,
+    /// The pools as they are now.
+    pools: PoolTable,
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
@@ -66,21 +73,17 @@ struct Shared {
 }
 
 impl Broker {
-    /// Takes every slot and begins its duties. `open` opens a pool's storage by its URI.
+    /// Takes every slot and begins its duties.
     ///
-    /// A fresh installation gets `first` as its pool. When no pool can be used nothing is taken, and the error says
-    /// why.
-    pub async fn start(
-        catalogue: Catalogue,
-        first: &FirstPool,
-        open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
-        clock: Clock,
-    ) -> Result<Self, Error> {
+    /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
+    /// service starts, so that one can be added.
+    pub async fn start(catalogue: Catalogue, settings: &PoolSettings, clock: Clock) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
-        let pools = pools::open_all(&catalogue, &system, first, open).await?;
-        // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
-        pools::check_any(&pools)?;
         let (nonce, generation) = (Uuid::new_v4(), system.generation);
+        let pools = PoolTable::new(system, settings);
+        pools.open_all(&catalogue, settings.first.as_ref()).await?;
+        // Taking the slots would only stop whoever has the storage.
+        pools.check_any()?;
         let mut slots = Vec::new();
         for owned in cluster::slots::take_all(&catalogue, nonce).await? {
             let epoch = Epoch { generation, transaction: owned.transaction };
@@ -92,6 +95,7 @@ impl Broker {
         let cells = Cells::new(slots);
         let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop };
         let broker = Self(Arc::new(shared));
+        broker.reopen_marked_pools().await;
         broker.start_duties();
         Ok(broker)
     }
@@ -111,12 +115,7 @@ impl Broker {
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
     pub fn check_ready(&self) -> Result<(), Error> {
         self.0.catalogue.check_open()?;
-        let is_open = |pool: &OpenPool| pool.store().is_ok_and(|store| store.check_open().is_ok());
-        if self.0.pools.values().any(is_open) {
-            Ok(())
-        } else {
-            Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
-        }
+        self.0.pools.check_open()
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the
@@ -137,9 +136,9 @@ impl Broker {
 
 /// What a failed call to a pool means to a request.
 fn storage_failed(error: StoreError) -> Error {
-    if error.nothing_written() {
-        Error::unavailable(Part::Storage, error)
-    } else {
-        Error::unknown(Part::Storage, error)
+    match error {
+        StoreError::Full => Error::Full,
+        error if error.nothing_written() => Error::unavailable(Part::Storage, error),
+        error => Error::unknown(Part::Storage, error),
     }
 }

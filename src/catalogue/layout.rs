@@ -4,25 +4,32 @@
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
+//! | `/meta/flavors/{flavor}` | [`crate::domain::flavor::Flavor`] |
 //! | `/meta/slots/{hh}` | `{nonce}`; its version is the fence, its modifying transaction the epoch |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
+//! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
 
-use crate::domain::ids::{ClaimId, Slot};
-use crate::domain::names::{PoolName, ProjectId, QueueRef};
+use crate::domain::ids::{ClaimId, QueueId, Slot};
+use crate::domain::names::{FlavorName, PoolName, ProjectId, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
 pub(super) const POOLS: &str = "/meta/pools";
+pub(super) const FLAVORS: &str = "/meta/flavors";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
 
 pub(super) fn pool(name: &PoolName) -> String {
     format!("{POOLS}/{}", escape(name.as_str()))
+}
+
+pub(super) fn flavor(name: &FlavorName) -> String {
+    format!("{FLAVORS}/{}", escape(name.as_str()))
 }
 
 pub(super) fn slot(slot: Slot) -> String {
@@ -55,6 +62,14 @@ pub(super) fn bucket(slot: Slot, bucket: u8) -> String {
 
 pub(super) fn claim(slot: Slot, claim: ClaimId) -> String {
     format!("{RUN}/{slot}/claims/{:02x}/{claim}", claim.bucket())
+}
+
+pub(super) fn slot_dropped(slot: Slot) -> String {
+    format!("{RUN}/{slot}/dropped")
+}
+
+pub(super) fn dropped(slot: Slot, queue: QueueId) -> String {
+    format!("{RUN}/{slot}/dropped/{queue}")
 }
 
 /// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and

@@ -4,6 +4,8 @@
 //! write is the fence its callers pass in.
 
 mod claims;
+mod dropped;
+mod flavors;
 mod layout;
 mod listing;
 mod metadata;
@@ -19,8 +21,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
+pub use dropped::DroppedQueue;
+pub use flavors::{FlavorEntry, PoolUpdate};
 pub use metadata::QueueEntry;
-pub use pools::PoolEntry;
+pub use pools::{PoolEntry, Registry};
 pub use queues::QueueRecord;
 pub use slots::OwnedSlot;
 pub use system::System;

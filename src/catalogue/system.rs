@@ -33,13 +33,15 @@ impl Catalogue {
         }
         let slots = u32::try_from(limits::SLOTS).expect("there are 256 slots");
         let system = System { id: fresh, generation: 1, schema: SCHEMA, slots };
-        let roots = [layout::META, layout::POOLS, layout::SLOTS, layout::QUEUES, layout::RUN];
+        let roots =
+            [layout::META, layout::POOLS, layout::FLAVORS, layout::SLOTS, layout::QUEUES, layout::RUN];
         let mut paths: Vec<String> = roots.map(str::to_owned).to_vec();
         for slot in Slot::all() {
             paths.push(layout::slot(slot));
             paths.push(layout::slot_queues(slot));
             paths.push(layout::slot_run(slot));
             paths.push(layout::slot_claims(slot));
+            paths.push(layout::slot_dropped(slot));
         }
         for path in paths.chunks(limits::TREE_BATCH_OPS) {
             self.create_missing(path).await?;

@@ -33,7 +33,7 @@ enum Command {
     #[command(subcommand)]
     Token(token::TokenCommand),
     /// Print the OpenAPI document of the service
-    Openapi,
+    Openapi(openapi::OpenapiArgs),
 }
 
 /// Carries out the command that the arguments of the process name.
@@ -45,7 +45,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Config(config) => config::run(&given, &config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         Command::Token(command) => token::run(command),
-        Command::Openapi => openapi::run(),
+        Command::Openapi(args) => openapi::run(&args),
     }
 }
 

@@ -44,6 +44,12 @@ pub const CLAIM_GRACE_DEFAULT: u32 = 60;
 pub const QUEUE_NAME_CHARS: usize = 64;
 /// Bytes of a project id (Zaqar: 256).
 pub const PROJECT_BYTES: usize = 256;
+/// Characters of the URI of a pool (Zaqar: 255).
+pub const POOL_URI_CHARS: usize = 255;
+/// Bytes of the body of a request that changes a pool or a flavor: a URI, a few options, some dozen names.
+pub const ADMIN_BODY_BYTES: usize = 16_384;
+/// Pools that a flavor may have: a change of them is one commit to the tree, with two operations a pool.
+pub const FLAVOR_POOLS: usize = 40;
 /// Depth of arrays and objects in any JSON that comes in. serde_json refuses deeper envelopes too, and a
 /// reader that recurses is never led deeper than this by us.
 pub const JSON_DEPTH: usize = 128;
@@ -109,13 +115,20 @@ pub const TREE_START: Duration = Duration::from_secs(30);
 pub const JOURNAL_QUEUE: usize = 16_384;
 /// Pieces of work that share one sync.
 pub const JOURNAL_GROUP: usize = 4_096;
+/// Bytes of free space on the disk of an embedded pool below which new messages are refused: enough to go on removing
+/// them, which takes room too before it gives any (P12).
+pub const RESERVE_BYTES: u64 = 256 << 20;
+/// How often the free space is asked for: the disk must not fill by more than the reserve in between.
+pub const ROOM_LOOK: Duration = Duration::from_millis(250);
+/// The first pause after a try to open a journal again that failed, and the longest; each is twice the one before.
+pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Bytes of the name of a note in a pool: a dedup id of SQS has 128 characters.
 pub const NOTE_KEY_BYTES: usize = 1_024;
 /// Bytes of what a note in a pool says.
 pub const NOTE_BYTES: usize = 65_536;
 /// Buckets of time that one look for what is due in a pool clears away; the next look goes on.
 pub const DUE_BUCKETS: usize = 4_096;
-/// A write of the class `relaxed` is synced after this time at the latest: what a power cut may take.
+/// A sync of a write of the class `relaxed` begins after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
 /// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
@@ -139,3 +152,15 @@ pub const EXPIRY_HOLD_SECONDS: u32 = 2;
 /// How long a claim looks for messages that are there but must be read, or are found to be over. Then 503: it
 /// would be untrue that there is nothing to claim.
 pub const CLAIM_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often pools that could not be opened are tried again, and how often it is asked how full the pools are.
+pub const POOL_TICK: Duration = Duration::from_secs(5);
+/// A pool that has not said within this time how it is does not answer.
+pub const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
+/// How often the owner looks for queues that are deleted and not yet cleaned away.
+pub const DROPPED_TICK: Duration = Duration::from_millis(500);
+/// Entries of a deleted queue that one turn removes from a pool, so that others get their turns.
+pub const DROPPED_TURN: usize = 1_024;
+/// How long the deletion of a queue waits for what is under way there. Longer than a lane tries one batch, and
+/// than a commit to the tree takes.
+pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ pub mod access;
 pub mod attributes;
 pub mod claim;
 pub mod durability;
+pub mod flavor;
 pub mod ids;
 pub mod limits;
 pub mod message;

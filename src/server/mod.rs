@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::api::{self, Authentication, RequestLimits};
-use crate::broker::{Broker, FirstPool};
+use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::config::connections::ConnectionSettings;
@@ -31,10 +31,12 @@ use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
+use crate::domain::pool::PoolUri;
 use crate::domain::rate::Rate;
-use crate::error::{Error, Part};
+use crate::error::Error;
 use crate::journal::{Journal, OpenError};
-use crate::storage::open::PoolOpener;
+use crate::storage::PoolStore;
+use crate::storage::open::{PoolOpenError, PoolOpener};
 use listener::ConnectionLimits;
 use reload::{Reloader, UnreadableFile};
 use tls::{Credentials, Transport};
@@ -118,10 +120,12 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
         let clock = Clock::system();
-        let journal = Journal::open(&data.join(JOURNAL), &clock)?;
+        let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
-        let broker = open_broker(&data, clock.clone(), journal, Arc::clone(&tree)).await?;
         let (limits, requests) = (connection_limits(&config.connections), request_limits(&config.requests));
+        let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
+        let settings = pool_settings(config, opener.reserving(config.reserve))?;
+        let broker = Broker::start(Catalogue::new(Arc::clone(&tree)), &settings, clock.clone()).await?;
         Ok(Self { listener, broker, tree, authentication, transport, limits, requests, clock, reloader })
     }
 
@@ -190,6 +194,9 @@ fn connection_limits(settings: &ConnectionSettings) -> ConnectionLimits {
 
 fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     let failed = |source| StartError::Data { path: data.to_owned(), source };
+    if data.exists() && !data.is_dir() {
+        return Err(failed(std::io::Error::other("it is there and is not a directory")));
+    }
     // Messages are for nobody else on this machine. A directory that exists keeps its mode.
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     data.canonicalize().map_err(failed)
@@ -204,17 +211,27 @@ async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coo
     })
 }
 
-async fn open_broker(
-    data: &Path,
-    clock: Clock,
-    journal: Journal,
-    tree: Arc<dyn Coordination>,
-) -> Result<Broker, StartError> {
-    let mut opener = PoolOpener::new(data, clock.clone(), [(data.join(JOURNAL), journal)]);
-    let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
+impl Opener for PoolOpener {
+    fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        PoolOpener::open(self, uri)
+    }
+
+    fn close(&self, uri: &str) {
+        PoolOpener::close(self, uri);
+    }
+}
+
+/// The first pool is beside the embedded tree, where it shares its journal. An installation on ZooKeeper has one
+/// only if it is asked for: its data must not lie on the disk of one replica by accident.
+fn pool_settings(config: &Config, opener: PoolOpener) -> Result<PoolSettings, Error> {
+    let uri = match (&config.pool, &config.coordination) {
+        (Some(uri), _) => Some(PoolUri::new(uri)?),
+        (None, TreeChoice::Embedded) => Some(PoolUri::new(&format!("embedded:{JOURNAL}"))?),
+        (None, TreeChoice::ZooKeeper(_)) => None,
+    };
     let name = PoolName::new(FIRST_POOL)?;
-    let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
-    Ok(Broker::start(Catalogue::new(tree), &first, open, clock).await?)
+    let first = uri.map(|uri| FirstPool { name, uri, weight: FIRST_WEIGHT });
+    Ok(PoolSettings { first, opener: Arc::new(opener), placement: config.placement })
 }
 
 #[cfg(test)]

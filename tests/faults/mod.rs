@@ -10,6 +10,8 @@ mod history;
 mod load;
 mod power_test;
 mod powercut;
+mod relaxed_test;
+mod reopen_test;
 mod rollback;
 mod rollback_test;
 mod verdict;

@@ -9,9 +9,10 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &[]),
     ("cli/token.rs", &["config", "domain"]),
-    // Of coordination only the address of an ensemble, which is a setting.
-    ("config.rs", &["coordination::zookeeper"]),
     ("config", &["domain"]),
+    // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
+    // domain the defaults.
+    ("config.rs", &["coordination::zookeeper", "domain::limits", "placement"]),
     ("telemetry.rs", &["config"]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
@@ -27,6 +28,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
             "domain",
             "error",
             "journal",
+            "placement",
             "storage",
             "telemetry",
         ],
@@ -75,10 +77,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper", &["api/handed.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "server"]),
     ("jiff", &["domain/time.rs"]),
-    (
-        "parking_lot",
-        &["api/quota.rs", "broker", "coordination/zookeeper", "journal", "server", "storage/embedded"],
-    ),
+    ("parking_lot", &["api/quota.rs", "broker", "coordination/zookeeper", "journal", "server", "storage"]),
     ("pin_project_lite", &["server"]),
     // In domain and placement only the traits: the dice are passed in.
     (
@@ -123,7 +122,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "storage",
         ],
     ),
-    ("xxhash_rust", &["domain/ids.rs"]),
+    ("xxhash_rust", &["domain/ids.rs", "placement/rendezvous.rs"]),
     ("zookeeper_client", &["coordination/zookeeper"]),
 ];
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::queues;
-use crate::api::error::{ApiError, Errors};
+use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, reply};
 use crate::api::query::Query;
@@ -75,7 +75,8 @@ pub struct PostReply {
     responses(
         (status = 201, description = "They are on disk.", body = PostReply,
             headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
-        Errors
+        Errors,
+        NoRoom
     )
 )]
 pub async fn post(
@@ -160,9 +161,9 @@ pub struct DeleteQuery {
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), DeleteQuery, CallerHeaders),
     responses(
         (status = 204, description = "It is gone."),
-        Errors,
         (status = 403, description = "It is under another claim. Or the caller may not do this.",
-            body = crate::api::error::ErrorBody)
+            body = crate::api::error::ErrorBody),
+        Errors
     )
 )]
 pub async fn delete(

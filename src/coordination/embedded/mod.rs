@@ -82,9 +82,9 @@ impl Coordination for EmbeddedTree {
         self.journal.check_open().map_err(not_sent)
     }
 
-    /// A journal that a failed write has closed stays closed.
+    /// A journal that a failed write has closed is opened again by itself.
     fn check_alive(&self) -> Result<(), TreeError> {
-        self.check_open()
+        self.journal.check_alive().map_err(not_sent)
     }
 }
 
