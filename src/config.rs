@@ -85,6 +85,12 @@ pub struct Config {
     #[command(flatten)]
     pub requests: RequestSettings,
 
+    /// Believe the clock although it differs by more than a day from the last write
+    #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK", default_value = "false", value_name = "BOOL")]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub accept_clock: bool,
+
     /// Where the storage of the first pool is, made when there is none; without it `embedded:journal`, or no
     /// pool on ZooKeeper
     #[arg(long, env = "ANGARIUM_POOL", value_name = "URI")]

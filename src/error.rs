@@ -90,6 +90,9 @@ pub enum Error {
     /// A page of some other site made a browser send this.
     #[error("the request comes from a page of {0}, which is not this service")]
     ForeignOrigin(String),
+    /// Only one replica may be up for this, and there is another one. Says which, and why.
+    #[error("{0}")]
+    NotAlone(String),
     /// What is to be deleted or replaced is used.
     #[error("{what} {name} is in use: {by}")]
     InUse {
@@ -203,6 +206,7 @@ impl Error {
             Self::Unauthenticated(_) => "unauthenticated",
             Self::ForeignProject => "foreign_project",
             Self::ForeignOrigin(_) => "foreign_origin",
+            Self::NotAlone(_) => "not_alone",
             Self::InUse { .. } => "in_use",
             Self::Conflict(_) => "conflict",
             Self::NotAuthorized(_) => "not_authorized",
@@ -230,6 +234,7 @@ impl Error {
             | Self::NotAuthorized(_)
             | Self::ForeignProject
             | Self::ForeignOrigin(_)
+            | Self::NotAlone(_)
             | Self::InUse { .. }
             | Self::Conflict(_) => false,
             Self::NoPool

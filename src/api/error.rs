@@ -52,6 +52,7 @@ impl ApiError {
             Error::NotAuthorized(_) | Error::ForeignProject | Error::ForeignOrigin(_) => {
                 (StatusCode::FORBIDDEN, "Not authorized")
             }
+            Error::NotAlone(_) => (StatusCode::FORBIDDEN, "Not alone"),
             Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
             Error::TooMany { .. } | Error::TooFast { .. } => {

@@ -91,6 +91,7 @@ fn log(error: &Error, request_id: &str) {
         | Error::NotAuthorized(_)
         | Error::ForeignProject
         | Error::ForeignOrigin(_)
+        | Error::NotAlone(_)
         | Error::InUse { .. }
         | Error::Conflict(_)
         | Error::Full

@@ -116,7 +116,7 @@ impl Broker {
     /// Removes what a deleted queue has in its pools, a part at a time.
     async fn empty_pools(&self, slot: &Arc<Slot>, queue: &DroppedQueue) -> Result<(), Error> {
         for name in &queue.placement {
-            let pool = self.pool(name)?;
+            let pool = self.pool_of_record(name).await?;
             self.open_lane(slot, name, &pool).await?;
             let store = pool.store()?;
             loop {

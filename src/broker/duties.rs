@@ -28,6 +28,10 @@ impl Broker {
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_slots().await });
         let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.watch_session().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.keep_time().await });
+        let broker = self.clone();
         self.0.tasks.spawn(async move { broker.clean_dropped().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_pools().await });
@@ -44,6 +48,9 @@ impl Broker {
     async fn expire_claims(&self) {
         while self.next_turn(limits::EXPIRY_TICK).await {
             let now = self.0.clock.now();
+            if !self.may_expire(now) {
+                continue;
+            }
             for slot in self.0.cells.owned() {
                 if !slot.state.lock().begin_expiry(now) {
                     continue;

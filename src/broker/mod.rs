@@ -13,6 +13,7 @@ mod ends;
 mod flavors;
 mod lanes;
 mod listing;
+mod membership;
 mod messages;
 mod metadata;
 mod pool_deletion;
@@ -23,6 +24,7 @@ mod queues;
 mod renewal;
 mod retake;
 mod slot;
+mod time;
 
 use std::sync::Arc;
 
@@ -41,13 +43,15 @@ pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
 pub use renewal::ClaimStatus;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Owner};
 use crate::clock::Clock;
 use crate::cluster;
+use crate::cluster::replicas::Replica;
 use crate::domain::limits;
 use crate::error::{Error, Part};
 use crate::storage::{Epoch, StoreError};
 use cells::Cells;
+use membership::Membership;
 use pool_table::PoolTable;
 use retake::Taken;
 use slot::Slot;
@@ -63,8 +67,9 @@ struct Shared {
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
-    /// Tells the nodes of slots that this process took from those of any other.
-    nonce: Uuid,
+    membership: Membership,
+    /// As what this process takes slots.
+    owner: Owner,
     /// The greater part of every epoch.
     generation: u32,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
@@ -73,27 +78,38 @@ struct Shared {
 }
 
 impl Broker {
-    /// Takes every slot and begins its duties.
+    /// Registers `replica`, takes every slot and begins its duties.
     ///
     /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
     /// service starts, so that one can be added.
-    pub async fn start(catalogue: Catalogue, settings: &PoolSettings, clock: Clock) -> Result<Self, Error> {
+    pub async fn start(
+        catalogue: Catalogue,
+        settings: &PoolSettings,
+        replica: Replica,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
-        let (nonce, generation) = (Uuid::new_v4(), system.generation);
+        time::begin(&catalogue, &clock).await?;
+        let generation = system.generation;
         let pools = PoolTable::new(system, settings);
-        pools.open_all(&catalogue, settings.first.as_ref()).await?;
+        pools.open_all(&catalogue, settings.first.as_ref(), &replica).await?;
         // Taking the slots would only stop whoever has the storage.
         pools.check_any()?;
+        // Before anything is put in place: a session that is lost on the way is noticed.
+        let session = catalogue.session().borrow().generation;
+        cluster::replicas::join(&catalogue, &replica, clock.now()).await?;
+        let owner =
+            Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
         let mut slots = Vec::new();
-        for owned in cluster::slots::take_all(&catalogue, nonce).await? {
+        for owned in cluster::slots::take_all(&catalogue, &owner).await? {
             let epoch = Epoch { generation, transaction: owned.transaction };
             let claims = catalogue.claims(&owned).await?;
             let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
             slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let cells = Cells::new(slots);
-        let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop };
+        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session));
+        let shared = Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop };
         let broker = Self(Arc::new(shared));
         broker.reopen_marked_pools().await;
         broker.start_duties();

@@ -9,7 +9,8 @@ use tracing::{error, warn};
 use uuid::Uuid;
 
 use super::{Broker, storage_failed};
-use crate::catalogue::{Catalogue, PoolEntry, Registry, System};
+use crate::catalogue::{Catalogue, PoolEntry, System};
+use crate::cluster::replicas::{self, Replica};
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolUri};
 use crate::error::{Error, Part, Place};
@@ -212,9 +213,10 @@ impl PoolTable {
         &self,
         catalogue: &Catalogue,
         first: Option<&FirstPool>,
+        replica: &Replica,
     ) -> Result<(), Error> {
         if let Some(first) = first {
-            self.add_first(catalogue, first).await?;
+            self.add_first(catalogue, first, replica).await?;
         }
         for entry in catalogue.pools().await? {
             self.insert(self.open_entry(entry).await);
@@ -222,10 +224,18 @@ impl PoolTable {
         Ok(())
     }
 
-    async fn add_first(&self, catalogue: &Catalogue, first: &FirstPool) -> Result<(), Error> {
-        let registry: Registry = catalogue.registry().await?;
+    async fn add_first(
+        &self,
+        catalogue: &Catalogue,
+        first: &FirstPool,
+        replica: &Replica,
+    ) -> Result<(), Error> {
+        let registry = catalogue.registry().await?;
         if !catalogue.pool_names().await?.is_empty() {
             return Ok(());
+        }
+        if first.uri.is_embedded() {
+            replicas::check_alone(&registry, replica, &first.name)?;
         }
         let store = self.open(&first.uri).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
         let id = self.register(&*store, &[]).await?;
@@ -279,15 +289,29 @@ impl Broker {
             }
         }
         for entry in entries {
-            match table.get(&entry.name) {
-                Some(known) if known.is_of(&entry.pool) && known.store.is_ok() => table.update(entry),
-                _ => {
-                    let opened = table.open_entry(entry).await;
-                    self.exchange_pool(opened);
-                }
-            }
+            self.learn_pool(entry).await;
         }
         Ok(())
+    }
+
+    /// Takes in what the record of a pool says, and opens its storage if that is not open.
+    pub(super) async fn learn_pool(&self, entry: PoolEntry) {
+        let table = &self.0.pools;
+        match table.get(&entry.name) {
+            Some(known) if known.is_of(&entry.pool) && known.store.is_ok() => table.update(entry),
+            _ => {
+                let opened = table.open_entry(entry).await;
+                self.exchange_pool(opened);
+            }
+        }
+    }
+
+    /// The open pool of a name that a record has. One that is not known was added by somebody else.
+    pub(super) async fn pool_of_record(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
+        if self.0.pools.get(name).is_none() {
+            self.reload_pools().await?;
+        }
+        self.pool(name)
     }
 
     /// Puts a pool in its place. Lanes to the same pool go on over the new handle; those to another storage that

@@ -3,6 +3,7 @@
 use super::Broker;
 use super::pool_table::{CHANGE_TRIES, OpenPool, cannot_open};
 use crate::catalogue::{PoolEntry, Registry};
+use crate::cluster::replicas;
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolChange, PoolUri};
 use crate::error::{Error, Part};
@@ -84,6 +85,7 @@ impl Broker {
         let registry = self.0.catalogue.registry().await?;
         let others = self.0.catalogue.pools().await?;
         check_free(uri, name, &others)?;
+        self.check_reach(&registry, name, uri)?;
         let store = table.open(uri).await.map_err(|error| cannot_open(uri, &error))?;
         let added = match table.register(&*store, &others).await {
             Ok(id) => {
@@ -107,6 +109,14 @@ impl Broker {
         }
     }
 
+    /// Whether every replica that is up can reach a storage.
+    fn check_reach(&self, registry: &Registry, name: &PoolName, uri: &PoolUri) -> Result<(), Error> {
+        if uri.is_embedded() {
+            replicas::check_alone(registry, &self.0.membership.replica, name)?;
+        }
+        Ok(())
+    }
+
     /// None when the record changed meanwhile: then the caller looks again.
     async fn change_pool(&self, entry: PoolEntry, change: &PoolChange) -> Result<Option<PoolEntry>, Error> {
         // Whoever is about to delete the pool is refused by the change, and looks again.
@@ -116,7 +126,7 @@ impl Broker {
         }
         let changed = self.0.catalogue.pool_set(&entry, &wanted).await?;
         if let Some(entry) = &changed {
-            self.0.pools.update(entry.clone());
+            self.learn_pool(entry.clone()).await;
         }
         Ok(changed)
     }
@@ -127,6 +137,7 @@ impl Broker {
         let registry = self.0.catalogue.registry().await?;
         let others = self.0.catalogue.pools().await?;
         check_free(&wanted.uri, &entry.name, &others)?;
+        self.check_reach(&registry, &entry.name, &wanted.uri)?;
         let store = table.open(&wanted.uri).await.map_err(|error| cannot_open(&wanted.uri, &error))?;
         let stamp = store.stamp().await.map_err(super::storage_failed)?;
         let moved = if stamp == Some(table.stamp(entry.pool.id)) {

@@ -112,7 +112,15 @@ impl Broker {
                 return Ok(Created::Existed);
             }
             let flavor = self.flavor_of(metadata).await?;
-            let pool = self.place(at, flavor.as_ref().map(|flavor| &flavor.name))?;
+            let name = flavor.as_ref().map(|flavor| &flavor.name);
+            let pool = match self.place(at, name) {
+                // Somebody else may have added one.
+                Err(Error::NoPool) => {
+                    self.reload_pools().await?;
+                    self.place(at, name)?
+                }
+                placed => placed?,
+            };
             let id = QueueId::new(slot.owned.slot, &mut rand::rng());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
             if self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref()).await? {

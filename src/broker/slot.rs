@@ -251,7 +251,7 @@ impl Broker {
         record: &QueueRecord,
     ) -> Result<(), Error> {
         let name = record.pool()?;
-        let pool = self.pool(&name)?;
+        let pool = self.pool_of_record(&name).await?;
         self.open_lane(slot, &name, &pool).await?;
         let totals = pool.store()?.totals(record.id).await.map_err(storage_failed)?;
         let (tail, claims) = {

@@ -37,7 +37,7 @@ impl Catalogue {
         let note = DroppedRecord { placement: record.placement.clone() };
         let ops = [
             Op::Delete { path: layout::queue(slot.slot, queue) },
-            Op::Create { path: layout::dropped(slot.slot, record.id), data: to_json(&note) },
+            Op::create(layout::dropped(slot.slot, record.id), to_json(&note)),
         ];
         match self.commit_as_owner(slot, &[], &ops).await {
             Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => Ok(()),

@@ -55,7 +55,7 @@ impl Catalogue {
         flavor: &Flavor,
         pools: &[PoolUpdate],
     ) -> Result<bool, Error> {
-        let op = Op::Create { path: layout::flavor(name), data: to_json(flavor) };
+        let op = Op::create(layout::flavor(name), to_json(flavor));
         self.commit_with_pools(op, pools).await
     }
 

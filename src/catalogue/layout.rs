@@ -3,12 +3,15 @@
 //! | path | data |
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
+//! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
 //! | `/meta/flavors/{flavor}` | [`crate::domain::flavor::Flavor`] |
-//! | `/meta/slots/{hh}` | `{nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
+//! | `/run/time` | `{time}`: how far time had come |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
@@ -18,11 +21,14 @@ use crate::domain::names::{FlavorName, PoolName, ProjectId, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
+pub(super) const COMPONENTS: &str = "/meta/components";
+pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
 pub(super) const FLAVORS: &str = "/meta/flavors";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
+pub(super) const TIME: &str = "/run/time";
 
 pub(super) fn pool(name: &PoolName) -> String {
     format!("{POOLS}/{}", escape(name.as_str()))
@@ -34,6 +40,20 @@ pub(super) fn flavor(name: &FlavorName) -> String {
 
 pub(super) fn slot(slot: Slot) -> String {
     format!("{SLOTS}/{slot}")
+}
+
+/// A node of the registry, by its name.
+pub(super) fn replica(name: &str) -> String {
+    format!("{REPLICAS}/{name}")
+}
+
+/// The node of a host, to which a number is added.
+pub(super) fn replica_of(host: &str) -> String {
+    format!("{REPLICAS}/{}-", escape(host))
+}
+
+pub(super) fn owner(slot: Slot) -> String {
+    format!("{SLOTS}/{slot}/owner")
 }
 
 pub(super) fn slot_queues(slot: Slot) -> String {

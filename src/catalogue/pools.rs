@@ -1,7 +1,7 @@
 //! Records of pools.
 
 use super::queues::Placed;
-use super::{Catalogue, System, failed, from_json, layout, to_json};
+use super::{Catalogue, Registry, failed, from_json, layout, to_json};
 use crate::coordination::{Fence, Op, Refusal, TreeError};
 use crate::domain::ids::Slot;
 use crate::domain::names::PoolName;
@@ -29,15 +29,6 @@ impl PoolEntry {
     pub(super) fn set(&self, pool: &Pool) -> Op {
         Op::Set { path: layout::pool(&self.name), data: to_json(pool), version: Some(self.version) }
     }
-}
-
-/// The installation as it was when somebody began to add a pool. Whoever adds another one meanwhile, or joins
-/// with a replica, makes it stale (P9).
-#[derive(Clone, Debug)]
-pub struct Registry {
-    /// The installation.
-    pub system: System,
-    version: u32,
 }
 
 impl Catalogue {
@@ -69,27 +60,15 @@ impl Catalogue {
         Ok(Some(PoolEntry { name: name.clone(), pool: from_json(&node)?, version: node.version }))
     }
 
-    /// Begins to add a pool: what is read of the pools after this is still so when [`Catalogue::pool_add`]
-    /// succeeds, as far as their number, names and storages go.
-    pub async fn registry(&self) -> Result<Registry, Error> {
-        let Some(node) = self.node(layout::SYSTEM).await? else {
-            return Err(Error::unavailable(Part::Coordination, "there is no installation in the tree"));
-        };
-        Ok(Registry { system: from_json(&node)?, version: node.version })
-    }
-
-    /// Records a new pool. None when somebody else added a pool meanwhile: then the caller looks again.
+    /// Records a new pool. None when somebody else added a pool or joined since the registry was seen: then the
+    /// caller looks again (P9).
     pub async fn pool_add(
         &self,
         registry: &Registry,
         name: &PoolName,
         pool: &Pool,
     ) -> Result<Option<PoolEntry>, Error> {
-        let (data, version) = (to_json(&registry.system), Some(registry.version));
-        let ops = [
-            Op::Set { path: layout::SYSTEM.into(), data, version },
-            Op::Create { path: layout::pool(name), data: to_json(pool) },
-        ];
+        let ops = [registry.unchanged(), Op::create(layout::pool(name), to_json(pool))];
         match self.tree.commit(&[], &ops).await {
             Ok(_) => Ok(Some(PoolEntry { name: name.clone(), pool: pool.clone(), version: 0 })),
             Err(TreeError::Refused { why: Refusal::NodeExists | Refusal::BadVersion, .. }) => Ok(None),
@@ -114,8 +93,7 @@ impl Catalogue {
         entry: &PoolEntry,
         pool: &Pool,
     ) -> Result<Option<PoolEntry>, Error> {
-        let (data, version) = (to_json(&registry.system), Some(registry.version));
-        let ops = [Op::Set { path: layout::SYSTEM.into(), data, version }, entry.set(pool)];
+        let ops = [registry.unchanged(), entry.set(pool)];
         match self.tree.commit(&[], &ops).await {
             Ok(_) => Ok(Some(PoolEntry { pool: pool.clone(), version: entry.version + 1, ..entry.clone() })),
             Err(TreeError::Refused { why: Refusal::NoNode | Refusal::BadVersion, .. }) => Ok(None),

@@ -98,6 +98,8 @@ pub const TREE_BATCH_OPS: usize = 100;
 /// Bytes of one commit to the tree (ZooKeeper refuses requests near one megabyte and cuts the connection).
 pub const TREE_BATCH_BYTES: usize = 256 * 1024;
 
+/// Events that wait for who watches a part of the tree; more of them become one that says to read all anew.
+pub const WATCH_EVENTS: usize = 256;
 /// Commits that wait for ZooKeeper; one more is refused, certainly unsent.
 pub const TREE_QUEUE: usize = 4_096;
 /// Reads of ZooKeeper that wait or are on their way; one more is refused.
@@ -131,12 +133,18 @@ pub const DUE_BUCKETS: usize = 4_096;
 /// A sync of a write of the class `relaxed` begins after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
+/// Slots that one commit takes: three operations each, of the hundred that a commit may have.
+pub const SLOTS_TAKEN: usize = 32;
 /// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
 /// trips to the tree when all goes well.
 pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 /// How often slots are looked at that may have to be taken anew without any request asking for them.
 pub const SLOT_TICK: Duration = Duration::from_millis(500);
 
+/// A step of the time by more than this is taken for a broken clock.
+pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);
+/// How often the time is recorded, and learnt from the tree: a start cannot tell a pause that is shorter from none.
+pub const CLOCK_TICK: Duration = Duration::from_secs(60);
 /// How often the owner looks for claims that ended.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
 /// Time in which every slot is swept once of messages whose life is over.

@@ -148,11 +148,11 @@ impl Run {
     fn commit(&mut self, group: &mut [Box<dyn Work>]) -> Result<(), Arc<str>> {
         let store = self.current.store().map_err(text)?;
         let durability = group.iter().map(|piece| piece.durability()).max().unwrap_or_default();
-        let mut txn = Txn::new(&store, durability, self.room.room());
+        let mut txn = Txn::new(&store, durability, self.room.room(), self.clock.now());
         for piece in group {
             piece.run(&mut txn);
         }
-        let wrote = txn.commit(self.clock.now()).map_err(text)?;
+        let wrote = txn.commit().map_err(text)?;
         match durability {
             // A group that only looked may have seen what is not synced.
             Durability::Sync if !wrote => return self.sync(),

@@ -132,8 +132,8 @@ impl Journal {
     /// Opens the journal below `path`, and makes it when there is none, with the usual reserve. Blocks while it
     /// replays its log.
     ///
-    /// Sets `clock` forward to the last write of the journal if it is behind: time does not go back between two
-    /// runs.
+    /// `clock` goes on from the last write of the journal: time does not go back between two runs, and a step of more
+    /// than a day is not believed.
     pub fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
         Self::open_reserving(path, clock, limits::RESERVE_BYTES)
     }

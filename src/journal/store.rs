@@ -50,7 +50,7 @@ impl Store {
             Some(found) => return Err(other_format(path, &found)),
             None => store.write_format().map_err(failed)?,
         }
-        clock.not_before(store.last_write().map_err(failed)?);
+        clock.resume(store.last_write().map_err(failed)?);
         Ok(store)
     }
 

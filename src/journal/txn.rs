@@ -15,6 +15,7 @@ pub struct Txn<'a> {
     store: &'a Store,
     room: Room,
     batch: OwnedWriteBatch,
+    now: Timestamp,
     /// What the group wrote to the spaces that work reads back. Messages are not among them: nobody decides
     /// anything by a message of the same group, and keeping them here would cost more than writing them.
     written: HashMap<(Space, Bytes), Option<Bytes>>,
@@ -25,13 +26,18 @@ fn is_read_back(space: Space) -> bool {
 }
 
 impl<'a> Txn<'a> {
-    pub(super) fn new(store: &'a Store, durability: Durability, room: Room) -> Self {
+    pub(super) fn new(store: &'a Store, durability: Durability, room: Room, now: Timestamp) -> Self {
         let mode = match durability {
             Durability::Relaxed => PersistMode::Buffer,
             Durability::Sync => PersistMode::SyncData,
         };
         let batch = store.database.batch().durability(Some(mode));
-        Self { store, room, batch, written: HashMap::new() }
+        Self { store, room, batch, now, written: HashMap::new() }
+    }
+
+    /// When the group began: what is written with it as the time of the last write.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// Whether there is room for new messages.
@@ -73,11 +79,11 @@ impl<'a> Txn<'a> {
     }
 
     /// Writes the group. Whether there was anything to write; a group without writes costs nothing.
-    pub(super) fn commit(mut self, now: Timestamp) -> Result<bool, fjall::Error> {
+    pub(super) fn commit(mut self) -> Result<bool, fjall::Error> {
         if self.batch.is_empty() {
             return Ok(false);
         }
-        let time = now.as_millis().to_be_bytes();
+        let time = self.now.as_millis().to_be_bytes();
         self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
         self.batch.commit().map(|()| true)
     }

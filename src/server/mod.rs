@@ -4,6 +4,8 @@ mod addresses;
 pub mod connection;
 pub mod deadline;
 pub mod exchange;
+mod face;
+mod instance;
 pub mod listener;
 mod reload;
 pub mod tls;
@@ -20,26 +22,23 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::api::{self, Authentication, RequestLimits};
+use crate::api;
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
-use crate::config::connections::ConnectionSettings;
-use crate::config::requests::RequestSettings;
-use crate::config::{Config, ConfigError, TreeChoice, tokens};
+use crate::cluster::replicas::Replica;
+use crate::config::{Config, ConfigError, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
 use crate::domain::pool::PoolUri;
-use crate::domain::rate::Rate;
 use crate::error::Error;
 use crate::journal::{Journal, OpenError};
 use crate::storage::PoolStore;
 use crate::storage::open::{PoolOpenError, PoolOpener};
-use listener::ConnectionLimits;
-use reload::{Reloader, UnreadableFile};
-use tls::{Credentials, Transport};
+use face::{Face, FaceError};
+use instance::{Instance, InstanceError};
 
 /// The directory of the tree and the first pool, below the data directory.
 const JOURNAL: &str = "journal";
@@ -54,12 +53,9 @@ pub enum StartError {
     /// The settings together.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The signal to read files again.
-    #[error("cannot receive SIGHUP")]
-    Signal(#[source] std::io::Error),
-    /// A file that the settings name.
+    /// What clients meet.
     #[error(transparent)]
-    File(#[from] UnreadableFile),
+    Face(#[from] FaceError),
     /// The address.
     #[error("cannot listen on {address}")]
     Listen {
@@ -76,6 +72,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// Another process.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
     /// The embedded stores.
     #[error(transparent)]
     Journal(#[from] OpenError),
@@ -98,14 +97,11 @@ fn described(error: &Error) -> String {
 /// A service that is ready to serve.
 pub struct Server {
     listener: TcpListener,
+    face: Face,
     broker: Broker,
     tree: Arc<dyn Coordination>,
-    authentication: Authentication,
-    transport: Transport,
-    limits: ConnectionLimits,
-    requests: RequestLimits,
     clock: Clock,
-    reloader: Reloader,
+    _instance: Instance,
 }
 
 impl Server {
@@ -113,20 +109,24 @@ impl Server {
     /// service on it fails before it touches any data.
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         config.check()?;
-        let mut reloader = Reloader::new().map_err(StartError::Signal)?;
-        let authentication = authentication(config, &mut reloader)?;
-        let transport = transport(config, &mut reloader)?;
+        let face = Face::new(config)?;
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
+        let instance = open_instance(&data)?;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let replica = Replica::new(instance.id, host.clone(), address(&listener, &host).map_err(failed)?);
         let clock = Clock::system();
+        if config.accept_clock {
+            clock.accept_steps();
+        }
         let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
-        let (limits, requests) = (connection_limits(&config.connections), request_limits(&config.requests));
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
         let settings = pool_settings(config, opener.reserving(config.reserve))?;
-        let broker = Broker::start(Catalogue::new(Arc::clone(&tree)), &settings, clock.clone()).await?;
-        Ok(Self { listener, broker, tree, authentication, transport, limits, requests, clock, reloader })
+        let catalogue = Catalogue::new(Arc::clone(&tree));
+        let broker = Broker::start(catalogue, &settings, replica, clock.clone()).await?;
+        Ok(Self { listener, face, broker, tree, clock, _instance: instance })
     }
 
     /// Where it listens.
@@ -136,59 +136,15 @@ impl Server {
 
     /// Serves until `stop`, then finishes what has begun and closes the stores.
     pub async fn run(self, stop: CancellationToken) {
-        let app: Router = api::router(self.broker.clone(), self.authentication, self.requests, self.clock);
-        let serving = listener::run(self.listener, self.transport, app, self.limits, stop);
+        let Face { authentication, requests, transport, connections, reloader } = self.face;
+        let app: Router = api::router(self.broker.clone(), authentication, requests, self.clock);
         tokio::select! {
-            () = serving => {}
-            () = self.reloader.run() => {}
+            () = listener::run(self.listener, transport, app, connections, stop) => {}
+            () = reloader.run() => {}
         }
         info!("no more requests; finishing what has begun");
         self.broker.stop().await;
         self.tree.close().await;
-    }
-}
-
-fn authentication(config: &Config, reloader: &mut Reloader) -> Result<Authentication, UnreadableFile> {
-    let Some(path) = config.tokens.clone() else { return Ok(Authentication::Off) };
-    let from = path.clone();
-    Ok(Authentication::Tokens(reloader.watch(&[&path], move || tokens::read(&from))?))
-}
-
-fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, UnreadableFile> {
-    let (Some(certificates), Some(key)) = (config.tls_cert.clone(), config.tls_key.clone()) else {
-        return Ok(Transport::Plain);
-    };
-    let from = (certificates.clone(), key.clone());
-    let read = move || Credentials::read(&from.0, &from.1);
-    Ok(Transport::Tls(reloader.watch(&[&certificates, &key], read)?))
-}
-
-fn number(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn request_limits(settings: &RequestSettings) -> RequestLimits {
-    RequestLimits {
-        requests: number(settings.max_requests),
-        long_polls: number(settings.max_long_polls),
-        project_rate: settings.project_requests_per_second.map(Rate::new),
-    }
-}
-
-fn connection_limits(settings: &ConnectionSettings) -> ConnectionLimits {
-    ConnectionLimits {
-        connections: number(settings.max_connections),
-        per_address: number(settings.max_connections_per_address),
-        streams: settings.max_streams,
-        probe: settings.probe_after,
-        first_byte: settings.first_byte_timeout,
-        header: settings.header_timeout,
-        idle: settings.idle_timeout,
-        body: settings.body_timeout,
-        write: settings.write_timeout,
-        drain: settings.drain_timeout,
-        buffer: number(settings.max_header_bytes),
-        ..ConnectionLimits::default()
     }
 }
 
@@ -202,9 +158,22 @@ fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     data.canonicalize().map_err(failed)
 }
 
+fn open_instance(data: &Path) -> Result<Instance, StartError> {
+    Instance::open(data).map_err(|error| match error {
+        InstanceError::InUse => StartError::InUse(data.to_owned()),
+        InstanceError::Io(source) => StartError::Data { path: data.to_owned(), source },
+    })
+}
+
+/// Where others reach this replica: where it listens, or its host if it listens everywhere.
+fn address(listener: &TcpListener, host: &str) -> std::io::Result<String> {
+    let address = listener.local_addr()?;
+    Ok(if address.ip().is_unspecified() { format!("{host}:{}", address.port()) } else { address.to_string() })
+}
+
 async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
     Ok(match choice {
-        TreeChoice::Embedded => Arc::new(EmbeddedTree::new(journal.clone())),
+        TreeChoice::Embedded => Arc::new(EmbeddedTree::open(journal.clone()).await?),
         TreeChoice::ZooKeeper(address) => {
             Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await?)
         }
@@ -232,23 +201,4 @@ fn pool_settings(config: &Config, opener: PoolOpener) -> Result<PoolSettings, Er
     let name = PoolName::new(FIRST_POOL)?;
     let first = uri.map(|uri| FirstPool { name, uri, weight: FIRST_WEIGHT });
     Ok(PoolSettings { first, opener: Arc::new(opener), placement: config.placement })
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        connections: ConnectionSettings,
-    }
-
-    #[test]
-    fn defaults_of_settings_are_those_of_the_listener() {
-        let settings = Program::parse_from(["angarium"]).connections;
-        assert_eq!(connection_limits(&settings), ConnectionLimits::default());
-    }
 }

@@ -1,10 +1,14 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
+mod clock;
+mod deletion;
 mod expiry;
 mod faulty;
 mod handover;
+mod leases;
 mod listing;
 mod outcomes;
+mod pools;
 mod retaken;
 mod stamps;
 
@@ -15,6 +19,7 @@ use std::time::{Duration, Instant};
 use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::MessageId;
@@ -28,6 +33,7 @@ use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::open::PoolOpenError;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 /// A broker, its clock, and the directory that goes with it.
 struct Whole {
@@ -50,8 +56,14 @@ async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
 }
 
 async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker, Error> {
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(tree)));
-    Broker::start(catalogue, &one_pool(Arc::new(EmbeddedPool::new(pool))), clock).await
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(tree).await.unwrap()));
+    let pools = one_pool(Arc::new(EmbeddedPool::new(pool)));
+    Broker::start(catalogue, &pools, replica(), clock).await
+}
+
+/// A replica that no other is.
+pub(super) fn replica() -> Replica {
+    Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1")
 }
 
 fn open_journal(data: &Path, name: &str) -> Journal {

@@ -10,7 +10,7 @@ use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
 
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
-use super::{Whole, limit, one_pool, queue, terms};
+use super::{Whole, limit, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool fail as planned.
 pub(super) struct Faulty {
@@ -25,11 +25,12 @@ pub(super) async fn faulty() -> Faulty {
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let (tree, pool) = (Plan::default(), Plan::default());
-    let embedded = Arc::new(EmbeddedTree::new(journal.clone()));
+    let embedded = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let catalogue = Catalogue::new(embedded.clone());
     let faulty_tree = Catalogue::new(Arc::new(FaultyTree { tree: embedded, plan: tree.clone() }));
-    let store = FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() };
-    let broker = Broker::start(faulty_tree, &one_pool(Arc::new(store)), clock.clone()).await.unwrap();
+    let store =
+        one_pool(Arc::new(FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() }));
+    let broker = Broker::start(faulty_tree, &store, replica(), clock.clone()).await.unwrap();
     Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, catalogue }
 }
 

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use angarium::broker::{Broker, ClaimView};
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::{ClaimId, MessageId};
@@ -96,9 +98,10 @@ impl Whole {
 
 async fn open(directory: &TempDir, clock: &Clock) -> (Catalogue, Broker) {
     let journal = Journal::open(&directory.path().join("journal"), clock).expect("the journal opens");
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
     let settings = one_pool(Arc::new(EmbeddedPool::new(journal)));
-    let broker = Broker::start(catalogue.clone(), &settings, clock.clone()).await;
+    let replica = Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1");
+    let broker = Broker::start(catalogue.clone(), &settings, replica, clock.clone()).await;
     (catalogue, broker.expect("the broker starts"))
 }
 
