@@ -9,5 +9,6 @@ mod faults;
 mod http;
 mod model;
 mod openapi;
+mod packaging;
 mod support;
 mod tidy;
