@@ -87,12 +87,17 @@ fn log(error: &Error, request_id: &str) {
         | Error::Claimed(_)
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
+        | Error::Unauthenticated(_)
+        | Error::NotAuthorized(_)
+        | Error::ForeignProject
+        | Error::ForeignOrigin(_)
         | Error::NotAlone(_)
         | Error::InUse { .. }
         | Error::Conflict(_)
-        | Error::NotAuthorized(_)
         | Error::Full
         | Error::TooMany { .. }
+        | Error::TooFast { .. }
+        | Error::Overloaded
         | Error::Late => debug!(request_id, "{error}"),
     }
 }

@@ -56,7 +56,7 @@ struct VersionLink {
 
 /// The versions of the API, as OpenStack's clients look for them. The status is 300, as in Zaqar.
 #[utoipa::path(
-    get, path = "/", operation_id = "versions", tag = "home",
+    get, path = "/", operation_id = "versions", tag = "home", security(()),
     responses((status = 300, description = "The versions.", body = VersionsBody))
 )]
 pub async fn get() -> Response {

@@ -63,6 +63,9 @@ pub const EXCESS_BYTES: usize = 8 << 20;
 /// A request body must have arrived whole after this time, however slowly its client sends.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Projects whose use of their rate is remembered at once, at about a hundred bytes each.
+pub const RATED_PROJECTS: usize = 65_536;
+
 /// Parts of all queues, the unit of ownership. It is a byte, so it is written into ids and never changes.
 pub const SLOTS: usize = 256;
 

@@ -167,6 +167,7 @@ pub async fn get(
 /// placed in one of them.
 #[utoipa::path(
     put, path = "/v2/flavors/{flavor}", operation_id = "flavor_put", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorBody,
     responses(
         (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
@@ -188,6 +189,7 @@ pub async fn put(
 /// Gives a flavor other pools. Queues that it has placed stay where they are.
 #[utoipa::path(
     patch, path = "/v2/flavors/{flavor}", operation_id = "flavor_patch", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorChangeBody,
     responses(
         (status = 200, description = "The flavor as it is now.", body = FlavorReply),
@@ -210,6 +212,7 @@ pub async fn patch(
 /// Deletes a flavor. Its pools then have none, and take queues that name none.
 #[utoipa::path(
     delete, path = "/v2/flavors/{flavor}", operation_id = "flavor_delete", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders, RoleHeaders),
     responses(
         (status = 204, description = "There is no such flavor any more."),

@@ -194,7 +194,8 @@ pub struct DeleteQuery {
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), DeleteQuery, CallerHeaders),
     responses(
         (status = 204, description = "It is gone."),
-        (status = 403, description = "It is under another claim.", body = crate::api::error::ErrorBody),
+        (status = 403, description = "It is under another claim. Or the caller may not do this.",
+            body = crate::api::error::ErrorBody),
         Errors
     )
 )]

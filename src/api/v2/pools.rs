@@ -207,6 +207,7 @@ pub struct PoolsReply {
 /// The pools, by name.
 #[utoipa::path(
     get, path = "/v2/pools", operation_id = "pools_list", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolsQuery, CallerHeaders, RoleHeaders),
     responses(
         (status = 200, description = "A page of them.", body = PoolsReply,
@@ -238,6 +239,7 @@ fn view(detailed: Option<bool>) -> fn(PoolView) -> PoolReply {
 /// A pool.
 #[utoipa::path(
     get, path = "/v2/pools/{pool}", operation_id = "pool_get", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, DetailQuery, CallerHeaders, RoleHeaders),
     responses(
         (status = 200, description = "The pool.", body = PoolReply),
@@ -261,6 +263,7 @@ pub async fn get(
 /// first, and stamped as that of this pool.
 #[utoipa::path(
     put, path = "/v2/pools/{pool}", operation_id = "pool_put", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolBody,
     responses(
         (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
@@ -284,6 +287,7 @@ pub async fn put(
 /// Changes a pool.
 #[utoipa::path(
     patch, path = "/v2/pools/{pool}", operation_id = "pool_patch", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolChangeBody,
     responses(
         (status = 200, description = "The pool as it is now.", body = PoolReply),
@@ -307,6 +311,7 @@ pub async fn patch(
 /// Deletes a pool that no queue is in. What is in its storage stays there, and belongs to no pool.
 #[utoipa::path(
     delete, path = "/v2/pools/{pool}", operation_id = "pool_delete", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders),
     responses(
         (status = 204, description = "There is no such pool any more."),
