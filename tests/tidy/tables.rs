@@ -48,8 +48,11 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Drivers, and the one file that names each. Everybody else has the handle over its trait.
-pub const DRIVERS: &[(&str, &str)] =
-    &[("storage::embedded", "storage/open.rs"), ("coordination::embedded", "server/mod.rs")];
+pub const DRIVERS: &[(&str, &str)] = &[
+    ("storage::embedded", "storage/open.rs"),
+    ("storage::redis", "storage/open.rs"),
+    ("coordination::embedded", "server/mod.rs"),
+];
 
 /// The whole of `src/`.
 const EVERYWHERE: &str = "";
@@ -68,11 +71,13 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper", &["api/handed.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "server"]),
     ("jiff", &["domain/time.rs"]),
-    ("parking_lot", &["broker", "coordination/zookeeper", "journal", "storage/embedded"]),
+    ("parking_lot", &["broker", "coordination/zookeeper", "journal", "storage/embedded", "storage/redis"]),
     ("pin_project_lite", &["server"]),
     // In domain and placement only the traits: the dice are passed in.
     ("rand", &["broker", "cli/bench", "coordination/zookeeper", "domain/ids.rs", "placement"]),
+    ("redis", &["storage/redis"]),
     ("rustix", &["cli/bench", "journal"]),
+    ("rustls", &["storage/redis"]),
     ("serde", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_path_to_error", &["api/json.rs"]),

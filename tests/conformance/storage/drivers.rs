@@ -1,13 +1,15 @@
 //! Owns a fresh storage of each driver, and how it is opened again. It never looks into the storage.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use angarium::clock::Clock;
-use angarium::storage::PoolStore;
 use angarium::storage::open::PoolOpener;
+use angarium::storage::{PoolStore, Stamp};
 
 /// An empty storage of its own. What was opened before must be dropped before it is opened again.
 #[async_trait]
@@ -26,5 +28,28 @@ struct Embedded(TempDir);
 impl Storage for Embedded {
     async fn open(&mut self) -> Arc<dyn PoolStore> {
         PoolOpener::new(self.0.path(), Clock::manual(0), []).open("embedded:pool").expect("the pool opens")
+    }
+}
+
+/// The Redis driver, on the server that tests share.
+pub fn redis() -> impl Storage {
+    Redis(crate::support::redis::Redis::shared().fresh_uri())
+}
+
+/// The Redis driver, on the cluster that tests share.
+pub fn redis_cluster() -> impl Storage {
+    Redis(crate::support::redis::RedisCluster::shared().fresh_uri())
+}
+
+/// A URI.
+struct Redis(String);
+
+#[async_trait]
+impl Storage for Redis {
+    async fn open(&mut self) -> Arc<dyn PoolStore> {
+        let store = PoolOpener::new(Path::new(""), Clock::manual(0), []).open(&self.0).expect("it is a URI");
+        let stamp = Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(2) };
+        store.register(stamp).await.expect("the storage is nobody's, or registered already");
+        store
     }
 }

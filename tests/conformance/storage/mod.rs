@@ -29,7 +29,7 @@ macro_rules! conformance {
     };
 }
 
-conformance! { [embedded] {
+conformance! { [embedded, redis, redis_cluster] {
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned
