@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use crate::coordination::zookeeper::Address;
+use crate::domain::limits;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a default.
 #[derive(Args, Clone, Debug)]
@@ -19,9 +20,17 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_DATA", default_value = "angarium-data", value_name = "DIR")]
     pub data: PathBuf,
 
+    /// Bytes of free space below which new messages are refused and everything else goes on
+    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = limits::RESERVE_BYTES, value_name = "BYTES")]
+    pub reserve: u64,
+
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     pub coordination: TreeChoice,
+
+    /// Believe the clock although it differs by more than a day from the last write
+    #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK")]
+    pub accept_clock: bool,
 
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]

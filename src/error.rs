@@ -24,6 +24,10 @@ pub enum Place {
     Header,
     /// The name of a project, queue or pool.
     Name,
+    /// The media type of the body.
+    MediaType,
+    /// The media types that the client accepts in an answer.
+    Accept,
 }
 
 /// A part of the service that a request needs.
@@ -77,9 +81,18 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// Only one replica may be up for this, and there is another one. Says which, and why.
+    #[error("{0}")]
+    NotAlone(String),
+    /// The change does not fit what is there.
+    #[error("{0}")]
+    Conflict(String),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
+    /// There is no room for new messages. Everything else goes on, and deleting makes room.
+    #[error("the storage pool has no room for new messages")]
+    Full,
     /// A bound that other requests will free again is reached.
     #[error("{what}: at most {bound}")]
     TooMany {
@@ -159,7 +172,10 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::NotAlone(_) => "not_alone",
+            Self::Conflict(_) => "conflict",
             Self::NoPool => "no_pool",
+            Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
@@ -175,8 +191,11 @@ impl Error {
             | Self::NotFound { .. }
             | Self::Claimed(_)
             | Self::NotClaimed(_)
-            | Self::ClaimEnded(_) => false,
+            | Self::ClaimEnded(_)
+            | Self::NotAlone(_)
+            | Self::Conflict(_) => false,
             Self::NoPool
+            | Self::Full
             | Self::TooMany { .. }
             | Self::Late
             | Self::Unavailable { .. }

@@ -59,13 +59,13 @@ impl Drop for Handover {
 }
 
 /// Messages chosen for a claim, with the queue they are in.
-struct Chosen {
-    queue: QueueId,
-    messages: Vec<(Header, Option<Bytes>)>,
+pub(super) struct Chosen {
+    pub(super) queue: QueueId,
+    pub(super) messages: Vec<(Header, Option<Bytes>)>,
 }
 
 impl Chosen {
-    fn ids(&self) -> Vec<MessageId> {
+    pub(super) fn ids(&self) -> Vec<MessageId> {
         self.messages.iter().map(|(header, _)| header.id).collect()
     }
 }
@@ -107,7 +107,7 @@ impl Broker {
     }
 
     /// Hides messages for a claim, reading on in the pool while the window has none.
-    async fn choose(
+    pub(super) async fn choose(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -263,7 +263,7 @@ impl Broker {
     }
 
     /// The bodies of chosen messages, from memory or from the pool.
-    async fn bodies(
+    pub(super) async fn bodies(
         &self,
         slot: &Slot,
         at: &QueueRef,

@@ -87,6 +87,8 @@ impl Work {
 enum Outcome {
     Done,
     NotDone,
+    /// Not done for want of room; without its posts it may be sent under the same number.
+    Full,
     Unknown,
 }
 
@@ -151,10 +153,16 @@ impl SlotState {
             lane.is_running = false;
             return None;
         }
-        let seq = lane.seq + 1;
+        let batch = self.batch(slot, pool, &works)?;
+        Some((batch, works))
+    }
+
+    /// The lane's next batch, of these works.
+    fn batch(&self, slot: &Slot, pool: &PoolName, works: &[Work]) -> Option<Batch> {
+        let seq = self.lanes.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
         let mut queues: Vec<QueueChanges> = Vec::new();
-        for work in &works {
+        for work in works {
             let place = *places.entry(work.queue).or_insert_with(|| {
                 let low = self.queues.get(&work.at).map_or(MessageId::ZERO, |queue| queue.engine.low());
                 queues.push(QueueChanges::of(work.queue, low));
@@ -167,7 +175,7 @@ impl SlotState {
             }
         }
         let durability = Durability::Sync;
-        Some((Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues }, works))
+        Some(Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues })
     }
 
     /// Shows a batch's outcome to the engines, then to those who wait.
@@ -184,7 +192,9 @@ impl SlotState {
                         let over = open.engine.removed(&ids);
                         self.spend(over);
                     }
-                    (Change::Remove(ids), Outcome::NotDone) => open.engine.remove_failed(&ids),
+                    (Change::Remove(ids), Outcome::NotDone | Outcome::Full) => {
+                        open.engine.remove_failed(&ids)
+                    }
                     // Whoever returns messages goes on when he has the outcome. What is unknown stays hidden.
                     (Change::Post(_) | Change::Return(_), _) | (Change::Remove(_), Outcome::Unknown) => {}
                 }
@@ -193,6 +203,7 @@ impl SlotState {
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(Part::Storage, "the batch was not written")),
+                Outcome::Full => Err(Error::Full),
                 Outcome::Unknown => Err(Error::unknown(Part::Storage, "the batch has no known outcome")),
             });
         }
@@ -241,8 +252,35 @@ impl Broker {
                 // Before anybody hears of it: what they ask next must not be answered from this memory.
                 slot.lose("a batch has no known outcome");
             }
-            slot.state.lock().settle(pool, works, outcome);
+            if outcome == Outcome::Full {
+                self.send_without_posts(slot, pool, works, &*store).await;
+            } else {
+                slot.state.lock().settle(pool, works, outcome);
+            }
         }
+    }
+
+    /// Refuses the posts of a batch for which there was no room, and sends the rest: it may make room.
+    async fn send_without_posts(
+        &self,
+        slot: &Slot,
+        pool: &PoolName,
+        works: Vec<Work>,
+        store: &dyn PoolStore,
+    ) {
+        let is_post = |work: &Work| matches!(work.change, Change::Post(_));
+        let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_post);
+        let batch = {
+            let mut state = slot.state.lock();
+            state.settle(pool, posts, Outcome::Full);
+            state.batch(slot, pool, &rest)
+        };
+        let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
+        let outcome = send(store, &batch, pool).await;
+        if outcome == Outcome::Unknown {
+            slot.lose("a batch has no known outcome");
+        }
+        slot.state.lock().settle(pool, rest, outcome);
     }
 }
 
@@ -261,6 +299,8 @@ async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome 
                 error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
                 return Outcome::Unknown;
             }
+            // Unless an earlier try may have been applied: then the next one tells.
+            StoreError::Full if !may_be_done => return Outcome::Full,
             StoreError::Full | StoreError::NotSent(_) | StoreError::Unknown(_) => {
                 warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
             }

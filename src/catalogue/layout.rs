@@ -3,10 +3,13 @@
 //! | path | data |
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
+//! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
-//! | `/meta/slots/{hh}` | `{nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
+//! | `/run/time` | `{time}`: how far time had come |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
@@ -16,10 +19,13 @@ use crate::domain::names::{PoolName, ProjectId, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
+pub(super) const COMPONENTS: &str = "/meta/components";
+pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
+pub(super) const TIME: &str = "/run/time";
 
 pub(super) fn pool(name: &PoolName) -> String {
     format!("{POOLS}/{}", escape(name.as_str()))
@@ -27,6 +33,20 @@ pub(super) fn pool(name: &PoolName) -> String {
 
 pub(super) fn slot(slot: Slot) -> String {
     format!("{SLOTS}/{slot}")
+}
+
+/// A node of the registry, by its name.
+pub(super) fn replica(name: &str) -> String {
+    format!("{REPLICAS}/{name}")
+}
+
+/// The node of a host, to which a number is added.
+pub(super) fn replica_of(host: &str) -> String {
+    format!("{REPLICAS}/{}-", escape(host))
+}
+
+pub(super) fn owner(slot: Slot) -> String {
+    format!("{SLOTS}/{slot}/owner")
 }
 
 pub(super) fn slot_queues(slot: Slot) -> String {
@@ -59,7 +79,7 @@ pub(super) fn claim(slot: Slot, claim: ClaimId) -> String {
 
 /// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and
 /// so does a dot that begins an element, since `.` and `..` are no elements.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut element = String::with_capacity(text.len());
     for (index, byte) in text.bytes().enumerate() {
         match byte {

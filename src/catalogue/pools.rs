@@ -43,7 +43,7 @@ impl Catalogue {
 
     /// Records a pool. One that is there already is left as it is.
     pub async fn pool_create(&self, name: &PoolName, pool: &Pool) -> Result<(), Error> {
-        let op = Op::Create { path: layout::pool(name), data: to_json(pool) };
+        let op = Op::create(layout::pool(name), to_json(pool));
         match self.tree.commit(&[], &[op]).await {
             Ok(_) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(()),
             Err(error) => Err(failed(error)),

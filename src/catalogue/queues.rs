@@ -60,8 +60,8 @@ impl Catalogue {
         pool: &PoolEntry,
     ) -> Result<bool, Error> {
         let fences = [pool.fence()];
-        let node = Op::Create { path: layout::queue(slot.slot, queue), data: to_json(record) };
-        let directory = Op::Create { path: layout::project(slot.slot, &queue.project), data: "{}".into() };
+        let node = Op::create(layout::queue(slot.slot, queue), to_json(record));
+        let directory = Op::create(layout::project(slot.slot, &queue.project), "{}");
         let mut outcome = self.commit_as_owner(slot, &fences, std::slice::from_ref(&node)).await;
         if let Err(TreeError::Refused { why: Refusal::NoNode, .. }) = outcome {
             outcome = self.commit_as_owner(slot, &fences, &[directory, node]).await;

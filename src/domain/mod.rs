@@ -10,6 +10,8 @@ pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod names;
+pub mod page;
+pub mod patch;
 pub mod pool;
 pub mod queue;
 pub mod time;

@@ -21,6 +21,11 @@ impl Pool {
     pub fn new(id: Uuid, uri: &str, weight: u32) -> Self {
         Self { id, uri: uri.to_owned(), weight, state: PoolState::Active }
     }
+
+    /// Whether its storage is on the disk of one replica, where no other can reach it.
+    pub fn is_local(&self) -> bool {
+        self.uri.starts_with("embedded:")
+    }
 }
 
 /// Whether new queues may be placed in a pool.

@@ -2,6 +2,7 @@
 
 pub mod deadline;
 pub mod exchange;
+mod instance;
 pub mod listener;
 
 use std::fs::DirBuilder;
@@ -20,6 +21,7 @@ use crate::api;
 use crate::broker::{Broker, FirstPool};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
+use crate::cluster::replicas::Replica;
 use crate::config::{Config, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
@@ -28,6 +30,7 @@ use crate::domain::names::PoolName;
 use crate::error::{Error, Part};
 use crate::journal::{Journal, OpenError};
 use crate::storage::open::PoolOpener;
+use instance::{Instance, InstanceError};
 use listener::ConnectionLimits;
 
 /// The directory of the tree and the first pool, below the data directory.
@@ -56,6 +59,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// Another process.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
     /// The embedded stores.
     #[error(transparent)]
     Journal(#[from] OpenError),
@@ -80,6 +86,7 @@ pub struct Server {
     listener: TcpListener,
     broker: Broker,
     tree: Arc<dyn Coordination>,
+    _instance: Instance,
 }
 
 impl Server {
@@ -89,11 +96,19 @@ impl Server {
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
+        let instance = open_instance(&data)?;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let replica = Replica::new(instance.id, host.clone(), address(&listener, &host).map_err(failed)?);
         let clock = Clock::system();
-        let journal = Journal::open(&data.join(JOURNAL), &clock)?;
+        if config.accept_clock {
+            clock.accept_steps();
+        }
+        let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
-        let broker = open_broker(&data, clock, journal, Arc::clone(&tree)).await?;
-        Ok(Self { listener, broker, tree })
+        let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
+        let opener = opener.reserving(config.reserve);
+        let broker = open_broker(replica, clock, opener, Arc::clone(&tree)).await?;
+        Ok(Self { listener, broker, tree, _instance: instance })
     }
 
     /// Where it listens.
@@ -118,9 +133,22 @@ fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     data.canonicalize().map_err(failed)
 }
 
+fn open_instance(data: &Path) -> Result<Instance, StartError> {
+    Instance::open(data).map_err(|error| match error {
+        InstanceError::InUse => StartError::InUse(data.to_owned()),
+        InstanceError::Io(source) => StartError::Data { path: data.to_owned(), source },
+    })
+}
+
+/// Where others reach this replica: where it listens, or its host if it listens everywhere.
+fn address(listener: &TcpListener, host: &str) -> std::io::Result<String> {
+    let address = listener.local_addr()?;
+    Ok(if address.ip().is_unspecified() { format!("{host}:{}", address.port()) } else { address.to_string() })
+}
+
 async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
     Ok(match choice {
-        TreeChoice::Embedded => Arc::new(EmbeddedTree::new(journal.clone())),
+        TreeChoice::Embedded => Arc::new(EmbeddedTree::open(journal.clone()).await?),
         TreeChoice::ZooKeeper(address) => {
             Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await?)
         }
@@ -128,14 +156,13 @@ async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coo
 }
 
 async fn open_broker(
-    data: &Path,
+    replica: Replica,
     clock: Clock,
-    journal: Journal,
+    opener: PoolOpener,
     tree: Arc<dyn Coordination>,
 ) -> Result<Broker, StartError> {
-    let mut opener = PoolOpener::new(data, clock.clone(), [(data.join(JOURNAL), journal)]);
     let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
     let name = PoolName::new(FIRST_POOL)?;
     let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
-    Ok(Broker::start(Catalogue::new(tree), &first, open, clock).await?)
+    Ok(Broker::start(Catalogue::new(tree), &first, open, replica, clock).await?)
 }

@@ -1,8 +1,10 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
+mod clock;
 mod expiry;
 mod faulty;
 mod handover;
+mod leases;
 mod outcomes;
 mod retaken;
 mod stamps;
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 use angarium::broker::{Broker, FirstPool};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::MessageId;
@@ -24,6 +27,7 @@ use angarium::journal::Journal;
 use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 /// A broker, its clock, and the directory that goes with it.
 struct Whole {
@@ -46,11 +50,16 @@ async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
 }
 
 async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker, Error> {
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(tree)));
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(tree).await.unwrap()));
     let name = PoolName::new("default").unwrap();
     let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
     let open = |_: &str| Ok(Arc::new(EmbeddedPool::new(pool.clone())) as Arc<dyn PoolStore>);
-    Broker::start(catalogue, &first, open, clock).await
+    Broker::start(catalogue, &first, open, replica(), clock).await
+}
+
+/// A replica that no other is.
+pub(super) fn replica() -> Replica {
+    Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1")
 }
 
 fn open_journal(data: &Path, name: &str) -> Journal {

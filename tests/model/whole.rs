@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use angarium::broker::{Broker, ClaimView, FirstPool};
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::{ClaimId, MessageId};
@@ -94,13 +96,20 @@ impl Whole {
 
 async fn open(directory: &TempDir, clock: &Clock) -> (Catalogue, Broker) {
     let journal = Journal::open(&directory.path().join("journal"), clock).expect("the journal opens");
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
     let name = PoolName::new("default").expect("a lawful name");
     let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
     let open = |_: &str| -> Result<Arc<dyn angarium::storage::PoolStore>, Error> {
         Ok(Arc::new(EmbeddedPool::new(journal.clone())))
     };
-    let broker = Broker::start(catalogue.clone(), &first, open, clock.clone()).await;
+    let broker = Broker::start(
+        catalogue.clone(),
+        &first,
+        open,
+        Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1"),
+        clock.clone(),
+    )
+    .await;
     (catalogue, broker.expect("the broker starts"))
 }
 
