@@ -5,8 +5,8 @@
 //! It needs Debian's `redis-tools`: the program that checks dumps is the server under another name.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{Commands, ConnectionLike};
+use redis::Commands;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -41,6 +41,8 @@ enum LastWill {
 pub struct Redis {
     data: TempDir,
     port: u16,
+    /// Where it speaks TLS, if it does.
+    tls_port: Option<u16>,
     arguments: Vec<String>,
     will: LastWill,
     running: Option<Running>,
@@ -57,6 +59,19 @@ impl Redis {
         Self::start_with(free_port(), settings, &[], LastWill::KeepData)
     }
 
+    /// Starts one that speaks TLS too, with these files.
+    pub fn start_with_tls(certificate: &str, key: &str, authority: &str) -> Self {
+        let port = free_port();
+        let redis = Self::start(&[
+            &format!("tls-port {port}"),
+            &format!("tls-cert-file {certificate}"),
+            &format!("tls-key-file {key}"),
+            &format!("tls-ca-cert-file {authority}"),
+            "tls-auth-clients no",
+        ]);
+        Self { tls_port: Some(port), ..redis }
+    }
+
     fn start_with(port: u16, settings: &[&str], arguments: &[&str], will: LastWill) -> Self {
         let data = TempDir::new().expect("there is a temporary directory");
         assert!(
@@ -65,14 +80,14 @@ impl Redis {
         );
         symlink(PROGRAM, data.path().join("redis-server")).expect("the directory is ours");
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let mut redis = Self { data, port, arguments, will, running: None };
+        let mut redis = Self { data, port, tls_port: None, arguments, will, running: None };
         redis.configure(settings);
         redis.restart();
         redis
     }
 
-    /// Settings of the next start. Those of the kind `include` and the port stay.
-    pub fn configure(&self, settings: &[&str]) {
+    /// Settings of the next start.
+    fn configure(&self, settings: &[&str]) {
         let dir = self.data.path();
         let text = format!(
             "port {}\nbind 127.0.0.1\ndir {}\nlogfile \"\"\n{}\n",
@@ -83,14 +98,12 @@ impl Redis {
         fs::write(dir.join("redis.conf"), text).expect("the directory is ours");
     }
 
-    /// The server with synced writes that tests share, each with a prefix of its own. It ends with the test process.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<Redis> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start_with(free_port(), SYNCED, &[], LastWill::RemoveData))
-    }
-
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("it was started with TLS")
     }
 
     /// Where it keeps its data.
@@ -103,15 +116,16 @@ impl Redis {
         format!("redis://127.0.0.1:{}/0?{parameters}", self.port)
     }
 
-    /// The URI of a pool that nobody else uses.
-    pub fn fresh_uri(&self) -> String {
-        self.uri(&format!("prefix={}", fresh_prefix()))
-    }
-
     /// A connection of the test's own.
     pub fn connect(&self) -> redis::Connection {
         let client = redis::Client::open(("127.0.0.1", self.port)).expect("it is an address");
         client.get_connection().expect("the server runs")
+    }
+
+    /// Cuts every connection of clients but the one that this needs.
+    pub fn cut_connections(&self) {
+        let cut = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query(&mut self.connect());
+        let _: u64 = cut.expect("connections can be cut");
     }
 
     /// Changes a setting while it runs.
@@ -162,11 +176,15 @@ impl Redis {
 
     /// Whether it answers, and has loaded its data.
     fn answers(&self) -> bool {
-        let client = redis::Client::open(("127.0.0.1", self.port)).expect("it is an address");
-        let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else {
-            return false;
+        let ask = || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            stream.write_all(b"PING\r\n")?;
+            let mut answer = [0; 7];
+            stream.read_exact(&mut answer)?;
+            std::io::Result::Ok(answer)
         };
-        connection.check_connection()
+        ask().is_ok_and(|answer| [b"+PONG\r\n", b"-NOAUTH"].contains(&&answer))
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod changes;
 mod classes;
-mod drivers;
+pub mod drivers;
 mod drops;
 mod due;
 mod fences;
@@ -14,8 +14,9 @@ pub mod naive;
 mod notes;
 mod numbers;
 mod opener;
-mod owner;
+pub mod owner;
 mod reads;
+mod redis;
 mod reopening;
 mod scans;
 mod states;
@@ -35,7 +36,7 @@ macro_rules! conformance {
     };
 }
 
-conformance! { [embedded, redis, redis_cluster] {
+conformance! { [embedded, redis_server, redis_cluster] {
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned
