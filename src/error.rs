@@ -84,9 +84,22 @@ pub enum Error {
     /// Only one replica may be up for this, and there is another one. Says which, and why.
     #[error("{0}")]
     NotAlone(String),
+    /// What is to be deleted or replaced is used.
+    #[error("{what} {name} is in use: {by}")]
+    InUse {
+        /// Its kind.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What uses it.
+        by: &'static str,
+    },
     /// The change does not fit what is there.
     #[error("{0}")]
     Conflict(String),
+    /// The caller may not do this, whoever's data it is.
+    #[error("this needs the role {0}")]
+    NotAuthorized(&'static str),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
@@ -173,7 +186,9 @@ impl Error {
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
             Self::NotAlone(_) => "not_alone",
+            Self::InUse { .. } => "in_use",
             Self::Conflict(_) => "conflict",
+            Self::NotAuthorized(_) => "not_authorized",
             Self::NoPool => "no_pool",
             Self::Full => "full",
             Self::TooMany { .. } => "too_many",
@@ -193,7 +208,9 @@ impl Error {
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_)
             | Self::NotAlone(_)
-            | Self::Conflict(_) => false,
+            | Self::InUse { .. }
+            | Self::Conflict(_)
+            | Self::NotAuthorized(_) => false,
             Self::NoPool
             | Self::Full
             | Self::TooMany { .. }

@@ -88,8 +88,10 @@ fn log(error: &Error, request_id: &str) {
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
         | Error::NotAlone(_)
-        | Error::Full
+        | Error::InUse { .. }
         | Error::Conflict(_)
+        | Error::NotAuthorized(_)
+        | Error::Full
         | Error::TooMany { .. }
         | Error::Late => debug!(request_id, "{error}"),
     }

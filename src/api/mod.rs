@@ -13,6 +13,7 @@ mod json;
 mod layers;
 pub mod openapi;
 mod query;
+mod roles;
 mod v2;
 mod versions;
 
@@ -39,12 +40,17 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(v2::ping::get, v2::ping::head))
+        .routes(routes!(v2::health::get))
         .routes(routes!(v2::listing::get))
-        .routes(routes!(v2::queues::put, v2::queues::get, v2::metadata::patch))
+        .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))
         .routes(routes!(v2::purge::post))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))
         .routes(routes!(v2::messages::get, v2::messages::delete))
         .routes(routes!(v2::claims::post))
         .routes(routes!(v2::claims::get, v2::claims::patch, v2::claims::delete))
+        .routes(routes!(v2::pools::list))
+        .routes(routes!(v2::pools::get, v2::pools::put, v2::pools::patch, v2::pools::delete))
+        .routes(routes!(v2::flavors::list))
+        .routes(routes!(v2::flavors::get, v2::flavors::put, v2::flavors::patch, v2::flavors::delete))
 }

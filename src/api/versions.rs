@@ -97,7 +97,7 @@ type Resource = (&'static str, &'static str, &'static [&'static str]);
 /// In Zaqar's names. A test compares the paths with those of the router.
 const RESOURCES: &[Resource] = &[
     ("queues", "/v2/queues{?marker,limit,detailed,with_count,name}", &["GET"]),
-    ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH"]),
+    ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH", "DELETE"]),
     ("queue_stats", "/v2/queues/{queue_name}/stats", &["GET"]),
     ("queue_purge", "/v2/queues/{queue_name}/purge", &["POST"]),
     (
@@ -113,7 +113,12 @@ const RESOURCES: &[Resource] = &[
     ("post_claim", "/v2/queues/{queue_name}/claims{?limit}", &["POST"]),
     ("patch_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["PATCH"]),
     ("delete_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["DELETE"]),
+    ("pools", "/v2/pools{?marker,limit,detailed}", &["GET"]),
+    ("pool", "/v2/pools/{pool}{?detailed}", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("flavors", "/v2/flavors{?marker,limit,detailed}", &["GET"]),
+    ("flavor", "/v2/flavors/{flavor}", &["GET", "PUT", "PATCH", "DELETE"]),
     ("ping", "/v2/ping", &["GET"]),
+    ("health", "/v2/health", &["GET"]),
 ];
 
 fn resources() -> Value {

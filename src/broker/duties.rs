@@ -31,6 +31,10 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.watch_session().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.keep_time().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.clean_dropped().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.watch_pools().await });
     }
 
     /// Sleeps for a turn. False when the service stops.

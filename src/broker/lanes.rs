@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{error, warn};
+use uuid::Uuid;
 
 use super::slot::{Slot, SlotState};
 use super::{Broker, storage_failed};
@@ -27,6 +29,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The way of one slot to one pool.
 pub(super) struct Lane {
+    /// The pool that it leads to, whatever name that has.
+    pool: Uuid,
     store: Arc<dyn PoolStore>,
     /// The number of the last batch that was applied.
     seq: u64,
@@ -72,6 +76,8 @@ pub(super) struct Work {
     queue: QueueId,
     change: Change,
     reply: oneshot::Sender<Result<(), Error>>,
+    /// Until it is settled the queue is not deleted.
+    _use: TaskTrackerToken,
 }
 
 impl Work {
@@ -93,8 +99,9 @@ enum Outcome {
 }
 
 impl Lane {
-    pub(super) fn new(store: Arc<dyn PoolStore>) -> Self {
+    pub(super) fn new(pool: Uuid, store: Arc<dyn PoolStore>) -> Self {
         Self {
+            pool,
             store,
             seq: 0,
             waiting: VecDeque::new(),
@@ -103,6 +110,16 @@ impl Lane {
             is_running: false,
             is_closed: false,
         }
+    }
+
+    /// Whether it leads to this pool.
+    pub(super) fn leads_to(&self, pool: Uuid) -> bool {
+        self.pool == pool
+    }
+
+    /// Goes on over another handle of the same storage.
+    pub(super) fn reach_over(&mut self, store: Arc<dyn PoolStore>) {
+        self.store = store;
     }
 
     pub(super) fn store(&self) -> Arc<dyn PoolStore> {
@@ -184,7 +201,7 @@ impl SlotState {
             lane.seq += u64::from(outcome == Outcome::Done);
             lane.is_closed |= outcome == Outcome::Unknown;
         }
-        for Work { at, queue, change, reply } in works {
+        for Work { at, queue, change, reply, _use } in works {
             if let Some(open) = self.queue_mut(&at, queue) {
                 match (change, outcome) {
                     (Change::Post(messages), Outcome::Done) => open.engine.posted(messages),
@@ -229,7 +246,8 @@ impl Broker {
         let (reply, outcome) = oneshot::channel();
         lane.messages_waiting += change.len();
         lane.bytes_waiting += change.bytes();
-        lane.waiting.push_back(Work { at: at.clone(), queue: open.id, change, reply });
+        let work = Work { at: at.clone(), queue: open.id, change, reply, _use: open.uses.token() };
+        lane.waiting.push_back(work);
         if !std::mem::replace(&mut lane.is_running, true) {
             let (broker, slot, pool) = (self.clone(), Arc::clone(slot), open.pool.clone());
             self.0.tasks.spawn(async move { broker.run_lane(&slot, &pool).await });

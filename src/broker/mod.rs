@@ -7,13 +7,18 @@
 mod bulk;
 mod cells;
 mod claims;
+mod dropped;
 mod duties;
 mod ends;
+mod flavors;
 mod lanes;
 mod listing;
 mod membership;
 mod messages;
 mod metadata;
+mod pool_deletion;
+mod pool_health;
+mod pool_table;
 mod pools;
 mod queues;
 mod renewal;
@@ -21,7 +26,6 @@ mod retake;
 mod slot;
 mod time;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -31,9 +35,12 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
+pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::MessageView;
-pub use pools::FirstPool;
+pub use pool_health::{HealthReport, PoolHealth};
+pub use pool_table::{FirstPool, Opener, PoolSettings};
+pub use pools::PoolView;
 pub use renewal::ClaimStatus;
 
 use crate::catalogue::{Catalogue, Owner};
@@ -41,12 +48,11 @@ use crate::clock::Clock;
 use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits;
-use crate::domain::names::PoolName;
 use crate::error::{Error, Part};
-use crate::storage::{Epoch, PoolStore, StoreError};
+use crate::storage::{Epoch, StoreError};
 use cells::Cells;
 use membership::Membership;
-use pools::OpenPool;
+use pool_table::PoolTable;
 use retake::Taken;
 use slot::Slot;
 
@@ -56,7 +62,8 @@ pub struct Broker(Arc<Shared>);
 
 struct Shared {
     catalogue: Catalogue,
-    pools: HashMap<PoolName, OpenPool>,
+    /// The pools as they are now.
+    pools: PoolTable,
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
@@ -71,28 +78,28 @@ struct Shared {
 }
 
 impl Broker {
-    /// Registers `replica`, takes every slot and begins its duties. `open` opens a pool's storage by its URI.
+    /// Registers `replica`, takes every slot and begins its duties.
     ///
-    /// A fresh installation gets `first` as its pool. When no pool can be used nothing is taken, and the error says
-    /// why.
+    /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
+    /// service starts, so that one can be added.
     pub async fn start(
         catalogue: Catalogue,
-        first: &FirstPool,
-        open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
+        settings: &PoolSettings,
         replica: Replica,
         clock: Clock,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
         time::begin(&catalogue, &clock).await?;
-        let pools = pools::open_all(&catalogue, &system, first, open).await?;
-        // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
-        pools::check_any(&pools)?;
+        let generation = system.generation;
+        let pools = PoolTable::new(system, settings);
+        pools.open_all(&catalogue, settings.first.as_ref(), &replica).await?;
+        // Taking the slots would only stop whoever has the storage.
+        pools.check_any()?;
         // Before anything is put in place: a session that is lost on the way is noticed.
         let session = catalogue.session().borrow().generation;
         cluster::replicas::join(&catalogue, &replica, clock.now()).await?;
         let owner =
             Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
-        let generation = system.generation;
         let mut slots = Vec::new();
         for owned in cluster::slots::take_all(&catalogue, &owner).await? {
             let epoch = Epoch { generation, transaction: owned.transaction };
@@ -104,6 +111,7 @@ impl Broker {
         let (cells, membership) = (Cells::new(slots), Membership::new(replica, session));
         let shared = Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop };
         let broker = Self(Arc::new(shared));
+        broker.reopen_marked_pools().await;
         broker.start_duties();
         Ok(broker)
     }
@@ -123,12 +131,7 @@ impl Broker {
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
     pub fn check_ready(&self) -> Result<(), Error> {
         self.0.catalogue.check_open()?;
-        let is_open = |pool: &OpenPool| pool.store().is_ok_and(|store| store.check_open().is_ok());
-        if self.0.pools.values().any(is_open) {
-            Ok(())
-        } else {
-            Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
-        }
+        self.0.pools.check_open()
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the

@@ -145,7 +145,7 @@ impl Broker {
     async fn fence_pools(&self, slot: &Slot, pools: &[PoolName]) {
         for name in pools {
             let fenced = match self.pool(name) {
-                Ok(pool) => self.open_lane(slot, name, pool).await,
+                Ok(pool) => self.open_lane(slot, name, &pool).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = fenced {

@@ -8,8 +8,6 @@ use uuid::Uuid;
 
 use super::{Catalogue, System, failed, from_json, layout, to_json};
 use crate::coordination::{Mode, Op, Refusal, TreeError};
-use crate::domain::names::PoolName;
-use crate::domain::pool::Pool;
 use crate::error::{Error, Part};
 
 /// A running replica.
@@ -55,8 +53,8 @@ impl Registry {
         self.components.iter().map(|(_, component)| component).filter(move |other| other.instance != me)
     }
 
-    /// Makes a commit fail when somebody joined since the look.
-    fn unchanged(&self) -> Op {
+    /// Makes a commit fail when somebody joined, or added a pool, since the look.
+    pub(super) fn unchanged(&self) -> Op {
         Op::Set { path: layout::SYSTEM.into(), data: to_json(&self.system), version: Some(self.version) }
     }
 }
@@ -88,17 +86,6 @@ impl Catalogue {
         ops.extend(predecessors.map(|(name, _)| Op::Delete { path: layout::replica(name) }));
         ops.push(Op::Create { path: layout::replica_of(host), data: to_json(me), mode: Mode::Numbered });
         self.if_unchanged(&ops).await
-    }
-
-    /// Records a pool that lies on the disk of one replica, which must be the only one that is registered as it was
-    /// seen. False when the registry has changed since, or a pool has this name: then the caller looks again.
-    pub async fn pool_create_alone(
-        &self,
-        seen: &Registry,
-        name: &PoolName,
-        pool: &Pool,
-    ) -> Result<bool, Error> {
-        self.if_unchanged(&[seen.unchanged(), Op::create(layout::pool(name), to_json(pool))]).await
     }
 
     async fn if_unchanged(&self, ops: &[Op]) -> Result<bool, Error> {

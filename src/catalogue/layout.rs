@@ -5,23 +5,26 @@
 //! | `/meta/system` | [`super::System`] |
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
+//! | `/meta/flavors/{flavor}` | [`crate::domain::flavor::Flavor`] |
 //! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its modifying transaction the epoch |
 //! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
+//! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
 //! | `/run/time` | `{time}`: how far time had come |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
 
-use crate::domain::ids::{ClaimId, Slot};
-use crate::domain::names::{PoolName, ProjectId, QueueRef};
+use crate::domain::ids::{ClaimId, QueueId, Slot};
+use crate::domain::names::{FlavorName, PoolName, ProjectId, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
 pub(super) const COMPONENTS: &str = "/meta/components";
 pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
+pub(super) const FLAVORS: &str = "/meta/flavors";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
@@ -29,6 +32,10 @@ pub(super) const TIME: &str = "/run/time";
 
 pub(super) fn pool(name: &PoolName) -> String {
     format!("{POOLS}/{}", escape(name.as_str()))
+}
+
+pub(super) fn flavor(name: &FlavorName) -> String {
+    format!("{FLAVORS}/{}", escape(name.as_str()))
 }
 
 pub(super) fn slot(slot: Slot) -> String {
@@ -75,6 +82,14 @@ pub(super) fn bucket(slot: Slot, bucket: u8) -> String {
 
 pub(super) fn claim(slot: Slot, claim: ClaimId) -> String {
     format!("{RUN}/{slot}/claims/{:02x}/{claim}", claim.bucket())
+}
+
+pub(super) fn slot_dropped(slot: Slot) -> String {
+    format!("{RUN}/{slot}/dropped")
+}
+
+pub(super) fn dropped(slot: Slot, queue: QueueId) -> String {
+    format!("{RUN}/{slot}/dropped/{queue}")
 }
 
 /// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and

@@ -5,6 +5,8 @@
 
 mod claims;
 mod components;
+mod dropped;
+mod flavors;
 mod layout;
 mod listing;
 mod metadata;
@@ -22,6 +24,8 @@ use serde::de::DeserializeOwned;
 
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
 pub use components::{Component, ComponentState, Registry};
+pub use dropped::DroppedQueue;
+pub use flavors::{FlavorEntry, PoolUpdate};
 pub use metadata::QueueEntry;
 pub use pools::PoolEntry;
 pub use queues::QueueRecord;

@@ -40,6 +40,7 @@ impl Catalogue {
             layout::COMPONENTS,
             layout::REPLICAS,
             layout::POOLS,
+            layout::FLAVORS,
             layout::SLOTS,
             layout::QUEUES,
             layout::RUN,
@@ -50,6 +51,7 @@ impl Catalogue {
             paths.push(layout::slot_queues(slot));
             paths.push(layout::slot_run(slot));
             paths.push(layout::slot_claims(slot));
+            paths.push(layout::slot_dropped(slot));
         }
         for path in paths.chunks(limits::TREE_BATCH_OPS) {
             self.create_missing(path).await?;

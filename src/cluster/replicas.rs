@@ -4,7 +4,6 @@ use uuid::Uuid;
 
 use crate::catalogue::{Catalogue, Component, ComponentState, Registry};
 use crate::domain::names::PoolName;
-use crate::domain::pool::Pool;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
 
@@ -60,38 +59,27 @@ pub async fn join(catalogue: &Catalogue, me: &Replica, now: Timestamp) -> Result
     Err(changing())
 }
 
-/// Records a pool that lies on this replica's disk, if no other replica is up: none could reach it.
-pub async fn add_local_pool(
-    catalogue: &Catalogue,
-    me: &Replica,
-    name: &PoolName,
-    pool: &Pool,
-) -> Result<(), Error> {
-    for _ in 0..TRIES {
-        let seen: Registry = catalogue.registry().await?;
-        if let Some(other) = seen.others(me.instance).next() {
+/// Whether a pool may be on this replica's disk: not while another replica is up, for none could reach it. It holds for
+/// a commit that finds the registry as it was seen (P9).
+pub fn check_alone(seen: &Registry, me: &Replica, pool: &PoolName) -> Result<(), Error> {
+    match seen.others(me.instance).next() {
+        Some(other) => {
             let why =
-                format!("pool {name} would be on the disk of one replica, and {} is up too", told(other));
-            return Err(Error::NotAlone(why));
+                format!("pool {pool} would be on the disk of one replica, and {} is up too", told(other));
+            Err(Error::NotAlone(why))
         }
-        if catalogue.pool_create_alone(&seen, name, pool).await? {
-            return Ok(());
-        }
-        if catalogue.pools().await?.iter().any(|entry| entry.name == *name) {
-            return Ok(());
-        }
+        None => Ok(()),
     }
-    Err(changing())
 }
 
 async fn refusal(catalogue: &Catalogue, other: &Component) -> Result<Error, Error> {
     let pools = catalogue.pools().await?;
-    let why = match pools.iter().find(|entry| entry.pool.is_local()) {
+    let why = match pools.iter().find(|entry| entry.pool.uri.is_embedded()) {
         Some(entry) => format!(
             "{} is up, and pool {} ({}) is on the disk of one replica: a second one cannot serve its queues",
             told(other),
             entry.name,
-            entry.pool.uri
+            entry.pool.uri.as_str()
         ),
         None => format!("{} is up, and this version serves all queues from one replica", told(other)),
     };

@@ -44,6 +44,12 @@ pub const CLAIM_GRACE_DEFAULT: u32 = 60;
 pub const QUEUE_NAME_CHARS: usize = 64;
 /// Bytes of a project id (Zaqar: 256).
 pub const PROJECT_BYTES: usize = 256;
+/// Characters of the URI of a pool (Zaqar: 255).
+pub const POOL_URI_CHARS: usize = 255;
+/// Bytes of the body of a request that changes a pool or a flavor: a URI, a few options, some dozen names.
+pub const ADMIN_BODY_BYTES: usize = 16_384;
+/// Pools that a flavor may have: a change of them is one commit to the tree, with two operations a pool.
+pub const FLAVOR_POOLS: usize = 40;
 /// Depth of arrays and objects in any JSON that comes in. serde_json refuses deeper envelopes too, and a
 /// reader that recurses is never led deeper than this by us.
 pub const JSON_DEPTH: usize = 128;
@@ -151,6 +157,18 @@ pub const EXPIRY_HOLD_SECONDS: u32 = 2;
 /// How long a claim looks for messages that are there but must be read, or are found to be over. Then 503: it
 /// would be untrue that there is nothing to claim.
 pub const CLAIM_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often pools that could not be opened are tried again, and how often it is asked how full the pools are.
+pub const POOL_TICK: Duration = Duration::from_secs(5);
+/// A pool that has not said within this time how it is does not answer.
+pub const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
+/// How often the owner looks for queues that are deleted and not yet cleaned away.
+pub const DROPPED_TICK: Duration = Duration::from_millis(500);
+/// Entries of a deleted queue that one turn removes from a pool, so that others get their turns.
+pub const DROPPED_TURN: usize = 1_024;
+/// How long the deletion of a queue waits for what is under way there. Longer than a lane tries one batch, and
+/// than a commit to the tree takes.
+pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long a connection to Redis may take to come about.
 pub const REDIS_CONNECT: Duration = Duration::from_secs(3);

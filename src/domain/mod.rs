@@ -6,6 +6,7 @@
 pub mod attributes;
 pub mod claim;
 pub mod durability;
+pub mod flavor;
 pub mod ids;
 pub mod limits;
 pub mod message;

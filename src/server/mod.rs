@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::api;
-use crate::broker::{Broker, FirstPool};
+use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::cluster::replicas::Replica;
@@ -27,9 +27,11 @@ use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
-use crate::error::{Error, Part};
+use crate::domain::pool::PoolUri;
+use crate::error::Error;
 use crate::journal::{Journal, OpenError};
-use crate::storage::open::PoolOpener;
+use crate::storage::PoolStore;
+use crate::storage::open::{PoolOpenError, PoolOpener};
 use instance::{Instance, InstanceError};
 use listener::ConnectionLimits;
 
@@ -106,8 +108,8 @@ impl Server {
         let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
-        let opener = opener.reserving(config.reserve);
-        let broker = open_broker(replica, clock, opener, Arc::clone(&tree)).await?;
+        let settings = pool_settings(config, opener.reserving(config.reserve))?;
+        let broker = Broker::start(Catalogue::new(Arc::clone(&tree)), &settings, replica, clock).await?;
         Ok(Self { listener, broker, tree, _instance: instance })
     }
 
@@ -155,14 +157,25 @@ async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coo
     })
 }
 
-async fn open_broker(
-    replica: Replica,
-    clock: Clock,
-    opener: PoolOpener,
-    tree: Arc<dyn Coordination>,
-) -> Result<Broker, StartError> {
-    let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
+impl Opener for PoolOpener {
+    fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        PoolOpener::open(self, uri)
+    }
+
+    fn close(&self, uri: &str) {
+        PoolOpener::close(self, uri);
+    }
+}
+
+/// The first pool is beside the embedded tree, where it shares its journal. An installation on ZooKeeper has one
+/// only if it is asked for: its data must not lie on the disk of one replica by accident.
+fn pool_settings(config: &Config, opener: PoolOpener) -> Result<PoolSettings, Error> {
+    let uri = match (&config.pool, &config.coordination) {
+        (Some(uri), _) => Some(PoolUri::new(uri)?),
+        (None, TreeChoice::Embedded) => Some(PoolUri::new(&format!("embedded:{JOURNAL}"))?),
+        (None, TreeChoice::ZooKeeper(_)) => None,
+    };
     let name = PoolName::new(FIRST_POOL)?;
-    let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
-    Ok(Broker::start(Catalogue::new(tree), &first, open, replica, clock).await?)
+    let first = uri.map(|uri| FirstPool { name, uri, weight: FIRST_WEIGHT });
+    Ok(PoolSettings { first, opener: Arc::new(opener), placement: config.placement })
 }

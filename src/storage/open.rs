@@ -34,6 +34,9 @@ pub enum PoolOpenError {
     /// The embedded store.
     #[error(transparent)]
     Journal(#[from] OpenError),
+    /// The opening did not come to its end.
+    #[error("the opening was interrupted: {0}")]
+    Interrupted(String),
 }
 
 /// Opens pools, each storage once: pools with the same path share a journal with the tree or each other. Whose a storage
@@ -44,13 +47,20 @@ pub struct PoolOpener {
     /// Bytes of free space that embedded pools keep.
     reserve: u64,
     /// Held while a journal is opened, so that each is opened once.
-    journals: Mutex<HashMap<PathBuf, Journal>>,
+    journals: Mutex<HashMap<PathBuf, Open>>,
+}
+
+struct Open {
+    journal: Journal,
+    /// Whether somebody else opened it, so that it is not closed here.
+    is_given: bool,
 }
 
 impl PoolOpener {
     /// An opener for embedded paths below `data`, where the journals given are open already.
     pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
-        let journals = Mutex::new(open.into_iter().collect());
+        let given = |(path, journal)| (path, Open { journal, is_given: true });
+        let journals = Mutex::new(open.into_iter().map(given).collect());
         Self { data: data.to_owned(), clock, reserve: limits::RESERVE_BYTES, journals }
     }
 
@@ -73,11 +83,17 @@ impl PoolOpener {
         }
     }
 
-    /// Forgets the storage at `uri`, which closes with its last handle. What it holds stays.
+    /// Forgets the storage at `uri`, which closes with its last handle. What it holds stays. One that was given open
+    /// is still used by whoever gave it, and is kept.
     pub fn close(&self, uri: &str) {
-        let path = uri.split_once(':').and_then(|(_, path)| self.full(path).ok());
-        // Dropped after the lock is free: a journal that closes writes first.
-        let closed = path.and_then(|path| self.journals.lock().remove(&path));
+        let Some(path) = uri.split_once(':').and_then(|(_, path)| self.full(path).ok()) else { return };
+        let mut journals = self.journals.lock();
+        if journals.get(&path).is_none_or(|open| open.is_given) {
+            return;
+        }
+        let closed = journals.remove(&path);
+        drop(journals);
+        // A journal that closes writes first; nobody waits for that.
         drop(closed);
     }
 
@@ -93,14 +109,14 @@ impl PoolOpener {
     fn journal(&self, path: &str) -> Result<Journal, PoolOpenError> {
         let full = self.full(path)?;
         let mut journals = self.journals.lock();
-        if let Some(journal) = journals.get(&full) {
-            return Ok(journal.clone());
+        if let Some(open) = journals.get(&full) {
+            return Ok(open.journal.clone());
         }
         if journals.keys().any(|other| other.starts_with(&full) || full.starts_with(other)) {
             return Err(PoolOpenError::Shared(path.to_owned()));
         }
         let journal = Journal::open_reserving(&full, &self.clock, self.reserve)?;
-        journals.insert(full, journal.clone());
+        journals.insert(full, Open { journal: journal.clone(), is_given: false });
         Ok(journal)
     }
 }

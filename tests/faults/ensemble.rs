@@ -21,7 +21,8 @@ use crate::support::zookeeper::ZooKeeper;
 
 fn service_on(zookeeper: &ZooKeeper, dir: &TempDir) -> ServerBuilder {
     let address = zookeeper.fresh_tree().to_string();
-    ServerBuilder::new(&dir.path().join("data")).arg("--coordination").arg(address)
+    let builder = ServerBuilder::new(&dir.path().join("data")).arg("--coordination").arg(address);
+    builder.arg("--pool").arg("embedded:journal")
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod load;
 mod power_test;
 mod powercut;
 mod redis;
+mod redis_service;
 mod registry;
 mod relaxed_test;
 mod reopen_test;

@@ -8,8 +8,9 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cli", &["api::openapi", "config", "server", "telemetry"]),
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &[]),
-    // Of coordination only the address of an ensemble, which is a setting; of domain the defaults.
-    ("config.rs", &["coordination::zookeeper", "domain::limits"]),
+    // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
+    // domain the defaults.
+    ("config.rs", &["coordination::zookeeper", "domain::limits", "placement"]),
     ("telemetry.rs", &["config"]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
@@ -25,6 +26,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
             "domain",
             "error",
             "journal",
+            "placement",
             "storage",
             "telemetry",
         ],
@@ -106,7 +108,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "storage",
         ],
     ),
-    ("xxhash_rust", &["domain/ids.rs"]),
+    ("xxhash_rust", &["domain/ids.rs", "placement/rendezvous.rs"]),
     ("zookeeper_client", &["coordination/zookeeper"]),
 ];
 

@@ -2,10 +2,13 @@
 
 pub mod bulk;
 pub mod claims;
+pub mod flavors;
+pub mod health;
 pub mod listing;
 pub mod messages;
 pub mod metadata;
 mod page;
 pub mod ping;
+pub mod pools;
 pub mod purge;
 pub mod queues;

@@ -72,6 +72,18 @@ pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response,
     Ok(reply(StatusCode::OK, &ShownBody(metadata.shown())))
 }
 
+/// Deletes a queue with all its messages and claims. One that does not exist is deleted already. When this is
+/// answered the queue is gone for everybody; the space of its messages is freed soon after.
+#[utoipa::path(
+    delete, path = "/v2/queues/{queue_name}", operation_id = "queue_delete", tag = "queues",
+    params(QueuePath, CallerHeaders),
+    responses((status = 204, description = "There is no such queue any more."), Errors)
+)]
+pub async fn delete(State(broker): State<Broker>, asked: Asked) -> Result<StatusCode, ApiError> {
+    broker.queue_delete(&asked.queue).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// How many messages a queue holds, and which are the oldest and the newest.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/stats", operation_id = "queue_stats", tag = "queues",
