@@ -171,11 +171,11 @@ pub const DROPPED_TURN: usize = 1_024;
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long a connection to Redis may take to come about.
-pub const REDIS_CONNECT: Duration = Duration::from_secs(3);
+pub const REDIS_CONNECT: Duration = Duration::from_secs(2);
 /// A command to Redis without an answer after this time has no known outcome. A batch takes milliseconds.
-pub const REDIS_ANSWER: Duration = Duration::from_secs(5);
+pub const REDIS_ANSWER: Duration = Duration::from_secs(4);
 /// How long a batch waits for replicas of Redis: less than for its answer, so that the answer says what is missing.
-pub const REDIS_WAIT: Duration = Duration::from_secs(3);
+pub const REDIS_WAIT: Duration = Duration::from_secs(2);
 /// After a failed try to connect to Redis the next one comes after this time.
 pub const REDIS_PAUSE: Duration = Duration::from_millis(500);
 /// How often the settings of a Redis in use are looked at: they can be changed while it runs.

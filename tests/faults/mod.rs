@@ -12,7 +12,7 @@ mod load;
 mod power_test;
 mod powercut;
 mod redis;
-mod redis_service;
+mod redis_below;
 mod registry;
 mod relaxed_test;
 mod reopen_test;

@@ -22,8 +22,12 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Connects, within a bounded time.
-    pub(super) async fn open(address: &Address) -> Result<Self, String> {
+    /// Connects, within a bounded time. Each `turn` begins with another of the nodes named, so that one that swallows
+    /// what it is sent does not keep the others from being asked.
+    pub(super) async fn open(address: &Address, turn: usize) -> Result<Self, String> {
+        let mut nodes = address.nodes.clone();
+        nodes.rotate_left(turn % address.nodes.len());
+        let address = &Address { nodes, ..address.clone() };
         if address.tls {
             // Fails when there is one already, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();

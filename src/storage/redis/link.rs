@@ -2,7 +2,7 @@
 //! and does both again after every failure. It knows no batch and no queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -89,6 +89,8 @@ pub(super) struct Link {
     open: Mutex<Option<Open>>,
     /// Held by the one who connects or looks again; the others wait for what comes of it.
     gate: tokio::sync::Mutex<()>,
+    /// How often a connection was begun.
+    turn: AtomicUsize,
     /// When and why the last try failed. Held to read or to write it.
     failed: Mutex<Option<(Instant, String)>>,
 }
@@ -112,7 +114,7 @@ pub(super) struct Way {
 impl Link {
     pub(super) fn new(address: Arc<Address>, known: Arc<Known>) -> Self {
         let (open, gate, failed) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Self { address, known, open, gate, failed }
+        Self { address, known, open, gate, turn: AtomicUsize::new(0), failed }
     }
 
     /// Whether a use has a chance: the last try to connect did not fail only a moment ago.
@@ -170,7 +172,7 @@ impl Link {
         let existing = self.open.lock().take().filter(|open| open.breaks == breaks);
         let mut connection = match existing {
             Some(open) => open.connection,
-            None => Connection::open(&self.address).await?,
+            None => Connection::open(&self.address, self.turn.fetch_add(1, Ordering::Relaxed)).await?,
         };
         let (masters, stamp) = self
             .ask(&mut connection)
@@ -254,6 +256,18 @@ impl Link {
             errors::read_failed(&error)
         })
     }
+}
+
+/// Makes keys that may lie anywhere, as durably as is asked for.
+pub(super) async fn make_all(connection: &mut Connection, commands: &[Cmd], waits: Waits) -> RedisResult<()> {
+    if !waits.any() {
+        return connection.send_each(commands).await.map(|_| ());
+    }
+    for command in commands {
+        let (_, waited) = send_and_wait(connection, command, waits).await?;
+        waited.map_err(std::io::Error::other)?;
+    }
+    Ok(())
 }
 
 /// Sends a write. What comes of the waiting is apart from it: the write is done then.

@@ -107,20 +107,18 @@ impl RedisPool {
             set
         };
         let records: Vec<_> = Slot::all().map(record).collect();
-        open.connection.send_each(&records).await.map_err(unknown)?;
+        link::make_all(&mut open.connection, &records, self.address.waits).await.map_err(unknown)?;
         let mut set = redis::cmd("SET");
         set.arg(stored::stamp_key(&self.address.prefix)).arg(stored::encode_stamp(stamp)).arg("NX");
-        let made = open.connection.send(&set).await.map_err(unknown)?;
-        // The stamp that is there now is read anew, with the next connection.
+        let made = link::make_all(&mut open.connection, &[set], self.address.waits).await;
+        // The stamp that is there now is read anew, with the next connection: somebody else's may have come first.
         self.reads.forget(&open);
-        if made == Value::Nil {
-            return match self.reads.open().await?.stamp {
-                Some(found) if found != stamp => Err(StoreError::Stamped(found)),
-                Some(_) => Ok(()),
-                None => Err(StoreError::WentBack),
-            };
+        made.map_err(unknown)?;
+        match self.reads.open().await?.stamp {
+            Some(found) if found == stamp => Ok(()),
+            Some(found) => Err(StoreError::Stamped(found)),
+            None => Err(StoreError::WentBack),
         }
-        Ok(())
     }
 }
 
