@@ -77,5 +77,5 @@ fn wait_for_service(server: &Server) {
     let client = server.client();
     let is_served = |queue: &&str| client.stats(queue).is_ok_and(|answer| answer.status.is_success());
     let answers = || client.get("/readyz").is_ok_and(|answer| answer.status.is_success());
-    wait_until("every queue is served", || answers() && QUEUES.iter().all(|queue| is_served(queue)));
+    wait_until("every queue is served", || answers() && QUEUES.iter().all(is_served));
 }
