@@ -27,7 +27,7 @@ pub const SYNCED: &[&str] = &["appendonly yes", "appendfsync always", "save \"\"
 /// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
 /// then removes `$2` if that names anything.
 const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
-cat >/dev/null; kill -9 $!; wait $! 2>/dev/null; [ -z "$data" ] || rm -rf -- "$data""#;
+cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || rm -rf -- "$data""#;
 
 /// What the shell does with the data when the server has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
