@@ -199,3 +199,22 @@ pub const DROPPED_TURN: usize = 1_024;
 /// How long the deletion of a queue waits for what is under way there. Longer than a lane tries one batch, and
 /// than a commit to the tree takes.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a connection to Redis may take to come about.
+pub const REDIS_CONNECT: Duration = Duration::from_secs(2);
+/// A command to Redis without an answer after this time has no known outcome. A batch takes milliseconds.
+pub const REDIS_ANSWER: Duration = Duration::from_secs(4);
+/// How long a batch waits for replicas of Redis: less than for its answer, so that the answer says what is missing.
+pub const REDIS_WAIT: Duration = Duration::from_secs(2);
+/// After a failed try to connect to Redis the next one comes after this time.
+pub const REDIS_PAUSE: Duration = Duration::from_millis(500);
+/// How often the settings of a Redis in use are looked at: they can be changed while it runs.
+pub const REDIS_LOOK: Duration = Duration::from_secs(10);
+/// Connections for batches that wait for replicas of Redis. The batches of one connection wait in turn.
+pub const REDIS_WAITING: usize = 8;
+/// Entries that one script in Redis reads, removes or looks at: nobody else is served meanwhile.
+pub const REDIS_PAGE: usize = 1_024;
+/// Bytes of bodies that one script in Redis reads, likewise.
+pub const REDIS_PAGE_BYTES: usize = 4 << 20;
+/// Entries that one script in Redis reads by their ids, which may all have the greatest bodies.
+pub const REDIS_GET: usize = 64;

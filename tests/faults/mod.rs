@@ -11,6 +11,8 @@ mod leases;
 mod load;
 mod power_test;
 mod powercut;
+mod redis;
+mod redis_below;
 mod registry;
 mod relaxed_test;
 mod reopen_test;

@@ -58,8 +58,11 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Drivers, and the one file that names each. Everybody else has the handle over its trait.
-pub const DRIVERS: &[(&str, &str)] =
-    &[("storage::embedded", "storage/open.rs"), ("coordination::embedded", "server/mod.rs")];
+pub const DRIVERS: &[(&str, &str)] = &[
+    ("storage::embedded", "storage/open.rs"),
+    ("storage::redis", "storage/open.rs"),
+    ("coordination::embedded", "server/mod.rs"),
+];
 
 /// The whole of `src/`.
 const EVERYWHERE: &str = "";
@@ -97,7 +100,9 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "placement",
         ],
     ),
+    ("redis", &["storage/redis"]),
     ("rustix", &["cli", "clock.rs", "journal", "server"]),
+    ("rustls", &["server/tls.rs", "storage/redis"]),
     ("serde", &["api", "catalogue", "cli", "config", "domain"]),
     ("serde_json", &["api", "catalogue", "cli", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),

@@ -58,7 +58,8 @@ pub struct DetailQuery {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"uri": "embedded:pools/fast", "weight": 100, "flavor": "fast", "options": {}}))]
 pub struct PoolBody {
-    /// Where its storage is: `embedded:PATH`, a path below the data directory. No other pool may have it.
+    /// Where its storage is: `embedded:PATH`, a path below the data directory, or `redis://`, `rediss://`,
+    /// `redis-cluster://` or `redis-sentinel://` with servers. No other pool may have it.
     #[schema(min_length = 1, max_length = 255)]
     uri: String,
     /// Its share of new queues: the chance of each pool is its weight divided by the weights of all. 0 takes none.
@@ -158,7 +159,7 @@ pub struct PoolReply {
     /// Its name.
     #[schema(example = "default")]
     name: String,
-    /// Where its storage is.
+    /// Where its storage is. Passwords are shown as `***`.
     #[schema(example = "embedded:journal")]
     uri: String,
     /// Its share of new queues.
@@ -181,7 +182,7 @@ impl PoolReply {
         Self {
             href: path(&name),
             name: name.to_string(),
-            uri: pool.uri.as_str().to_owned(),
+            uri: pool.uri.without_password(),
             weight: pool.weight,
             flavor: pool.flavor.map(|flavor| flavor.to_string()),
             options: None,

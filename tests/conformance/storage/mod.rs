@@ -6,7 +6,7 @@
 mod buckets;
 mod changes;
 mod classes;
-mod drivers;
+pub mod drivers;
 mod drops;
 mod due;
 mod fences;
@@ -15,8 +15,9 @@ pub mod naive;
 mod notes;
 mod numbers;
 mod opener;
-mod owner;
+pub mod owner;
 mod reads;
+mod redis;
 mod reopening;
 mod scans;
 mod states;
@@ -36,7 +37,7 @@ macro_rules! conformance {
     };
 }
 
-conformance! { [embedded] {
+conformance! { [embedded, redis_server, redis_cluster] {
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned
