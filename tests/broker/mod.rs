@@ -5,6 +5,7 @@ mod deletion;
 mod expiry;
 mod faulty;
 mod handover;
+mod joining;
 mod leases;
 mod listing;
 mod outcomes;
