@@ -12,6 +12,7 @@ mod outcomes;
 mod pools;
 mod retaken;
 mod stamps;
+mod suspension;
 
 use std::path::Path;
 use std::sync::Arc;
