@@ -8,7 +8,7 @@ use angarium::coordination::{Committed, Node, TreeError};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::faults::{Wired, quick, wired};
+use super::faults::{Wired, cut, quick, wired};
 use super::proxy::Wire;
 use super::{Tree, commit, create, set, version};
 
@@ -51,7 +51,7 @@ async fn a_commit_whose_request_was_lost_is_made_void_before_it_is_sent_again() 
     let Wired { tree, witness, proxy } = begun().await;
     let (path, before) = writer(&witness).await;
     let lost = begin_lost(&tree, |wire| proxy.set(wire)).await;
-    proxy.set(Wire::Cut);
+    cut(&tree, &proxy).await;
     proxy.set(Wire::Whole);
     outcome(lost).await.unwrap();
     // Once so that the first request finds another version than it expects, however late it comes; once by the second.
@@ -65,7 +65,7 @@ async fn a_commit_whose_request_was_lost_is_not_called_applied_for_what_somebody
     let (path, _) = writer(&witness).await;
     let lost = begin_lost(&tree, |wire| proxy.set(wire)).await;
     commit(&witness, &[set(path, "as if by another process in the same session")]).await;
-    proxy.set(Wire::Cut);
+    cut(&tree, &proxy).await;
     proxy.set(Wire::Whole);
     let error = outcome(lost).await.unwrap_err();
     assert!(matches!(error, TreeError::Unknown(_)), "{error:?}");
