@@ -48,10 +48,7 @@ impl Broker {
 
     async fn expire_claims(&self) {
         while self.next_turn(limits::EXPIRY_TICK).await {
-            let now = self.0.clock.now();
-            if !self.may_expire(now) {
-                continue;
-            }
+            let now = self.claim_time();
             for slot in self.0.cells.owned() {
                 if !slot.state.lock().begin_expiry(now) {
                     continue;

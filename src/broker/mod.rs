@@ -102,7 +102,8 @@ impl Broker {
         // Taking the slots would only stop whoever has the storage.
         pools.check_any()?;
         // Before anything is put in place: a session that is lost on the way is noticed.
-        let session = catalogue.session().borrow().generation;
+        let sessions = catalogue.session();
+        let session = sessions.borrow().generation;
         cluster::replicas::join(&catalogue, &replica, clock.now()).await?;
         let owner =
             Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
@@ -114,7 +115,7 @@ impl Broker {
             slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
-        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session));
+        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
         let shared =
             Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop, waits };
         let broker = Self(Arc::new(shared));

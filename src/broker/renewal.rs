@@ -41,7 +41,7 @@ impl Broker {
         let (queue, store, held) = {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(|| no_claim(id))?;
-            let held = queue.engine.held(id, now).ok_or_else(|| no_claim(id))?;
+            let held = queue.engine.held(id, self.claim_time()).ok_or_else(|| no_claim(id))?;
             (queue.id, self.pool(&queue.pool)?.store()?, held)
         };
         let ids: Vec<MessageId> = held.headers.iter().map(|header| header.id).collect();
@@ -125,7 +125,7 @@ impl Broker {
             let changed = {
                 let mut state = slot.state.lock();
                 let queue = state.queues.get_mut(at).ok_or_else(|| no_claim(id))?;
-                match queue.engine.begin_renew(id, self.0.clock.now()) {
+                match queue.engine.begin_renew(id, self.claim_time()) {
                     Renewal::Begun(messages) => return Ok((queue.id, messages)),
                     Renewal::Ended => return Err(no_claim(id)),
                     Renewal::Busy => Arc::clone(&slot.changed).notified_owned(),

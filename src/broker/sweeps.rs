@@ -32,10 +32,9 @@ impl Broker {
                 if !self.next_turn(tick).await {
                     return;
                 }
-                let Some(slot) = self.0.cells.get(number).filter(|_| self.may_expire(self.0.clock.now()))
-                else {
-                    continue;
-                };
+                // Not while no claim can be renewed.
+                let is_held = self.claim_time() < self.0.clock.now();
+                let Some(slot) = self.0.cells.get(number).filter(|_| !is_held) else { continue };
                 for pool in self.0.pools.all() {
                     let pool = &pool.entry.name;
                     if let Err(error) = self.sweep(&slot, pool).await {

@@ -35,7 +35,7 @@ async fn seen() -> Seen {
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let (pool, plan) = (Arc::new(EmbeddedPool::new(journal)), Plan::default());
-    let faulty = Catalogue::new(Arc::new(FaultyTree { tree: tree.clone(), plan: plan.clone() }));
+    let faulty = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
     let replica = replica();
     let broker =
         Broker::start(faulty, &one_pool(pool.clone()), replica.clone(), clock.clone()).await.unwrap();

@@ -6,6 +6,7 @@ mod deletion;
 mod expiry;
 mod faulty;
 mod handover;
+mod joining;
 mod leases;
 mod listing;
 mod outcomes;
@@ -13,6 +14,7 @@ mod pools;
 mod retaken;
 mod schedule;
 mod stamps;
+mod suspension;
 mod waiting;
 
 use std::path::Path;

@@ -17,6 +17,8 @@ pub(super) struct Faulty {
     pub(super) whole: Whole,
     pub(super) tree: Plan,
     pub(super) pool: Plan,
+    /// The tree's connection and session.
+    pub(super) link: Arc<FaultyTree>,
     pub(super) catalogue: Catalogue,
 }
 
@@ -27,11 +29,12 @@ pub(super) async fn faulty() -> Faulty {
     let (tree, pool) = (Plan::default(), Plan::default());
     let embedded = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let catalogue = Catalogue::new(embedded.clone());
-    let faulty_tree = Catalogue::new(Arc::new(FaultyTree { tree: embedded, plan: tree.clone() }));
+    let link = Arc::new(FaultyTree::new(embedded, tree.clone()));
+    let faulty_tree = Catalogue::new(link.clone());
     let store =
         one_pool(Arc::new(FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() }));
     let broker = Broker::start(faulty_tree, &store, replica(), clock.clone()).await.unwrap();
-    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, catalogue }
+    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, link, catalogue }
 }
 
 impl Faulty {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use angarium::broker::{Broker, Opener, PoolSettings};
-use angarium::catalogue::{Catalogue, OwnedSlot};
+use angarium::catalogue::{Catalogue, Component, ComponentState, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
@@ -20,6 +20,7 @@ use angarium::storage::PoolStore;
 use angarium::storage::open::{PoolOpenError, PoolOpener};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use super::faulty::{Fault, FaultyTree, Plan};
 use super::{queue, replica};
@@ -56,7 +57,7 @@ async fn empty(placement: Algorithm) -> Empty {
     let plan = Plan::default();
     let opener = PoolOpener::new(data.path(), clock.clone(), [(path, journal)]);
     let settings = PoolSettings { first: None, opener: Arc::new(Opening(opener)), placement };
-    let faulty = Catalogue::new(Arc::new(FaultyTree { tree: tree.clone(), plan: plan.clone() }));
+    let faulty = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
     let replica = replica();
     let broker = Broker::start(faulty, &settings, replica.clone(), clock.clone()).await.unwrap();
     Empty { broker, catalogue: Catalogue::new(tree), plan, replica, settings, clock, _data: data }
@@ -260,4 +261,39 @@ async fn every_slot_is_looked_at_before_a_pool_goes() {
 
 fn message() -> Vec<NewMessage> {
     vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
+}
+
+/// A pool on the disk of one replica would be out of reach for another (P9).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_on_the_disk_is_not_added_while_another_replica_is_up_or_joins() {
+    let other = Replica::new(Uuid::from_u128(2), "elsewhere", "127.0.0.1:2");
+    let empty = empty(Algorithm::default()).await;
+    let seen = empty.catalogue.registry().await.unwrap();
+    let joins = async || {
+        let component = Component {
+            instance: other.instance,
+            address: other.address.clone(),
+            version: "1".into(),
+            schema: 1,
+            state: ComponentState::Up,
+            weight: 1,
+            started: 0,
+        };
+        assert!(empty.catalogue.component_join(&seen, &other.host, &component).await.unwrap());
+    };
+    empty.plan.next(&[Fault::Held]);
+    let broker = empty.broker.clone();
+    let mut adding = JoinSet::new();
+    adding.spawn(async move { broker.pool_put(&name("late"), at_weight("late", 1)).await });
+    while !empty.plan.is_done() {
+        tokio::task::yield_now().await;
+    }
+    // The replica that adds the pool has seen itself alone.
+    joins().await;
+    empty.plan.release();
+    let refused = adding.join_next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(refused.code(), "not_alone");
+    let refused = empty.broker.pool_put(&name("later"), at_weight("later", 1)).await.unwrap_err();
+    assert_eq!(refused.code(), "not_alone");
+    assert_eq!(empty.catalogue.pool_names().await.unwrap(), []);
 }
