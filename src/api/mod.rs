@@ -14,6 +14,7 @@ mod layers;
 pub mod openapi;
 mod query;
 mod roles;
+mod unread;
 mod v2;
 mod versions;
 

@@ -18,6 +18,7 @@ mod queues;
 mod restart;
 mod rules;
 mod shapes;
+mod unread;
 
 use tempfile::TempDir;
 
