@@ -101,3 +101,60 @@ impl Drop for Watched {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A body without an end: pieces of a MiB, or nothing when there is none to count in.
+    struct Endless(Option<Arc<AtomicUsize>>);
+
+    impl HttpBody for Endless {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            let Some(given) = &self.0 else { return Poll::Pending };
+            given.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 1 << 20])))))
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_than_the_bound_is_read() {
+        let given = Arc::new(AtomicUsize::new(0));
+        let (request, unread) = watch(Request::new(Body::new(Endless(Some(given.clone())))));
+        drop(request);
+        unread.unwrap().read().await;
+        assert_eq!(given.load(Ordering::Relaxed), (limits::EXCESS_BYTES >> 20) + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_sending_is_waited_for_until_the_deadline() {
+        let (request, unread) = watch(Request::new(Body::new(Endless(None))));
+        drop(request);
+        let since = Instant::now();
+        unread.unwrap().read().await;
+        assert_eq!(since.elapsed(), limits::BODY_DEADLINE);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_was_read_is_done_with() {
+        let (request, unread) = watch(Request::new(Body::from("text")));
+        assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "text");
+        assert!(unread.unwrap().0.try_recv().is_err());
+    }
+
+    #[test]
+    fn requests_without_a_body_are_not_watched() {
+        assert!(watch(Request::new(Body::empty())).1.is_none());
+    }
+}

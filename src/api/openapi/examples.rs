@@ -125,6 +125,7 @@ fn of_queues(operation: &str) -> Bodies {
             "_dead_letter_queue": null,
             "_dead_letter_queue_messages_ttl": null,
             "_max_claim_count": null,
+            "_enable_encrypt_messages": false,
             "team": "billing"
         })
     };

@@ -123,7 +123,9 @@ impl Page {
             self.put(format_args!("<tr><td>{status}<td>{}<td>{meaning}", kinds.join(", ")));
         }
         self.put(format_args!("</table>"));
-        for (status, response) in members(&body["responses"]).filter(|(status, _)| status.starts_with('2')) {
+        for (status, response) in
+            members(&body["responses"]).filter(|(status, _)| status.starts_with(['2', '3']))
+        {
             for (_, content) in members(&response["content"]) {
                 self.put(format_args!("<p>An answer with status {status}:</p>"));
                 self.example(content);
