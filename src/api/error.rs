@@ -98,6 +98,10 @@ impl IntoResponse for ApiError {
 
 /// What every error answers: Zaqar's `title` and `description`, and what a program needs to go on.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "title": "Invalid API request", "description": "limit: it is 1 to 20", "code": "invalid", "may_retry": false,
+    "nothing_written": true, "request_id": "req-0b8f2a3c-6f0e-4d5a-9a53-2d1c7e4b9f60"
+}))]
 pub struct ErrorBody {
     /// The kind of error, in Zaqar's words.
     pub title: String,

@@ -153,6 +153,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// For fields that may be absent but not null, as in Zaqar; serde takes the one for the other.
+pub fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
+}
+
 /// Whether arrays and objects are nested deeper than the bound. Counts brackets outside of strings, so it is
 /// exact for JSON and harmless for anything else.
 fn is_too_deep(bytes: &[u8]) -> bool {

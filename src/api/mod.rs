@@ -17,6 +17,7 @@ mod origin;
 mod query;
 mod quota;
 mod roles;
+mod unread;
 mod v2;
 mod versions;
 

@@ -25,6 +25,7 @@ mod rules;
 mod schedule;
 mod shapes;
 mod tls;
+mod unread;
 
 use tempfile::TempDir;
 

@@ -81,7 +81,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hdrhistogram", &["cli/bench"]),
     ("http", &["api", "cli", "server"]),
     ("http_body_util", &["api", "cli/bench"]),
-    ("hyper", &["api/handed.rs", "cli/bench", "server"]),
+    ("hyper", &["api/handed.rs", "api/unread.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "server"]),
     ("indicatif", &["cli/client"]),
     ("jiff", &["cli/client/doctor", "domain/time.rs"]),

@@ -1,7 +1,9 @@
 //! The OpenAPI document: its frame, its versions, and where it is served. Its contents come from the routes and their
 //! types.
 
+mod examples;
 mod older;
+mod optional;
 mod reference;
 
 use std::sync::LazyLock;
@@ -66,7 +68,7 @@ pub enum Version {
 
 /// The whole document as JSON text, ending with a line break.
 pub fn document(version: Version) -> String {
-    let document = super::described();
+    let document = whole();
     let text = match version {
         Version::V31 => document.to_pretty_json(),
         Version::V30 => {
@@ -78,13 +80,21 @@ pub fn document(version: Version) -> String {
     text.expect("the document has text keys and no failing parts") + "\n"
 }
 
+/// What the routes say, and the gate before them, with the examples.
+fn whole() -> Document {
+    let mut document = super::described();
+    examples::fill_in(&mut document);
+    optional::narrow(&mut document);
+    document
+}
+
 fn value(document: &Document) -> Value {
     serde_json::to_value(document).expect("the document has text keys and no failing parts")
 }
 
 /// Made once, when it is first asked for: it is the same for the life of the process.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document(Version::V31));
-static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&value(&super::described())));
+static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&value(&whole())));
 
 /// This document.
 #[utoipa::path(

@@ -12,7 +12,7 @@ use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, ClaimPath, Path, QueuePath};
 use crate::api::handed::Handed;
-use crate::api::json::{Json, RequestBody, reply};
+use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
 use crate::broker::Broker;
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
@@ -25,11 +25,11 @@ use crate::error::Error;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct ClaimBody {
     /// Seconds that the claim lasts; 300 when absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 43_200, nullable = false)]
     ttl: Option<i64>,
     /// Seconds that a message which would end before the claim outlives it; 60 when absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 43_200, nullable = false)]
     grace: Option<i64>,
 }

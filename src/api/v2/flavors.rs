@@ -11,7 +11,7 @@ use super::page::{Link, links};
 use super::pools::PoolsQuery;
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{Caller, CallerHeaders, Path};
-use crate::api::json::{Json, RequestBody, reply};
+use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, boolean, integer};
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, FlavorView};
@@ -38,7 +38,7 @@ pub struct FlavorBody {
     #[schema(min_items = 1, max_items = 40)]
     pool_list: Vec<String>,
     /// Accepted for Zaqar's clients and not looked at: what a flavor can do follows from its pools.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
     capabilities: Option<Box<RawValue>>,
 }

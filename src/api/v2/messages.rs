@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, QueuePath};
-use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, reply};
+use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
 use crate::api::query::Query;
 use crate::broker::{Broker, MessageView, Posted};
 use crate::domain::delay::Delay;
@@ -35,7 +35,7 @@ struct PostedMessage {
     #[schema(value_type = serde_json::Value)]
     body: Box<RawValue>,
     /// Seconds that it lives; 3600 when absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 1_209_600, nullable = false)]
     ttl: Option<i64>,
     /// Seconds until it can be claimed; the queue's `_default_message_delay` when absent. Its life begins then.

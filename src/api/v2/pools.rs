@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::page::{Link, links};
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, Path};
-use crate::api::json::{Json, RequestBody, reply};
+use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, boolean, integer};
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, PoolView};
@@ -63,13 +63,13 @@ pub struct PoolBody {
     #[schema(min_length = 1, max_length = 255)]
     uri: String,
     /// Its share of new queues: the chance of each pool is its weight divided by the weights of all. 0 takes none.
-    #[schema(value_type = u32)]
+    #[schema(minimum = 0, maximum = 4_294_967_295_u32)]
     weight: i64,
     /// The flavor whose queues it takes. Without one it takes the queues that name no flavor.
     #[serde(default)]
     flavor: Option<String>,
     /// What its driver is told.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
     options: Option<Box<RawValue>>,
 }
@@ -96,23 +96,23 @@ impl PoolBody {
 #[schema(example = json!({"weight": 0}))]
 pub struct PoolChangeBody {
     /// Another way to the same storage; another storage only while no queue is in the pool.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(min_length = 1, max_length = 255, nullable = false)]
     uri: Option<String>,
     /// Its share of new queues; 0 takes none.
-    #[serde(default)]
-    #[schema(value_type = Option<u32>, nullable = false)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 0, maximum = 4_294_967_295_u32, nullable = false)]
     weight: Option<i64>,
     /// Its flavor; empty or null takes it away.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     flavor: Option<Option<String>>,
     /// What its driver is told.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
     options: Option<Box<RawValue>>,
     /// `active`, or `draining`, which takes no new queues whatever its weight.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false, pattern = "^(active|draining)$")]
     state: Option<String>,
 }
@@ -163,6 +163,7 @@ pub struct PoolReply {
     #[schema(example = "embedded:journal")]
     uri: String,
     /// Its share of new queues.
+    #[schema(value_type = i64, minimum = 0, maximum = 4_294_967_295_u32)]
     weight: u32,
     /// Its flavor; null when it has none.
     flavor: Option<String>,
