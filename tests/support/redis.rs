@@ -306,6 +306,12 @@ impl RedisSentinels {
         let sentinels: Vec<_> = (0..3).map(sentinel).collect();
         let whole = Self { master, replica, sentinels };
         wait_until("the Sentinels know each other", || whole.sentinels.iter().all(Self::knows_all));
+        // Known to the Sentinels, it may still be reading its first copy.
+        wait_until("the replica follows", || {
+            let info: String =
+                redis::cmd("INFO").arg("replication").query(&mut whole.master.connect()).unwrap_or_default();
+            info.contains("state=online")
+        });
         whole
     }
 
