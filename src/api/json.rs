@@ -32,6 +32,11 @@ pub trait RequestBody: DeserializeOwned {
     fn when_empty() -> Option<Self> {
         None
     }
+
+    /// The same value, told how many bytes it came in.
+    fn measured(self, _bytes: usize) -> Self {
+        self
+    }
 }
 
 /// The outermost value of a body.
@@ -62,7 +67,8 @@ impl<T: RequestBody, S: Sync> FromRequest<S> for Json<T> {
         {
             return Ok(Self(value));
         }
-        Ok(Self(parse(&bytes, T::SHAPE)?))
+        let value: T = parse(&bytes, T::SHAPE)?;
+        Ok(Self(value.measured(bytes.len())))
     }
 }
 

@@ -75,8 +75,22 @@ impl Broker {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<Posted, Error> {
+        self.messages_post_sized(at, messages, client, 0).await
+    }
+
+    /// As [`Broker::messages_post`], of messages that came in a request of `bytes`: a queue may have a bound of its own.
+    pub async fn messages_post_sized(
+        &self,
+        at: &QueueRef,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+        bytes: usize,
+    ) -> Result<Posted, Error> {
         let slot = self.slot(at).await?;
         self.open_or_create(&slot, at).await?;
+        if let Some(queue) = slot.state.lock().queues.get(at) {
+            queue.attributes.check_size(bytes)?;
+        }
         let (posted, outcome) = self.begin_post(&slot, at, messages, client)?;
         settled(outcome).await?;
         Ok(posted)

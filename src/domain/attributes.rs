@@ -78,6 +78,17 @@ impl Attributes {
         Ok(())
     }
 
+    /// Whether a request of so many bytes may post to the queue.
+    pub fn check_size(&self, bytes: usize) -> Result<(), Error> {
+        match self.max_post_size {
+            Some(most) if bytes > most => {
+                let why = format!("a post to this queue has at most {most} bytes, and this one has {bytes}");
+                Err(Error::invalid(Place::Limit, "", why))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Where messages go that were claimed as often as they may be, and how often that is.
     pub fn dead_letters(&self) -> Option<(&QueueName, u32)> {
         self.dead_letter_queue.as_ref().zip(self.max_claim_count)

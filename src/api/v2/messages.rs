@@ -26,6 +26,10 @@ pub struct PostBody {
     /// In the order in which they are to be claimed.
     #[schema(min_items = 1, value_type = Vec<PostedMessage>)]
     messages: Vec<Object<PostedMessage>>,
+    /// What they came in.
+    #[serde(skip)]
+    #[schema(ignore)]
+    bytes: usize,
 }
 
 /// A message to post. Unknown keys are dropped.
@@ -68,6 +72,10 @@ impl PostedMessage {
 
 impl RequestBody for PostBody {
     const BYTES: usize = limits::POST_BYTES;
+
+    fn measured(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
 }
 
 impl PostBody {
@@ -111,8 +119,10 @@ pub async fn post(
     asked: Asked,
     Json(body): Json<PostBody>,
 ) -> Result<Response, ApiError> {
+    let bytes = body.bytes;
+    let messages = body.into_messages()?;
     let Posted { ids, durability } =
-        broker.messages_post(&asked.queue, body.into_messages()?, asked.client).await?;
+        broker.messages_post_sized(&asked.queue, messages, asked.client, bytes).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and no more ids than these can be asked for at once.
