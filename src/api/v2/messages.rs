@@ -43,11 +43,11 @@ struct PostedMessage {
     #[schema(minimum = 60, maximum = 1_209_600, nullable = false)]
     ttl: Option<i64>,
     /// Seconds until it can be claimed; the queue's `_default_message_delay` when absent. Its life begins then.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 0, maximum = 900, nullable = false)]
     delay: Option<i64>,
     /// The date from which it can be claimed, in place of a delay: any, with time and offset from UTC (RFC 3339).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(format = DateTime, nullable = false)]
     not_before: Option<String>,
 }
