@@ -42,6 +42,8 @@ pub(super) struct Slot {
     pub(super) state: Mutex<SlotState>,
     /// Held while a queue is created or opened, so that it happens once.
     pub(super) gate: tokio::sync::Mutex<()>,
+    /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
+    fencing: tokio::sync::Mutex<()>,
     /// Held by whoever moves messages into the slot's queues, so that two never deal with the same one (P5).
     pub(super) moves: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
@@ -153,6 +155,7 @@ impl Slot {
             epoch,
             state: Mutex::new(state),
             gate: tokio::sync::Mutex::new(()),
+            fencing: tokio::sync::Mutex::new(()),
             moves: tokio::sync::Mutex::new(()),
             changed: Arc::default(),
             taken,
@@ -368,7 +371,12 @@ impl Broker {
     /// the greatest one that any of them gave.
     pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
         let id = pool.entry.pool.id;
-        if slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id)) {
+        let is_open = || slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id));
+        if is_open() {
+            return Ok(());
+        }
+        let _fencing = slot.fencing.lock().await;
+        if is_open() {
             return Ok(());
         }
         let store = pool.store()?;
