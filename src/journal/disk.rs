@@ -39,12 +39,13 @@ pub(super) struct RoomWatch {
     path: PathBuf,
     reserve: u64,
     room: Room,
+    free: u64,
     looked: Option<Instant>,
 }
 
 impl RoomWatch {
     pub(super) fn new(path: PathBuf, reserve: u64) -> Self {
-        Self { path, reserve, room: Room::Free, looked: None }
+        Self { path, reserve, room: Room::Free, free: u64::MAX, looked: None }
     }
 
     /// The room as of now, or as of a moment ago. A file system that does not say has room.
@@ -63,7 +64,12 @@ impl RoomWatch {
                 }
             }
         }
-        self.room = room;
+        (self.room, self.free) = (room, free);
         room
+    }
+
+    /// The bytes that were free at the last look, if they were less than the reserve.
+    pub(super) fn shortage(&self) -> Option<u64> {
+        (self.room == Room::Reserved).then_some(self.free)
     }
 }

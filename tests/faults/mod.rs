@@ -18,4 +18,6 @@ mod relaxed_test;
 mod reopen_test;
 mod rollback;
 mod rollback_test;
+mod small_disk;
+mod small_disk_test;
 mod verdict;
