@@ -108,6 +108,7 @@ fn log(error: &Error, request_id: &str) {
         | Error::Full
         | Error::TooMany { .. }
         | Error::TooFast { .. }
+        | Error::OverQuota { .. }
         | Error::Overloaded
         | Error::Late => debug!(request_id, "{error}"),
     }

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::lanes::Change;
+use super::ledger::Reservation;
 use super::slot::Slot;
 use super::{Broker, storage_failed};
 use crate::domain::attributes::Attributes;
@@ -16,6 +17,7 @@ use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
 use crate::domain::names::QueueRef;
+use crate::domain::quota::Amount;
 use crate::domain::time::Timestamp;
 use crate::engine::{Answered, Asked, QueueEngine, Removal};
 use crate::error::{Error, Part};
@@ -86,12 +88,14 @@ impl Broker {
         client: Option<Uuid>,
         bytes: usize,
     ) -> Result<Posted, Error> {
+        // Before anything is made for them.
+        let room = self.reserve(&at.project, Amount::of(&messages)).await?;
         let slot = self.slot(at).await?;
         self.open_or_create(&slot, at).await?;
         if let Some(queue) = slot.state.lock().queues.get(at) {
             queue.attributes.check_size(bytes)?;
         }
-        let (posted, outcome) = self.begin_post(&slot, at, messages, client)?;
+        let (posted, outcome) = self.begin_post(&slot, at, messages, client, room)?;
         settled(outcome).await?;
         Ok(posted)
     }
@@ -102,6 +106,7 @@ impl Broker {
         at: &QueueRef,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
+        room: Reservation,
     ) -> Result<(Posted, Outcome), Error> {
         let now = self.0.clock.now();
         let mut guard = slot.state.lock();
@@ -118,7 +123,7 @@ impl Broker {
         };
         let messages: Vec<Message> = messages.into_iter().map(&mut message).collect();
         let ids = messages.iter().map(|message| message.header.id).collect();
-        let outcome = self.submit(slot, state, at, Change::Post(messages))?;
+        let outcome = self.submit_reserved(slot, state, at, Change::Post(messages), room)?;
         Ok((Posted { ids, durability }, outcome))
     }
 

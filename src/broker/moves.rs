@@ -179,7 +179,7 @@ impl Broker {
         let slot = self.slot(target).await?;
         // Nobody else prepares, publishes or drops here until the end.
         let _moves = slot.moves.lock().await;
-        self.open_or_create(&slot, target).await?;
+        self.open_or_make_target(&slot, target).await?;
         let id = slot.state.lock().queues.get(target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(target))?;

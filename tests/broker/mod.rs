@@ -11,6 +11,7 @@ mod leases;
 mod listing;
 mod outcomes;
 mod pools;
+mod quotas;
 mod retaken;
 mod schedule;
 mod stamps;

@@ -19,6 +19,7 @@ mod pools;
 mod purge;
 mod queue_list;
 mod queues;
+mod quotas;
 mod redis_pools;
 mod restart;
 mod rules;

@@ -77,7 +77,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli/completions.rs"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
-    ("futures_util", &["catalogue"]),
+    ("futures_util", &["broker/quotas.rs", "catalogue"]),
     ("hdrhistogram", &["cli/bench"]),
     ("http", &["api", "cli", "server"]),
     ("http_body_util", &["api", "cli/bench"]),
