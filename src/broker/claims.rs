@@ -19,7 +19,7 @@ use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::engine::{Counts, Refill, Taken};
 use crate::error::{Error, Part};
-use crate::storage::Direction;
+use crate::storage::{Direction, Order, Position};
 
 /// A claim as its holder sees it.
 #[derive(Clone, Debug)]
@@ -175,8 +175,10 @@ impl Broker {
             let page = match broker.pool(&pool).and_then(|pool| pool.store()) {
                 Ok(store) => {
                     let after = Some(refill.after).filter(|after| *after > MessageId::ZERO);
+                    let after = after.map(Position::id);
                     let (messages, bytes) = (limits::REFILL_MESSAGES, limits::WINDOW_BYTES);
-                    store.scan(id, Direction::Up, after, messages, bytes).await.map_err(storage_failed)
+                    let page = store.scan(id, Order::Ready, Direction::Up, after, messages, bytes).await;
+                    page.map_err(storage_failed)
                 }
                 Err(error) => Err(error),
             };

@@ -13,6 +13,7 @@ use tracing::{error, warn};
 
 use super::slot::{Slot, SlotState};
 use super::{Broker, storage_failed};
+use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
@@ -165,7 +166,8 @@ impl SlotState {
                 Change::Remove(ids) => queues[place].removes.extend_from_slice(ids),
             }
         }
-        Some((Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, queues }, works))
+        let durability = Durability::Sync;
+        Some((Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues }, works))
     }
 
     /// Shows a batch's outcome to the engines, then to those who wait.
@@ -259,7 +261,7 @@ async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome 
                 error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
                 return Outcome::Unknown;
             }
-            StoreError::NotSent(_) | StoreError::Unknown(_) => {
+            StoreError::Full | StoreError::NotSent(_) | StoreError::Unknown(_) => {
                 warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
             }
         }

@@ -11,7 +11,7 @@ use super::slot::Slot;
 use super::{Broker, storage_failed};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, NewMessage};
+use crate::domain::message::{Header, Message, NewMessage, State};
 use crate::domain::names::QueueRef;
 use crate::engine::Removal;
 use crate::error::{Error, Part};
@@ -72,7 +72,17 @@ impl Broker {
             let ttl = new.ttl.map_or(limits::MESSAGE_TTL_DEFAULT, |ttl| ttl.seconds());
             let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
             let expires = now.plus_seconds(ttl);
-            let header = Header { id, created: now, ttl, expires, attempts: 0, client, size };
+            let header = Header {
+                id,
+                created: now,
+                ready: now,
+                ttl,
+                expires,
+                attempts: 0,
+                client,
+                size,
+                state: State::Ready,
+            };
             Message { header, body: new.body }
         };
         let messages: Vec<Message> = messages.into_iter().map(message).collect();

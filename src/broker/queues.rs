@@ -13,7 +13,7 @@ use crate::domain::pool::PoolState;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 use crate::error::{Error, Part};
 use crate::placement::weighted;
-use crate::storage::{Direction, PoolStore};
+use crate::storage::{Direction, Order, PoolStore};
 
 /// How often a creation looks again when the pool it chose changed under it.
 const CREATE_TRIES: usize = 4;
@@ -80,7 +80,8 @@ impl Broker {
         let header = match known {
             Some(header) => Some(header),
             None => {
-                let page = store.scan(queue, direction, None, 1, 0).await.map_err(storage_failed)?;
+                let page = store.scan(queue, Order::Ready, direction, None, 1, 0).await;
+                let page = page.map_err(storage_failed)?;
                 page.messages.into_iter().next().map(|message| message.header)
             }
         };

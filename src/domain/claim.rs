@@ -75,16 +75,19 @@ impl ClaimLimit {
 mod tests {
     use super::*;
     use crate::domain::ids::MessageId;
+    use crate::domain::message::State;
 
     fn header(expires: u64) -> Header {
         Header {
             id: MessageId::ZERO,
             created: Timestamp::default(),
+            ready: Timestamp::default(),
             ttl: 60,
             expires: Timestamp::from_millis(expires),
             attempts: 0,
             client: None,
             size: 0,
+            state: State::Ready,
         }
     }
 

@@ -67,6 +67,11 @@ impl QueueId {
         &self.0
     }
 
+    /// The id with these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
     /// The slot of its queue.
     pub const fn slot(&self) -> Slot {
         Slot(self.0[0])
@@ -125,6 +130,11 @@ impl MessageId {
     /// The id with these bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The least value above this one; the greatest stays as it is.
+    pub const fn next(self) -> Self {
+        Self(Uuid::from_u128(self.0.as_u128().saturating_add(1)))
     }
 
     /// The greatest value below this one; zero stays zero.

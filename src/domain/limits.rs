@@ -94,6 +94,14 @@ pub const TREE_START: Duration = Duration::from_secs(30);
 pub const JOURNAL_QUEUE: usize = 16_384;
 /// Pieces of work that share one sync.
 pub const JOURNAL_GROUP: usize = 4_096;
+/// Bytes of the name of a note in a pool: a dedup id of SQS has 128 characters.
+pub const NOTE_KEY_BYTES: usize = 1_024;
+/// Bytes of what a note in a pool says.
+pub const NOTE_BYTES: usize = 65_536;
+/// Buckets of time that one look for what is due in a pool clears away; the next look goes on.
+pub const DUE_BUCKETS: usize = 4_096;
+/// A write of the class `relaxed` is synced after this time at the latest: what a power cut may take.
+pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
 /// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
 /// trips to the tree when all goes well.

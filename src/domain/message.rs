@@ -1,10 +1,13 @@
 //! What a message is: a body nobody looks into, and a header that says how long it lives.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::domain::ids::MessageId;
+use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
+use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Place};
 
@@ -55,7 +58,9 @@ pub struct Header {
     pub id: MessageId,
     /// When it was posted.
     pub created: Timestamp,
-    /// Seconds it lives; a claim may have raised it.
+    /// When it may first be claimed: as it was created when it has no delay. Putting it off moves it.
+    pub ready: Timestamp,
+    /// Seconds it lives, counted from when it was to be ready; a claim may have raised it.
     pub ttl: u32,
     /// When it is gone, unless a claim holds it.
     pub expires: Timestamp,
@@ -65,6 +70,33 @@ pub struct Header {
     pub client: Option<Uuid>,
     /// Bytes of its body.
     pub size: u32,
+    /// Where it stands in its life, as far as its pool knows.
+    pub state: State,
+}
+
+/// Where a message stands in its life, as far as its pool knows. Claims are not among the states: a claimed message is
+/// ready here, and its claim is in the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It may be claimed.
+    Ready,
+    /// It becomes ready when its time comes.
+    Scheduled,
+    /// It was copied in by a move from this queue, and nobody sees it before the move is done (P5).
+    Prepared(Arc<Peer>),
+    /// It is on its way to this queue: nobody claims or deletes it any more (P5).
+    Moving(Arc<Peer>),
+    /// Its move has no target. It stays, and nobody claims it.
+    Failed,
+}
+
+/// The other queue of a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// As its clients address it.
+    pub at: QueueRef,
+    /// Its incarnation, where that is known.
+    pub queue: Option<QueueId>,
 }
 
 impl Header {

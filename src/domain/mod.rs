@@ -5,6 +5,7 @@
 
 pub mod attributes;
 pub mod claim;
+pub mod durability;
 pub mod ids;
 pub mod limits;
 pub mod message;

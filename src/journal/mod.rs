@@ -9,7 +9,9 @@
 //! good, because nobody knows what of it is on the disk.
 
 mod committer;
+mod disk;
 mod txn;
+mod view;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +23,9 @@ use thiserror::Error as ThisError;
 use crate::clock::Clock;
 use crate::domain::time::Timestamp;
 use committer::Committer;
+pub use disk::DiskSpace;
 pub use txn::Txn;
+pub use view::{ReadPair, View};
 
 /// A set of keys of its own. Their numbers and names are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,15 +38,23 @@ pub enum Space {
     Records = 2,
     /// Of each queue of the pool: how much it holds and where it begins.
     Totals = 3,
-    /// Messages as they were posted.
+    /// Ready messages.
     Entries = 4,
     /// Headers of messages that changed since.
     Headers = 5,
     /// Whose pool this is.
     Stamps = 6,
+    /// Messages that are not ready.
+    Aside = 7,
+    /// Scheduled messages by their time.
+    Schedule = 8,
+    /// Where to look for what is due.
+    Buckets = 9,
+    /// What queues remember beside their messages.
+    Notes = 10,
 }
 
-const SPACES: [(Space, &str); 7] = [
+const SPACES: [(Space, &str); 11] = [
     (Space::Meta, "meta"),
     (Space::Tree, "tree"),
     (Space::Records, "records"),
@@ -50,10 +62,14 @@ const SPACES: [(Space, &str); 7] = [
     (Space::Entries, "entries"),
     (Space::Headers, "headers"),
     (Space::Stamps, "stamps"),
+    (Space::Aside, "aside"),
+    (Space::Schedule, "schedule"),
+    (Space::Buckets, "buckets"),
+    (Space::Notes, "notes"),
 ];
 
 /// The format this program writes. Another one is refused, never converted by guessing.
-const FORMAT: &[u8] = b"angarium 1";
+const FORMAT: &[u8] = b"angarium 2";
 const FORMAT_KEY: &[u8] = b"format";
 /// When the last group was written: milliseconds since the Unix epoch, 8 bytes, big endian.
 const TIME_KEY: &[u8] = b"time";
@@ -115,6 +131,7 @@ pub struct Journal {
 }
 
 struct Store {
+    path: PathBuf,
     database: Database,
     spaces: Vec<Keyspace>,
 }
@@ -147,7 +164,7 @@ impl Journal {
             .map(|(_, name)| database.keyspace(name, options))
             .collect::<Result<Vec<_>, _>>()
             .map_err(failed)?;
-        let store = Arc::new(Store { database, spaces });
+        let store = Arc::new(Store { path: path.to_owned(), database, spaces });
         check_format(&store, path)?;
         clock.not_before(last_write(&store).map_err(failed)?);
         let committer = Arc::new(Committer::start(Arc::clone(&store), clock.clone()));
@@ -161,24 +178,10 @@ impl Journal {
         Ok(value.map(Bytes::from))
     }
 
-    /// Keys and values from `from` (inclusive) that begin with `prefix`, upwards. Reads lazily: a caller that
-    /// stops early has not paid for the rest.
-    pub fn scan(&self, space: Space, prefix: &[u8], from: &[u8]) -> impl Iterator<Item = ReadPair> + use<> {
-        let prefix = prefix.to_vec();
-        let range = self.store.space(space).range(from.to_vec()..);
-        range
-            .map(pair)
-            .take_while(move |item| item.as_ref().map_or(true, |(key, _)| key.starts_with(&prefix)))
-    }
-
-    /// Keys and values from `last` down to `first`, both inclusive.
-    pub fn scan_back(
-        &self,
-        space: Space,
-        first: &[u8],
-        last: &[u8],
-    ) -> impl Iterator<Item = ReadPair> + use<> {
-        self.store.space(space).range(first.to_vec()..=last.to_vec()).rev().map(pair)
+    /// The state after the last commit, for reads that must fit each other.
+    pub fn view(&self) -> Result<View, JournalError> {
+        self.committer.check_open()?;
+        Ok(View::of(Arc::clone(&self.store)))
     }
 
     /// Runs `work` on the committer's thread, in the order of the calls, and returns what it returned once
@@ -192,18 +195,15 @@ impl Journal {
         self.committer.submit(work)?.await.unwrap_or_else(|_| Err(self.committer.lost()))
     }
 
+    /// How much room there is where the journal lies; none when the file system does not say.
+    pub fn disk_space(&self) -> Option<DiskSpace> {
+        DiskSpace::at(&self.store.path)
+    }
+
     /// Whether writes are accepted.
     pub fn check_open(&self) -> Result<(), JournalError> {
         self.committer.check_open()
     }
-}
-
-/// A key and its value, or why they could not be read.
-pub type ReadPair = Result<(Bytes, Bytes), JournalError>;
-
-fn pair(guard: fjall::Guard) -> ReadPair {
-    let (key, value) = guard.into_inner().map_err(read_failed)?;
-    Ok((key.into(), value.into()))
 }
 
 fn read_failed(error: fjall::Error) -> JournalError {

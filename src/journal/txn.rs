@@ -18,7 +18,7 @@ pub struct Txn<'a> {
 }
 
 fn is_read_back(space: Space) -> bool {
-    matches!(space, Space::Tree | Space::Records | Space::Totals | Space::Stamps)
+    matches!(space, Space::Tree | Space::Records | Space::Totals | Space::Stamps | Space::Buckets)
 }
 
 impl<'a> Txn<'a> {
@@ -27,8 +27,8 @@ impl<'a> Txn<'a> {
         Self { store, batch, written: HashMap::new() }
     }
 
-    /// The value of a key. In the spaces of messages and headers, writes of the same group are not seen: a
-    /// caller has at most one batch under way for a slot, so there are none that concern it.
+    /// The value of a key. In the spaces of messages, headers, schedule and notes, writes of the same group are not
+    /// seen: a queue has at most one batch under way, so there are none that concern it.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
         if is_read_back(space)
             && let Some(value) = self.written.get(&(space, Bytes::copy_from_slice(key)))

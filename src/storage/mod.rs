@@ -1,101 +1,25 @@
 //! Seam 2, the message pools: where headers and bodies are kept, behind a trait of a few verbs.
 //!
-//! A pool keeps entries in order of id, per queue. It knows nothing of claims, visibility or the tree: what an
-//! entry means is for the engine to say. Drivers are named once, in [`open`].
+//! A pool keeps entries per queue, each in a state: ready ones in order of id, scheduled ones by their time, others
+//! aside. It knows nothing of claims, visibility or the tree: what an entry means is for the engine to say, and no
+//! entry changes or goes by itself. Drivers are named once, in [`open`].
 
+mod batch;
 pub mod embedded;
 pub mod open;
+mod page;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use thiserror::Error as ThisError;
-use uuid::Uuid;
 
+pub use batch::{Batch, Epoch, Note, QueueChanges};
+pub use page::{Direction, Dropped, Due, Health, Order, Page, Position, Stamp, Totals};
+
+use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
-
-/// Grows with each owner of a slot: how often the tree was rebuilt, then the transaction that took the slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Epoch {
-    /// `generation` of `/meta/system`.
-    pub generation: u32,
-    /// The transaction that made the owner.
-    pub transaction: u64,
-}
-
-/// Changes of one slot that become durable together or not at all.
-///
-/// Batches of one (slot, epoch) are numbered from 1 without a gap, and the next is sent when the outcome of
-/// the last is known. A batch may be repeated under its number: it takes effect once.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// The slot of all its queues.
-    pub slot: Slot,
-    /// Who sends it.
-    pub epoch: Epoch,
-    /// Its number.
-    pub seq: u64,
-    /// What it does, one element a queue.
-    pub queues: Vec<QueueChanges>,
-}
-
-/// What a batch does to one queue, in this order: appends, updates, removes.
-#[derive(Clone, Debug)]
-pub struct QueueChanges {
-    /// The queue.
-    pub queue: QueueId,
-    /// New entries. Their ids were never used before.
-    pub appends: Vec<Message>,
-    /// Headers that replace those of their entries. An entry that is absent stays absent.
-    pub updates: Vec<Header>,
-    /// Entries that go. Absent ones, and ones named twice, do no harm.
-    pub removes: Vec<MessageId>,
-    /// No entry below this id is left, as far as the owner knows: scans from the head begin here, so that
-    /// they do not walk over what was removed.
-    pub low: MessageId,
-}
-
-impl QueueChanges {
-    /// No changes of a queue that has nothing below `low`.
-    pub fn of(queue: QueueId, low: MessageId) -> Self {
-        Self { queue, appends: Vec::new(), updates: Vec::new(), removes: Vec::new(), low }
-    }
-}
-
-/// What a pool knows of a queue without counting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Entries.
-    pub messages: u64,
-    /// Bytes of their bodies.
-    pub bytes: u64,
-}
-
-/// One page of a scan.
-#[derive(Clone, Debug, Default)]
-pub struct Page {
-    /// Entries in the order asked for.
-    pub messages: Vec<Message>,
-    /// Whether there is nothing beyond them.
-    pub is_last: bool,
-}
-
-/// Which way a scan goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the oldest upwards.
-    Up,
-    /// From the newest downwards.
-    Down,
-}
-
-/// Says whose pool a storage is, so that nobody serves an empty or a foreign one in its place (P9).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// The installation.
-    pub system: Uuid,
-    /// The pool.
-    pub pool: Uuid,
-}
+use crate::domain::time::Timestamp;
 
 /// Why a pool did not do what it was asked.
 #[derive(Debug, ThisError)]
@@ -112,6 +36,10 @@ pub enum StoreError {
     /// The pool is behind what its owner wrote: it lost its tail, or it is another pool.
     #[error("the pool went back to an earlier state")]
     WentBack,
+    /// There is no room for new messages. Nothing was written, and the same batch without its appends may be
+    /// sent under the same number (P12).
+    #[error("the pool has no room for new messages")]
+    Full,
     /// The pool cannot be used now. Nothing was written.
     #[error("the pool is unavailable: {0}")]
     NotSent(String),
@@ -124,7 +52,7 @@ impl StoreError {
     /// Whether it is certain that nothing was written.
     pub fn nothing_written(&self) -> bool {
         match self {
-            Self::Stamped(_) | Self::Fenced(_) | Self::Stale | Self::NotSent(_) => true,
+            Self::Stamped(_) | Self::Fenced(_) | Self::Stale | Self::Full | Self::NotSent(_) => true,
             Self::WentBack | Self::Unknown(_) => false,
         }
     }
@@ -145,26 +73,67 @@ pub trait PoolStore: Send + Sync + 'static {
     /// accepted and goes on with a numbering of its own.
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError>;
 
-    /// Applies a batch: all or none, durable on return. A batch of another than the stored epoch, or with
-    /// another number than the next, changes nothing; the last number again is a success that changes nothing.
+    /// Applies a batch: all or none, on return as durable as it asks for. A batch of another than the stored epoch,
+    /// or with another number than the next, changes nothing; the last number again is a success that changes
+    /// nothing. Below the reserve a batch with appends is refused, and one without them is not.
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 
-    /// Entries of a queue beyond `after` in the direction (all, when absent): at most `messages` of them, and
-    /// no more once their bodies exceed `bytes`. It shows every batch that was acknowledged.
+    /// Entries of a queue in an order, beyond `after` in the direction (all, when absent): at most `messages` of
+    /// them, and no more once their bodies exceed `bytes`. It shows every batch that was acknowledged.
     async fn scan(
         &self,
         queue: QueueId,
+        order: Order,
         direction: Direction,
-        after: Option<MessageId>,
+        after: Option<Position>,
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError>;
 
-    /// The entries among `ids` that exist, in the order of `ids`.
+    /// Headers of a slot, over all its queues, at most `limit`: of what is scheduled for `before` or earlier, the
+    /// earliest first; or of what expires at `before` or earlier, in no order, and in any state but prepared and
+    /// moving. A scheduled entry is shown as soon as it is due. An expired one may be shown late by 8 seconds, or by
+    /// a thirty-second part of its ttl if that is more. Those that stay where they are do not keep others out for
+    /// ever: calls take turns. It costs no walk over entries that live on.
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError>;
+
+    /// The entries among `ids` that exist, in any state, in the order of `ids`.
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;
 
     /// How much a queue holds, at the cost of one read.
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError>;
+
+    /// Notes of a queue and kind in order of their keys, beyond `after` (all, when absent), at most `limit`.
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError>;
+
+    /// Removes at most `limit` entries of a queue, and with the last of them all else that it has. It may be
+    /// repeated; when it is done nothing of the queue is left. Another than the stored epoch is refused. No batch of
+    /// this queue may be under way; other queues of the slot go on.
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<Dropped, StoreError>;
+
+    /// The most durable class of writes that the pool can reach.
+    fn reach(&self) -> Durability;
+
+    /// Whether the pool can be reached and how it does. Writes nothing.
+    async fn health(&self) -> Result<Health, StoreError>;
 
     /// Whether a batch sent now has a chance. Writes nothing.
     fn check_open(&self) -> Result<(), StoreError>;

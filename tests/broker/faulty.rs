@@ -4,10 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use angarium::coordination::{Committed, Coordination, Fence, Node, Op, TreeError};
+use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::Message;
-use angarium::storage::{Batch, Direction, Epoch, Page, PoolStore, Stamp, StoreError, Totals};
+use angarium::domain::message::{Header, Message};
+use angarium::domain::time::Timestamp;
+use angarium::storage::{
+    Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
+    Totals,
+};
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -140,20 +146,59 @@ impl PoolStore for FaultyPool {
     async fn scan(
         &self,
         queue: QueueId,
+        order: Order,
         direction: Direction,
-        after: Option<MessageId>,
+        after: Option<Position>,
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        self.pool.scan(queue, direction, after, messages, bytes).await
+        self.pool.scan(queue, order, direction, after, messages, bytes).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
         self.pool.get(queue, ids).await
     }
 
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        self.pool.due(slot, due, before, limit).await
+    }
+
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.pool.totals(queue).await
+    }
+
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.pool.notes(queue, kind, after, limit).await
+    }
+
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<Dropped, StoreError> {
+        self.pool.drop_queue(slot, epoch, queue, limit).await
+    }
+
+    fn reach(&self) -> Durability {
+        self.pool.reach()
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.pool.health().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

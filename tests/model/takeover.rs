@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 
 use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId};
-use angarium::domain::message::Header;
+use angarium::domain::message::{Header, State};
 use angarium::domain::time::Timestamp;
 use angarium::engine::QueueEngine;
 
@@ -15,7 +15,17 @@ const ENDS: Timestamp = Timestamp::from_millis(60_000);
 
 fn header(id: MessageId, attempts: u32) -> Header {
     let (created, expires) = (Timestamp::default(), Timestamp::from_millis(50_000));
-    Header { id, created, ttl: 50, expires, attempts, client: None, size: 0 }
+    Header {
+        id,
+        created,
+        ready: created,
+        ttl: 50,
+        expires,
+        attempts,
+        client: None,
+        size: 0,
+        state: State::Ready,
+    }
 }
 
 fn claims() -> [ClaimId; 2] {

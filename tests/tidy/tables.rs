@@ -68,11 +68,11 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper", &["api/handed.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "server"]),
     ("jiff", &["domain/time.rs"]),
-    ("parking_lot", &["broker", "coordination/zookeeper", "journal"]),
+    ("parking_lot", &["broker", "coordination/zookeeper", "journal", "storage/embedded"]),
     ("pin_project_lite", &["server"]),
     // In domain and placement only the traits: the dice are passed in.
     ("rand", &["broker", "cli/bench", "coordination/zookeeper", "domain/ids.rs", "placement"]),
-    ("rustix", &["cli/bench"]),
+    ("rustix", &["cli/bench", "journal"]),
     ("serde", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_path_to_error", &["api/json.rs"]),

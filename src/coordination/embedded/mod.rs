@@ -39,7 +39,8 @@ impl Coordination for EmbeddedTree {
         path::check(path)?;
         let prefix = stored::children_prefix(path);
         let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        let pairs = self.journal.scan(Space::Tree, &prefix, &prefix);
+        let view = self.journal.view().map_err(not_sent)?;
+        let pairs = view.scan(Space::Tree, &prefix, &prefix);
         pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
     }
 

@@ -4,25 +4,33 @@
 //! |---|---|---|---|
 //! | stamps | `pool` | installation, pool (16 + 16) | for ever |
 //! | records | slot (1) | generation, transaction, seq, last id (4 + 8 + 8 + 16) | for ever |
-//! | totals | queue id (16) | messages, bytes, low id (8 + 8 + 16) | of the queue |
-//! | entries | queue id, message id (16 + 16) | header, body | of the message |
-//! | headers | queue id, message id (16 + 16) | header | from the first change to the end of the message |
+//! | totals | queue id (16) | messages, bytes, scheduled, aside, low id (8 + 8 + 8 + 8 + 16) | of the queue |
+//! | entries | queue id, message id (16 + 16) | header, body | of the message, while it is ready |
+//! | aside | queue id, message id (16 + 16) | header, body | of the message, while it is in another state |
+//! | headers | queue id, message id (16 + 16) | header | from the first change to the next move or the end |
+//! | schedule | queue id, ready, message id (16 + 8 + 16) | nothing | of the message, while it is scheduled |
+//! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | least id, greatest id, touches (16 + 16 + 4) | until a look into the past bucket finds nothing |
+//! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | as its owner says |
 //!
-//! A header is tag 1, created, expires, ttl, attempts, body bytes, client id (1 + 8 + 8 + 4 + 4 + 4 + 16); the
-//! client id is zero when there is none. Numbers are big endian; times are milliseconds, ttl seconds.
+//! A ready message has one key, since a second one halves the rate of posts. An entry that changes its state moves
+//! between entries and aside with its body. A header in headers stands for the one before the body, where there is one.
+//!
+//! Buckets say where to look for what is due, for many messages at once: kind 0 for entries that become ready, kind
+//! 1 for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`.
+//!
+//! The head of a header is tag 2, state, created, ready, expires, ttl, attempts, body bytes, client id
+//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. States are 0 ready, 1 scheduled, 2
+//! prepared, 3 moving, 4 failed. In prepared and moving the peer follows: queue id or zero, bytes of the project,
+//! project, bytes of the name, name (16 + 2 + any + 2 + any). Numbers are big endian; times are milliseconds, ttl seconds.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
 use crate::domain::ids::{MessageId, QueueId, Slot};
-use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
-use crate::storage::{Epoch, Stamp, StoreError, Totals};
+use crate::storage::{Epoch, Note, Stamp, StoreError, Totals};
 
 pub(super) const STAMP_KEY: &[u8] = b"pool";
-
-const HEADER_TAG: u8 = 1;
-const HEADER_BYTES: usize = 45;
 
 pub(super) fn encode_stamp(stamp: Stamp) -> Bytes {
     let mut value = BytesMut::with_capacity(32);
@@ -66,15 +74,17 @@ impl Record {
 #[derive(Clone, Copy)]
 pub(super) struct QueueTotals {
     pub(super) totals: Totals,
-    /// No entry has an id below it.
+    /// No ready entry has an id below it.
     pub(super) low: MessageId,
 }
 
 impl QueueTotals {
     pub(super) fn encode(&self) -> Bytes {
-        let mut value = BytesMut::with_capacity(32);
+        let mut value = BytesMut::with_capacity(48);
         value.put_u64(self.totals.messages);
         value.put_u64(self.totals.bytes);
+        value.put_u64(self.totals.scheduled);
+        value.put_u64(self.totals.aside);
         value.put_slice(self.low.as_bytes());
         value.freeze()
     }
@@ -83,10 +93,15 @@ impl QueueTotals {
     pub(super) fn decode(value: Option<&Bytes>) -> Result<Self, StoreError> {
         let Some(value) = value else { return Ok(Self { totals: Totals::default(), low: MessageId::ZERO }) };
         let mut rest = &value[..];
-        if rest.len() != 32 {
+        if rest.len() != 48 {
             return Err(damaged("the totals of a queue"));
         }
-        let totals = Totals { messages: rest.get_u64(), bytes: rest.get_u64() };
+        let totals = Totals {
+            messages: rest.get_u64(),
+            bytes: rest.get_u64(),
+            scheduled: rest.get_u64(),
+            aside: rest.get_u64(),
+        };
         Ok(Self { totals, low: take_id(&mut rest) })
     }
 }
@@ -95,6 +110,7 @@ pub(super) fn record_key(slot: Slot) -> Bytes {
     Bytes::copy_from_slice(&[slot.0])
 }
 
+/// The key of an entry in entries, aside and headers.
 pub(super) fn entry_key(queue: QueueId, id: MessageId) -> Bytes {
     let mut key = [0; 32];
     key[..16].copy_from_slice(queue.as_bytes());
@@ -107,83 +123,50 @@ pub(super) fn entry_id(key: &[u8]) -> Result<MessageId, StoreError> {
     id.map(MessageId::from_bytes).ok_or_else(|| damaged("the key of an entry"))
 }
 
-pub(super) fn encode_entry(message: &Message) -> Bytes {
-    let mut value = BytesMut::with_capacity(HEADER_BYTES + message.body.len());
-    put_header(&mut value, &message.header);
-    value.put_slice(&message.body);
+pub(super) fn schedule_key(queue: QueueId, ready: Timestamp, id: MessageId) -> Bytes {
+    let mut key = BytesMut::with_capacity(40);
+    key.put_slice(queue.as_bytes());
+    key.put_u64(ready.as_millis());
+    key.put_slice(id.as_bytes());
+    key.freeze()
+}
+
+/// When the entry of a key in the schedule becomes ready, and its id.
+pub(super) fn schedule_place(key: &[u8]) -> Result<(Timestamp, MessageId), StoreError> {
+    let mut rest = key.get(16..).filter(|rest| rest.len() == 24).ok_or_else(|| damaged("the schedule"))?;
+    Ok((Timestamp::from_millis(rest.get_u64()), take_id(&mut rest)))
+}
+
+/// What all notes of a queue and kind begin with.
+pub(super) fn note_prefix(queue: QueueId, kind: u8) -> Bytes {
+    note_key(queue, kind, &[])
+}
+
+pub(super) fn note_key(queue: QueueId, kind: u8, name: &[u8]) -> Bytes {
+    let mut key = BytesMut::with_capacity(17 + name.len());
+    key.put_slice(queue.as_bytes());
+    key.put_u8(kind);
+    key.put_slice(name);
+    key.freeze()
+}
+
+pub(super) fn encode_note(note: &Note) -> Bytes {
+    let mut value = BytesMut::with_capacity(8 + note.value.len());
+    value.put_u64(note.expires.as_millis());
+    value.put_slice(&note.value);
     value.freeze()
 }
 
-pub(super) fn decode_entry(id: MessageId, value: &Bytes) -> Result<Message, StoreError> {
-    let header = decode_header(id, value)?;
-    Ok(Message { header, body: value.slice(HEADER_BYTES..) })
+pub(super) fn decode_note(key: &Bytes, value: &Bytes) -> Result<Note, StoreError> {
+    let (Some(&kind), true) = (key.get(16), value.len() >= 8) else { return Err(damaged("a note")) };
+    let expires = Timestamp::from_millis((&value[..8]).get_u64());
+    Ok(Note { kind, key: key.slice(17..), value: value.slice(8..), expires })
 }
 
-/// Bytes of the body in an entry's value of this length.
-pub(super) fn body_bytes(length: u32) -> u64 {
-    u64::from(length).saturating_sub(HEADER_BYTES as u64)
-}
-
-pub(super) fn encode_header(header: &Header) -> Bytes {
-    let mut value = BytesMut::with_capacity(HEADER_BYTES);
-    put_header(&mut value, header);
-    value.freeze()
-}
-
-fn put_header(value: &mut BytesMut, header: &Header) {
-    value.put_u8(HEADER_TAG);
-    value.put_u64(header.created.as_millis());
-    value.put_u64(header.expires.as_millis());
-    value.put_u32(header.ttl);
-    value.put_u32(header.attempts);
-    value.put_u32(header.size);
-    value.put_slice(header.client.unwrap_or_default().as_bytes());
-}
-
-pub(super) fn decode_header(id: MessageId, value: &[u8]) -> Result<Header, StoreError> {
-    let mut rest = value;
-    if rest.len() < HEADER_BYTES || rest.get_u8() != HEADER_TAG {
-        return Err(damaged("the header of a message"));
-    }
-    Ok(Header {
-        id,
-        created: Timestamp::from_millis(rest.get_u64()),
-        expires: Timestamp::from_millis(rest.get_u64()),
-        ttl: rest.get_u32(),
-        attempts: rest.get_u32(),
-        size: rest.get_u32(),
-        client: Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil()),
-    })
-}
-
-fn take_id(rest: &mut &[u8]) -> MessageId {
+pub(super) fn take_id(rest: &mut &[u8]) -> MessageId {
     MessageId::from_bytes(rest.get_u128().to_be_bytes())
 }
 
-fn damaged(what: &str) -> StoreError {
+pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::NotSent(format!("{what} is damaged"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_survives_its_stored_form() {
-        let id = MessageId::from_bytes([7; 16]);
-        let header = Header {
-            id,
-            created: Timestamp::from_millis(1),
-            ttl: 60,
-            expires: Timestamp::from_millis(60_001),
-            attempts: 3,
-            client: Some(Uuid::from_u128(9)),
-            size: 2,
-        };
-        let message = Message { header, body: Bytes::from_static(b"{}") };
-        let value = encode_entry(&message);
-        assert_eq!(decode_entry(id, &value).unwrap(), message);
-        assert_eq!(body_bytes(u32::try_from(value.len()).unwrap()), 2);
-        assert!(decode_entry(id, &value.slice(..20)).is_err());
-    }
 }

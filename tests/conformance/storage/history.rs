@@ -1,4 +1,4 @@
-//! A random history of batches, fences and reopenings, held against the naive pool after each step.
+//! A random history of batches, fences, drops and reopenings, held against the naive pool after each step.
 //!
 //! The seed is printed; `ANGARIUM_SEED` repeats it. `ANGARIUM_POOL_STEPS` makes it longer.
 
@@ -7,16 +7,28 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::Message;
-use angarium::storage::{Batch, Direction, PoolStore, QueueChanges, StoreError};
+use angarium::domain::message::{Header, Message, State};
+use angarium::domain::time::Timestamp;
+use angarium::storage::{
+    Batch, Direction, Dropped, Due, Note, Order, PoolStore, Position, QueueChanges, StoreError,
+};
 
 use super::drivers::Storage;
 use super::naive::{Answer, NaivePool};
-use super::owner::{SLOT, claimed_again, epoch, id, message, queue};
+use super::owner::{SLOT, claimed_again, epoch, id, message, peer, queue};
 use crate::support::settings;
 
 const SLOTS: [Slot; 2] = [SLOT, Slot(SLOT.0 + 1)];
+const ORDERS: [(Order, Direction); 6] = [
+    (Order::Ready, Direction::Up),
+    (Order::Ready, Direction::Down),
+    (Order::Aside, Direction::Up),
+    (Order::Aside, Direction::Down),
+    (Order::Schedule, Direction::Up),
+    (Order::Schedule, Direction::Down),
+];
 /// Ranks of ids begin in the middle, so that smaller ones can come later.
 const FIRST_RANK: u64 = 10_000;
 
@@ -32,8 +44,10 @@ pub async fn pool_is_what_the_naive_pool_is_after_any_history(storage: &mut dyn 
                 drop(store);
                 store = storage.open().await;
             }
+            12..15 => history.drop_queue(&*store).await,
             _ => history.commit(&*store).await,
         }
+        history.due(&*store, step).await;
         history.compare(&store, step).await;
     }
 }
@@ -87,7 +101,8 @@ impl History {
                 queues.push(self.changes(queue));
             }
         }
-        let batch = Batch { slot: SLOTS[slot], epoch: epoch(transaction), seq, queues };
+        let batch =
+            Batch { slot: SLOTS[slot], epoch: epoch(transaction), seq, durability: Durability::Sync, queues };
         let expected = self.naive.commit(&batch);
         let found = store.commit(&batch).await.map_or_else(answer, |()| Answer::Done);
         assert_eq!(found, expected, "{batch:?}");
@@ -98,7 +113,8 @@ impl History {
 
     fn changes(&mut self, queue: QueueId) -> QueueChanges {
         let held = self.naive.queue(queue);
-        let oldest = held.entries.keys().next().copied();
+        let oldest = held.entries.values().find(|entry| entry.header.state == State::Ready);
+        let oldest = oldest.map(|entry| entry.header.id);
         let mut changes = QueueChanges::of(queue, MessageId::ZERO);
         if self.dice.random_ratio(1, 2) {
             changes.low = oldest.unwrap_or(MessageId::ZERO);
@@ -112,13 +128,82 @@ impl History {
             let entry = self.pick(queue, &changes.appends);
             let header = held.entries.get(&entry).map(|held| &held.header).cloned();
             let header = header.unwrap_or_else(|| message(1, "").header);
-            changes.updates.push(claimed_again(&angarium::domain::message::Header { id: entry, ..header }));
+            let header = claimed_again(&Header { id: entry, ..header });
+            changes.updates.push(self.in_some_state(header));
         }
         for _ in 0..self.dice.random_range(0..4) {
             let gone = self.pick(queue, &changes.appends);
             changes.removes.push(gone);
         }
+        for _ in 0..self.dice.random_range(0..2) {
+            changes.notes.push(self.note());
+            let Note { kind, key, .. } = self.note();
+            changes.note_removes.push((kind, key));
+        }
         changes
+    }
+
+    fn note(&mut self) -> Note {
+        let key = ["", "a", "ab", "b"][self.dice.random_range(0..4)].into();
+        let value = format!("{}", self.dice.random_range(0..100)).into();
+        let expires = Timestamp::from_millis(self.dice.random_range(0..1_000));
+        Note { kind: self.dice.random_range(1..3), key, value, expires }
+    }
+
+    /// Mostly ready; else put off by some seconds, or somewhere in a move.
+    fn in_some_state(&mut self, header: Header) -> Header {
+        let (state, delay) = match self.dice.random_range(0..10) {
+            0..5 => (State::Ready, 0),
+            5..8 => (State::Scheduled, self.dice.random_range(0..40)),
+            8 => ([State::Prepared(peer()), State::Moving(peer())][self.dice.random_range(0..2)].clone(), 0),
+            _ => (State::Failed, 0),
+        };
+        let ttl = [20, 60, 3_600][self.dice.random_range(0..3)];
+        let ready = header.created.plus_seconds(delay);
+        Header { ready, ttl, expires: ready.plus_seconds(ttl), state, ..header }
+    }
+
+    async fn drop_queue(&mut self, store: &dyn PoolStore) {
+        let queue = self.queues[self.dice.random_range(0..3)];
+        let slot = usize::from(queue.slot() != SLOTS[0]);
+        let epoch = epoch(self.numbers[slot].0);
+        let limit = self.dice.random_range(1..10);
+        let is_fenced = self.naive.is_fenced(SLOTS[slot]);
+        loop {
+            match store.drop_queue(SLOTS[slot], epoch, queue, limit).await {
+                Ok(Dropped::More) => {}
+                Ok(Dropped::Done) => return self.naive.drop_queue(queue),
+                Err(refused) => {
+                    assert!(!is_fenced, "{refused}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What is due at some time: exactly by the schedule, and by expiry no more and late only by a little.
+    async fn due(&mut self, store: &dyn PoolStore, step: u64) {
+        let slot = SLOTS[self.dice.random_range(0..2)];
+        let seconds = [0, 10, 20, 60, 100, 4_000][self.dice.random_range(0..6)];
+        let before = message(FIRST_RANK, "").header.created.plus_seconds(seconds);
+        let limit = [usize::MAX, self.dice.random_range(0..5)][self.dice.random_range(0..2)];
+        let expected = self.naive.due(slot, Due::Schedule, before);
+        let found = store.due(slot, Due::Schedule, before, limit).await.unwrap();
+        assert_eq!(found, expected[..limit.min(expected.len())], "schedule at step {step}");
+        let expected = self.naive.due(slot, Due::Expiry, before);
+        let found = store.due(slot, Due::Expiry, before, limit).await.unwrap();
+        assert!(found.len() <= limit);
+        for (place, one) in found.iter().enumerate() {
+            assert!(
+                expected.contains(one) && !found[..place].contains(one),
+                "expiry at step {step}: {one:?}"
+            );
+        }
+        if found.len() < limit {
+            let late = |header: &Header| header.expires.plus_seconds(8.max(header.ttl / 32)) > before;
+            let missed = expected.iter().find(|one| !found.contains(one) && !late(&one.1));
+            assert_eq!(missed, None, "expiry at step {step}");
+        }
     }
 
     fn new_message(&mut self) -> Message {
@@ -130,7 +215,8 @@ impl History {
             self.up += 1;
             self.up
         };
-        message(rank, &"m".repeat(length))
+        let Message { header, body } = message(rank, &"m".repeat(length));
+        Message { header: self.in_some_state(header), body }
     }
 
     /// An id that is there, was there, is of another queue, comes with the batch, or never was.
@@ -151,14 +237,31 @@ impl History {
             assert_eq!(store.totals(queue).await.unwrap(), expected.totals(), "totals at step {step}");
             let asked: Vec<MessageId> = self.used.iter().map(|(_, id)| *id).rev().take(50).collect();
             assert_eq!(store.get(queue, &asked).await.unwrap(), expected.get(&asked), "get at step {step}");
-            for direction in [Direction::Up, Direction::Down] {
+            for kind in [1, 2] {
+                let after = self.dice.random_bool(0.5).then(|| self.note().key);
+                let limit = self.dice.random_range(0..4);
+                let found = store.notes(queue, kind, after.clone(), limit).await.unwrap();
+                assert_eq!(found, expected.notes(kind, after.as_ref(), limit), "notes at step {step}");
+            }
+            for (order, direction) in ORDERS {
                 let after = self.dice.random_ratio(1, 3).then(|| self.pick(queue, &[]));
                 let messages = [usize::MAX, self.dice.random_range(0..8)][self.dice.random_range(0..2)];
                 let bytes = [usize::MAX, self.dice.random_range(0..8_000)][self.dice.random_range(0..2)];
-                let wanted = expected.scan(direction, after, messages, bytes);
-                let page = store.scan(queue, direction, after, messages, bytes).await.unwrap();
-                assert_eq!(page.messages, wanted.messages, "{direction:?} after {after:?} at step {step}");
-                assert_eq!(page.is_last, wanted.is_last, "{direction:?} after {after:?} at step {step}");
+                let position = |id| {
+                    let entry: Option<&Message> = expected.entries.get(&id);
+                    entry.map_or(Position::id(id), |entry| Position::of(&entry.header))
+                };
+                let after = after.map(position);
+                let wanted = expected.scan(order, direction, after, messages, bytes);
+                let page = store.scan(queue, order, direction, after, messages, bytes).await.unwrap();
+                assert_eq!(
+                    page.messages, wanted.messages,
+                    "{order:?} {direction:?} after {after:?} at step {step}"
+                );
+                assert_eq!(
+                    page.is_last, wanted.is_last,
+                    "{order:?} {direction:?} after {after:?} at step {step}"
+                );
             }
         }
     }
@@ -169,7 +272,10 @@ fn answer(error: StoreError) -> Answer {
         StoreError::Fenced(by) => Answer::Fenced(by),
         StoreError::Stale => Answer::Stale,
         StoreError::WentBack => Answer::WentBack,
-        error @ (StoreError::Stamped(_) | StoreError::NotSent(_) | StoreError::Unknown(_)) => {
+        error @ (StoreError::Stamped(_)
+        | StoreError::Full
+        | StoreError::NotSent(_)
+        | StoreError::Unknown(_)) => {
             panic!("{error}")
         }
     }

@@ -3,9 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bytes::Bytes;
+
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::Message;
-use angarium::storage::{Batch, Direction, Epoch, Page, QueueChanges, Totals};
+use angarium::domain::message::{Header, Message, State};
+use angarium::domain::time::Timestamp;
+use angarium::storage::{Batch, Direction, Due, Epoch, Note, Order, Page, Position, QueueChanges, Totals};
 
 /// What became of a call, without the details of a `StoreError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +19,11 @@ pub enum Answer {
     WentBack,
 }
 
-/// The entries of one queue.
+/// The entries and notes of one queue.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveQueue {
     pub entries: BTreeMap<MessageId, Message>,
+    pub notes: BTreeMap<(u8, Bytes), Note>,
 }
 
 impl NaiveQueue {
@@ -35,23 +39,44 @@ impl NaiveQueue {
         for id in &changes.removes {
             self.entries.remove(id);
         }
+        for note in &changes.notes {
+            self.notes.insert((note.kind, note.key.clone()), note.clone());
+        }
+        for gone in &changes.note_removes {
+            self.notes.remove(gone);
+        }
     }
 
     pub fn scan(
         &self,
+        order: Order,
         direction: Direction,
-        after: Option<MessageId>,
+        after: Option<Position>,
         messages: usize,
         bytes: usize,
     ) -> Page {
+        let place = |header: &Header| match order {
+            Order::Ready | Order::Aside => Position::id(header.id),
+            Order::Schedule => Position::of(header),
+        };
+        let after = after.map(|after| match order {
+            Order::Ready | Order::Aside => Position::id(after.id),
+            Order::Schedule => after,
+        });
         let mut wanted: Vec<&Message> = self.entries.values().collect();
+        wanted.retain(|message| match (order, &message.header.state) {
+            (Order::Ready, state) => *state == State::Ready,
+            (Order::Aside, state) => *state != State::Ready,
+            (Order::Schedule, state) => *state == State::Scheduled,
+        });
+        wanted.sort_by_key(|message| place(&message.header));
         if direction == Direction::Down {
             wanted.reverse();
         }
         wanted.retain(|message| match (after, direction) {
             (None, _) => true,
-            (Some(after), Direction::Up) => message.header.id > after,
-            (Some(after), Direction::Down) => message.header.id < after,
+            (Some(after), Direction::Up) => place(&message.header) > after,
+            (Some(after), Direction::Down) => place(&message.header) < after,
         });
         let mut page = Page { messages: Vec::new(), is_last: true };
         let mut read = 0;
@@ -72,7 +97,20 @@ impl NaiveQueue {
 
     pub fn totals(&self) -> Totals {
         let bytes = self.entries.values().map(|message| message.body.len() as u64).sum();
-        Totals { messages: self.entries.len() as u64, bytes }
+        let count = |is: fn(&State) -> bool| {
+            self.entries.values().filter(|message| is(&message.header.state)).count() as u64
+        };
+        Totals {
+            messages: self.entries.len() as u64,
+            bytes,
+            scheduled: count(|state| *state == State::Scheduled),
+            aside: count(|state| matches!(state, State::Prepared(_) | State::Moving(_) | State::Failed)),
+        }
+    }
+
+    pub fn notes(&self, kind: u8, after: Option<&Bytes>, limit: usize) -> Vec<Note> {
+        let of_kind = self.notes.values().filter(|note| note.kind == kind);
+        of_kind.filter(|note| after.is_none_or(|after| note.key > *after)).take(limit).cloned().collect()
     }
 }
 
@@ -102,6 +140,34 @@ impl NaivePool {
         }
         *record = Record { epoch, seq: 0, last_id: record.last_id };
         Ok(record.last_id)
+    }
+
+    /// All that is due, the earliest first.
+    pub fn due(&self, slot: Slot, due: Due, before: Timestamp) -> Vec<(QueueId, Header)> {
+        let time = |header: &Header| match due {
+            Due::Schedule => header.ready,
+            Due::Expiry => header.expires,
+        };
+        let shows = |state: &State| match due {
+            Due::Schedule => *state == State::Scheduled,
+            Due::Expiry => !matches!(state, State::Prepared(_) | State::Moving(_)),
+        };
+        let of_slot = self.queues.iter().filter(|(queue, _)| queue.slot() == slot);
+        let headers = of_slot
+            .flat_map(|(queue, held)| held.entries.values().map(|message| (*queue, message.header.clone())));
+        let mut due: Vec<_> =
+            headers.filter(|(_, header)| shows(&header.state) && time(header) <= before).collect();
+        due.sort_by_key(|(queue, header)| (time(header), *queue, header.id));
+        due
+    }
+
+    /// Whether anybody ever fenced the slot.
+    pub fn is_fenced(&self, slot: Slot) -> bool {
+        self.records.contains_key(&slot)
+    }
+
+    pub fn drop_queue(&mut self, queue: QueueId) {
+        self.queues.remove(&queue);
     }
 
     pub fn commit(&mut self, batch: &Batch) -> Answer {

@@ -1,5 +1,6 @@
 //! The numbers of batches (P1): the next is applied, the last again is a success, all others are refused.
 
+use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, Slot};
 use angarium::storage::{Batch, StoreError};
 
@@ -61,7 +62,7 @@ pub async fn slot_without_a_record_went_back(storage: &mut dyn Storage) {
     let other = Slot(SLOT.0 + 1);
     let owner = Owner::fence(&store, other, 1).await;
     let queues = vec![appends(queue(SLOT, 1), &messages([1]))];
-    let batch = Batch { slot: SLOT, epoch: epoch(1), seq: 1, queues };
+    let batch = Batch { slot: SLOT, epoch: epoch(1), seq: 1, durability: Durability::Sync, queues };
     let refused = store.commit(&batch).await;
     assert!(matches!(refused, Err(StoreError::WentBack)), "{refused:?}");
     assert_eq!(owner.all(queue(SLOT, 1)).await, []);

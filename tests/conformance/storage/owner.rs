@@ -8,10 +8,14 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use uuid::Uuid;
 
+use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Message};
+use angarium::domain::message::{Header, Message, Peer, State};
+use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use angarium::domain::time::Timestamp;
-use angarium::storage::{Batch, Direction, Epoch, Page, PoolStore, QueueChanges, StoreError, Totals};
+use angarium::storage::{
+    Batch, Direction, Epoch, Order, Page, PoolStore, Position, QueueChanges, StoreError, Totals,
+};
 
 /// The slot of most tests.
 pub const SLOT: Slot = Slot(7);
@@ -34,7 +38,7 @@ impl Owner {
 
     /// A batch of this owner under any number.
     pub fn batch(&self, seq: u64, queues: Vec<QueueChanges>) -> Batch {
-        Batch { slot: self.slot, epoch: self.epoch, seq, queues }
+        Batch { slot: self.slot, epoch: self.epoch, seq, durability: Durability::Sync, queues }
     }
 
     /// Sends a batch under any number.
@@ -61,12 +65,12 @@ impl Owner {
         self.apply(vec![removes(queue, ids)]).await;
     }
 
-    /// All entries of a queue, oldest first.
+    /// All ready entries of a queue, oldest first.
     pub async fn all(&self, queue: QueueId) -> Vec<Message> {
         self.page(queue, Direction::Up, None, usize::MAX).await.messages
     }
 
-    /// A page without a bound on bytes.
+    /// A page of ready entries without a bound on bytes.
     pub async fn page(
         &self,
         queue: QueueId,
@@ -74,7 +78,9 @@ impl Owner {
         after: Option<MessageId>,
         messages: usize,
     ) -> Page {
-        self.store.scan(queue, direction, after, messages, usize::MAX).await.expect("the scan is answered")
+        let after = after.map(Position::id);
+        let page = self.store.scan(queue, Order::Ready, direction, after, messages, usize::MAX).await;
+        page.expect("the scan is answered")
     }
 
     pub async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Vec<Message> {
@@ -83,7 +89,7 @@ impl Owner {
 
     /// Messages and bytes of a queue.
     pub async fn totals(&self, queue: QueueId) -> (u64, u64) {
-        let Totals { messages, bytes } = self.store.totals(queue).await.expect("totals are answered");
+        let Totals { messages, bytes, .. } = self.store.totals(queue).await.expect("totals are answered");
         (messages, bytes)
     }
 }
@@ -110,11 +116,13 @@ pub fn with_body(rank: u64, body: Bytes) -> Message {
     let header = Header {
         id: id(rank),
         created: Timestamp::from_millis(1_700_000_000_000 + rank),
+        ready: Timestamp::from_millis(1_700_000_000_000 + rank),
         ttl: 3_600,
         expires: Timestamp::from_millis(1_700_003_600_000 + rank),
         attempts: 0,
         client: rank.is_multiple_of(2).then(|| Uuid::from_u128(u128::from(rank) + 1)),
         size: u32::try_from(body.len()).expect("bodies of tests are small"),
+        state: State::Ready,
     };
     Message { header, body }
 }
@@ -122,6 +130,13 @@ pub fn with_body(rank: u64, body: Bytes) -> Message {
 /// Entries of these ranks with bodies of ten bytes.
 pub fn messages(ranks: impl IntoIterator<Item = u64>) -> Vec<Message> {
     ranks.into_iter().map(|rank| message(rank, "\"12345678\"")).collect()
+}
+
+/// The other queue of a move.
+pub fn peer() -> Arc<Peer> {
+    let (project, name) = (ProjectId::new(""), QueueName::new("dead-letters"));
+    let at = QueueRef { project: project.expect("it is empty"), name: name.expect("it is a name") };
+    Arc::new(Peer { at, queue: Some(queue(SLOT, 99)) })
 }
 
 /// The header of an entry after another claim.

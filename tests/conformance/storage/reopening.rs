@@ -1,6 +1,6 @@
 //! What was acknowledged is there when the storage is opened again, the numbering of batches too (P1).
 
-use angarium::storage::{Direction, QueueChanges, StoreError};
+use angarium::storage::{Direction, Order, QueueChanges, StoreError};
 
 use super::drivers::Storage;
 use super::owner::{Owner, SLOT, appends, claimed_again, epoch, id, messages, queue, removes};
@@ -60,7 +60,7 @@ pub async fn last_number_is_kept(storage: &mut dyn Storage) {
     store.commit(&repeat).await.unwrap();
     store.commit(&next).await.unwrap();
     assert!(matches!(store.commit(&gap).await, Err(StoreError::WentBack)));
-    let all = store.scan(queue(SLOT, 1), Direction::Up, None, 10, 1_000).await.unwrap();
+    let all = store.scan(queue(SLOT, 1), Order::Ready, Direction::Up, None, 10, 1_000).await.unwrap();
     assert_eq!(all.messages, messages([1, 2, 3]));
 }
 

@@ -1,7 +1,7 @@
 //! Pages of a queue: order, bounds, and what they leave out.
 
 use angarium::domain::ids::MessageId;
-use angarium::storage::{Direction, QueueChanges};
+use angarium::storage::{Direction, Order, QueueChanges};
 
 use super::drivers::Storage;
 use super::owner::{Owner, SLOT, appends, claimed_again, id, ids, message, messages, queue, removes};
@@ -51,7 +51,8 @@ pub async fn page_ends_once_its_bodies_exceed_the_bytes(storage: &mut dyn Storag
     let owner = filled(storage, 1..=6).await;
     for direction in [Direction::Up, Direction::Down] {
         for (bytes, expected) in [(0, 1), (9, 1), (10, 2), (25, 3), (30, 4), (1_000, 6)] {
-            let page = owner.store.scan(queue(SLOT, 1), direction, None, 10, bytes).await.unwrap();
+            let page = owner.store.scan(queue(SLOT, 1), Order::Ready, direction, None, 10, bytes).await;
+            let page = page.unwrap();
             assert_eq!((page.messages.len(), page.is_last), (expected, expected == 6), "{bytes} bytes");
         }
     }

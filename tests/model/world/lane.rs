@@ -1,5 +1,7 @@
 //! Posts, and the lane to the pool with one batch out at a time.
 
+use angarium::domain::message::State;
+
 use super::*;
 
 impl World {
@@ -11,8 +13,17 @@ impl World {
             let body = Bytes::from_static(&BODY[..SIZES[usize::from(*size)]]);
             let size = u32::try_from(body.len()).expect("bodies are small");
             let (created, expires) = (self.now, self.now.plus_seconds(ttl));
-            let header =
-                Header { id: id(self.count), created, ttl, expires, attempts: 0, client: None, size };
+            let header = Header {
+                id: id(self.count),
+                created,
+                ready: created,
+                ttl,
+                expires,
+                attempts: 0,
+                client: None,
+                size,
+                state: State::Ready,
+            };
             messages.push(Message { header, body });
         }
         self.waiting.push_back(Change::Post(messages));

@@ -1,5 +1,7 @@
 //! Removals, by whoever names whichever claim, and the pages read from the pool.
 
+use angarium::storage::{Order, Position};
+
 use super::*;
 
 impl World {
@@ -71,7 +73,8 @@ impl World {
     pub(super) fn read_page(&mut self, limit: usize) {
         if let Some((refill, page @ None)) = &mut self.refill {
             let after = Some(refill.after).filter(|after| *after > MessageId::ZERO);
-            *page = Some(self.pool.scan(Direction::Up, after, limit, 1 << 20));
+            *page =
+                Some(self.pool.scan(Order::Ready, Direction::Up, after.map(Position::id), limit, 1 << 20));
         }
     }
 

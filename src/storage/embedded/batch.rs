@@ -1,0 +1,266 @@
+//! A batch on its way into the journal: what it does to each queue, looked up first and written after.
+//!
+//! Nothing is written before everything was looked up, so that a read that fails refuses the batch whole. Entries
+//! that other work of the same group writes are not seen: a slot has one batch under way.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::buckets::Touched;
+use super::entries;
+use super::failed;
+use super::stored::{self, QueueTotals};
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::{Header, Message, State};
+use crate::journal::{Space, Txn};
+use crate::storage::{Note, QueueChanges, StoreError, Totals};
+
+/// The changes of one queue, ready to be looked up. Each id is in one of the three: what the batch brings and removes
+/// again is only removed, and what it brings and updates comes updated.
+pub(super) struct Encoded {
+    queue: QueueId,
+    low: MessageId,
+    /// Header, bytes of the body, value.
+    appends: Vec<(Header, u64, Bytes)>,
+    updates: Vec<Header>,
+    /// In order.
+    removes: Vec<MessageId>,
+    notes: Vec<(Bytes, Option<Bytes>)>,
+    touched: Touched,
+    /// The greatest id among the appends, also of those that the batch removes again.
+    pub(super) last_id: MessageId,
+}
+
+/// An entry as the store has it.
+enum Found {
+    Absent,
+    /// Bytes of its value, whether its header was changed, and its body where it must go elsewhere.
+    Ready(u32, Overlay, Option<Bytes>),
+    /// Its header as it is, and its body.
+    Aside(Header, Overlay, Bytes),
+}
+
+/// Whether a header stands for the one before the body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overlay {
+    None,
+    Stands,
+}
+
+/// What the store says of the keys of a batch.
+pub(super) struct Known {
+    totals: QueueTotals,
+    updates: Vec<Found>,
+    removes: Vec<Found>,
+    buckets: Vec<(Bytes, Bytes)>,
+}
+
+/// Checks what of the changes came from outside without a check.
+pub(super) fn check_bounds(changes: &QueueChanges) -> Result<(), StoreError> {
+    let fits =
+        |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
+    if changes.notes.iter().all(fits) {
+        Ok(())
+    } else {
+        Err(StoreError::NotSent("a note is too long".to_owned()))
+    }
+}
+
+impl Encoded {
+    pub(super) fn new(changes: &QueueChanges) -> Self {
+        let queue = changes.queue;
+        let mut removes = changes.removes.clone();
+        removes.sort_unstable();
+        removes.dedup();
+        let stays = |id: &MessageId| removes.binary_search(id).is_err();
+        let updates = changes.updates.iter().filter(|header| stays(&header.id));
+        let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
+        let mut touched = Touched::default();
+        let mut appends = Vec::with_capacity(changes.appends.len());
+        for Message { header, body } in changes.appends.iter().filter(|message| stays(&message.header.id)) {
+            let header = updates.remove(&header.id).unwrap_or(header);
+            touched.add(queue, header);
+            appends.push((header.clone(), body.len() as u64, entries::encode_entry(header, body)));
+        }
+        for header in updates.values() {
+            touched.add(queue, header);
+        }
+        Self {
+            queue,
+            low: changes.low,
+            appends,
+            updates: updates.into_values().cloned().collect(),
+            last_id: changes.appends.iter().map(|m| m.header.id).max().unwrap_or(MessageId::ZERO),
+            removes,
+            notes: encode_notes(changes),
+            touched,
+        }
+    }
+
+    pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<Known, StoreError> {
+        let totals = txn.get(Space::Totals, self.queue.as_bytes()).map_err(failed)?;
+        let update = |header: &Header| find(txn, self.queue, header.id, Some(&header.state));
+        let updates = self.updates.iter().map(update);
+        let removes = self.removes.iter().map(|id| find(txn, self.queue, *id, None));
+        Ok(Known {
+            totals: QueueTotals::decode(totals.as_ref())?,
+            updates: updates.collect::<Result<_, _>>()?,
+            removes: removes.collect::<Result<_, _>>()?,
+            buckets: self.touched.merged(txn)?,
+        })
+    }
+
+    pub(super) fn write(self, txn: &mut Txn<'_>, known: Known) {
+        let queue = self.queue;
+        let mut totals = known.totals;
+        totals.low = totals.low.max(self.low);
+        for (header, bytes, value) in self.appends {
+            count(&mut totals.totals, &header.state, bytes);
+            put_entry(txn, queue, &header, value, &mut totals.low);
+        }
+        for (header, found) in self.updates.iter().zip(known.updates) {
+            update(txn, queue, header, found, &mut totals);
+        }
+        for (id, found) in self.removes.into_iter().zip(known.removes) {
+            remove(txn, queue, id, &found, &mut totals.totals);
+        }
+        for (key, value) in known.buckets {
+            txn.put(Space::Buckets, key, value);
+        }
+        for (key, value) in self.notes {
+            match value {
+                Some(value) => txn.put(Space::Notes, key, value),
+                None => txn.remove(Space::Notes, key),
+            }
+        }
+        txn.put(Space::Totals, Bytes::copy_from_slice(queue.as_bytes()), totals.encode());
+    }
+}
+
+fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
+    let key = |kind, name: &Bytes| stored::note_key(changes.queue, kind, name);
+    let kept = changes.notes.iter().map(|note| (key(note.kind, &note.key), Some(stored::encode_note(note))));
+    let gone = changes.note_removes.iter().map(|(kind, name)| (key(*kind, name), None));
+    kept.chain(gone).collect()
+}
+
+/// Looks for an entry in its two places, for what it is to become; nothing when it is to go.
+fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId, next: Option<&State>) -> Result<Found, StoreError> {
+    let key = stored::entry_key(queue, id);
+    if let Some(length) = txn.size_of(Space::Entries, &key).map_err(failed)? {
+        let changed = txn.size_of(Space::Headers, &key).map_err(failed)?;
+        let overlay = if changed.is_some() { Overlay::Stands } else { Overlay::None };
+        let leaves = next.is_some_and(|next| *next != State::Ready);
+        let value = if leaves { txn.get(Space::Entries, &key).map_err(failed)? } else { None };
+        let message = value.map(|value| entries::decode_entry(id, &value)).transpose()?;
+        return Ok(Found::Ready(length, overlay, message.map(|message| message.body)));
+    }
+    let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(Found::Absent) };
+    let Message { header, body } = entries::decode_entry(id, &value)?;
+    Ok(match txn.get(Space::Headers, &key).map_err(failed)? {
+        Some(changed) => Found::Aside(entries::decode_header(id, &changed)?, Overlay::Stands, body),
+        None => Found::Aside(header, Overlay::None, body),
+    })
+}
+
+fn count(totals: &mut Totals, state: &State, bytes: u64) {
+    totals.messages += 1;
+    totals.bytes += bytes;
+    match state {
+        State::Ready => {}
+        State::Scheduled => totals.scheduled += 1,
+        State::Prepared(_) | State::Moving(_) | State::Failed => totals.aside += 1,
+    }
+}
+
+fn uncount(totals: &mut Totals, state: &State, bytes: u64) {
+    totals.messages = totals.messages.saturating_sub(1);
+    totals.bytes = totals.bytes.saturating_sub(bytes);
+    match state {
+        State::Ready => {}
+        State::Scheduled => totals.scheduled = totals.scheduled.saturating_sub(1),
+        State::Prepared(_) | State::Moving(_) | State::Failed => {
+            totals.aside = totals.aside.saturating_sub(1);
+        }
+    }
+}
+
+fn put_entry(txn: &mut Txn<'_>, queue: QueueId, header: &Header, value: Bytes, low: &mut MessageId) {
+    let key = stored::entry_key(queue, header.id);
+    if header.state == State::Ready {
+        *low = (*low).min(header.id);
+        return txn.put(Space::Entries, key, value);
+    }
+    if header.state == State::Scheduled {
+        txn.put(Space::Schedule, stored::schedule_key(queue, header.ready, header.id), Bytes::new());
+    }
+    txn.put(Space::Aside, key, value);
+}
+
+/// Writes a header: over the old one where the entry stays in its place, else with its body at the other place.
+fn update(txn: &mut Txn<'_>, queue: QueueId, header: &Header, found: Found, totals: &mut QueueTotals) {
+    let body = match (&found, &header.state) {
+        (Found::Absent, _) => return,
+        (Found::Ready(_, _, Some(body)), _) | (Found::Aside(_, _, body), State::Ready) => body.clone(),
+        (Found::Ready(_, _, None), _) => {
+            let key = stored::entry_key(queue, header.id);
+            return txn.put(Space::Headers, key, entries::encode_header(header));
+        }
+        (Found::Aside(old, _, body), _) => {
+            let bytes = body.len() as u64;
+            uncount(&mut totals.totals, &old.state, bytes);
+            count(&mut totals.totals, &header.state, bytes);
+            return put_aside(txn, queue, header, old);
+        }
+    };
+    remove(txn, queue, header.id, &found, &mut totals.totals);
+    count(&mut totals.totals, &header.state, body.len() as u64);
+    put_entry(txn, queue, header, entries::encode_entry(header, &body), &mut totals.low);
+}
+
+/// Writes the header of an entry that was aside and stays there.
+fn put_aside(txn: &mut Txn<'_>, queue: QueueId, header: &Header, old: &Header) {
+    let place = |header: &Header| {
+        let is_scheduled = header.state == State::Scheduled;
+        is_scheduled.then(|| stored::schedule_key(queue, header.ready, header.id))
+    };
+    let (old, new) = (place(old), place(header));
+    if old != new {
+        if let Some(old) = old {
+            txn.remove(Space::Schedule, old);
+        }
+        if let Some(new) = new {
+            txn.put(Space::Schedule, new, Bytes::new());
+        }
+    }
+    txn.put(Space::Headers, stored::entry_key(queue, header.id), entries::encode_header(header));
+}
+
+fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
+    if old.state == State::Scheduled {
+        txn.remove(Space::Schedule, stored::schedule_key(queue, old.ready, old.id));
+    }
+}
+
+fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, found: &Found, totals: &mut Totals) {
+    let key = stored::entry_key(queue, id);
+    let overlay = match found {
+        Found::Absent => return,
+        Found::Ready(length, overlay, _) => {
+            uncount(totals, &State::Ready, entries::body_bytes(*length));
+            txn.remove(Space::Entries, key.clone());
+            *overlay
+        }
+        Found::Aside(old, overlay, body) => {
+            uncount(totals, &old.state, body.len() as u64);
+            unschedule(txn, queue, old);
+            txn.remove(Space::Aside, key.clone());
+            *overlay
+        }
+    };
+    if overlay == Overlay::Stands {
+        txn.remove(Space::Headers, key);
+    }
+}

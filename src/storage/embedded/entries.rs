@@ -1,0 +1,182 @@
+//! Headers and entries in their stored form, described in `stored.rs`.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use uuid::Uuid;
+
+use super::stored::damaged;
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::message::{Header, Message, Peer, State};
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::time::Timestamp;
+use crate::storage::StoreError;
+
+const TAG: u8 = 2;
+/// Bytes of a header without a peer: of every header in the space of ready messages.
+const HEAD_BYTES: usize = 54;
+const NO_QUEUE: [u8; 16] = [0; 16];
+
+pub(super) fn encode_entry(header: &Header, body: &[u8]) -> Bytes {
+    let mut value = BytesMut::with_capacity(HEAD_BYTES + body.len());
+    put_header(&mut value, header);
+    value.put_slice(body);
+    value.freeze()
+}
+
+pub(super) fn decode_entry(id: MessageId, value: &Bytes) -> Result<Message, StoreError> {
+    let mut rest = value.clone();
+    let header = take_header(id, &mut rest)?;
+    Ok(Message { header, body: rest })
+}
+
+/// Bytes of the body in a ready entry's value of this length.
+pub(super) fn body_bytes(length: u32) -> u64 {
+    u64::from(length).saturating_sub(HEAD_BYTES as u64)
+}
+
+pub(super) fn encode_header(header: &Header) -> Bytes {
+    encode_entry(header, &[])
+}
+
+pub(super) fn decode_header(id: MessageId, value: &Bytes) -> Result<Header, StoreError> {
+    take_header(id, &mut value.clone())
+}
+
+fn put_header(value: &mut BytesMut, header: &Header) {
+    let (state, peer) = match &header.state {
+        State::Ready => (0, None),
+        State::Scheduled => (1, None),
+        State::Prepared(peer) => (2, Some(peer)),
+        State::Moving(peer) => (3, Some(peer)),
+        State::Failed => (4, None),
+    };
+    value.put_u8(TAG);
+    value.put_u8(state);
+    value.put_u64(header.created.as_millis());
+    value.put_u64(header.ready.as_millis());
+    value.put_u64(header.expires.as_millis());
+    value.put_u32(header.ttl);
+    value.put_u32(header.attempts);
+    value.put_u32(header.size);
+    value.put_slice(header.client.unwrap_or_default().as_bytes());
+    if let Some(peer) = peer {
+        put_peer(value, peer);
+    }
+}
+
+fn put_peer(value: &mut BytesMut, peer: &Peer) {
+    value.put_slice(peer.queue.as_ref().map_or(&NO_QUEUE[..], |queue| &queue.as_bytes()[..]));
+    for text in [peer.at.project.as_str(), peer.at.name.as_str()] {
+        value.put_u16(u16::try_from(text.len()).expect("names have at most a few hundred bytes"));
+        value.put_slice(text.as_bytes());
+    }
+}
+
+fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
+    if rest.len() < HEAD_BYTES || rest.get_u8() != TAG {
+        return Err(damaged("the header of a message"));
+    }
+    let state = rest.get_u8();
+    let (created, ready, expires) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
+    let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
+    let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
+    let state = match state {
+        0 => State::Ready,
+        1 => State::Scheduled,
+        2 => State::Prepared(take_peer(rest)?),
+        3 => State::Moving(take_peer(rest)?),
+        4 => State::Failed,
+        _ => return Err(damaged("the state of a message")),
+    };
+    Ok(Header {
+        id,
+        created: Timestamp::from_millis(created),
+        ready: Timestamp::from_millis(ready),
+        ttl,
+        expires: Timestamp::from_millis(expires),
+        attempts,
+        client,
+        size,
+        state,
+    })
+}
+
+fn take_peer(rest: &mut Bytes) -> Result<Arc<Peer>, StoreError> {
+    let queue = rest.try_get_u128().map_err(|_| no_peer())?.to_be_bytes();
+    let project = ProjectId::new(&take_text(rest)?).map_err(|_| no_peer())?;
+    let name = QueueName::new(&take_text(rest)?).map_err(|_| no_peer())?;
+    let queue = (queue != NO_QUEUE).then(|| QueueId::from_bytes(queue));
+    Ok(Arc::new(Peer { at: QueueRef { project, name }, queue }))
+}
+
+fn take_text(rest: &mut Bytes) -> Result<String, StoreError> {
+    let length = usize::from(rest.try_get_u16().map_err(|_| no_peer())?);
+    if rest.len() < length {
+        return Err(no_peer());
+    }
+    String::from_utf8(rest.split_to(length).into()).map_err(|_| no_peer())
+}
+
+fn no_peer() -> StoreError {
+    damaged("the other queue of a move")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(queue: Option<QueueId>) -> Arc<Peer> {
+        let (project, name) = (ProjectId::new("p/q r").unwrap(), QueueName::new("dead").unwrap());
+        Arc::new(Peer { at: QueueRef { project, name }, queue })
+    }
+
+    fn message(state: State) -> Message {
+        let header = Header {
+            id: MessageId::from_bytes([7; 16]),
+            created: Timestamp::from_millis(1),
+            ready: Timestamp::from_millis(5),
+            ttl: 60,
+            expires: Timestamp::from_millis(60_005),
+            attempts: 3,
+            client: Some(Uuid::from_u128(9)),
+            size: 2,
+            state,
+        };
+        Message { header, body: Bytes::from_static(b"{}") }
+    }
+
+    #[test]
+    fn an_entry_survives_its_stored_form_in_every_state() {
+        let queue = QueueId::from_bytes([3; 16]);
+        for state in [
+            State::Ready,
+            State::Scheduled,
+            State::Prepared(peer(Some(queue))),
+            State::Moving(peer(None)),
+            State::Failed,
+        ] {
+            let message = message(state);
+            let value = encode_entry(&message.header, &message.body);
+            assert_eq!(decode_entry(message.header.id, &value).unwrap(), message);
+            let alone = encode_header(&message.header);
+            assert_eq!(decode_header(message.header.id, &alone).unwrap(), message.header);
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_ready_entry_tells_that_of_its_body() {
+        let message = message(State::Ready);
+        let value = encode_entry(&message.header, &message.body);
+        assert_eq!(body_bytes(u32::try_from(value.len()).unwrap()), 2);
+    }
+
+    #[test]
+    fn a_header_that_is_cut_off_anywhere_is_damaged() {
+        let message = message(State::Moving(peer(None)));
+        let value = encode_header(&message.header);
+        for length in 0..value.len() {
+            assert!(decode_header(message.header.id, &value.slice(..length)).is_err(), "{length}");
+        }
+    }
+}

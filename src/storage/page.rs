@@ -1,0 +1,120 @@
+//! What a pool answers: pages, positions, totals, health.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::domain::durability::Durability;
+use crate::domain::ids::MessageId;
+use crate::domain::message::{Header, Message};
+use crate::domain::time::Timestamp;
+
+/// Which entries of a queue a scan shows, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Ready ones, by id.
+    Ready,
+    /// Those in every other state, by id.
+    Aside,
+    /// Scheduled ones, by the time they become ready, then by id.
+    Schedule,
+}
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the first upwards.
+    Up,
+    /// From the last downwards.
+    Down,
+}
+
+/// A place in an order. Where entries lie by id only the id counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// When the entry there becomes ready.
+    pub ready: Timestamp,
+    /// Its id.
+    pub id: MessageId,
+}
+
+impl Position {
+    /// The place of an entry.
+    pub fn of(header: &Header) -> Self {
+        Self { ready: header.ready, id: header.id }
+    }
+
+    /// The place of an id, in the orders by id.
+    pub fn id(id: MessageId) -> Self {
+        Self { ready: Timestamp::default(), id }
+    }
+}
+
+/// One page of a scan.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Entries in the order asked for.
+    pub messages: Vec<Message>,
+    /// Whether there is nothing beyond them.
+    pub is_last: bool,
+}
+
+/// Why entries of a slot are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// They are scheduled, and become ready.
+    Schedule,
+    /// Their life is over.
+    Expiry,
+}
+
+/// What a pool knows of a queue without counting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Entries, in any state.
+    pub messages: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Those of them that are scheduled.
+    pub scheduled: u64,
+    /// Those of them that are prepared, moving or failed.
+    pub aside: u64,
+}
+
+impl Totals {
+    /// Those that are ready, claimed or not.
+    pub fn ready(&self) -> u64 {
+        self.messages.saturating_sub(self.scheduled).saturating_sub(self.aside)
+    }
+}
+
+/// Whether a queue that is being dropped is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Nothing of it is left.
+    Done,
+    /// There is more of it: drop it again.
+    More,
+}
+
+/// How a pool that can be reached does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How long a small read took.
+    pub took: Duration,
+    /// The most durable class it can reach.
+    pub class: Durability,
+    /// Bytes that can still be written to where it lies, if it knows.
+    pub free: Option<u64>,
+    /// Bytes of where it lies in all, if it knows.
+    pub total: Option<u64>,
+}
+
+/// Says whose pool a storage is, so that nobody serves an empty or a foreign one in its place (P9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The installation.
+    pub system: Uuid,
+    /// The pool.
+    pub pool: Uuid,
+}
