@@ -7,6 +7,8 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use crate::coordination::zookeeper::Address;
+use crate::domain::limits;
+use crate::placement::Algorithm;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a default.
 #[derive(Args, Clone, Debug)]
@@ -19,9 +21,25 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_DATA", default_value = "angarium-data", value_name = "DIR")]
     pub data: PathBuf,
 
+    /// Bytes of free space below which new messages are refused and everything else goes on
+    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = limits::RESERVE_BYTES, value_name = "BYTES")]
+    pub reserve: u64,
+
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     pub coordination: TreeChoice,
+
+    /// Believe the clock although it differs by more than a day from the last write
+    #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK")]
+    pub accept_clock: bool,
+    /// Where the storage of the first pool is, made when there is none; without it `embedded:journal`, or no
+    /// pool on ZooKeeper
+    #[arg(long, env = "ANGARIUM_POOL", value_name = "URI")]
+    pub pool: Option<String>,
+
+    /// How the pool of a new queue is chosen: `weighted`, `least_used`, `random` or `rendezvous`
+    #[arg(long, env = "ANGARIUM_PLACEMENT", default_value_t, value_name = "HOW")]
+    pub placement: Algorithm,
 
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]

@@ -24,6 +24,10 @@ pub enum Place {
     Header,
     /// The name of a project, queue or pool.
     Name,
+    /// The media type of the body.
+    MediaType,
+    /// The media types that the client accepts in an answer.
+    Accept,
 }
 
 /// A part of the service that a request needs.
@@ -77,9 +81,31 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// Only one replica may be up for this, and there is another one. Says which, and why.
+    #[error("{0}")]
+    NotAlone(String),
+    /// What is to be deleted or replaced is used.
+    #[error("{what} {name} is in use: {by}")]
+    InUse {
+        /// Its kind.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What uses it.
+        by: &'static str,
+    },
+    /// The change does not fit what is there.
+    #[error("{0}")]
+    Conflict(String),
+    /// The caller may not do this, whoever's data it is.
+    #[error("this needs the role {0}")]
+    NotAuthorized(&'static str),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
+    /// There is no room for new messages. Everything else goes on, and deleting makes room.
+    #[error("the storage pool has no room for new messages")]
+    Full,
     /// A bound that other requests will free again is reached.
     #[error("{what}: at most {bound}")]
     TooMany {
@@ -159,7 +185,12 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::NotAlone(_) => "not_alone",
+            Self::InUse { .. } => "in_use",
+            Self::Conflict(_) => "conflict",
+            Self::NotAuthorized(_) => "not_authorized",
             Self::NoPool => "no_pool",
+            Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
@@ -175,8 +206,13 @@ impl Error {
             | Self::NotFound { .. }
             | Self::Claimed(_)
             | Self::NotClaimed(_)
-            | Self::ClaimEnded(_) => false,
+            | Self::ClaimEnded(_)
+            | Self::NotAlone(_)
+            | Self::InUse { .. }
+            | Self::Conflict(_)
+            | Self::NotAuthorized(_) => false,
             Self::NoPool
+            | Self::Full
             | Self::TooMany { .. }
             | Self::Late
             | Self::Unavailable { .. }

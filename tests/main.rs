@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod broker;
+mod clients;
 mod conformance;
 mod faults;
 mod http;

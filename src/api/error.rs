@@ -38,11 +38,20 @@ impl ApiError {
             Error::Invalid { place: Place::Name, .. } => {
                 (StatusCode::BAD_REQUEST, "Invalid queue identification")
             }
+            Error::Invalid { place: Place::MediaType, .. } => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type")
+            }
+            Error::Invalid { place: Place::Accept, .. } => (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable"),
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::NotAlone(_) => (StatusCode::FORBIDDEN, "Not alone"),
+            Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
+            Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
+            Error::NotAuthorized(_) => (StatusCode::FORBIDDEN, "Not authorized"),
             Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
+            Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
             Error::NoPool | Error::Unavailable { .. } | Error::Unknown { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
             }
@@ -54,7 +63,7 @@ impl ApiError {
         let (_, title) = self.status_and_title();
         let body = ErrorBody {
             title: title.to_owned(),
-            description: Some(self.0.to_string()),
+            description: self.0.to_string(),
             code: self.0.code().to_owned(),
             may_retry: self.0.may_retry(),
             nothing_written: self.0.nothing_written(),
@@ -82,9 +91,7 @@ pub struct ErrorBody {
     /// The kind of error, in Zaqar's words.
     pub title: String,
     /// What is wrong, for a person; it names the field.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub description: Option<String>,
+    pub description: String,
     /// The kind of error, for a program. It never changes.
     pub code: String,
     /// Whether the same request may succeed when it is sent again.
@@ -95,11 +102,12 @@ pub struct ErrorBody {
     pub request_id: String,
 }
 
-/// The body of an answer that no handler made: an unknown path, or a method that a path does not have.
-pub fn plain_body(status: StatusCode, code: &str, request_id: &str) -> Vec<u8> {
+/// The body of an answer that no handler made: an unknown path, or a method that a path does not have. Zaqar says
+/// only the title there.
+pub fn plain_body(status: StatusCode, code: &str, description: String, request_id: &str) -> Vec<u8> {
     let body = ErrorBody {
         title: status.to_string(),
-        description: None,
+        description,
         code: code.to_owned(),
         may_retry: false,
         nothing_written: true,
@@ -119,6 +127,9 @@ pub struct Errors;
 /// Documents the one error of operations without input.
 pub struct Outage;
 
+/// Documents the error of operations that bring new messages, beside the others.
+pub struct NoRoom;
+
 const OUTAGE: (&str, &str) =
     ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.");
 
@@ -136,6 +147,15 @@ impl IntoResponses for Errors {
 impl IntoResponses for Outage {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[OUTAGE])
+    }
+}
+
+impl IntoResponses for NoRoom {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        described(&[(
+            "507",
+            "There is no room for new messages. Everything else goes on; deleting makes room.",
+        )])
     }
 }
 

@@ -1,4 +1,4 @@
-//! What requests have in common: whose they are, which queue they mean, and numbers in the query.
+//! What requests have in common: whose they are, and which queue, message or claim they mean.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -26,21 +26,6 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
         let path = axum::extract::Path::from_request_parts(parts, state).await;
         let axum::extract::Path(value) =
             path.map_err(|rejection| Error::invalid(Place::Name, "path", rejection.body_text()))?;
-        Ok(Self(value))
-    }
-}
-
-/// The parameters of a query; unknown ones are dropped.
-#[derive(Debug)]
-pub struct Query<T>(pub T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        let query = axum::extract::Query::try_from_uri(&parts.uri);
-        let axum::extract::Query(value) =
-            query.map_err(|rejection| Error::invalid(Place::Query, "", rejection.body_text()))?;
         Ok(Self(value))
     }
 }
@@ -80,10 +65,34 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let client = client(&parts.headers)?;
-        let project = ProjectId::new(text(&parts.headers, PROJECT)?.unwrap_or_default())?;
+        let Caller { project, client } = Caller::of(&parts.headers)?;
         let Path(QueuePath { queue_name }) = Path::from_request_parts(parts, state).await?;
         Ok(Self { queue: QueueRef { project, name: QueueName::new(&queue_name)? }, client })
+    }
+}
+
+/// Who asks, where no queue is meant.
+#[derive(Debug)]
+pub struct Caller {
+    /// The tenant.
+    pub project: ProjectId,
+    /// The `Client-ID`, if there is one.
+    pub client: Option<Uuid>,
+}
+
+impl Caller {
+    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+        let client = client(headers)?;
+        let project = ProjectId::new(text(headers, PROJECT)?.unwrap_or_default())?;
+        Ok(Self { project, client })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self::of(&parts.headers)?)
     }
 }
 
@@ -111,11 +120,4 @@ pub struct MessagePath {
 pub struct ClaimPath {
     /// The claim.
     pub claim_id: String,
-}
-
-/// A whole number in the query. A blank one counts as absent, as in Zaqar.
-pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Error> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let number = text.parse();
-    number.map(Some).map_err(|_| Error::invalid(Place::Query, field, "it is not a whole number"))
 }

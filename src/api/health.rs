@@ -2,12 +2,16 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::error::{ApiError, Outage};
+use super::json::reply;
 use crate::broker::Broker;
 
-/// Whether the process can still serve. Not when only a restart can help: after a failed write the embedded
-/// store accepts no other.
+/// Whether the process can still serve. Not when only a restart can help: an embedded store that failed is opened
+/// again without one.
 #[utoipa::path(
     get, path = "/livez", tag = "health",
     responses((status = 200, description = "It can."), Outage)
@@ -20,9 +24,16 @@ pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError>
 /// Whether posts and claims would be served now: not when storage or coordination would refuse writes.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
-    responses((status = 200, description = "They would."), Outage)
+    responses((status = 200, description = "They would.", body = Readiness), Outage)
 )]
-pub async fn readyz(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
-    broker.check_ready()?;
-    Ok(StatusCode::OK)
+pub async fn readyz(State(broker): State<Broker>) -> Result<Response, ApiError> {
+    let warnings = broker.readiness()?;
+    Ok(reply(StatusCode::OK, &Readiness { warnings }))
+}
+
+/// A service that would serve.
+#[derive(Serialize, ToSchema)]
+pub struct Readiness {
+    /// What an operator should look into all the same.
+    pub warnings: Vec<String>,
 }

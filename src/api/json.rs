@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::error::ApiError;
+use super::explain::explain;
 use crate::domain::limits;
 use crate::error::{Error, Place};
 
@@ -22,6 +23,10 @@ use crate::error::{Error, Place};
 pub trait RequestBody: DeserializeOwned {
     /// Bytes that the body may have.
     const BYTES: usize;
+    /// What the outermost value of the body is.
+    const SHAPE: Shape = Shape::Object;
+    /// The one media type that the body must be said to have; without it nobody looks at `Content-Type`.
+    const MEDIA_TYPE: Option<&'static str> = None;
 
     /// What an empty body means; none when there must be one.
     fn when_empty() -> Option<Self> {
@@ -29,7 +34,16 @@ pub trait RequestBody: DeserializeOwned {
     }
 }
 
-/// A JSON body: as an argument of a handler a request's, as its answer a reply's.
+/// The outermost value of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `{…}`
+    Object,
+    /// `[…]`
+    List,
+}
+
+/// The JSON body of a request.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
@@ -37,14 +51,26 @@ impl<T: RequestBody, S: Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Self::Rejection> {
+        if let Some(wanted) = T::MEDIA_TYPE {
+            check_media_type(request.headers(), wanted)?;
+        }
         let bytes = read(request.into_body(), T::BYTES).await?;
         if bytes.is_empty()
             && let Some(value) = T::when_empty()
         {
             return Ok(Self(value));
         }
-        Ok(Self(parse(&bytes)?))
+        Ok(Self(parse(&bytes, T::SHAPE)?))
     }
+}
+
+fn check_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Error> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let given = given.split(';').next().unwrap_or_default().trim();
+    if given.eq_ignore_ascii_case(wanted) {
+        return Ok(());
+    }
+    Err(Error::invalid(Place::MediaType, "Content-Type", format!("it must be {wanted}")))
 }
 
 /// Reads a body whole, or none of it when it is too long or too late.
@@ -89,13 +115,13 @@ async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Err
 }
 
 /// The value of JSON text. An error names the field by its path.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+fn parse<T: DeserializeOwned>(bytes: &[u8], shape: Shape) -> Result<T, Error> {
     if is_too_deep(bytes) {
         let why = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH);
         return Err(Error::invalid(Place::Body, "", why));
     }
     // serde reads structs from arrays too, field by field.
-    if bytes.trim_ascii_start().starts_with(b"[") {
+    if shape == Shape::Object && bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Error::invalid(Place::Body, "", "the body must be a JSON object"));
     }
     serde_json::from_slice(bytes).map_err(|_| explain::<T>(bytes))
@@ -122,23 +148,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
         }
 
         deserializer.deserialize_map(Keys(PhantomData))
-    }
-}
-
-/// Reads the text once more, slowly, to learn where it went wrong.
-fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Error {
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let failure = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-        Ok(_) => return Error::invalid(Place::Body, "", "there is text after the JSON value"),
-        Err(failure) => failure,
-    };
-    let path = failure.path().to_string();
-    let field = if path == "." { String::new() } else { path };
-    let inner = failure.into_inner();
-    if inner.is_data() {
-        Error::invalid(Place::Body, field, inner.to_string())
-    } else {
-        Error::invalid(Place::Body, field, format!("the request body could not be parsed: {inner}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What holds for every request: its id, the method rules, the form of errors.
+//! What holds for every request: its id, the method rules, what the client accepts, the form of errors.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use tracing::{debug, error};
 use uuid::Uuid;
 
+use super::accept;
 use super::error::{ApiError, plain_body};
 use crate::error::Error;
 
@@ -21,15 +22,19 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub async fn frame(mut request: Request, next: Next) -> Response {
     let id = format!("req-{}", Uuid::new_v4());
     let method = request.method().clone();
-    let is_ping = request.uri().path() == "/v2/ping";
+    let path = request.uri().path().to_owned();
+    let is_ping = path == "/v2/ping";
     if method == Method::OPTIONS || (method == Method::HEAD && !is_ping) {
         *request.method_mut() = Method::TRACE;
     }
-    let mut response = next.run(request).await;
+    let mut response = match accept::check(&path, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => ApiError::from(refused).into_response(),
+    };
     match response.status() {
-        StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, is_ping, &id),
+        StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, &path, &id),
         StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
-            let body = plain_body(StatusCode::NOT_FOUND, "no_route", &id);
+            let body = plain_body(StatusCode::NOT_FOUND, "no_route", format!("there is no {path}"), &id);
             response = (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, JSON)], body).into_response();
         }
         _ => {}
@@ -48,23 +53,25 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
     response
 }
 
-fn not_allowed(routed: &Response, method: &Method, is_ping: bool, id: &str) -> Response {
-    let allow = allowed(routed.headers(), is_ping);
+fn not_allowed(routed: &Response, method: &Method, path: &str, id: &str) -> Response {
+    let methods = allowed(routed.headers(), path);
+    let allow = HeaderValue::from_str(&methods).unwrap_or(HeaderValue::from_static("OPTIONS"));
     if method == Method::OPTIONS {
         return (StatusCode::OK, [(header::ALLOW, allow)]).into_response();
     }
-    let body = plain_body(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", id);
+    let description = format!("{path} has no {method}: it has {methods}");
+    let body = plain_body(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", description, id);
     let headers = [(header::ALLOW, allow), (header::CONTENT_TYPE, JSON)];
     (StatusCode::METHOD_NOT_ALLOWED, headers, body).into_response()
 }
 
 /// The methods of a path: what the router says, without the HEAD it adds to every GET, and OPTIONS.
-fn allowed(headers: &HeaderMap, is_ping: bool) -> HeaderValue {
+fn allowed(headers: &HeaderMap, path: &str) -> String {
     let routed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let methods = routed.split(',').map(str::trim).filter(|method| !method.is_empty());
-    let mut methods: Vec<&str> = methods.filter(|method| is_ping || *method != "HEAD").collect();
+    let mut methods: Vec<&str> = methods.filter(|method| path == "/v2/ping" || *method != "HEAD").collect();
     methods.push("OPTIONS");
-    HeaderValue::from_str(&methods.join(", ")).unwrap_or(HeaderValue::from_static("OPTIONS"))
+    methods.join(", ")
 }
 
 /// An error stops here, so it is logged here, once: what the service could not do, and why.
@@ -80,6 +87,11 @@ fn log(error: &Error, request_id: &str) {
         | Error::Claimed(_)
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
+        | Error::NotAlone(_)
+        | Error::InUse { .. }
+        | Error::Conflict(_)
+        | Error::NotAuthorized(_)
+        | Error::Full
         | Error::TooMany { .. }
         | Error::Late => debug!(request_id, "{error}"),
     }

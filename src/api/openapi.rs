@@ -16,9 +16,12 @@ use super::error::ErrorBody;
     servers((url = "http://127.0.0.1:8888", description = "A service started with its defaults.")),
     components(schemas(ErrorBody)),
     tags(
+        (name = "home", description = "Where a client begins."),
         (name = "queues", description = "Named, ordered places for messages. They exist from their first message on."),
         (name = "messages", description = "A message is scheduled, ready, claimed, gone."),
         (name = "claims", description = "Leases on messages: hidden for a time, then deleted or ready again."),
+        (name = "pools", description = "Registered pieces of storage, for administrators. A queue lies in one of them."),
+        (name = "flavors", description = "Names for sets of pools, of which the metadata of a queue may choose one."),
         (name = "health", description = "Whether the service serves.")
     )
 )]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::futures::OwnedNotified;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::error;
 
 use super::lanes::Change;
@@ -59,13 +60,15 @@ impl Drop for Handover {
 }
 
 /// Messages chosen for a claim, with the queue they are in.
-struct Chosen {
-    queue: QueueId,
-    messages: Vec<(Header, Option<Bytes>)>,
+pub(super) struct Chosen {
+    pub(super) queue: QueueId,
+    /// Until the claim's record is there, or is not, the queue is not deleted.
+    pub(super) _use: TaskTrackerToken,
+    pub(super) messages: Vec<(Header, Option<Bytes>)>,
 }
 
 impl Chosen {
-    fn ids(&self) -> Vec<MessageId> {
+    pub(super) fn ids(&self) -> Vec<MessageId> {
         self.messages.iter().map(|(header, _)| header.id).collect()
     }
 }
@@ -107,7 +110,7 @@ impl Broker {
     }
 
     /// Hides messages for a claim, reading on in the pool while the window has none.
-    async fn choose(
+    pub(super) async fn choose(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -147,7 +150,7 @@ impl Broker {
         }
         let Some(queue) = state.queues.get_mut(at) else { return Ok(Look::Nothing) };
         let Taken { messages, expired } = queue.engine.take(limit.get(), self.0.clock.now());
-        let id = queue.id;
+        let (id, token) = (queue.id, queue.uses.token());
         self.start_refill(slot, at, queue);
         if messages.is_empty() && expired.is_empty() {
             return match (queue.engine.has_more(), std::mem::take(&mut queue.pool_failed)) {
@@ -163,7 +166,10 @@ impl Broker {
             // Nobody waits for this: an expired message is hidden until it is gone.
             drop(self.submit(slot, &mut state, at, Change::Remove(expired)));
         }
-        Ok(if messages.is_empty() { Look::Again } else { Look::Chosen(Chosen { queue: id, messages }) })
+        if messages.is_empty() {
+            return Ok(Look::Again);
+        }
+        Ok(Look::Chosen(Chosen { queue: id, messages, _use: token }))
     }
 
     /// Begins to read the next page when the window runs low.
@@ -263,7 +269,7 @@ impl Broker {
     }
 
     /// The bodies of chosen messages, from memory or from the pool.
-    async fn bodies(
+    pub(super) async fn bodies(
         &self,
         slot: &Slot,
         at: &QueueRef,

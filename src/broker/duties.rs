@@ -27,6 +27,14 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.sweep_messages().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_slots().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.watch_session().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.keep_time().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.clean_dropped().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.watch_pools().await });
     }
 
     /// Sleeps for a turn. False when the service stops.
@@ -40,6 +48,9 @@ impl Broker {
     async fn expire_claims(&self) {
         while self.next_turn(limits::EXPIRY_TICK).await {
             let now = self.0.clock.now();
+            if !self.may_expire(now) {
+                continue;
+            }
             for slot in self.0.cells.owned() {
                 if !slot.state.lock().begin_expiry(now) {
                     continue;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{error, warn};
+use uuid::Uuid;
 
 use super::slot::{Slot, SlotState};
 use super::{Broker, storage_failed};
@@ -27,6 +29,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The way of one slot to one pool.
 pub(super) struct Lane {
+    /// The pool that it leads to, whatever name that has.
+    pool: Uuid,
     store: Arc<dyn PoolStore>,
     /// The number of the last batch that was applied.
     seq: u64,
@@ -72,6 +76,8 @@ pub(super) struct Work {
     queue: QueueId,
     change: Change,
     reply: oneshot::Sender<Result<(), Error>>,
+    /// Until it is settled the queue is not deleted.
+    _use: TaskTrackerToken,
 }
 
 impl Work {
@@ -87,12 +93,15 @@ impl Work {
 enum Outcome {
     Done,
     NotDone,
+    /// Not done for want of room; without its posts it may be sent under the same number.
+    Full,
     Unknown,
 }
 
 impl Lane {
-    pub(super) fn new(store: Arc<dyn PoolStore>) -> Self {
+    pub(super) fn new(pool: Uuid, store: Arc<dyn PoolStore>) -> Self {
         Self {
+            pool,
             store,
             seq: 0,
             waiting: VecDeque::new(),
@@ -101,6 +110,16 @@ impl Lane {
             is_running: false,
             is_closed: false,
         }
+    }
+
+    /// Whether it leads to this pool.
+    pub(super) fn leads_to(&self, pool: Uuid) -> bool {
+        self.pool == pool
+    }
+
+    /// Goes on over another handle of the same storage.
+    pub(super) fn reach_over(&mut self, store: Arc<dyn PoolStore>) {
+        self.store = store;
     }
 
     pub(super) fn store(&self) -> Arc<dyn PoolStore> {
@@ -151,10 +170,16 @@ impl SlotState {
             lane.is_running = false;
             return None;
         }
-        let seq = lane.seq + 1;
+        let batch = self.batch(slot, pool, &works)?;
+        Some((batch, works))
+    }
+
+    /// The lane's next batch, of these works.
+    fn batch(&self, slot: &Slot, pool: &PoolName, works: &[Work]) -> Option<Batch> {
+        let seq = self.lanes.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
         let mut queues: Vec<QueueChanges> = Vec::new();
-        for work in &works {
+        for work in works {
             let place = *places.entry(work.queue).or_insert_with(|| {
                 let low = self.queues.get(&work.at).map_or(MessageId::ZERO, |queue| queue.engine.low());
                 queues.push(QueueChanges::of(work.queue, low));
@@ -167,7 +192,7 @@ impl SlotState {
             }
         }
         let durability = Durability::Sync;
-        Some((Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues }, works))
+        Some(Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues })
     }
 
     /// Shows a batch's outcome to the engines, then to those who wait.
@@ -176,7 +201,7 @@ impl SlotState {
             lane.seq += u64::from(outcome == Outcome::Done);
             lane.is_closed |= outcome == Outcome::Unknown;
         }
-        for Work { at, queue, change, reply } in works {
+        for Work { at, queue, change, reply, _use } in works {
             if let Some(open) = self.queue_mut(&at, queue) {
                 match (change, outcome) {
                     (Change::Post(messages), Outcome::Done) => open.engine.posted(messages),
@@ -184,7 +209,9 @@ impl SlotState {
                         let over = open.engine.removed(&ids);
                         self.spend(over);
                     }
-                    (Change::Remove(ids), Outcome::NotDone) => open.engine.remove_failed(&ids),
+                    (Change::Remove(ids), Outcome::NotDone | Outcome::Full) => {
+                        open.engine.remove_failed(&ids)
+                    }
                     // Whoever returns messages goes on when he has the outcome. What is unknown stays hidden.
                     (Change::Post(_) | Change::Return(_), _) | (Change::Remove(_), Outcome::Unknown) => {}
                 }
@@ -193,6 +220,7 @@ impl SlotState {
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(Part::Storage, "the batch was not written")),
+                Outcome::Full => Err(Error::Full),
                 Outcome::Unknown => Err(Error::unknown(Part::Storage, "the batch has no known outcome")),
             });
         }
@@ -218,7 +246,8 @@ impl Broker {
         let (reply, outcome) = oneshot::channel();
         lane.messages_waiting += change.len();
         lane.bytes_waiting += change.bytes();
-        lane.waiting.push_back(Work { at: at.clone(), queue: open.id, change, reply });
+        let work = Work { at: at.clone(), queue: open.id, change, reply, _use: open.uses.token() };
+        lane.waiting.push_back(work);
         if !std::mem::replace(&mut lane.is_running, true) {
             let (broker, slot, pool) = (self.clone(), Arc::clone(slot), open.pool.clone());
             self.0.tasks.spawn(async move { broker.run_lane(&slot, &pool).await });
@@ -241,8 +270,35 @@ impl Broker {
                 // Before anybody hears of it: what they ask next must not be answered from this memory.
                 slot.lose("a batch has no known outcome");
             }
-            slot.state.lock().settle(pool, works, outcome);
+            if outcome == Outcome::Full {
+                self.send_without_posts(slot, pool, works, &*store).await;
+            } else {
+                slot.state.lock().settle(pool, works, outcome);
+            }
         }
+    }
+
+    /// Refuses the posts of a batch for which there was no room, and sends the rest: it may make room.
+    async fn send_without_posts(
+        &self,
+        slot: &Slot,
+        pool: &PoolName,
+        works: Vec<Work>,
+        store: &dyn PoolStore,
+    ) {
+        let is_post = |work: &Work| matches!(work.change, Change::Post(_));
+        let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_post);
+        let batch = {
+            let mut state = slot.state.lock();
+            state.settle(pool, posts, Outcome::Full);
+            state.batch(slot, pool, &rest)
+        };
+        let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
+        let outcome = send(store, &batch, pool).await;
+        if outcome == Outcome::Unknown {
+            slot.lose("a batch has no known outcome");
+        }
+        slot.state.lock().settle(pool, rest, outcome);
     }
 }
 
@@ -261,6 +317,8 @@ async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome 
                 error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
                 return Outcome::Unknown;
             }
+            // Unless an earlier try may have been applied: then the next one tells.
+            StoreError::Full if !may_be_done => return Outcome::Full,
             StoreError::Full | StoreError::NotSent(_) | StoreError::Unknown(_) => {
                 warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
             }

@@ -31,7 +31,7 @@ pub struct MessageView {
     pub claim: Option<ClaimId>,
 }
 
-type Outcome = oneshot::Receiver<Result<(), Error>>;
+pub(super) type Outcome = oneshot::Receiver<Result<(), Error>>;
 
 /// Waits until a change on its way to the pool is settled.
 pub(super) async fn settled(outcome: Outcome) -> Result<(), Error> {

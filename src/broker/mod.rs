@@ -4,19 +4,28 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+mod bulk;
 mod cells;
 mod claims;
+mod dropped;
 mod duties;
 mod ends;
+mod flavors;
 mod lanes;
+mod listing;
+mod membership;
 mod messages;
+mod metadata;
+mod pool_deletion;
+mod pool_health;
+mod pool_table;
 mod pools;
 mod queues;
 mod renewal;
 mod retake;
 mod slot;
+mod time;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -26,19 +35,24 @@ use tracing::warn;
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
+pub use flavors::FlavorView;
+pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::MessageView;
-pub use pools::FirstPool;
+pub use pool_health::{HealthReport, PoolHealth};
+pub use pool_table::{FirstPool, Opener, PoolSettings};
+pub use pools::PoolView;
 pub use renewal::ClaimStatus;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Owner};
 use crate::clock::Clock;
 use crate::cluster;
+use crate::cluster::replicas::Replica;
 use crate::domain::limits;
-use crate::domain::names::PoolName;
 use crate::error::{Error, Part};
-use crate::storage::{Epoch, PoolStore, StoreError};
+use crate::storage::{Epoch, StoreError};
 use cells::Cells;
-use pools::OpenPool;
+use membership::Membership;
+use pool_table::PoolTable;
 use retake::Taken;
 use slot::Slot;
 
@@ -48,12 +62,14 @@ pub struct Broker(Arc<Shared>);
 
 struct Shared {
     catalogue: Catalogue,
-    pools: HashMap<PoolName, OpenPool>,
+    /// The pools as they are now.
+    pools: PoolTable,
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
-    /// Tells the nodes of slots that this process took from those of any other.
-    nonce: Uuid,
+    membership: Membership,
+    /// As what this process takes slots.
+    owner: Owner,
     /// The greater part of every epoch.
     generation: u32,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
@@ -62,32 +78,40 @@ struct Shared {
 }
 
 impl Broker {
-    /// Takes every slot and begins its duties. `open` opens a pool's storage by its URI.
+    /// Registers `replica`, takes every slot and begins its duties.
     ///
-    /// A fresh installation gets `first` as its pool. When no pool can be used nothing is taken, and the error says
-    /// why.
+    /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
+    /// service starts, so that one can be added.
     pub async fn start(
         catalogue: Catalogue,
-        first: &FirstPool,
-        open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
+        settings: &PoolSettings,
+        replica: Replica,
         clock: Clock,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
-        let pools = pools::open_all(&catalogue, &system, first, open).await?;
-        // Without storage there is nothing to serve, and taking the slots would only stop whoever has it.
-        pools::check_any(&pools)?;
-        let (nonce, generation) = (Uuid::new_v4(), system.generation);
+        time::begin(&catalogue, &clock).await?;
+        let generation = system.generation;
+        let pools = PoolTable::new(system, settings);
+        pools.open_all(&catalogue, settings.first.as_ref(), &replica).await?;
+        // Taking the slots would only stop whoever has the storage.
+        pools.check_any()?;
+        // Before anything is put in place: a session that is lost on the way is noticed.
+        let session = catalogue.session().borrow().generation;
+        cluster::replicas::join(&catalogue, &replica, clock.now()).await?;
+        let owner =
+            Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
         let mut slots = Vec::new();
-        for owned in cluster::slots::take_all(&catalogue, nonce).await? {
+        for owned in cluster::slots::take_all(&catalogue, &owner).await? {
             let epoch = Epoch { generation, transaction: owned.transaction };
             let claims = catalogue.claims(&owned).await?;
             let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
             slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let cells = Cells::new(slots);
-        let shared = Shared { catalogue, pools, cells, clock, nonce, generation, tasks, stop };
+        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session));
+        let shared = Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop };
         let broker = Self(Arc::new(shared));
+        broker.reopen_marked_pools().await;
         broker.start_duties();
         Ok(broker)
     }
@@ -107,12 +131,7 @@ impl Broker {
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
     pub fn check_ready(&self) -> Result<(), Error> {
         self.0.catalogue.check_open()?;
-        let is_open = |pool: &OpenPool| pool.store().is_ok_and(|store| store.check_open().is_ok());
-        if self.0.pools.values().any(is_open) {
-            Ok(())
-        } else {
-            Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
-        }
+        self.0.pools.check_open()
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the
@@ -133,9 +152,9 @@ impl Broker {
 
 /// What a failed call to a pool means to a request.
 fn storage_failed(error: StoreError) -> Error {
-    if error.nothing_written() {
-        Error::unavailable(Part::Storage, error)
-    } else {
-        Error::unknown(Part::Storage, error)
+    match error {
+        StoreError::Full => Error::Full,
+        error if error.nothing_written() => Error::unavailable(Part::Storage, error),
+        error => Error::unknown(Part::Storage, error),
     }
 }

@@ -1,115 +1,199 @@
-//! Pools: opening them at the start, and the storage behind a name.
-
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use tracing::error;
-use uuid::Uuid;
+//! Pools: look up, add, change. Deletion stands in [`super::pool_deletion`].
 
 use super::Broker;
-use crate::catalogue::{Catalogue, PoolEntry, System};
+use super::pool_table::{CHANGE_TRIES, OpenPool, cannot_open};
+use crate::catalogue::{PoolEntry, Registry};
+use crate::cluster::replicas;
 use crate::domain::names::PoolName;
-use crate::domain::pool::Pool;
+use crate::domain::pool::{Pool, PoolChange, PoolUri};
 use crate::error::{Error, Part};
-use crate::storage::{PoolStore, Stamp, StoreError};
+use crate::storage::PoolStore;
 
-/// The pool of a fresh installation.
+/// A pool as its operators see it.
 #[derive(Clone, Debug)]
-pub struct FirstPool {
+pub struct PoolView {
     /// Its name.
     pub name: PoolName,
-    /// Where its storage is.
-    pub uri: String,
-    /// Its share of new queues, once there are other pools.
-    pub weight: u32,
+    /// What is said of it.
+    pub pool: Pool,
 }
 
-/// A pool of the catalogue.
-pub(super) struct OpenPool {
-    pub(super) entry: PoolEntry,
-    /// Its storage, or why that cannot be used.
-    store: Result<Arc<dyn PoolStore>, String>,
-}
-
-impl OpenPool {
-    /// The storage of the pool. A pool that is unavailable stops only its own queues.
-    pub(super) fn store(&self) -> Result<Arc<dyn PoolStore>, Error> {
-        let unavailable = |why: &String| {
-            Error::unavailable(Part::Storage, format!("pool {} is unavailable: {why}", self.entry.name))
-        };
-        self.store.as_ref().map(Arc::clone).map_err(unavailable)
-    }
-}
-
-/// Opens every pool of the catalogue; a fresh installation gets `first`.
-pub(super) async fn open_all(
-    catalogue: &Catalogue,
-    system: &System,
-    first: &FirstPool,
-    mut open: impl FnMut(&str) -> Result<Arc<dyn PoolStore>, Error>,
-) -> Result<HashMap<PoolName, OpenPool>, Error> {
-    if catalogue.pools().await?.is_empty() {
-        let store = open(&first.uri)?;
-        let id = register(&*store, system).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
-        let pool = Pool::new(id, &first.uri, first.weight);
-        catalogue.pool_create(&first.name, &pool).await?;
-    }
-    let mut pools = HashMap::new();
-    for entry in catalogue.pools().await? {
-        let store = match open(&entry.pool.uri) {
-            Ok(store) => check_stamp(store, system, entry.pool.id).await,
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(why) = &store {
-            error!(pool = %entry.name, why, "the pool is unavailable");
-        }
-        pools.insert(entry.name.clone(), OpenPool { entry, store });
-    }
-    Ok(pools)
-}
-
-/// Whether some pool can be used.
-pub(super) fn check_any(pools: &HashMap<PoolName, OpenPool>) -> Result<(), Error> {
-    let mut failure = Ok(());
-    for pool in pools.values() {
-        match pool.store() {
-            Ok(_) => return Ok(()),
-            Err(error) => failure = Err(error),
-        }
-    }
-    failure
-}
-
-/// Stamps the storage of a new pool before the pool is recorded. A stamp of this installation that is there
-/// already is that of a start which was cut short in between, and is taken over.
-async fn register(store: &dyn PoolStore, system: &System) -> Result<Uuid, StoreError> {
-    let id = match store.stamp().await? {
-        Some(stamp) if stamp.system == system.id => stamp.pool,
-        _ => Uuid::new_v4(),
-    };
-    store.register(Stamp { system: system.id, pool: id }).await?;
-    Ok(id)
-}
-
-/// The storage, if it is that of the pool. Opening never stamps: an empty disk under a pool's name is an empty
-/// disk, not the pool.
-async fn check_stamp(
-    store: Arc<dyn PoolStore>,
-    system: &System,
-    id: Uuid,
-) -> Result<Arc<dyn PoolStore>, String> {
-    match store.stamp().await {
-        Ok(Some(stamp)) if stamp == (Stamp { system: system.id, pool: id }) => Ok(store),
-        Ok(Some(stamp)) => Err(StoreError::Stamped(stamp).to_string()),
-        Ok(None) => Err("its storage was never registered: it is empty, or another one".to_owned()),
-        Err(error) => Err(error.to_string()),
+impl From<PoolEntry> for PoolView {
+    fn from(entry: PoolEntry) -> Self {
+        Self { name: entry.name, pool: entry.pool }
     }
 }
 
 impl Broker {
-    /// The open pool of a name.
-    pub(super) fn pool(&self, name: &PoolName) -> Result<&OpenPool, Error> {
-        let pool = self.0.pools.get(name);
-        pool.ok_or_else(|| Error::unavailable(Part::Storage, format!("pool {name} is not open")))
+    /// A pool. The answer is what the catalogue says, whoever changed it.
+    pub async fn pool_get(&self, name: &PoolName) -> Result<PoolView, Error> {
+        let entry = self.0.catalogue.pool(name).await?;
+        entry.map(PoolView::from).ok_or_else(|| no_pool(name))
     }
+
+    /// At most `limit` pools, by name, after `marker`.
+    pub async fn pools_list(&self, marker: Option<&str>, limit: usize) -> Result<Vec<PoolView>, Error> {
+        let names = self.0.catalogue.pool_names().await?;
+        let after = names.into_iter().filter(|name| marker.is_none_or(|marker| name.as_str() > marker));
+        let mut pools = Vec::new();
+        for name in after.take(limit) {
+            pools.extend(self.0.catalogue.pool(&name).await?.map(PoolView::from));
+        }
+        Ok(pools)
+    }
+
+    /// Adds a pool and opens its storage, which is then served without a restart; or makes one that exists what
+    /// `wanted` says. A storage that another pool has is a conflict.
+    pub async fn pool_put(&self, name: &PoolName, wanted: PoolChange) -> Result<(), Error> {
+        let (broker, name) = (self.clone(), name.clone());
+        let put = async move {
+            let _changing = broker.0.pools.changing.lock().await;
+            for _ in 0..CHANGE_TRIES {
+                let done = match broker.0.catalogue.pool(&name).await? {
+                    Some(entry) => broker.change_pool(entry, &wanted).await?.is_some(),
+                    None => broker.add_pool(&name, &wanted).await?,
+                };
+                if done {
+                    return Ok(());
+                }
+            }
+            Err(changed_each_time())
+        };
+        self.carry_out(put).await
+    }
+
+    /// Changes a pool. The URI of one that is used may change only if the same storage is found there.
+    pub async fn pool_patch(&self, name: &PoolName, change: PoolChange) -> Result<PoolView, Error> {
+        let (broker, name) = (self.clone(), name.clone());
+        let patch = async move {
+            let _changing = broker.0.pools.changing.lock().await;
+            for _ in 0..CHANGE_TRIES {
+                let entry = broker.0.catalogue.pool(&name).await?.ok_or_else(|| no_pool(&name))?;
+                if let Some(entry) = broker.change_pool(entry, &change).await? {
+                    return Ok(entry.into());
+                }
+            }
+            Err(changed_each_time())
+        };
+        self.carry_out(patch).await
+    }
+
+    /// False when another pool was added meanwhile: then the caller looks again.
+    async fn add_pool(&self, name: &PoolName, wanted: &PoolChange) -> Result<bool, Error> {
+        let Some(uri) = &wanted.uri else { return Err(no_pool(name)) };
+        let table = &self.0.pools;
+        let registry = self.0.catalogue.registry().await?;
+        let others = self.0.catalogue.pools().await?;
+        check_free(uri, name, &others)?;
+        self.check_reach(&registry, name, uri)?;
+        let store = table.open(uri).await.map_err(|error| cannot_open(uri, &error))?;
+        let added = match table.register(&*store, &others).await {
+            Ok(id) => {
+                let pool = wanted.apply(Pool::new(id, uri.clone(), 0));
+                self.0.catalogue.pool_add(&registry, name, &pool).await
+            }
+            Err(error) => Err(error),
+        };
+        match added {
+            Ok(Some(entry)) => {
+                self.exchange_pool(OpenPool::new(entry, Ok(store)));
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => {
+                // If it was added after all, the next look at the records opens it.
+                drop(store);
+                table.close(uri);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether every replica that is up can reach a storage.
+    fn check_reach(&self, registry: &Registry, name: &PoolName, uri: &PoolUri) -> Result<(), Error> {
+        if uri.is_embedded() {
+            replicas::check_alone(registry, &self.0.membership.replica, name)?;
+        }
+        Ok(())
+    }
+
+    /// None when the record changed meanwhile: then the caller looks again.
+    async fn change_pool(&self, entry: PoolEntry, change: &PoolChange) -> Result<Option<PoolEntry>, Error> {
+        // Whoever is about to delete the pool is refused by the change, and looks again.
+        let wanted = Pool { closing: false, ..change.apply(entry.pool.clone()) };
+        if let Some(uri) = change.uri.as_ref().filter(|uri| **uri != entry.pool.uri) {
+            return self.move_pool(entry, Pool { uri: uri.clone(), ..wanted }).await;
+        }
+        let changed = self.0.catalogue.pool_set(&entry, &wanted).await?;
+        if let Some(entry) = &changed {
+            self.learn_pool(entry.clone()).await;
+        }
+        Ok(changed)
+    }
+
+    /// Points a pool to another URI: the same storage, or any if the pool is not used (P9).
+    async fn move_pool(&self, entry: PoolEntry, wanted: Pool) -> Result<Option<PoolEntry>, Error> {
+        let table = &self.0.pools;
+        let registry = self.0.catalogue.registry().await?;
+        let others = self.0.catalogue.pools().await?;
+        check_free(&wanted.uri, &entry.name, &others)?;
+        self.check_reach(&registry, &entry.name, &wanted.uri)?;
+        let store = table.open(&wanted.uri).await.map_err(|error| cannot_open(&wanted.uri, &error))?;
+        let stamp = store.stamp().await.map_err(super::storage_failed)?;
+        let moved = if stamp == Some(table.stamp(entry.pool.id)) {
+            self.0.catalogue.pool_move(&registry, &entry, &wanted).await
+        } else {
+            self.move_unused(&registry, &entry, &wanted, &*store, &others).await
+        };
+        match moved {
+            Ok(Some(entry)) => {
+                self.exchange_pool(OpenPool::new(entry.clone(), Ok(store)));
+                Ok(Some(entry))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => {
+                drop(store);
+                table.close(&wanted.uri);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives an unused pool another storage, which is stamped for it.
+    async fn move_unused(
+        &self,
+        registry: &Registry,
+        entry: &PoolEntry,
+        wanted: &Pool,
+        store: &dyn PoolStore,
+        others: &[PoolEntry],
+    ) -> Result<Option<PoolEntry>, Error> {
+        let Some(closed) = self.close_unused(entry).await? else { return Ok(None) };
+        let moved = match self.0.pools.register(store, others).await {
+            Ok(id) => {
+                let wanted = Pool { id, ..wanted.clone() };
+                self.0.catalogue.pool_move(registry, &closed, &wanted).await
+            }
+            Err(error) => Err(error),
+        };
+        if !matches!(moved, Ok(Some(_))) {
+            self.reopen_to_queues(&closed).await?;
+        }
+        moved
+    }
+}
+
+fn check_free(uri: &PoolUri, name: &PoolName, others: &[PoolEntry]) -> Result<(), Error> {
+    match others.iter().find(|other| other.name != *name && other.pool.uri == *uri) {
+        Some(other) => Err(Error::Conflict(format!("uri: pool {} has the same", other.name))),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn no_pool(name: &PoolName) -> Error {
+    Error::NotFound { what: "pool", name: name.to_string() }
+}
+
+pub(super) fn changed_each_time() -> Error {
+    Error::unavailable(Part::Coordination, "somebody else changed the pools each time")
 }

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::pools::OpenPool;
+use super::pool_table::OpenPool;
 use super::slot::Slot;
 use super::{Broker, storage_failed};
-use crate::catalogue::QueueRecord;
+use crate::catalogue::{FlavorEntry, QueueRecord};
+use crate::domain::attributes;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::Header;
-use crate::domain::names::QueueRef;
-use crate::domain::pool::PoolState;
+use crate::domain::names::{FlavorName, QueueRef};
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
-use crate::error::{Error, Part};
-use crate::placement::weighted;
+use crate::error::{Error, Part, Place};
+use crate::placement::Candidate;
 use crate::storage::{Direction, Order, PoolStore};
 
 /// How often a creation looks again when the pool it chose changed under it.
-const CREATE_TRIES: usize = 4;
+const CREATE_TRIES: usize = 8;
 
 impl Broker {
-    /// Creates a queue in a pool chosen by weight. One that exists stays as it is, its metadata too.
+    /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let create = async move {
@@ -111,26 +111,54 @@ impl Broker {
             if self.open_gated(slot, at).await? {
                 return Ok(Created::Existed);
             }
-            let pool = self.place()?;
+            let flavor = self.flavor_of(metadata).await?;
+            let name = flavor.as_ref().map(|flavor| &flavor.name);
+            let pool = match self.place(at, name) {
+                // Somebody else may have added one.
+                Err(Error::NoPool) => {
+                    self.reload_pools().await?;
+                    self.place(at, name)?
+                }
+                placed => placed?,
+            };
             let id = QueueId::new(slot.owned.slot, &mut rand::rng());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
-            if self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry).await? {
+            if self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref()).await? {
                 // The queue is there, whatever becomes of opening it.
                 let opened = self.open_record(slot, at, &record).await;
                 return opened.map(|()| Created::New).map_err(Error::into_unknown);
             }
+            self.reload_pools().await?;
         }
         Err(Error::unavailable(Part::Coordination, "the chosen pool changed each time"))
     }
 
-    /// Chooses the pool of a new queue: one that is active, by weight.
-    fn place(&self) -> Result<&OpenPool, Error> {
-        let mut candidates: Vec<&OpenPool> =
-            self.0.pools.values().filter(|pool| pool.entry.pool.state == PoolState::Active).collect();
-        candidates.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
-        let weights: Vec<u32> = candidates.iter().map(|pool| pool.entry.pool.weight).collect();
-        let choice = weighted::choose(&weights, &mut rand::rng()).ok_or(Error::NoPool)?;
-        Ok(candidates[choice])
+    /// The flavor that the metadata of a new queue names.
+    async fn flavor_of(&self, metadata: &Metadata) -> Result<Option<FlavorEntry>, Error> {
+        let Some(name) = &metadata.attributes().flavor else { return Ok(None) };
+        let unknown = || {
+            let why = format!("flavor {name} does not exist");
+            Error::invalid(Place::Limit, attributes::FLAVOR, why)
+        };
+        self.0.catalogue.flavor(name).await?.map(Some).ok_or_else(unknown)
+    }
+
+    /// Chooses the pool of a new queue among those of its flavor, or without one among those that have none. Pools
+    /// that accept no writes now are left out.
+    fn place(&self, at: &QueueRef, flavor: Option<&FlavorName>) -> Result<Arc<OpenPool>, Error> {
+        let mut pools = self.0.pools.all();
+        pools.retain(|pool| pool.entry.pool.takes(flavor));
+        if pools.is_empty() {
+            return Err(Error::NoPool);
+        }
+        let writable =
+            |pool: &Arc<OpenPool>| pool.store().and_then(|s| s.check_open().map_err(storage_failed));
+        let refusal = pools.iter().find_map(|pool| writable(pool).err());
+        pools.retain(|pool| writable(pool).is_ok());
+        let candidates: Vec<Candidate<'_>> = pools.iter().map(|pool| pool.candidate()).collect();
+        let key = [at.project.as_str().as_bytes(), &[0], at.name.as_str().as_bytes()].concat();
+        let choice = self.0.pools.placement.choose(&candidates, &key, &mut rand::rng());
+        choice.map(|choice| Arc::clone(&pools[choice])).ok_or_else(|| refusal.unwrap_or(Error::NoPool))
     }
 
     /// Whether the pool has a message.

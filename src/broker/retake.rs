@@ -69,7 +69,8 @@ impl Broker {
     /// along (P8). To be asked just before the answer.
     pub(super) fn check_ours(&self, slot: &Slot) -> Result<(), Error> {
         slot.check_served()?;
-        self.0.catalogue.check_open()
+        self.check_member()?;
+        self.0.catalogue.check_lease()
     }
 
     /// An answer that wrote nothing, if it is true.
@@ -132,7 +133,7 @@ impl Broker {
     }
 
     async fn take(&self, number: SlotNumber, taken: Taken) -> Result<Arc<Slot>, Error> {
-        let owned = cluster::slots::take(&self.0.catalogue, number, self.0.nonce).await?;
+        let owned = cluster::slots::take(&self.0.catalogue, number, &self.0.owner).await?;
         let epoch = Epoch { generation: self.0.generation, transaction: owned.transaction };
         let claims = self.0.catalogue.claims(&owned).await?;
         let no_expiry_before = self.0.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
@@ -144,7 +145,7 @@ impl Broker {
     async fn fence_pools(&self, slot: &Slot, pools: &[PoolName]) {
         for name in pools {
             let fenced = match self.pool(name) {
-                Ok(pool) => self.open_lane(slot, name, pool).await,
+                Ok(pool) => self.open_lane(slot, name, &pool).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = fenced {

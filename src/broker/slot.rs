@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::lanes::{Lane, Work};
-use super::pools::OpenPool;
+use super::pool_table::OpenPool;
 use super::retake::Taken;
 use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
@@ -66,6 +67,8 @@ pub(super) struct SlotState {
     pub(super) buckets: u64,
     /// Claims of queues that nobody has opened since the start.
     unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
+    /// When to look for deleted queues that are not cleaned away; none when there are none, or it is being done.
+    pub(super) next_cleaning: Option<Timestamp>,
 }
 
 /// When a claim of which queue ends.
@@ -85,6 +88,8 @@ pub(super) struct OpenQueue {
     pub(super) refilled: Arc<Notify>,
     /// Whether the last page could not be read.
     pub(super) pool_failed: bool,
+    /// Who is changing something of the queue in the pool or in the tree holds a token: a deletion waits for all.
+    pub(super) uses: TaskTracker,
 }
 
 impl Slot {
@@ -110,6 +115,7 @@ impl Slot {
             is_expiring: false,
             buckets: found.buckets,
             unopened,
+            next_cleaning: Some(Timestamp::default()),
         };
         Self {
             owned,
@@ -172,6 +178,15 @@ impl SlotState {
         self.queues.get_mut(at).filter(|queue| queue.id == id)
     }
 
+    /// Takes a queue out, so that nothing more begins there, and wakes who waits there to see that.
+    pub(super) fn close_queue(&mut self, at: &QueueRef, id: QueueId) -> Option<OpenQueue> {
+        self.unopened.remove(&id);
+        let queue = self.queues.remove(at)?;
+        queue.uses.close();
+        queue.refilled.notify_waiters();
+        Some(queue)
+    }
+
     /// Notes when a claim ends. Claims that are over are forgotten before they outnumber the others.
     pub(super) fn await_end(&mut self, deadline: Deadline) {
         if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
@@ -189,6 +204,15 @@ impl SlotState {
         let is_due = self.deadlines.peek().is_some_and(|Reverse(first)| first.at <= now);
         let begins = is_due && !self.is_expiring;
         self.is_expiring |= begins;
+        begins
+    }
+
+    /// Whether deleted queues are to be cleaned away now; the caller then does so.
+    pub(super) fn begin_cleaning(&mut self, now: Timestamp) -> bool {
+        let begins = self.next_cleaning.is_some_and(|at| at <= now);
+        if begins {
+            self.next_cleaning = None;
+        }
         begins
     }
 
@@ -227,8 +251,8 @@ impl Broker {
         record: &QueueRecord,
     ) -> Result<(), Error> {
         let name = record.pool()?;
-        let pool = self.pool(&name)?;
-        self.open_lane(slot, &name, pool).await?;
+        let pool = self.pool_of_record(&name).await?;
+        self.open_lane(slot, &name, &pool).await?;
         let totals = pool.store()?.totals(record.id).await.map_err(storage_failed)?;
         let (tail, claims) = {
             let state = slot.state.lock();
@@ -260,8 +284,14 @@ impl Broker {
         state.unopened.remove(&record.id);
         state.deadlines.extend(deadlines);
         state.spend(spent);
-        let queue =
-            OpenQueue { id: record.id, pool: name, engine, refilled: Arc::default(), pool_failed: false };
+        let queue = OpenQueue {
+            id: record.id,
+            pool: name,
+            engine,
+            refilled: Arc::default(),
+            pool_failed: false,
+            uses: TaskTracker::new(),
+        };
         state.queues.insert(at.clone(), queue);
         Ok(())
     }
@@ -269,7 +299,8 @@ impl Broker {
     /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
     /// the greatest one that any of them gave.
     pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
-        if slot.state.lock().lanes.contains_key(name) {
+        let id = pool.entry.pool.id;
+        if slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id)) {
             return Ok(());
         }
         let store = pool.store()?;
@@ -277,7 +308,7 @@ impl Broker {
         let last = last.map_err(storage_failed)?;
         let mut state = slot.state.lock();
         state.ids.skip_to(last);
-        state.lanes.insert(name.clone(), Lane::new(store));
+        state.lanes.insert(name.clone(), Lane::new(id, store));
         Ok(())
     }
 }

@@ -54,11 +54,16 @@ impl Catalogue {
             };
             found.buckets |= 1 << bucket;
             let path = layout::bucket(slot.slot, bucket);
-            for name in self.tree.children(&path).await.map_err(failed)? {
-                let id = name
-                    .parse()
-                    .map_err(|error: uuid::Error| Error::unavailable(Part::Coordination, error))?;
-                if let Some(node) = self.node(&layout::claim(slot.slot, id)).await? {
+            let damaged = |error: uuid::Error| Error::unavailable(Part::Coordination, error);
+            let names = self.tree.children(&path).await.map_err(failed)?;
+            let ids = names
+                .iter()
+                .map(|name| name.parse().map_err(damaged))
+                .collect::<Result<Vec<ClaimId>, _>>()?;
+            let paths: Vec<String> = ids.iter().map(|id| layout::claim(slot.slot, *id)).collect();
+            let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+            for (id, node) in ids.into_iter().zip(nodes) {
+                if let Some(node) = node {
                     found.claims.push((id, from_json(&node)?));
                 }
             }
@@ -74,9 +79,9 @@ impl Catalogue {
         record: &ClaimRecord,
         new_bucket: bool,
     ) -> Result<(), Error> {
-        let node = Op::Create { path: layout::claim(slot.slot, id), data: to_json(record) };
+        let node = Op::create(layout::claim(slot.slot, id), to_json(record));
         if new_bucket {
-            let directory = Op::Create { path: layout::bucket(slot.slot, id.bucket()), data: "{}".into() };
+            let directory = Op::create(layout::bucket(slot.slot, id.bucket()), "{}");
             match self.commit_as_owner(slot, &[], &[directory, node.clone()]).await {
                 Ok(_) => return Ok(()),
                 // Another claim of this process made it at the same time.

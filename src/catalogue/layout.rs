@@ -3,30 +3,57 @@
 //! | path | data |
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
+//! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
-//! | `/meta/slots/{hh}` | `{nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/flavors/{flavor}` | [`crate::domain::flavor::Flavor`] |
+//! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
+//! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
+//! | `/run/time` | `{time}`: how far time had come |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
 
-use crate::domain::ids::{ClaimId, Slot};
-use crate::domain::names::{PoolName, ProjectId, QueueRef};
+use crate::domain::ids::{ClaimId, QueueId, Slot};
+use crate::domain::names::{FlavorName, PoolName, ProjectId, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
+pub(super) const COMPONENTS: &str = "/meta/components";
+pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
+pub(super) const FLAVORS: &str = "/meta/flavors";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
+pub(super) const TIME: &str = "/run/time";
 
 pub(super) fn pool(name: &PoolName) -> String {
     format!("{POOLS}/{}", escape(name.as_str()))
 }
 
+pub(super) fn flavor(name: &FlavorName) -> String {
+    format!("{FLAVORS}/{}", escape(name.as_str()))
+}
+
 pub(super) fn slot(slot: Slot) -> String {
     format!("{SLOTS}/{slot}")
+}
+
+/// A node of the registry, by its name.
+pub(super) fn replica(name: &str) -> String {
+    format!("{REPLICAS}/{name}")
+}
+
+/// The node of a host, to which a number is added.
+pub(super) fn replica_of(host: &str) -> String {
+    format!("{REPLICAS}/{}-", escape(host))
+}
+
+pub(super) fn owner(slot: Slot) -> String {
+    format!("{SLOTS}/{slot}/owner")
 }
 
 pub(super) fn slot_queues(slot: Slot) -> String {
@@ -57,9 +84,17 @@ pub(super) fn claim(slot: Slot, claim: ClaimId) -> String {
     format!("{RUN}/{slot}/claims/{:02x}/{claim}", claim.bucket())
 }
 
+pub(super) fn slot_dropped(slot: Slot) -> String {
+    format!("{RUN}/{slot}/dropped")
+}
+
+pub(super) fn dropped(slot: Slot, queue: QueueId) -> String {
+    format!("{RUN}/{slot}/dropped/{queue}")
+}
+
 /// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and
 /// so does a dot that begins an element, since `.` and `..` are no elements.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut element = String::with_capacity(text.len());
     for (index, byte) in text.bytes().enumerate() {
         match byte {

@@ -4,11 +4,17 @@
 //! write is the fence its callers pass in.
 
 mod claims;
+mod components;
+mod dropped;
+mod flavors;
 mod layout;
+mod listing;
+mod metadata;
 mod pools;
 mod queues;
 mod slots;
 mod system;
+mod time;
 
 use std::sync::Arc;
 
@@ -17,13 +23,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
+pub use components::{Component, ComponentState, Registry};
+pub use dropped::DroppedQueue;
+pub use flavors::{FlavorEntry, PoolUpdate};
+pub use metadata::QueueEntry;
 pub use pools::PoolEntry;
 pub use queues::QueueRecord;
-pub use slots::OwnedSlot;
+pub use slots::{OwnedSlot, Owner};
 pub use system::System;
+
+pub use crate::coordination::{Link, Session};
 
 use crate::coordination::{Coordination, Node, TreeError};
 use crate::error::{Error, Part};
+use tokio::sync::watch::Receiver;
 
 /// The records of one installation.
 #[derive(Clone)]
@@ -40,6 +53,16 @@ impl Catalogue {
     /// Whether a change made now has a chance.
     pub fn check_open(&self) -> Result<(), Error> {
         self.tree.check_open().map_err(failed)
+    }
+
+    /// The session with the tree that ephemeral records belong to.
+    pub fn session(&self) -> Receiver<Session> {
+        self.tree.session()
+    }
+
+    /// Whether what is in memory of the tree still holds.
+    pub fn check_lease(&self) -> Result<(), Error> {
+        self.tree.check_lease().map_err(failed)
     }
 
     /// Whether a restart would not help.

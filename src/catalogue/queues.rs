@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Catalogue, OwnedSlot, PoolEntry, failed, from_json, layout, to_json};
+use super::{Catalogue, FlavorEntry, OwnedSlot, PoolEntry, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
 use crate::domain::ids::QueueId;
 use crate::domain::names::{PoolName, QueueRef};
@@ -22,6 +22,12 @@ pub struct QueueRecord {
     pub metadata: Box<RawValue>,
     /// Milliseconds since the Unix epoch.
     pub created: u64,
+}
+
+/// Where a queue lies: the part of its record, or of what is left of it, that says so.
+#[derive(Deserialize)]
+pub(super) struct Placed {
+    pub(super) placement: Vec<String>,
 }
 
 impl QueueRecord {
@@ -49,26 +55,29 @@ impl Catalogue {
         node.as_ref().map(from_json).transpose()
     }
 
-    /// Records a queue in one commit that checks the slot's owner and that its pool is as it was chosen.
+    /// Records a queue in one commit that checks the slot's owner and that its pool, and the flavor that chose it,
+    /// are as they were read.
     ///
-    /// False when the pool has changed since, or the queue exists: then the caller looks again.
+    /// False when one of them has changed since, or the queue exists: then the caller looks again.
     pub async fn queue_create(
         &self,
         slot: &OwnedSlot,
         queue: &QueueRef,
         record: &QueueRecord,
         pool: &PoolEntry,
+        flavor: Option<&FlavorEntry>,
     ) -> Result<bool, Error> {
-        let fences = [pool.fence()];
-        let node = Op::Create { path: layout::queue(slot.slot, queue), data: to_json(record) };
-        let directory = Op::Create { path: layout::project(slot.slot, &queue.project), data: "{}".into() };
+        let mut fences = vec![pool.fence()];
+        fences.extend(flavor.map(FlavorEntry::fence));
+        let node = Op::create(layout::queue(slot.slot, queue), to_json(record));
+        let directory = Op::create(layout::project(slot.slot, &queue.project), "{}");
         let mut outcome = self.commit_as_owner(slot, &fences, std::slice::from_ref(&node)).await;
         if let Err(TreeError::Refused { why: Refusal::NoNode, .. }) = outcome {
             outcome = self.commit_as_owner(slot, &fences, &[directory, node]).await;
         }
         match outcome {
             Ok(_) => Ok(true),
-            Err(TreeError::Fenced(1) | TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(false),
+            Err(TreeError::Fenced(1..) | TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(false),
             Err(TreeError::Refused { why: Refusal::Full, .. }) => Err(Error::TooMany {
                 what: "queues of this project in one slot",
                 bound: crate::domain::limits::TREE_CHILDREN,

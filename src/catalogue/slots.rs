@@ -7,9 +7,23 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::{Catalogue, failed, layout, to_json};
-use crate::coordination::{Committed, Fence, Op, TreeError};
+use crate::coordination::{Committed, Fence, Mode, Op, TreeError};
 use crate::domain::ids::Slot;
 use crate::error::{Error, Part};
+
+/// How often to look again when owners change at the same time: a session that ends takes its nodes along.
+const TRIES: usize = 4;
+
+/// Who takes slots.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// The replica.
+    pub instance: Uuid,
+    /// Where others reach it.
+    pub address: String,
+    /// Tells what this process wrote from what others of the same replica did.
+    pub nonce: Uuid,
+}
 
 /// A slot that this process took, as it must be named in every commit for it.
 #[derive(Clone, Debug)]
@@ -35,6 +49,10 @@ impl OwnedSlot {
         self.is_lost.load(Ordering::Relaxed)
     }
 
+    fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
     /// A fence that holds while nobody else took the slot.
     fn fence(&self) -> Fence {
         Fence { path: layout::slot(self.slot), version: self.version }
@@ -43,27 +61,84 @@ impl OwnedSlot {
 
 #[derive(Serialize)]
 struct SlotRecord {
+    instance: Uuid,
     nonce: Uuid,
 }
 
+#[derive(Serialize)]
+struct OwnerRecord<'a> {
+    instance: Uuid,
+    address: &'a str,
+}
+
 impl Catalogue {
-    /// Takes slots, at most 100 at once: from then on commits of their owners before are refused.
-    pub async fn slots_take(&self, slots: &[Slot], nonce: Uuid) -> Result<Vec<OwnedSlot>, Error> {
-        let mut ops = Vec::with_capacity(slots.len());
-        for slot in slots {
-            let path = layout::slot(*slot);
-            let Some(node) = self.node(&path).await? else {
+    /// Takes slots in one commit, at most [`crate::domain::limits::SLOTS_TAKEN`]: from then on commits of their
+    /// owners before are refused, and their owner nodes are gone.
+    pub async fn slots_take(&self, slots: &[Slot], me: &Owner) -> Result<Vec<OwnedSlot>, Error> {
+        for _ in 0..TRIES {
+            let ops = self.taking(slots, me).await?;
+            let committed = match self.tree.commit(&[], &ops).await {
+                Ok(committed) => committed,
+                Err(TreeError::Refused { .. }) => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            let set = ops.iter().zip(committed).filter(|(op, _)| matches!(op, Op::Set { .. }));
+            let owned = slots.iter().zip(set).map(|(slot, (_, stat))| {
+                let unknown = || failed(TreeError::Unknown("a set node has no version".into()));
+                let stat = stat.ok_or_else(unknown)?;
+                Ok(OwnedSlot::new(*slot, stat.version, stat.modified))
+            });
+            return owned.collect();
+        }
+        Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
+    }
+
+    async fn taking(&self, slots: &[Slot], me: &Owner) -> Result<Vec<Op>, Error> {
+        let paths: Vec<String> = slots.iter().map(|slot| layout::slot(*slot)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        let mut ops = Vec::with_capacity(3 * slots.len());
+        let record = to_json(&SlotRecord { instance: me.instance, nonce: me.nonce });
+        for (path, node) in paths.into_iter().zip(nodes) {
+            let Some(node) = node else {
                 return Err(Error::unavailable(Part::Coordination, format!("{path} is missing")));
             };
-            let data = to_json(&SlotRecord { nonce });
-            ops.push(Op::Set { path, data, version: Some(node.version) });
+            ops.push(Op::Set { path, data: record.clone(), version: Some(node.version) });
         }
-        let committed = self.tree.commit(&[], &ops).await.map_err(failed)?;
-        let owned = slots.iter().zip(committed).map(|(slot, stat)| {
-            let stat = stat.ok_or_else(|| failed(TreeError::Unknown("a set node has no version".into())))?;
-            Ok(OwnedSlot::new(*slot, stat.version, stat.modified))
-        });
-        owned.collect()
+        ops.extend(self.owning(slots, me).await?);
+        Ok(ops)
+    }
+
+    /// What puts this owner's nodes in place of whatever is there.
+    async fn owning(&self, slots: &[Slot], me: &Owner) -> Result<Vec<Op>, Error> {
+        let paths: Vec<String> = slots.iter().map(|slot| layout::owner(*slot)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        let record = to_json(&OwnerRecord { instance: me.instance, address: &me.address });
+        let mut ops = Vec::with_capacity(2 * slots.len());
+        for (path, node) in paths.into_iter().zip(nodes) {
+            if node.is_some() {
+                ops.push(Op::Delete { path: path.clone() });
+            }
+            ops.push(Op::Create { path, data: record.clone(), mode: Mode::Ephemeral });
+        }
+        Ok(ops)
+    }
+
+    /// Makes owner nodes again after a session was lost, for slots that nobody took in the meantime; the others are
+    /// lost, as [`OwnedSlot::is_lost`] says. At most [`crate::domain::limits::SLOTS_TAKEN`].
+    pub async fn slots_hold(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
+        let mut held: Vec<&OwnedSlot> = owned.iter().collect();
+        for _ in 0..TRIES + owned.len() {
+            let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
+            let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
+            let ops = self.owning(&slots, me).await?;
+            match self.tree.commit(&fences, &ops).await {
+                Ok(_) => return Ok(()),
+                Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
+                Err(TreeError::Refused { .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
     /// Commits for the owner of a slot: refused, with everybody told who has the slot in hand, once somebody else
@@ -78,7 +153,7 @@ impl Catalogue {
         all.extend_from_slice(fences);
         let outcome = self.tree.commit(&all, ops).await;
         if let Err(TreeError::Fenced(0)) = outcome {
-            slot.is_lost.store(true, Ordering::Relaxed);
+            slot.lose();
         }
         outcome
     }

@@ -29,31 +29,42 @@ impl Catalogue {
     /// The installation; made with the id `fresh` when the tree is empty.
     pub async fn system(&self, fresh: Uuid) -> Result<System, Error> {
         if let Some(node) = self.node(layout::SYSTEM).await? {
+            // Trees that were made before there was a registry.
+            self.create_missing(&[layout::COMPONENTS.to_owned(), layout::REPLICAS.to_owned()]).await?;
             return from_json(&node);
         }
         let slots = u32::try_from(limits::SLOTS).expect("there are 256 slots");
         let system = System { id: fresh, generation: 1, schema: SCHEMA, slots };
-        let roots = [layout::META, layout::POOLS, layout::SLOTS, layout::QUEUES, layout::RUN];
+        let roots = [
+            layout::META,
+            layout::COMPONENTS,
+            layout::REPLICAS,
+            layout::POOLS,
+            layout::FLAVORS,
+            layout::SLOTS,
+            layout::QUEUES,
+            layout::RUN,
+        ];
         let mut paths: Vec<String> = roots.map(str::to_owned).to_vec();
         for slot in Slot::all() {
             paths.push(layout::slot(slot));
             paths.push(layout::slot_queues(slot));
             paths.push(layout::slot_run(slot));
             paths.push(layout::slot_claims(slot));
+            paths.push(layout::slot_dropped(slot));
         }
         for path in paths.chunks(limits::TREE_BATCH_OPS) {
             self.create_missing(path).await?;
         }
         // Last, so that a system that is there stands on all its nodes.
-        let op = Op::Create { path: layout::SYSTEM.into(), data: to_json(&system) };
+        let op = Op::create(layout::SYSTEM, to_json(&system));
         self.tree.commit(&[], &[op]).await.map_err(failed)?;
         Ok(system)
     }
 
     /// Makes nodes that may be there already from a start that was cut short.
     async fn create_missing(&self, paths: &[String]) -> Result<(), Error> {
-        let create =
-            |path: &String| Op::Create { path: path.clone(), data: bytes::Bytes::from_static(b"{}") };
+        let create = |path: &String| Op::create(path.clone(), "{}");
         let ops: Vec<Op> = paths.iter().map(create).collect();
         match self.tree.commit(&[], &ops).await {
             Ok(_) => return Ok(()),

@@ -5,13 +5,18 @@
 
 pub mod embedded;
 mod path;
+mod watch;
 pub mod zookeeper;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error as ThisError;
+use tokio::sync::watch::Receiver;
+
+pub use watch::{Event, Watch};
 
 use crate::domain::limits;
+use crate::domain::time::Timestamp;
 
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub struct Node {
     pub modified: u64,
     /// How many children it has.
     pub children: u32,
+    /// When its data was last changed, by the clock of the tree.
+    pub time: Timestamp,
 }
 
 /// A condition on the whole commit: the node at `path` has `version`.
@@ -44,6 +51,8 @@ pub enum Op {
         path: String,
         /// Its value.
         data: Bytes,
+        /// How long it lives.
+        mode: Mode,
     },
     /// Replaces the value of a node that exists.
     Set {
@@ -61,7 +70,23 @@ pub enum Op {
     },
 }
 
+/// How long a node lives, and who chooses its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Until it is deleted.
+    Persistent,
+    /// At most as long as the session that made it. It has no children.
+    Ephemeral,
+    /// As ephemeral; a number that grows is added to its name: see [`Stat::number`].
+    Numbered,
+}
+
 impl Op {
+    /// Makes a node that lives until it is deleted.
+    pub fn create(path: impl Into<String>, data: impl Into<Bytes>) -> Self {
+        Self::Create { path: path.into(), data: data.into(), mode: Mode::Persistent }
+    }
+
     /// The node it changes.
     pub fn path(&self) -> &str {
         match self {
@@ -71,13 +96,14 @@ impl Op {
 
     fn size(&self) -> usize {
         match self {
-            Self::Create { path, data } | Self::Set { path, data, .. } => path.len() + data.len(),
+            Self::Create { path, data, .. } | Self::Set { path, data, .. } => path.len() + data.len(),
             Self::Delete { path } => path.len(),
         }
     }
 }
 
-/// What a commit did: of each operation that set a node, the node's new version and transaction.
+/// What a commit did: of each operation that set a node, the node's new version and transaction, and of each that
+/// made a numbered one the number.
 pub type Committed = Vec<Option<Stat>>;
 
 /// A node's version and last transaction.
@@ -87,6 +113,33 @@ pub struct Stat {
     pub version: u32,
     /// See [`Node::modified`].
     pub modified: u64,
+    /// The number in the name of a node that was made so; none of others. It grows in the directory.
+    pub number: Option<u64>,
+}
+
+/// The path of a numbered node: what the operation named, then at least ten digits.
+pub fn numbered(path: &str, number: u64) -> String {
+    format!("{path}{number:010}")
+}
+
+/// Whether the tree is in reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// It is.
+    Connected,
+    /// It is not, for now: ephemeral nodes stay for a while.
+    Suspended,
+    /// The session is over. Its ephemeral nodes are gone, or will be soon; the next session has a greater number.
+    Lost,
+}
+
+/// The session that ephemeral nodes belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Grows with each session of this handle; 0 before the first.
+    pub generation: u64,
+    /// Its link.
+    pub link: Link,
 }
 
 /// Why an operation of a commit was refused. Then nothing of the commit happened.
@@ -145,18 +198,50 @@ pub trait Coordination: Send + Sync + 'static {
     /// The node at `path`, or none. It shows at least every commit that was acknowledged through this handle.
     async fn get(&self, path: &str) -> Result<Option<Node>, TreeError>;
 
+    /// The nodes at `paths`, in this order; each as [`Coordination::get`] shows it, and not all of one instant.
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError>;
+
     /// The names of the children of `path`, in order; none when it does not exist.
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError>;
+
+    /// The names of at most `most` children of `path` behind `after`, in order; all of them from the first one when
+    /// `after` is absent. One that reads a part of a directory alone does so.
+    async fn children_behind(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, TreeError> {
+        let children = self.children(path).await?;
+        let begin = after.map_or(0, |after| children.partition_point(|name| name.as_str() <= after));
+        Ok(children.into_iter().skip(begin).take(most).collect())
+    }
 
     /// Checks `fences`, then applies `ops` in order, each seeing those before it: all or none, durable on
     /// return. Commits made at the same time may share their cost and never each other's failure.
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError>;
 
+    /// Watches `path`, which need not exist, and all that is below it. Every change that a commit makes is told,
+    /// or a [`Event::Resync`] that covers it; who reads a node after its event sees the change or a later one.
+    /// Changes that this handle makes itself are told too.
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError>;
+
+    /// The session, and a notice of each change of its link, of short ones too.
+    fn session(&self) -> Receiver<Session>;
+
     /// Whether a commit made now has a chance.
     fn check_open(&self) -> Result<(), TreeError>;
 
+    /// Whether what was read and never changed by others still holds: nobody can have taken what belongs to this
+    /// session since. To be asked just before an answer that rests on memory alone (P8).
+    fn check_lease(&self) -> Result<(), TreeError>;
+
+    /// Whether [`Node::time`] comes from a clock of the tree's own.
+    fn keeps_time(&self) -> bool;
+
     /// Whether it can recover by itself. Not when only a restart of the process helps.
     fn check_alive(&self) -> Result<(), TreeError>;
+
     /// Ends what has begun and closes the tree; commits from then on are not sent. One that keeps nothing open
     /// has nothing to do.
     async fn close(&self) {}

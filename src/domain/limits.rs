@@ -10,6 +10,18 @@ pub const POST_BYTES: usize = 262_144;
 pub const METADATA_BYTES: usize = 65_536;
 /// Messages on one page, or named by one request (Zaqar: `max_messages_per_page`).
 pub const PAGE_MESSAGES: usize = 20;
+/// Elements of a page that nobody gave a limit.
+pub const PAGE_DEFAULT: usize = 10;
+/// Messages that one read of a listing takes from a pool.
+pub const LISTING_READ: usize = 256;
+/// Reads of a pool for one page. What a filter leaves out is looked at too, so a page ends here, with a link to go on.
+pub const LISTING_READS: usize = 64;
+/// Names that one read of a listing of queues with filters takes.
+pub const LISTING_NAMES: usize = 100;
+/// Queues that one page of a listing with filters looks at; then it ends likewise.
+pub const LISTING_QUEUES: usize = 1_000;
+/// Messages that one step of a purge removes.
+pub const PURGE_STEP: usize = 1_024;
 /// Messages that one claim may ask for (Zaqar: `max_messages_per_claim_or_pop`).
 pub const CLAIM_MESSAGES: usize = 20;
 /// Messages of a claim that names no limit.
@@ -32,6 +44,12 @@ pub const CLAIM_GRACE_DEFAULT: u32 = 60;
 pub const QUEUE_NAME_CHARS: usize = 64;
 /// Bytes of a project id (Zaqar: 256).
 pub const PROJECT_BYTES: usize = 256;
+/// Characters of the URI of a pool (Zaqar: 255).
+pub const POOL_URI_CHARS: usize = 255;
+/// Bytes of the body of a request that changes a pool or a flavor: a URI, a few options, some dozen names.
+pub const ADMIN_BODY_BYTES: usize = 16_384;
+/// Pools that a flavor may have: a change of them is one commit to the tree, with two operations a pool.
+pub const FLAVOR_POOLS: usize = 40;
 /// Depth of arrays and objects in any JSON that comes in. serde_json refuses deeper envelopes too, and a
 /// reader that recurses is never led deeper than this by us.
 pub const JSON_DEPTH: usize = 128;
@@ -77,6 +95,8 @@ pub const TREE_BATCH_OPS: usize = 100;
 /// Bytes of one commit to the tree (ZooKeeper refuses requests near one megabyte and cuts the connection).
 pub const TREE_BATCH_BYTES: usize = 256 * 1024;
 
+/// Events that wait for who watches a part of the tree; more of them become one that says to read all anew.
+pub const WATCH_EVENTS: usize = 256;
 /// Commits that wait for ZooKeeper; one more is refused, certainly unsent.
 pub const TREE_QUEUE: usize = 4_096;
 /// Reads of ZooKeeper that wait or are on their way; one more is refused.
@@ -94,21 +114,34 @@ pub const TREE_START: Duration = Duration::from_secs(30);
 pub const JOURNAL_QUEUE: usize = 16_384;
 /// Pieces of work that share one sync.
 pub const JOURNAL_GROUP: usize = 4_096;
+/// Bytes of free space on the disk of an embedded pool below which new messages are refused: enough to go on removing
+/// them, which takes room too before it gives any (P12).
+pub const RESERVE_BYTES: u64 = 256 << 20;
+/// How often the free space is asked for: the disk must not fill by more than the reserve in between.
+pub const ROOM_LOOK: Duration = Duration::from_millis(250);
+/// The first pause after a try to open a journal again that failed, and the longest; each is twice the one before.
+pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Bytes of the name of a note in a pool: a dedup id of SQS has 128 characters.
 pub const NOTE_KEY_BYTES: usize = 1_024;
 /// Bytes of what a note in a pool says.
 pub const NOTE_BYTES: usize = 65_536;
 /// Buckets of time that one look for what is due in a pool clears away; the next look goes on.
 pub const DUE_BUCKETS: usize = 4_096;
-/// A write of the class `relaxed` is synced after this time at the latest: what a power cut may take.
+/// A sync of a write of the class `relaxed` begins after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
+/// Slots that one commit takes: three operations each, of the hundred that a commit may have.
+pub const SLOTS_TAKEN: usize = 32;
 /// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
 /// trips to the tree when all goes well.
 pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 /// How often slots are looked at that may have to be taken anew without any request asking for them.
 pub const SLOT_TICK: Duration = Duration::from_millis(500);
 
+/// A step of the time by more than this is taken for a broken clock.
+pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);
+/// How often the time is recorded, and learnt from the tree: a start cannot tell a pause that is shorter from none.
+pub const CLOCK_TICK: Duration = Duration::from_secs(60);
 /// How often the owner looks for claims that ended.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
 /// Time in which every slot is swept once of messages whose life is over.
@@ -124,3 +157,15 @@ pub const EXPIRY_HOLD_SECONDS: u32 = 2;
 /// How long a claim looks for messages that are there but must be read, or are found to be over. Then 503: it
 /// would be untrue that there is nothing to claim.
 pub const CLAIM_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often pools that could not be opened are tried again, and how often it is asked how full the pools are.
+pub const POOL_TICK: Duration = Duration::from_secs(5);
+/// A pool that has not said within this time how it is does not answer.
+pub const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
+/// How often the owner looks for queues that are deleted and not yet cleaned away.
+pub const DROPPED_TICK: Duration = Duration::from_millis(500);
+/// Entries of a deleted queue that one turn removes from a pool, so that others get their turns.
+pub const DROPPED_TURN: usize = 1_024;
+/// How long the deletion of a queue waits for what is under way there. Longer than a lane tries one batch, and
+/// than a commit to the tree takes.
+pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);

@@ -6,10 +6,13 @@
 pub mod attributes;
 pub mod claim;
 pub mod durability;
+pub mod flavor;
 pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod names;
+pub mod page;
+pub mod patch;
 pub mod pool;
 pub mod queue;
 pub mod time;

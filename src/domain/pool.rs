@@ -1,25 +1,51 @@
 //! A pool: a registered piece of storage, and what an operator says of it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use crate::domain::limits;
+use crate::domain::names::FlavorName;
+use crate::error::{Error, Place};
+
 /// What the catalogue holds of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pool {
-    /// This incarnation of the pool: the name may be given again, the id never.
+    /// The storage, which is stamped with it: whatever name it has, it is this pool.
     pub id: Uuid,
-    /// Where its storage is: `embedded:PATH`.
-    pub uri: String,
+    /// Where its storage is.
+    pub uri: PoolUri,
     /// Its share of new queues; a pool of weight 0 takes none.
     pub weight: u32,
+    /// The flavor whose queues it takes; without one it takes the queues that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flavor: Option<FlavorName>,
+    /// What its driver is told.
+    #[serde(default)]
+    pub options: PoolOptions,
     /// Whether it takes part in placement.
     pub state: PoolState,
+    /// Whether somebody is finding out if it is used, to delete it or to point it to another storage. It takes no
+    /// new queue meanwhile.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub closing: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Pool {
-    /// A pool that takes new queues.
-    pub fn new(id: Uuid, uri: &str, weight: u32) -> Self {
-        Self { id, uri: uri.to_owned(), weight, state: PoolState::Active }
+    /// A pool that takes new queues of no flavor.
+    pub fn new(id: Uuid, uri: PoolUri, weight: u32) -> Self {
+        let (options, state) = (PoolOptions::default(), PoolState::Active);
+        Self { id, uri, weight, flavor: None, options, state, closing: false }
+    }
+
+    /// Whether a new queue of this flavor may be placed in it.
+    pub fn takes(&self, flavor: Option<&FlavorName>) -> bool {
+        self.state == PoolState::Active && !self.closing && self.weight > 0 && self.flavor.as_ref() == flavor
     }
 }
 
@@ -31,4 +57,155 @@ pub enum PoolState {
     Active,
     /// It takes none, whatever its weight.
     Draining,
+}
+
+impl PoolState {
+    /// The state as text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Draining => "draining",
+        }
+    }
+
+    /// The state of a text.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        match text {
+            "active" => Ok(Self::Active),
+            "draining" => Ok(Self::Draining),
+            _ => Err(Error::invalid(Place::Body, "state", "it is either active or draining")),
+        }
+    }
+}
+
+/// Where a pool's storage is: 1 to 255 characters (Zaqar's bound) that begin with a scheme. Which schemes there
+/// are is for the drivers to say.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PoolUri(String);
+
+impl PoolUri {
+    /// Checks a URI.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let wrong = |why: String| Err(Error::invalid(Place::Body, "uri", why));
+        if !(1..=limits::POOL_URI_CHARS).contains(&text.chars().count()) {
+            return wrong(format!("it has 1 to {} characters", limits::POOL_URI_CHARS));
+        }
+        if text.chars().any(char::is_control)
+            || text.split_once(':').is_none_or(|(scheme, _)| scheme.is_empty())
+        {
+            return wrong("it is a scheme, a colon and a place, as in embedded:PATH".into());
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The URI as text. It may hold a password, so it is for administrators and never for a log.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether its storage lies on the disk of the process that opens it.
+    pub fn is_embedded(&self) -> bool {
+        self.0.starts_with("embedded:")
+    }
+}
+
+/// What a pool's driver is told: a JSON object, kept as its text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PoolOptions(Box<RawValue>);
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self(RawValue::from_string("{}".into()).expect("an empty object is JSON"))
+    }
+}
+
+impl PoolOptions {
+    /// Checks JSON text: it must be an object.
+    pub fn new(text: Box<RawValue>) -> Result<Self, Error> {
+        if !text.get().starts_with('{') {
+            return Err(Error::invalid(Place::Body, "options", "must be a JSON object"));
+        }
+        Ok(Self(text))
+    }
+
+    /// The JSON text.
+    pub fn as_raw(&self) -> &RawValue {
+        &self.0
+    }
+}
+
+/// A weight, checked: 0 to 2^32 - 1, as in Zaqar.
+pub fn weight(weight: i64) -> Result<u32, Error> {
+    let why = || format!("{weight} is not between 0 and {}", u32::MAX);
+    u32::try_from(weight).map_err(|_| Error::invalid(Place::Limit, "weight", why()))
+}
+
+/// What a request wants a pool to be. What is absent stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct PoolChange {
+    /// Where its storage is.
+    pub uri: Option<PoolUri>,
+    /// Its share of new queues.
+    pub weight: Option<u32>,
+    /// Its flavor; `Some(None)` takes it away.
+    pub flavor: Option<Option<FlavorName>>,
+    /// What its driver is told.
+    pub options: Option<PoolOptions>,
+    /// Whether it takes part in placement.
+    pub state: Option<PoolState>,
+}
+
+impl PoolChange {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        let Self { uri, weight, flavor, options, state } = self;
+        uri.is_none() && weight.is_none() && flavor.is_none() && options.is_none() && state.is_none()
+    }
+
+    /// The pool after the change, but for its URI.
+    pub fn apply(&self, mut pool: Pool) -> Pool {
+        pool.weight = self.weight.unwrap_or(pool.weight);
+        pool.flavor = self.flavor.clone().unwrap_or(pool.flavor);
+        pool.options = self.options.clone().unwrap_or(pool.options);
+        pool.state = self.state.unwrap_or(pool.state);
+        pool
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_have_a_scheme_and_zaqars_length() {
+        for good in ["embedded:journal", "redis://h:6379", &format!("x:{}", "a".repeat(253))] {
+            assert!(PoolUri::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "journal", ":journal", "embedded:a\nb", &format!("x:{}", "a".repeat(254))] {
+            assert!(PoolUri::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_the_first_version_is_read() {
+        let record = r#"{"id": "00000000-0000-0000-0000-000000000001", "uri": "embedded:journal", "weight": 100,
+            "state": "active"}"#;
+        let pool: Pool = serde_json::from_str(record).unwrap();
+        assert!(pool.takes(None) && pool.options.as_raw().get() == "{}");
+    }
+
+    #[test]
+    fn a_pool_takes_queues_of_its_own_flavor_only() {
+        let flavor = FlavorName::new("fast").unwrap();
+        let uri = PoolUri::new("embedded:a").unwrap();
+        let plain = Pool::new(Uuid::nil(), uri, 1);
+        let fast = Pool { flavor: Some(flavor.clone()), ..plain.clone() };
+        assert!(plain.takes(None) && !plain.takes(Some(&flavor)));
+        assert!(!fast.takes(None) && fast.takes(Some(&flavor)));
+        assert!(!Pool { weight: 0, ..plain.clone() }.takes(None));
+        assert!(!Pool { state: PoolState::Draining, ..plain.clone() }.takes(None));
+        assert!(!Pool { closing: true, ..plain }.takes(None));
+    }
 }

@@ -15,12 +15,15 @@
 //!  begin_remove: ready, claimed or unknown ──▶ removing ──removed──▶ gone
 //! ```
 
+mod browse;
+mod bulk;
 mod claims;
 mod expiry;
 mod queue;
 mod renewal;
 mod window;
 
+pub use browse::Browsed;
 pub use claims::Claim;
 pub use queue::{Counts, Ended, QueueEngine, Refill, Removal, Taken};
 pub use renewal::{Held, Renewal};

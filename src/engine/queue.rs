@@ -48,7 +48,7 @@ pub struct QueueEngine {
     pub(super) hidden: BTreeMap<MessageId, Hidden>,
     pub(super) claims: Claims,
     /// How many messages are under claims or about to be.
-    claimed: u64,
+    pub(super) claimed: u64,
     refill: Option<RefillState>,
 }
 

@@ -5,6 +5,7 @@
 //! whole queue. So ten million waiting messages cost the memory of one window.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
@@ -71,6 +72,11 @@ impl Window {
 
     pub(super) fn newest(&self) -> Option<&Header> {
         self.ready.values().next_back().map(|ready| &ready.header)
+    }
+
+    /// The ready messages behind an id, in order.
+    pub(super) fn behind(&self, id: MessageId) -> impl Iterator<Item = &Ready> {
+        self.ready.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, ready)| ready)
     }
 
     pub(super) fn contains(&self, id: MessageId) -> bool {

@@ -1,18 +1,28 @@
 //! Group commit: one thread that takes all work that gathered while it synced the last group.
 //!
-//! There is no timer. An idle committer starts at once on the first piece of work; a busy one finds more
-//! waiting the longer a sync takes. Nobody is answered before the sync that covers what he wrote and saw.
+//! There is no timer for what must be synced. An idle committer starts at once on the first piece of work; a busy one
+//! finds more waiting the longer a sync takes. Nobody is answered before the sync that covers what he wrote and saw,
+//! but for a group in which nobody asked for it: that is synced a moment later, with the next group that is, or by itself.
+//!
+//! A write or a sync that fails closes the store, since nobody knows what of it is on disk. What was in flight is
+//! unknown; the store is opened again, for as long as the process lives.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
-use tracing::error;
+use tracing::{error, info, warn};
 
-use super::{JournalError, Store, Txn};
+use super::current::Current;
+use super::disk::RoomWatch;
+use super::rescue;
+use super::store::Store;
+use super::work::{self, Answer, Work};
+use super::{JournalError, Txn};
 use crate::clock::Clock;
+use crate::domain::durability::Durability;
 use crate::domain::limits;
 
 /// The write side of a journal.
@@ -20,77 +30,35 @@ pub(super) struct Committer {
     /// Bounded; taken when the journal closes, which ends the thread after it wrote what waits.
     queue: Option<SyncSender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
-    /// Why nothing is written any more. Set by the committer's thread before it settles a failed group.
-    failure: Arc<Mutex<Option<Arc<str>>>>,
-}
-
-/// A piece of work with the type of its answer hidden.
-trait Work: Send {
-    fn run(&mut self, txn: &mut Txn<'_>);
-    fn settle(self: Box<Self>, outcome: Result<(), JournalError>);
-}
-
-struct Typed<F, T> {
-    work: Option<F>,
-    answer: Option<T>,
-    reply: oneshot::Sender<Result<T, JournalError>>,
-}
-
-impl<F, T> Work for Typed<F, T>
-where
-    F: FnOnce(&mut Txn<'_>) -> T + Send,
-    T: Send,
-{
-    fn run(&mut self, txn: &mut Txn<'_>) {
-        self.answer = self.work.take().map(|work| work(txn));
-    }
-
-    fn settle(self: Box<Self>, outcome: Result<(), JournalError>) {
-        let answer = match (outcome, self.answer) {
-            (Ok(()), Some(answer)) => Ok(answer),
-            (Ok(()), None) => Err(JournalError::Unknown("the work did not run".into())),
-            (Err(error), _) => Err(error),
-        };
-        // Nobody may be waiting any more; what was written stays written.
-        let _ = self.reply.send(answer);
-    }
+    current: Arc<Current>,
 }
 
 impl Committer {
-    pub(super) fn start(store: Arc<Store>, clock: Clock) -> Self {
+    pub(super) fn start(current: Arc<Current>, path: PathBuf, clock: Clock, room: RoomWatch) -> Self {
         let (queue, work) = sync_channel(limits::JOURNAL_QUEUE);
-        let failure = Arc::new(Mutex::new(None));
-        let thread = {
-            let failure = Arc::clone(&failure);
-            std::thread::Builder::new()
-                .name("committer".into())
-                .spawn(move || run(&store, &clock, &work, &failure))
-                .expect("the process can start a thread while it starts")
-        };
-        Self { queue: Some(queue), thread: Some(thread), failure }
-    }
-
-    pub(super) fn check_open(&self) -> Result<(), JournalError> {
-        match &*self.failure.lock() {
-            Some(cause) => Err(JournalError::Closed(Arc::clone(cause))),
-            None => Ok(()),
-        }
+        let run = Run { current: Arc::clone(&current), path, clock, work, room, unsynced: None };
+        let thread = std::thread::Builder::new()
+            .name("committer".into())
+            .spawn(move || run.until_closed())
+            .expect("the process can start a thread while it opens a store");
+        Self { queue: Some(queue), thread: Some(thread), current }
     }
 
     /// Queues work. An error means that it never runs.
     pub(super) fn submit<T: Send + 'static>(
         &self,
+        durability: Durability,
         work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
-    ) -> Result<oneshot::Receiver<Result<T, JournalError>>, JournalError> {
-        self.check_open()?;
-        let (reply, answer) = oneshot::channel();
+    ) -> Result<Answer<T>, JournalError> {
+        self.current.check_open()?;
+        let (work, answer) = work::new(durability, work);
         let Some(queue) = &self.queue else { return Err(JournalError::Closed("shutdown".into())) };
-        match queue.try_send(Box::new(Typed { work: Some(work), answer: None, reply })) {
+        match queue.try_send(work) {
             Ok(()) => Ok(answer),
             Err(TrySendError::Full(_)) => Err(JournalError::Busy),
             Err(TrySendError::Disconnected(_)) => {
                 self.lost();
-                self.check_open().and(Err(JournalError::Busy))
+                self.current.check_open().and(Err(JournalError::Busy))
             }
         }
     }
@@ -98,7 +66,7 @@ impl Committer {
     /// What became of work whose answer never came: its thread ended, which closes the journal.
     pub(super) fn lost(&self) -> JournalError {
         let cause: Arc<str> = "a panic of its thread".into();
-        self.failure.lock().get_or_insert_with(|| Arc::clone(&cause));
+        self.current.end(&cause);
         JournalError::Unknown(cause)
     }
 }
@@ -114,34 +82,159 @@ impl Drop for Committer {
     }
 }
 
-fn run(store: &Store, clock: &Clock, work: &Receiver<Box<dyn Work>>, failure: &Mutex<Option<Arc<str>>>) {
-    while let Ok(first) = work.recv() {
-        let mut group = vec![first];
-        group.extend(work.try_iter().take(limits::JOURNAL_GROUP - 1));
-        let outcome = commit(store, clock, &mut group, failure);
+/// The committer's thread.
+struct Run {
+    current: Arc<Current>,
+    path: PathBuf,
+    clock: Clock,
+    work: Receiver<Box<dyn Work>>,
+    room: RoomWatch,
+    /// When the first write was answered that no sync covers yet.
+    unsynced: Option<Instant>,
+}
+
+/// What to do next.
+enum Turn {
+    Group(Vec<Box<dyn Work>>),
+    Sync,
+    Close,
+}
+
+impl Run {
+    fn until_closed(mut self) {
+        loop {
+            let (group, outcome) = match self.next() {
+                Turn::Group(mut group) => {
+                    let outcome = self.commit(&mut group);
+                    (group, outcome)
+                }
+                Turn::Sync => (Vec::new(), self.sync()),
+                Turn::Close => break,
+            };
+            let failed = outcome.as_ref().err().map(|cause| self.close(cause));
+            let outcome = outcome.map_err(JournalError::Unknown);
+            for piece in group {
+                piece.settle(outcome.clone());
+            }
+            if let Some(old) = failed
+                && !self.reopen(&old)
+            {
+                return;
+            }
+        }
+        if let Err(cause) = self.sync() {
+            error!(%cause, "the last sync failed");
+        }
+    }
+
+    /// Waits for work, and for the time of a sync when there is something to sync.
+    fn next(&self) -> Turn {
+        let first = match self.unsynced.map(|since| limits::RELAXED_SYNC.checked_sub(since.elapsed())) {
+            None => self.work.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(None) => return Turn::Sync,
+            Some(Some(left)) => self.work.recv_timeout(left),
+        };
+        match first {
+            Ok(first) => {
+                let mut group = vec![first];
+                group.extend(self.work.try_iter().take(limits::JOURNAL_GROUP - 1));
+                Turn::Group(group)
+            }
+            Err(RecvTimeoutError::Timeout) => Turn::Sync,
+            Err(RecvTimeoutError::Disconnected) => Turn::Close,
+        }
+    }
+
+    fn commit(&mut self, group: &mut [Box<dyn Work>]) -> Result<(), Arc<str>> {
+        let store = self.current.store().map_err(text)?;
+        let durability = group.iter().map(|piece| piece.durability()).max().unwrap_or_default();
+        let mut txn = Txn::new(&store, durability, self.room.room(), self.clock.now());
         for piece in group {
-            piece.settle(outcome.clone());
+            piece.run(&mut txn);
+        }
+        let wrote = txn.commit().map_err(text)?;
+        match durability {
+            // A group that only looked may have seen what is not synced.
+            Durability::Sync if !wrote => return self.sync(),
+            Durability::Sync => self.unsynced = None,
+            Durability::Relaxed if wrote => {
+                self.unsynced.get_or_insert_with(Instant::now);
+            }
+            Durability::Relaxed => {}
+        }
+        Ok(())
+    }
+
+    /// Syncs what was answered before, if there is any.
+    fn sync(&mut self) -> Result<(), Arc<str>> {
+        if self.unsynced.is_some() {
+            let store = self.current.store().map_err(text)?;
+            store.database.persist(fjall::PersistMode::SyncData).map_err(text)?;
+            self.unsynced = None;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, cause: &Arc<str>) -> Weak<Store> {
+        error!(%cause, path = %self.path.display(), "a write failed; the journal is opened again");
+        self.unsynced = None;
+        self.current.close(cause)
+    }
+
+    /// Opens the store again, however long it takes. False when the journal is closed instead.
+    fn reopen(&mut self, old: &Weak<Store>) -> bool {
+        let (mut pause, longest) = limits::REOPEN_PAUSE;
+        loop {
+            // A reader that is not done keeps the old store, and its lock.
+            if old.strong_count() == 0 {
+                match self.open() {
+                    Ok(store) => {
+                        self.current.reopened(store);
+                        info!(path = %self.path.display(), "the journal is open again");
+                        return true;
+                    }
+                    Err(cause) => {
+                        warn!(cause, path = %self.path.display(), "the journal cannot be opened yet")
+                    }
+                }
+            }
+            if !self.refuse_for(pause) {
+                return false;
+            }
+            pause = longest.min(pause * 2);
+        }
+    }
+
+    fn open(&self) -> Result<Store, String> {
+        rescue::rewrite_logs(&self.path).map_err(|error| described(&error))?;
+        Store::open(&self.path, &self.clock).map_err(|error| described(&error))
+    }
+
+    /// Waits, and refuses what was queued before the store was closed. False when the journal is closed meanwhile.
+    fn refuse_for(&self, pause: Duration) -> bool {
+        let started = Instant::now();
+        loop {
+            let Some(left) = pause.checked_sub(started.elapsed()) else { return true };
+            match self.work.recv_timeout(left) {
+                Ok(piece) => piece.settle(self.current.check_open()),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
         }
     }
 }
 
-fn commit(
-    store: &Store,
-    clock: &Clock,
-    group: &mut [Box<dyn Work>],
-    failure: &Mutex<Option<Arc<str>>>,
-) -> Result<(), JournalError> {
-    if let Some(cause) = &*failure.lock() {
-        return Err(JournalError::Closed(Arc::clone(cause)));
+fn text(error: impl std::fmt::Display) -> Arc<str> {
+    error.to_string().into()
+}
+
+/// An error with its causes.
+fn described(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
     }
-    let mut txn = Txn::new(store);
-    for piece in group {
-        piece.run(&mut txn);
-    }
-    txn.commit(clock.now()).map_err(|cause| {
-        error!(%cause, "a commit failed; the journal accepts no more writes until the service is restarted");
-        let cause: Arc<str> = cause.to_string().into();
-        *failure.lock() = Some(Arc::clone(&cause));
-        JournalError::Unknown(cause)
-    })
+    text
 }

@@ -1,6 +1,11 @@
-//! How much room the file system of a journal has.
+//! How much room the file system of a journal has, and whether it is enough for new messages.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tracing::{info, warn};
+
+use crate::domain::limits;
 
 /// Bytes of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,5 +22,48 @@ impl DiskSpace {
         let found = rustix::fs::statvfs(path).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Some(Self { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
+    }
+}
+
+/// Whether a journal has room for more than what it needs to get rid of what it has (P12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// For everything.
+    Free,
+    /// The rest is kept for deletions, claims and the like.
+    Reserved,
+}
+
+/// Watches the room of a journal. It belongs to the committer, which asks before each group.
+pub(super) struct RoomWatch {
+    path: PathBuf,
+    reserve: u64,
+    room: Room,
+    looked: Option<Instant>,
+}
+
+impl RoomWatch {
+    pub(super) fn new(path: PathBuf, reserve: u64) -> Self {
+        Self { path, reserve, room: Room::Free, looked: None }
+    }
+
+    /// The room as of now, or as of a moment ago. A file system that does not say has room.
+    pub(super) fn room(&mut self) -> Room {
+        if self.looked.is_some_and(|looked| looked.elapsed() < limits::ROOM_LOOK) {
+            return self.room;
+        }
+        self.looked = Some(Instant::now());
+        let free = DiskSpace::at(&self.path).map_or(u64::MAX, |space| space.free);
+        let room = if free < self.reserve { Room::Reserved } else { Room::Free };
+        if room != self.room {
+            match room {
+                Room::Free => info!(free, "there is room for new messages again"),
+                Room::Reserved => {
+                    warn!(free, reserve = self.reserve, "the disk is nearly full; new messages are refused");
+                }
+            }
+        }
+        self.room = room;
+        room
     }
 }

@@ -5,25 +5,32 @@
 //! the next one, so that a claim and a post share an fdatasync, and a power cut leaves a prefix of the commits.
 //!
 //! This is the one home of the `fjall` crate. What it asks of its user (fjall 3.1): one writer thread, since a
-//! commit with a sync holds its lock; never one key space per queue; a failed write closes the store for
-//! good, because nobody knows what of it is on the disk.
+//! commit with a sync holds its lock; never one key space per queue; after a failed write the store is dropped and opened
+//! again, because nobody knows what of it is on the disk.
 
 mod committer;
+mod current;
 mod disk;
+mod rescue;
+mod store;
 mod txn;
 mod view;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use thiserror::Error as ThisError;
 
 use crate::clock::Clock;
-use crate::domain::time::Timestamp;
+use crate::domain::durability::Durability;
+use crate::domain::limits;
 use committer::Committer;
-pub use disk::DiskSpace;
+use current::Current;
+use disk::RoomWatch;
+pub use disk::{DiskSpace, Room};
+use store::Store;
 pub use txn::Txn;
 pub use view::{ReadPair, View};
 
@@ -70,16 +77,6 @@ const SPACES: [(Space, &str); 11] = [
 
 /// The format this program writes. Another one is refused, never converted by guessing.
 const FORMAT: &[u8] = b"angarium 2";
-const FORMAT_KEY: &[u8] = b"format";
-/// When the last group was written: milliseconds since the Unix epoch, 8 bytes, big endian.
-const TIME_KEY: &[u8] = b"time";
-
-/// Bytes of log files after which quiet key spaces are flushed too: they bound the time of a restart.
-const LOG_BYTES: u64 = 256 << 20;
-/// Bytes of recent writes in memory per key space.
-const MEMTABLE_BYTES: u64 = 16 << 20;
-/// Bytes of the cache of blocks read from disk.
-const CACHE_BYTES: u64 = 32 << 20;
 
 /// Why the journal did not do what it was asked.
 #[derive(Clone, Debug, ThisError)]
@@ -87,7 +84,7 @@ pub enum JournalError {
     /// Too much is waiting already. Nothing was written.
     #[error("too many writes are waiting")]
     Busy,
-    /// A write failed earlier, or the journal is closed. Nothing was written.
+    /// A write failed earlier and the journal is opened again, or it is closed. Nothing was written.
     #[error("the journal is closed after {0}")]
     Closed(Arc<str>),
     /// The write failed: it may be on disk or not.
@@ -126,62 +123,39 @@ pub enum OpenError {
 /// A handle to an open journal. Clones share it; the last one to go closes it.
 #[derive(Clone)]
 pub struct Journal {
-    store: Arc<Store>,
+    path: PathBuf,
+    current: Arc<Current>,
     committer: Arc<Committer>,
 }
 
-struct Store {
-    path: PathBuf,
-    database: Database,
-    spaces: Vec<Keyspace>,
-}
-
-impl Store {
-    fn space(&self, space: Space) -> &Keyspace {
-        &self.spaces[space as usize]
-    }
-}
-
 impl Journal {
-    /// Opens the journal below `path`, and makes it when there is none. Blocks while it replays its log.
+    /// Opens the journal below `path`, and makes it when there is none, with the usual reserve. Blocks while it
+    /// replays its log.
     ///
-    /// Sets `clock` forward to the last write of the journal if it is behind: time does not go back between two
-    /// runs.
+    /// `clock` goes on from the last write of the journal: time does not go back between two runs, and a step of more
+    /// than a day is not believed.
     pub fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
-        let failed = |source| match source {
-            fjall::Error::Locked => OpenError::InUse(path.to_owned()),
-            source => OpenError::Store { path: path.to_owned(), source },
-        };
-        let database = Database::builder(path)
-            .manual_journal_persist(true)
-            .max_journaling_size(LOG_BYTES)
-            .cache_size(CACHE_BYTES)
-            .open()
-            .map_err(failed)?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-        let spaces = SPACES
-            .iter()
-            .map(|(_, name)| database.keyspace(name, options))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(failed)?;
-        let store = Arc::new(Store { path: path.to_owned(), database, spaces });
-        check_format(&store, path)?;
-        clock.not_before(last_write(&store).map_err(failed)?);
-        let committer = Arc::new(Committer::start(Arc::clone(&store), clock.clone()));
-        Ok(Self { store, committer })
+        Self::open_reserving(path, clock, limits::RESERVE_BYTES)
     }
 
-    /// The value of a key, as of the last commit that is on disk.
+    /// The same, keeping `reserve` bytes of its file system for what is not a new message.
+    pub fn open_reserving(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
+        let current = Arc::new(Current::new(Store::open(path, clock)?));
+        let path = path.to_owned();
+        let room = RoomWatch::new(path.clone(), reserve);
+        let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room);
+        Ok(Self { path, current, committer: Arc::new(committer) })
+    }
+
+    /// The value of a key, as of the last commit.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
-        self.committer.check_open()?;
-        let value = self.store.space(space).get(key).map_err(read_failed)?;
+        let value = self.current.store()?.space(space).get(key).map_err(read_failed)?;
         Ok(value.map(Bytes::from))
     }
 
     /// The state after the last commit, for reads that must fit each other.
     pub fn view(&self) -> Result<View, JournalError> {
-        self.committer.check_open()?;
-        Ok(View::of(Arc::clone(&self.store)))
+        self.current.store().map(View::of)
     }
 
     /// Runs `work` on the committer's thread, in the order of the calls, and returns what it returned once
@@ -192,43 +166,35 @@ impl Journal {
         &self,
         work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
     ) -> Result<T, JournalError> {
-        self.committer.submit(work)?.await.unwrap_or_else(|_| Err(self.committer.lost()))
+        self.commit_as(Durability::Sync, work).await
+    }
+
+    /// The same, but returns as soon as what it wrote is as durable as asked: a relaxed write outlives the process at
+    /// once, and a power cut [`limits::RELAXED_SYNC`] later.
+    pub async fn commit_as<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
+    ) -> Result<T, JournalError> {
+        self.committer.submit(durability, work)?.await.unwrap_or_else(|_| Err(self.committer.lost()))
     }
 
     /// How much room there is where the journal lies; none when the file system does not say.
     pub fn disk_space(&self) -> Option<DiskSpace> {
-        DiskSpace::at(&self.store.path)
+        DiskSpace::at(&self.path)
     }
 
-    /// Whether writes are accepted.
+    /// Whether reads and writes are accepted: not while the journal is opened again after a failure.
     pub fn check_open(&self) -> Result<(), JournalError> {
-        self.committer.check_open()
+        self.current.check_open()
+    }
+
+    /// Whether they are, or will be again without a restart.
+    pub fn check_alive(&self) -> Result<(), JournalError> {
+        self.current.check_alive()
     }
 }
 
 fn read_failed(error: fjall::Error) -> JournalError {
     JournalError::Read(error.to_string().into())
-}
-
-/// When the last group was written.
-fn last_write(store: &Store) -> Result<Timestamp, fjall::Error> {
-    let value = store.space(Space::Meta).get(TIME_KEY)?;
-    let millis = value.and_then(|value| Some(u64::from_be_bytes((*value).try_into().ok()?)));
-    Ok(Timestamp::from_millis(millis.unwrap_or(0)))
-}
-
-fn check_format(store: &Store, path: &Path) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Store { path: path.to_owned(), source };
-    let meta = store.space(Space::Meta);
-    match meta.get(FORMAT_KEY).map_err(failed)? {
-        Some(found) if *found == *FORMAT => Ok(()),
-        Some(found) => {
-            let found = String::from_utf8_lossy(&found).into_owned();
-            Err(OpenError::Format { path: path.to_owned(), found })
-        }
-        None => {
-            meta.insert(FORMAT_KEY, FORMAT).map_err(failed)?;
-            store.database.persist(fjall::PersistMode::SyncAll).map_err(failed)
-        }
-    }
 }

@@ -5,13 +5,17 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use fjall::{OwnedWriteBatch, PersistMode};
 
-use super::{JournalError, Space, Store, TIME_KEY, read_failed};
+use super::store::{Store, TIME_KEY};
+use super::{JournalError, Room, Space, read_failed};
+use crate::domain::durability::Durability;
 use crate::domain::time::Timestamp;
 
 /// The writes of one group of work. Each piece reads the outcome of those before it.
 pub struct Txn<'a> {
     store: &'a Store,
+    room: Room,
     batch: OwnedWriteBatch,
+    now: Timestamp,
     /// What the group wrote to the spaces that work reads back. Messages are not among them: nobody decides
     /// anything by a message of the same group, and keeping them here would cost more than writing them.
     written: HashMap<(Space, Bytes), Option<Bytes>>,
@@ -22,9 +26,23 @@ fn is_read_back(space: Space) -> bool {
 }
 
 impl<'a> Txn<'a> {
-    pub(super) fn new(store: &'a Store) -> Self {
-        let batch = store.database.batch().durability(Some(PersistMode::SyncData));
-        Self { store, batch, written: HashMap::new() }
+    pub(super) fn new(store: &'a Store, durability: Durability, room: Room, now: Timestamp) -> Self {
+        let mode = match durability {
+            Durability::Relaxed => PersistMode::Buffer,
+            Durability::Sync => PersistMode::SyncData,
+        };
+        let batch = store.database.batch().durability(Some(mode));
+        Self { store, room, batch, now, written: HashMap::new() }
+    }
+
+    /// When the group began: what is written with it as the time of the last write.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Whether there is room for new messages.
+    pub fn room(&self) -> Room {
+        self.room
     }
 
     /// The value of a key. In the spaces of messages, headers, schedule and notes, writes of the same group are not
@@ -60,12 +78,13 @@ impl<'a> Txn<'a> {
         self.batch.remove(self.store.space(space), key);
     }
 
-    /// Writes the group and syncs it. A group without writes costs nothing.
-    pub(super) fn commit(mut self, now: Timestamp) -> Result<(), fjall::Error> {
-        if !self.batch.is_empty() {
-            let time = now.as_millis().to_be_bytes();
-            self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
+    /// Writes the group. Whether there was anything to write; a group without writes costs nothing.
+    pub(super) fn commit(mut self) -> Result<bool, fjall::Error> {
+        if self.batch.is_empty() {
+            return Ok(false);
         }
-        self.batch.commit()
+        let time = self.now.as_millis().to_be_bytes();
+        self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
+        self.batch.commit().map(|()| true)
     }
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fjall::{Readable, Snapshot};
 
-use super::{JournalError, Space, Store, read_failed};
+use super::store::Store;
+use super::{JournalError, Space, read_failed};
 
 /// A key and its value, or why they could not be read.
 pub type ReadPair = Result<(Bytes, Bytes), JournalError>;
 
-/// The journal as it was at one moment. It keeps the files of that moment, so nobody holds one for long.
+/// The journal as it was at one moment. It keeps the files of that moment, and a journal that failed cannot be opened
+/// again before it goes, so nobody holds one for long.
 pub struct View {
     snapshot: Snapshot,
     store: Arc<Store>,

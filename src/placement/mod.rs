@@ -1,5 +1,120 @@
-//! Seam 3, placement: chooses one of several by weight. Pure: the dice are passed in.
+//! Seam 3, placement: chooses one of several. Pure: the dice are passed in.
 //!
-//! A new algorithm is one file here and one arm where the configuration names it.
+//! A new algorithm is one file here, and one arm in each `match` below.
 
+pub mod least_used;
+pub mod random;
+pub mod rendezvous;
 pub mod weighted;
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand::RngCore;
+
+/// One of those to choose from.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Its name, which no other candidate has.
+    pub name: &'a str,
+    /// Its share; one of weight 0 is never chosen.
+    pub weight: u32,
+    /// How much of it is used, in the unit that all candidates share.
+    pub used: u64,
+}
+
+/// How to choose. Each algorithm leaves out candidates of weight 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// By weight: Zaqar's.
+    #[default]
+    Weighted,
+    /// The less used of two that are drawn by weight.
+    LeastUsed,
+    /// Each with the same chance.
+    Random,
+    /// By the key alone: the same key has the same choice as long as that is there.
+    Rendezvous,
+}
+
+impl Algorithm {
+    /// The index of the choice for `key`; none when no candidate has a weight.
+    pub fn choose(self, candidates: &[Candidate<'_>], key: &[u8], random: &mut dyn RngCore) -> Option<usize> {
+        match self {
+            Self::Weighted => weighted::choose(candidates, random),
+            Self::LeastUsed => least_used::choose(candidates, random),
+            Self::Random => random::choose(candidates, random),
+            Self::Rendezvous => rendezvous::choose(candidates, key),
+        }
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "weighted" => Ok(Self::Weighted),
+            "least_used" => Ok(Self::LeastUsed),
+            "random" => Ok(Self::Random),
+            "rendezvous" => Ok(Self::Rendezvous),
+            _ => Err("it is one of weighted, least_used, random, rendezvous"),
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Weighted => "weighted",
+            Self::LeastUsed => "least_used",
+            Self::Random => "random",
+            Self::Rendezvous => "rendezvous",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    use super::*;
+
+    const ALL: [Algorithm; 4] =
+        [Algorithm::Weighted, Algorithm::LeastUsed, Algorithm::Random, Algorithm::Rendezvous];
+
+    fn candidate(name: &str, weight: u32) -> Candidate<'_> {
+        Candidate { name, weight, used: 0 }
+    }
+
+    #[test]
+    fn names_of_algorithms_are_read_as_they_are_written() {
+        for algorithm in ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+        }
+        assert!("Weighted".parse::<Algorithm>().is_err());
+    }
+
+    #[test]
+    fn none_is_chosen_when_there_is_no_weight() {
+        let mut random = SmallRng::seed_from_u64(1);
+        for algorithm in ALL {
+            assert_eq!(algorithm.choose(&[], b"q", &mut random), None, "{algorithm}");
+            let idle = [candidate("a", 0), candidate("b", 0)];
+            assert_eq!(algorithm.choose(&idle, b"q", &mut random), None, "{algorithm}");
+        }
+    }
+
+    #[test]
+    fn a_weight_of_zero_is_never_chosen_and_a_lone_candidate_always() {
+        let mut random = SmallRng::seed_from_u64(2);
+        let candidates = [candidate("a", 0), candidate("b", 1), candidate("c", 0)];
+        for algorithm in ALL {
+            for key in 0..1_000_u32 {
+                let choice = algorithm.choose(&candidates, &key.to_be_bytes(), &mut random);
+                assert_eq!(choice, Some(1), "{algorithm}");
+            }
+        }
+    }
+}

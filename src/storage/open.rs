@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use thiserror::Error as ThisError;
 
 use super::PoolStore;
 use super::embedded::EmbeddedPool;
 use crate::clock::Clock;
+use crate::domain::limits;
 use crate::journal::{Journal, OpenError};
 
 /// Why a pool's storage could not be opened.
@@ -20,44 +22,90 @@ pub enum PoolOpenError {
     /// The path leads out of the data directory.
     #[error("{0:?} is not a path below the data directory")]
     Path(String),
+    /// The directory lies within that of another pool, or around it.
+    #[error("{0:?} shares a directory with another storage")]
+    Shared(String),
     /// The embedded store.
     #[error(transparent)]
     Journal(#[from] OpenError),
+    /// The opening did not come to its end.
+    #[error("the opening was interrupted: {0}")]
+    Interrupted(String),
 }
 
-/// Opens pools, each storage once: pools with the same path share a journal with the tree or each other.
+/// Opens pools, each storage once: pools with the same path share a journal with the tree or each other. Whose a storage
+/// is its stamp says.
 pub struct PoolOpener {
     data: PathBuf,
     clock: Clock,
-    journals: HashMap<PathBuf, Journal>,
+    /// Bytes of free space that embedded pools keep.
+    reserve: u64,
+    /// Held while a journal is opened, so that each is opened once.
+    journals: Mutex<HashMap<PathBuf, Open>>,
+}
+
+struct Open {
+    journal: Journal,
+    /// Whether somebody else opened it, so that it is not closed here.
+    is_given: bool,
 }
 
 impl PoolOpener {
     /// An opener for embedded paths below `data`, where the journals given are open already.
     pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
-        Self { data: data.to_owned(), clock, journals: open.into_iter().collect() }
+        let given = |(path, journal)| (path, Open { journal, is_given: true });
+        let journals = Mutex::new(open.into_iter().map(given).collect());
+        Self { data: data.to_owned(), clock, reserve: limits::RESERVE_BYTES, journals }
     }
 
-    /// Opens the storage at `uri`. Blocks while an embedded store replays its log.
-    pub fn open(&mut self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+    /// The same with another reserve for the journals that it opens.
+    pub fn reserving(self, reserve: u64) -> Self {
+        Self { reserve, ..self }
+    }
+
+    /// Opens the storage at `uri`. Blocks while an embedded store replays its log: within the runtime this is for a
+    /// thread that may block.
+    pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         match uri.split_once(':') {
             Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
             _ => Err(PoolOpenError::Scheme(uri.to_owned())),
         }
     }
 
-    fn journal(&mut self, path: &str) -> Result<Journal, PoolOpenError> {
+    /// Forgets the storage at `uri`, which closes with its last handle. What it holds stays. One that was given open
+    /// is still used by whoever gave it, and is kept.
+    pub fn close(&self, uri: &str) {
+        let Some(path) = uri.split_once(':').and_then(|(_, path)| self.full(path).ok()) else { return };
+        let mut journals = self.journals.lock();
+        if journals.get(&path).is_none_or(|open| open.is_given) {
+            return;
+        }
+        let closed = journals.remove(&path);
+        drop(journals);
+        // A journal that closes writes first; nobody waits for that.
+        drop(closed);
+    }
+
+    fn full(&self, path: &str) -> Result<PathBuf, PoolOpenError> {
         let relative = Path::new(path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
         if path.is_empty() || !plain {
             return Err(PoolOpenError::Path(path.to_owned()));
         }
-        let full = self.data.join(relative);
-        if let Some(journal) = self.journals.get(&full) {
-            return Ok(journal.clone());
+        Ok(self.data.join(relative))
+    }
+
+    fn journal(&self, path: &str) -> Result<Journal, PoolOpenError> {
+        let full = self.full(path)?;
+        let mut journals = self.journals.lock();
+        if let Some(open) = journals.get(&full) {
+            return Ok(open.journal.clone());
         }
-        let journal = Journal::open(&full, &self.clock)?;
-        self.journals.insert(full, journal.clone());
+        if journals.keys().any(|other| other.starts_with(&full) || full.starts_with(other)) {
+            return Err(PoolOpenError::Shared(path.to_owned()));
+        }
+        let journal = Journal::open_reserving(&full, &self.clock, self.reserve)?;
+        journals.insert(full, Open { journal: journal.clone(), is_given: false });
         Ok(journal)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use angarium::coordination::{Committed, Coordination, Fence, Node, Op, TreeError};
+use angarium::coordination::{Committed, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message};
@@ -15,7 +16,7 @@ use angarium::storage::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What happens to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub enum Fault {
 pub struct Plan {
     faults: Arc<Mutex<VecDeque<Fault>>>,
     held: Arc<Notify>,
+    is_cut: Arc<AtomicBool>,
 }
 
 impl Plan {
@@ -48,6 +50,15 @@ impl Plan {
     pub fn skip(&self, commits: usize) {
         let mut faults = self.faults.lock();
         (0..commits).for_each(|_| faults.push_front(Fault::None));
+    }
+
+    /// Lets the lease of the tree end.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::SeqCst)
     }
 
     /// Sends what is held.
@@ -76,8 +87,20 @@ impl Coordination for FaultyTree {
         self.tree.get(path).await
     }
 
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
+        self.tree.get_many(paths).await
+    }
+
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
         self.tree.children(path).await
+    }
+
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
+        self.tree.watch_tree(path)
+    }
+
+    fn session(&self) -> watch::Receiver<Session> {
+        self.tree.session()
     }
 
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
@@ -99,6 +122,17 @@ impl Coordination for FaultyTree {
 
     fn check_open(&self) -> Result<(), TreeError> {
         self.tree.check_open()
+    }
+
+    fn check_lease(&self) -> Result<(), TreeError> {
+        if self.plan.is_cut() {
+            return Err(TreeError::NotSent("as planned".into()));
+        }
+        self.tree.check_lease()
+    }
+
+    fn keeps_time(&self) -> bool {
+        self.tree.keeps_time()
     }
 
     fn check_alive(&self) -> Result<(), TreeError> {

@@ -1,9 +1,13 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
+mod clock;
+mod deletion;
 mod expiry;
 mod faulty;
 mod handover;
+mod leases;
 mod outcomes;
+mod pools;
 mod retaken;
 mod stamps;
 
@@ -11,19 +15,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use angarium::broker::{Broker, FirstPool};
+use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::MessageId;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
+use angarium::domain::pool::PoolUri;
 use angarium::error::Error;
 use angarium::journal::Journal;
+use angarium::placement::Algorithm;
 use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
+use angarium::storage::open::PoolOpenError;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 /// A broker, its clock, and the directory that goes with it.
 struct Whole {
@@ -46,11 +55,14 @@ async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
 }
 
 async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker, Error> {
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(tree)));
-    let name = PoolName::new("default").unwrap();
-    let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
-    let open = |_: &str| Ok(Arc::new(EmbeddedPool::new(pool.clone())) as Arc<dyn PoolStore>);
-    Broker::start(catalogue, &first, open, clock).await
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(tree).await.unwrap()));
+    let pools = one_pool(Arc::new(EmbeddedPool::new(pool)));
+    Broker::start(catalogue, &pools, replica(), clock).await
+}
+
+/// A replica that no other is.
+pub(super) fn replica() -> Replica {
+    Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1")
 }
 
 fn open_journal(data: &Path, name: &str) -> Journal {
@@ -101,4 +113,22 @@ impl Whole {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+/// Opens the same storage whatever the URI.
+struct OneStore(Arc<dyn PoolStore>);
+
+impl Opener for OneStore {
+    fn open(&self, _: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        Ok(Arc::clone(&self.0))
+    }
+
+    fn close(&self, _: &str) {}
+}
+
+/// A first pool on this storage.
+pub fn one_pool(store: Arc<dyn PoolStore>) -> PoolSettings {
+    let (name, uri) = (PoolName::new("default").unwrap(), PoolUri::new("embedded:journal").unwrap());
+    let first = Some(FirstPool { name, uri, weight: 1 });
+    PoolSettings { first, opener: Arc::new(OneStore(store)), placement: Algorithm::default() }
 }

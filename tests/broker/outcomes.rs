@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use angarium::broker::{Broker, FirstPool};
+use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::domain::names::PoolName;
 use angarium::journal::Journal;
-use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
-use super::{Whole, limit, queue, terms};
+use super::{Whole, limit, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool fail as planned.
 pub(super) struct Faulty {
@@ -27,16 +25,12 @@ pub(super) async fn faulty() -> Faulty {
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let (tree, pool) = (Plan::default(), Plan::default());
-    let embedded = Arc::new(EmbeddedTree::new(journal.clone()));
+    let embedded = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let catalogue = Catalogue::new(embedded.clone());
     let faulty_tree = Catalogue::new(Arc::new(FaultyTree { tree: embedded, plan: tree.clone() }));
-    let name = PoolName::new("default").unwrap();
-    let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
-    let open = |_: &str| {
-        let embedded = Arc::new(EmbeddedPool::new(journal.clone()));
-        Ok(Arc::new(FaultyPool { pool: embedded, plan: pool.clone() }) as Arc<dyn PoolStore>)
-    };
-    let broker = Broker::start(faulty_tree, &first, open, clock.clone()).await.unwrap();
+    let store =
+        one_pool(Arc::new(FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() }));
+    let broker = Broker::start(faulty_tree, &store, replica(), clock.clone()).await.unwrap();
     Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, catalogue }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use angarium::catalogue::Owner;
 use angarium::domain::message::NewMessage;
 use angarium::error::Error;
 use tokio::task::JoinSet;
@@ -20,7 +21,9 @@ fn message() -> Vec<NewMessage> {
 
 /// Takes the queue's slot as another process would.
 async fn take_away(faulty: &Faulty) {
-    faulty.catalogue.slots_take(&[queue("q").slot()], Uuid::new_v4()).await.unwrap();
+    let nonce = Uuid::new_v4();
+    let other = Owner { instance: Uuid::new_v4(), address: "elsewhere:1".into(), nonce };
+    faulty.catalogue.slots_take(&[queue("q").slot()], &other).await.unwrap();
 }
 
 /// Claims until a claim is answered without an error: as long as its slot is away it is refused.

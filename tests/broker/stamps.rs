@@ -37,7 +37,7 @@ async fn a_first_start_that_was_cut_short_goes_on_with_its_stamp() {
     let (tree, pool) = (open_journal(data.path(), "tree"), open_journal(data.path(), "pool"));
     let system = uuid::Uuid::new_v4();
     let catalogue = angarium::catalogue::Catalogue::new(std::sync::Arc::new(
-        angarium::coordination::embedded::EmbeddedTree::new(tree.clone()),
+        angarium::coordination::embedded::EmbeddedTree::open(tree.clone()).await.unwrap(),
     ));
     catalogue.system(system).await.unwrap();
     let stamp = Stamp { system, pool: uuid::Uuid::new_v4() };

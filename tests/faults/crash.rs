@@ -15,7 +15,7 @@ use super::history::History;
 use super::load::{Load, QUEUES};
 use super::verdict::{Verdict, judge};
 use crate::support::client::Client;
-use crate::support::server::ServerBuilder;
+use crate::support::server::{Server, ServerBuilder};
 use crate::support::settings;
 
 /// Runs the rounds, then drains and judges. `aftermath` gets its turn after each kill, when the process
@@ -24,6 +24,19 @@ pub fn kill_under_load(
     builder: &ServerBuilder,
     rounds: u64,
     seed: u64,
+    aftermath: impl FnMut(u64, &mut StdRng),
+) -> Verdict {
+    let live =
+        |_: &Server, dice: &mut StdRng| thread::sleep(Duration::from_millis(dice.random_range(300..1500)));
+    live_under_load(builder, rounds, seed, live, aftermath)
+}
+
+/// The same, but what the server lives through before it is killed is the caller's too.
+pub fn live_under_load(
+    builder: &ServerBuilder,
+    rounds: u64,
+    seed: u64,
+    mut live: impl FnMut(&Server, &mut StdRng),
     mut aftermath: impl FnMut(u64, &mut StdRng),
 ) -> Verdict {
     let (history, mut load) = (History::new(), Load::new());
@@ -32,9 +45,9 @@ pub fn kill_under_load(
         let server = builder.start();
         let base = server.base().to_owned();
         create_queues(&server.client(), round > 0);
-        let life = Duration::from_millis(dice.random_range(300..1500));
+        let mut life_dice = StdRng::from_rng(&mut dice);
         load.run_while(&base, &history, &mut dice, || {
-            thread::sleep(life);
+            live(&server, &mut life_dice);
             server.kill9();
         });
         aftermath(round, &mut dice);

@@ -5,10 +5,12 @@
  *   POWERCUT_LOG   where the records go; must lie outside that directory
  *   POWERCUT_GATE  while this file exists, syncs below the directory wait before they begin
  *   POWERCUT_FAIL  while this file exists, syncs below the directory fail with EIO
+ *   POWERCUT_FULL  while this file exists, writes below the directory fail with ENOSPC
  *
  * What is modelled. Data and size of a file are durable when an fsync or fdatasync of it (by any
  * descriptor), a syncfs or a sync has succeeded that began after the write had ended. sync_file_range
- * promises nothing and close promises nothing. Directory operations (create, rename, unlink) count as
+ * promises nothing and close promises nothing. What a sync that failed should have made durable is never made so
+ * by a later one: the system has forgotten that it is not on disk. Directory operations (create, rename, unlink) count as
  * durable at once, so a missing sync of a directory is NOT found by this. A file is known by its inode and
  * birth time, never by its name: renames need no tracking, and neither do descriptors.
  *
@@ -36,13 +38,13 @@
 
 _Static_assert(sizeof(off_t) == 8, "64-bit systems only");
 
-enum { UNDO = 1, SYNCED = 2, SYNCED_ALL = 3 };
+enum { UNDO = 1, SYNCED = 2, SYNCED_ALL = 3, FORGOTTEN = 4 };
 enum { MAGIC = 0x50435554, LOG_FD = 700 };
 
 struct record {
     uint32_t magic, kind;
     uint64_t inode, born_s, born_ns;
-    uint64_t offset;   /* UNDO: where the change begins. SYNCED: the log's length when the sync began */
+    uint64_t offset;   /* UNDO: where the change begins. The others: the log's length when the sync began */
     uint64_t length;   /* UNDO: bytes that are written; 0 = a change of size, which cannot be torn */
     uint64_t old_size;
     uint64_t saved;    /* old bytes that follow, from offset on */
@@ -60,7 +62,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX];
 static size_t root_length;
-static const char *gate, *fail;
+static const char *gate, *fail, *full;
 static int log_fd = -1;
 static uint64_t log_length;
 
@@ -98,6 +100,7 @@ static void setup(void) {
     if (!dir || !log) return;
     gate = getenv("POWERCUT_GATE");
     fail = getenv("POWERCUT_FAIL");
+    full = getenv("POWERCUT_FULL");
     if (!realpath(dir, root)) die(dir);
     root_length = strlen(root);
     int fd = real_openat(AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -205,11 +208,19 @@ static size_t total(const struct iovec *parts, int count) {
     return sum;
 }
 
+/* Whether there is no space; the reason is in errno then. */
+static int is_full(void) {
+    int kept = errno, result = full && !access(full, F_OK);
+    errno = result ? ENOSPC : kept;
+    return result;
+}
+
 /* Makes a write, or any call that writes to FD at OFFSET, under the lock and after its record. */
 #define RECORDED(fd, offset, length, call)      \
     do {                                        \
         struct file file;                       \
         if (!begin(fd, &file)) return call;     \
+        if (is_full()) return end(), -1;        \
         note_write(&file, offset, length);      \
         ssize_t result = call;                  \
         end();                                  \
@@ -342,11 +353,13 @@ static void note_sync(struct record id, uint32_t kind, uint64_t began) {
 static int sync_recorded(int fd, int (*real)(int), uint32_t kind) {
     struct record id = {0};
     if (!identify(fd, &id, S_IFREG) && !identify(fd, &id, S_IFDIR)) return real(fd);
-    if (held_up()) {
+    int fails = held_up();
+    uint64_t began = position();
+    if (fails) {
+        note_sync(id, FORGOTTEN, began);
         errno = EIO;
         return -1;
     }
-    uint64_t began = position();
     int result = real(fd);
     if (!result) note_sync(id, kind, began);
     return result;

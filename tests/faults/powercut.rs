@@ -9,7 +9,7 @@ use std::process::Command;
 use rand::rngs::StdRng;
 use tempfile::TempDir;
 
-use super::rollback::{Damage, Survival, roll_back};
+use super::rollback::{Damage, Survival, count_syncs, roll_back};
 use crate::support::server::ServerBuilder;
 
 /// A directory that can lose power. All its files are gone when it is dropped.
@@ -39,13 +39,14 @@ impl PowerCut {
     }
 
     /// What the environment of a process must hold to be under the switch.
-    pub fn env(&self) -> [(&'static str, OsString); 5] {
+    pub fn env(&self) -> [(&'static str, OsString); 6] {
         [
             ("LD_PRELOAD", self.shim().into()),
             ("POWERCUT_DIR", self.data().into()),
             ("POWERCUT_LOG", self.log().into()),
             ("POWERCUT_GATE", self.gate().into()),
             ("POWERCUT_FAIL", self.fail().into()),
+            ("POWERCUT_FULL", self.full().into()),
         ]
     }
 
@@ -74,6 +75,15 @@ impl PowerCut {
         std::fs::remove_file(self.fail()).expect("syncs fail");
     }
 
+    /// From now on each write fails with ENOSPC.
+    pub fn fill_disk(&self) {
+        File::create(self.full()).expect("a file beside the data");
+    }
+
+    pub fn empty_disk(&self) {
+        std::fs::remove_file(self.full()).expect("the disk is full");
+    }
+
     /// Cuts the power after the fact: the processes are dead, and what they had not synced goes, as far
     /// as `survival` says. The log starts anew.
     pub fn strike(&self, survival: Survival, dice: &mut StdRng) -> Damage {
@@ -81,6 +91,11 @@ impl PowerCut {
         let damage = roll_back(&self.data(), &log, survival, dice);
         std::fs::remove_file(self.log()).expect("the log was there");
         damage
+    }
+
+    /// How many syncs the processes have completed since the last cut.
+    pub fn syncs(&self) -> usize {
+        std::fs::read(self.log()).map_or(0, |log| count_syncs(&log))
     }
 
     fn shim(&self) -> PathBuf {
@@ -97,5 +112,9 @@ impl PowerCut {
 
     fn fail(&self) -> PathBuf {
         self.dir.path().join("fail")
+    }
+
+    fn full(&self) -> PathBuf {
+        self.dir.path().join("full")
     }
 }

@@ -16,6 +16,7 @@ const MAGIC: u32 = 0x5043_5554;
 const UNDO: u32 = 1;
 const SYNCED: u32 = 2;
 const SYNCED_ALL: u32 = 3;
+const FORGOTTEN: u32 = 4;
 
 /// Which of the unsynced writes had reached the disk when the power went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,8 @@ struct Log<'a> {
     /// Changes of the file before this position are durable.
     durable: HashMap<FileId, u64>,
     durable_all: u64,
+    /// Changes of the file between two positions that a failed sync has made the system forget.
+    forgotten: Vec<(FileId, u64, u64)>,
 }
 
 pub fn roll_back(dir: &Path, log: &[u8], survival: Survival, dice: &mut StdRng) -> Damage {
@@ -87,6 +90,11 @@ pub fn roll_back(dir: &Path, log: &[u8], survival: Survival, dice: &mut StdRng) 
     damage
 }
 
+/// The completed syncs in a log.
+pub fn count_syncs(log: &[u8]) -> usize {
+    Log::read(log).syncs
+}
+
 impl<'a> Log<'a> {
     /// A last record that is cut off was being written when the process died: its write had not begun.
     fn read(bytes: &'a [u8]) -> Self {
@@ -104,6 +112,7 @@ impl<'a> Log<'a> {
             match kind {
                 UNDO => log.changes.push(Change { file, position, offset, length, old_size, old_bytes }),
                 SYNCED | SYNCED_ALL => log.add_sync(kind, file, offset),
+                FORGOTTEN => log.forgotten.push((file, log.durable(file), offset)),
                 _ => panic!("unknown kind {kind} in the log at {at}"),
             }
             at = end;
@@ -120,15 +129,26 @@ impl<'a> Log<'a> {
         *durable = began.max(*durable);
     }
 
+    /// Up to where changes of the file are durable.
+    fn durable(&self, file: FileId) -> u64 {
+        self.durable.get(&file).copied().unwrap_or_default().max(self.durable_all)
+    }
+
+    /// Whether no sync has made the change durable, or one that failed has seen to it that none will.
+    fn is_lost(&self, change: &Change) -> bool {
+        let is_in = |&(file, from, to): &(FileId, u64, u64)| {
+            file == change.file && (from..to).contains(&change.position)
+        };
+        change.position >= self.durable(change.file) || self.forgotten.iter().any(is_in)
+    }
+
     /// The changes that no sync covers, oldest first, in the groups that survive independently.
-    fn unsynced(self, survival: Survival) -> Vec<Vec<Change<'a>>> {
+    fn unsynced(mut self, survival: Survival) -> Vec<Vec<Change<'a>>> {
         let mut groups: Vec<Vec<Change>> = Vec::new();
         let mut group_of = HashMap::new();
-        for change in self.changes {
-            let durable = self.durable.get(&change.file).copied().unwrap_or_default().max(self.durable_all);
-            if change.position < durable {
-                continue;
-            }
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.retain(|change| self.is_lost(change));
+        for change in changes {
             let key = (survival == Survival::PrefixOfEachFile).then_some(change.file);
             let group = *group_of.entry(key).or_insert(groups.len());
             if group == groups.len() {

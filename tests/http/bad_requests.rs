@@ -13,10 +13,10 @@ const CLAIMS: &str = "/v2/queues/q/claims";
 fn bodies_of_the_wrong_shape_are_400_and_name_the_field() {
     let service = service();
     for (path, body, part) in [
-        (MESSAGES, "", "could not be parsed"),
-        (MESSAGES, "{", "could not be parsed"),
+        (MESSAGES, "", "could not be parsed: it is empty"),
+        (MESSAGES, "{", "the request body could not be parsed"),
         (MESSAGES, "[]", "must be a JSON object"),
-        (MESSAGES, "null", "invalid type"),
+        (MESSAGES, "null", "it must be a JSON object, not null"),
         (MESSAGES, "{}", "messages"),
         (MESSAGES, r#"{"messages":{}}"#, "messages"),
         (MESSAGES, r#"{"messages":[]}"#, "messages"),
@@ -24,8 +24,8 @@ fn bodies_of_the_wrong_shape_are_400_and_name_the_field() {
         (MESSAGES, r#"{"messages":[{}]}"#, "body"),
         (MESSAGES, r#"{"messages":[{"body":NaN}]}"#, "could not be parsed"),
         (MESSAGES, r#"{"messages":[{"body":1}]} trailing"#, "after the JSON value"),
-        (MESSAGES, r#"{"messages":[{"body":1,"body":2}]}"#, "duplicate field"),
-        (MESSAGES, r#"{"messages":[{"body":1}],"messages":[]}"#, "duplicate field"),
+        (MESSAGES, r#"{"messages":[{"body":1,"body":2}]}"#, "given more than once"),
+        (MESSAGES, r#"{"messages":[{"body":1}],"messages":[]}"#, "given more than once"),
         (MESSAGES, r#"{"messages":[{"body":1,"ttl":"60"}]}"#, "messages[0].ttl"),
         (MESSAGES, r#"{"messages":[{"body":1,"ttl":60.5}]}"#, "messages[0].ttl"),
         (MESSAGES, r#"{"messages":[{"body":1,"ttl":true}]}"#, "messages[0].ttl"),

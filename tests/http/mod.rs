@@ -1,13 +1,23 @@
 //! What a client sees: connections and their deadlines, and the API over a real socket.
 
 mod bad_requests;
+mod bulk;
 mod claims;
 mod connections;
 mod deadlines;
+mod flavors;
+mod health;
+mod home;
+mod listing;
 mod messages;
+mod metadata;
+mod pools;
+mod purge;
+mod queue_list;
 mod queues;
 mod restart;
 mod rules;
+mod shapes;
 
 use tempfile::TempDir;
 

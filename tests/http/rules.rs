@@ -43,9 +43,11 @@ fn unknown_paths_are_404_and_unknown_methods_405_with_allow() {
     let service = service();
     let missing = service.client.get("/v2/nowhere").unwrap();
     assert_eq!((missing.status.as_u16(), &missing.json()["title"]), (404, &json!("404 Not Found")));
+    assert_eq!(missing.json()["description"], json!("there is no /v2/nowhere"));
     let refused = service.client.delete("/v2/queues/q/stats").unwrap();
     assert_eq!((refused.status.as_u16(), &refused.json()["title"]), (405, &json!("405 Method Not Allowed")));
     assert_eq!(refused.headers["allow"], "GET, OPTIONS");
+    assert_eq!(refused.json()["description"], json!("/v2/queues/q/stats has no DELETE: it has GET, OPTIONS"));
 }
 
 #[test]
@@ -54,7 +56,7 @@ fn head_exists_only_on_ping() {
     let head = |path: &str| service.client.send(Method::HEAD, path, &[], None).unwrap();
     assert_eq!(head("/v2/ping").status, 204);
     let refused = head("/v2/queues/q");
-    assert_eq!((refused.status.as_u16(), methods(&refused)), (405, vec!["GET", "OPTIONS", "PUT"]));
+    assert_eq!((refused.status.as_u16(), methods(&refused)), (405, vec!["GET", "OPTIONS", "PATCH", "PUT"]));
 }
 
 /// The methods of `Allow`, in order.
@@ -69,7 +71,7 @@ fn options_answers_200_with_the_methods_of_the_path() {
     let service = service();
     let options = |path: &str| service.client.send(Method::OPTIONS, path, &[], None).unwrap();
     for (path, allow) in [
-        ("/v2/queues/q/messages", vec!["OPTIONS", "POST"]),
+        ("/v2/queues/q/messages", vec!["DELETE", "GET", "OPTIONS", "POST"]),
         ("/v2/queues/q/messages/x", vec!["DELETE", "GET", "OPTIONS"]),
         ("/v2/ping", vec!["GET", "HEAD", "OPTIONS"]),
     ] {
@@ -77,6 +79,37 @@ fn options_answers_200_with_the_methods_of_the_path() {
         assert_eq!((answer.status.as_u16(), methods(&answer)), (200, allow), "{path}");
     }
     assert_eq!(options("/nowhere").status, 404);
+}
+
+#[test]
+fn a_client_that_takes_no_json_is_told_before_anything_is_done() {
+    let service = service();
+    let put = |accept: &str| {
+        let headers = [("Accept", accept)];
+        service.client.send(Method::PUT, "/v2/queues/q", &headers, None).unwrap()
+    };
+    for refused in ["text/html", "application/xml", "application/json;q=0"] {
+        let answer = put(refused);
+        assert_eq!((answer.status.as_u16(), &answer.json()["title"]), (406, &json!("406 Not Acceptable")));
+    }
+    assert_eq!(put("text/html, application/*;q=0.1").status, 201);
+    assert_eq!(put("*/*").status, 204);
+    // What is not of the API has answers of its own.
+    let livez = service.client.send(Method::GET, "/livez", &[("Accept", "text/plain")], None).unwrap();
+    assert_eq!(livez.status, 200);
+}
+
+#[test]
+fn every_path_of_the_api_checks_who_asks() {
+    let service = service();
+    for path in ["/v2/", "/v2/ping", "/v2/queues", "/v2/queues/q", "/v2/queues/q/messages"] {
+        for headers in [("Client-ID", "nobody"), ("Client-ID", ""), ("X-Project-Id", &*"p".repeat(257))] {
+            let answer = service.client.send(Method::GET, path, &[headers], None).unwrap();
+            assert_eq!(answer.status, 400, "{path} {headers:?}");
+        }
+        let client = [("Client-ID", "3381af924cd611e2957b00163e1ea28a")];
+        assert!(service.client.send(Method::GET, path, &client, None).unwrap().status.is_success(), "{path}");
+    }
 }
 
 #[test]

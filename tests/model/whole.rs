@@ -6,18 +6,22 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
+use uuid::Uuid;
 
-use angarium::broker::{Broker, ClaimView, FirstPool};
+use angarium::broker::{Broker, ClaimView};
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::{ClaimId, MessageId};
 use angarium::domain::message::{MessageTtl, NewMessage};
-use angarium::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
+use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use angarium::error::Error;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
+
+use crate::broker::one_pool;
 
 /// How long a test waits, in real time, for something that must come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,13 +98,10 @@ impl Whole {
 
 async fn open(directory: &TempDir, clock: &Clock) -> (Catalogue, Broker) {
     let journal = Journal::open(&directory.path().join("journal"), clock).expect("the journal opens");
-    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::new(journal.clone())));
-    let name = PoolName::new("default").expect("a lawful name");
-    let first = FirstPool { name, uri: "embedded:journal".into(), weight: 1 };
-    let open = |_: &str| -> Result<Arc<dyn angarium::storage::PoolStore>, Error> {
-        Ok(Arc::new(EmbeddedPool::new(journal.clone())))
-    };
-    let broker = Broker::start(catalogue.clone(), &first, open, clock.clone()).await;
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
+    let settings = one_pool(Arc::new(EmbeddedPool::new(journal)));
+    let replica = Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1");
+    let broker = Broker::start(catalogue.clone(), &settings, replica, clock.clone()).await;
     (catalogue, broker.expect("the broker starts"))
 }
 

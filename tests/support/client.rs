@@ -109,6 +109,12 @@ impl Client {
         self.run(request, &method, Some(text.to_vec()))
     }
 
+    /// Sends bytes as they are, said to be of a media type.
+    pub fn send_as(&self, method: Method, path: &str, media_type: &str, text: &[u8]) -> Reply {
+        let request = Request::builder().method(method.clone()).uri(format!("{}{path}", self.base));
+        self.run(request.header("content-type", media_type), &method, Some(text.to_vec()))
+    }
+
     fn run(&self, request: http::request::Builder, method: &Method, body: Option<Vec<u8>>) -> Reply {
         let sent = match body {
             // Without a body these go out chunked; an empty one says `Content-Length: 0`, as curl does.
@@ -117,7 +123,10 @@ impl Client {
             }
             None => self.agent.run(request.body(()).expect(WELL_FORMED)),
             Some(body) => {
-                let request = request.header("content-type", "application/json");
+                let is_said =
+                    request.headers_ref().is_some_and(|headers| headers.contains_key("content-type"));
+                let json = "application/json";
+                let request = if is_said { request } else { request.header("content-type", json) };
                 self.agent.run(request.body(body).expect(WELL_FORMED))
             }
         };

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,26 @@ impl ServerBuilder {
 
     /// Starts the server and waits until it listens. Panics with the server's last lines if it does not.
     pub fn start(&self) -> Server {
+        let (mut server, address) = self.spawn();
+        match address.recv_timeout(START) {
+            Ok(base) => server.base = base,
+            Err(RecvTimeoutError::Timeout) => panic!("not ready after {START:?}\n{}", server.last_lines()),
+            Err(RecvTimeoutError::Disconnected) => panic!("ended at start\n{}", server.last_words()),
+        }
+        server
+    }
+
+    /// Starts a server that must not come to listen, and returns what it said before it ended.
+    pub fn start_refused(&self) -> String {
+        let (mut server, address) = self.spawn();
+        match address.recv_timeout(START) {
+            Ok(base) => panic!("it listens on {base}\n{}", server.last_lines()),
+            Err(RecvTimeoutError::Timeout) => panic!("no end after {START:?}\n{}", server.last_lines()),
+            Err(RecvTimeoutError::Disconnected) => server.last_words(),
+        }
+    }
+
+    fn spawn(&self) -> (Server, Receiver<String>) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_angarium"))
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(&self.data)
@@ -73,13 +93,7 @@ impl ServerBuilder {
         let (ready, address) = mpsc::sync_channel(1);
         output.keep("out", child.stdout.take().expect("stdout is piped"), Some(ready));
         output.keep("err", child.stderr.take().expect("stderr is piped"), None);
-        let mut server = Server { child, base: String::new(), output };
-        match address.recv_timeout(START) {
-            Ok(base) => server.base = base,
-            Err(RecvTimeoutError::Timeout) => panic!("not ready after {START:?}\n{}", server.last_lines()),
-            Err(RecvTimeoutError::Disconnected) => panic!("ended at start\n{}", server.last_words()),
-        }
-        server
+        (Server { child, base: String::new(), output }, address)
     }
 }
 
@@ -120,6 +134,11 @@ impl Server {
         let _ = self.child.kill();
         let status = self.child.wait();
         format!("{status:?}\n{}", self.last_lines())
+    }
+
+    /// Sends a signal that does not end it.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server is our child");
     }
 
     /// SIGKILL. Returns when the process is gone with all its threads. Panics if it had ended by itself.

@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::queues;
-use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, Query, QueuePath};
+use crate::api::error::{ApiError, Errors, NoRoom};
+use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, reply};
+use crate::api::query::Query;
 use crate::broker::{Broker, MessageView};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
@@ -74,7 +75,8 @@ pub struct PostReply {
     responses(
         (status = 201, description = "They are on disk.", body = PostReply,
             headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
-        Errors
+        Errors,
+        NoRoom
     )
 )]
 pub async fn post(

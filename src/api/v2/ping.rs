@@ -3,15 +3,16 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use crate::api::error::{ApiError, Outage};
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Caller, CallerHeaders};
 use crate::broker::Broker;
 
 /// Whether storage can be used.
 #[utoipa::path(
     get, path = "/v2/ping", operation_id = "ping", tag = "health",
-    responses((status = 204, description = "It can."), Outage)
+    params(CallerHeaders), responses((status = 204, description = "It can."), Errors)
 )]
-pub async fn get(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
+pub async fn get(State(broker): State<Broker>, _: Caller) -> Result<StatusCode, ApiError> {
     broker.check_ready()?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -13,11 +13,12 @@ use crate::api::json::{Json, RequestBody, reply};
 use crate::broker::Broker;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
+use crate::domain::patch::Entries;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 
 /// Metadata of a queue: a JSON object of at most 65,536 bytes. Some keys that begin with `_` are attributes, which
 /// change what the queue does.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
 pub struct MetadataBody(Box<RawValue>);
@@ -29,6 +30,12 @@ impl RequestBody for MetadataBody {
         Some(Self(Metadata::empty().into_raw()))
     }
 }
+
+/// Metadata of a queue as it is in effect: the reserved keys are always there, with their defaults.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
+pub struct ShownBody(pub Entries);
 
 /// Creates a queue. One that exists stays as it is, its metadata too.
 #[utoipa::path(
@@ -53,15 +60,28 @@ pub async fn put(
     Ok((status, [(header::LOCATION, path(&asked.queue))]).into_response())
 }
 
-/// The metadata of a queue. One that does not exist has none, as in Zaqar.
+/// The metadata of a queue with the defaults of the reserved keys. One that does not exist has the defaults alone, as
+/// in Zaqar.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}", operation_id = "queue_get", tag = "queues",
     params(QueuePath, CallerHeaders),
-    responses((status = 200, description = "The metadata.", body = MetadataBody), Errors)
+    responses((status = 200, description = "The metadata.", body = ShownBody), Errors)
 )]
 pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
     let metadata = broker.queue_metadata(&asked.queue).await?.unwrap_or_else(Metadata::empty);
-    Ok(reply(StatusCode::OK, &MetadataBody(metadata.into_raw())))
+    Ok(reply(StatusCode::OK, &ShownBody(metadata.shown())))
+}
+
+/// Deletes a queue with all its messages and claims. One that does not exist is deleted already. When this is
+/// answered the queue is gone for everybody; the space of its messages is freed soon after.
+#[utoipa::path(
+    delete, path = "/v2/queues/{queue_name}", operation_id = "queue_delete", tag = "queues",
+    params(QueuePath, CallerHeaders),
+    responses((status = 204, description = "There is no such queue any more."), Errors)
+)]
+pub async fn delete(State(broker): State<Broker>, asked: Asked) -> Result<StatusCode, ApiError> {
+    broker.queue_delete(&asked.queue).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// How many messages a queue holds, and which are the oldest and the newest.

@@ -2,37 +2,71 @@
 //!
 //! A commit is one piece of the committer's work, so commits of many callers share a sync and are decided one
 //! after the other. There is no copy of the tree in memory: a hundred thousand queues cost disk, not memory.
+//! Each opening is a session: ephemeral nodes of the one before are gone.
 
+mod staged;
 mod stored;
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
-use super::{Committed, Coordination, Fence, Node, Op, Refusal, Stat, TreeError, check_bounds, path};
-use crate::domain::limits;
+use super::watch::Watches;
+use super::{
+    Committed, Coordination, Fence, Link, Mode, Node, Op, Refusal, Session, Stat, TreeError, Watch,
+    check_bounds, numbered, path,
+};
+use crate::domain::time::Timestamp;
 use crate::journal::{Journal, JournalError, Space, Txn};
+use staged::Staged;
 
 /// The embedded tree.
 pub struct EmbeddedTree {
     journal: Journal,
+    watches: Arc<Watches>,
+    session: watch::Sender<Session>,
+    /// Commits whose callers have left while somebody watches.
+    tasks: TaskTracker,
 }
 
 impl EmbeddedTree {
-    /// The tree in `journal`.
-    pub fn new(journal: Journal) -> Self {
-        Self { journal }
+    /// The tree in `journal`, without the ephemeral nodes that were left there. One handle at a time, since a
+    /// handle tells those who watch it of its own commits only.
+    pub async fn open(journal: Journal) -> Result<Self, TreeError> {
+        let prefix = stored::ephemeral_prefix();
+        let view = journal.view().map_err(not_sent)?;
+        let keys = view.scan(Space::Tree, &prefix, &prefix);
+        let paths = keys.map(|pair| pair.map(|(key, _)| String::from_utf8_lossy(&key[1..]).into_owned()));
+        let paths: Vec<String> = paths.collect::<Result<_, _>>().map_err(not_sent)?;
+        drop(view);
+        if !paths.is_empty() {
+            let remove = move |txn: &mut Txn<'_>| Staged::begin(txn)?.remove_all(&paths);
+            journal.commit(remove).await.map_err(not_sent)??;
+        }
+        let (session, _) = watch::channel(Session { generation: 1, link: Link::Connected });
+        Ok(Self { journal, watches: Arc::default(), session, tasks: TaskTracker::new() })
+    }
+
+    fn node(&self, path: &str) -> Result<Option<Node>, TreeError> {
+        path::check(path)?;
+        let value = self.journal.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
+        let stored = value.as_ref().map(stored::decode).transpose()?;
+        Ok(stored.map(|stored| stored.node).or_else(|| (path == "/").then(root)))
     }
 }
 
 #[async_trait]
 impl Coordination for EmbeddedTree {
     async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
-        path::check(path)?;
-        let value = self.journal.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
-        let node = value.as_ref().map(stored::decode).transpose()?;
-        Ok(node.or_else(|| (path == "/").then(root)))
+        self.node(path)
+    }
+
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
+        paths.iter().map(|path| self.node(path)).collect()
     }
 
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
@@ -44,9 +78,31 @@ impl Coordination for EmbeddedTree {
         pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
     }
 
+    /// Reads no more than the page.
+    async fn children_behind(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, TreeError> {
+        path::check(path)?;
+        let prefix = stored::children_prefix(path);
+        let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+        let mut from = prefix.clone();
+        if let Some(after) = after {
+            from.extend_from_slice(after.as_bytes());
+            // The next key there can be.
+            from.push(0);
+        }
+        let view = self.journal.view().map_err(not_sent)?;
+        let pairs = view.scan(Space::Tree, &prefix, &from).take(most);
+        pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
+    }
+
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
         check_bounds(fences, ops)?;
-        let (fences, ops) = (fences.to_vec(), ops.to_vec());
+        let (fences, ops): (Vec<Fence>, Arc<[Op]>) = (fences.to_vec(), ops.into());
+        let telling = Telling { tree: self, ops: Some(Arc::clone(&ops)) };
         let work = move |txn: &mut Txn<'_>| {
             let mut staged = Staged::begin(txn)?;
             staged.check(&fences)?;
@@ -54,16 +110,88 @@ impl Coordination for EmbeddedTree {
             staged.write();
             Ok(committed)
         };
-        self.journal.commit(work).await.map_err(not_sent)?
+        let outcome = self.journal.commit(work).await.map_err(not_sent)?;
+        telling.tell(&outcome);
+        outcome
+    }
+
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
+        path::check(path)?;
+        Ok(self.watches.open(path))
+    }
+
+    fn session(&self) -> watch::Receiver<Session> {
+        self.session.subscribe()
     }
 
     fn check_open(&self) -> Result<(), TreeError> {
         self.journal.check_open().map_err(not_sent)
     }
 
-    /// A journal that a failed write has closed stays closed.
-    fn check_alive(&self) -> Result<(), TreeError> {
+    /// Nobody else can have taken anything.
+    fn check_lease(&self) -> Result<(), TreeError> {
         self.check_open()
+    }
+
+    fn keeps_time(&self) -> bool {
+        false
+    }
+
+    /// A journal that a failed write has closed is opened again by itself.
+    fn check_alive(&self) -> Result<(), TreeError> {
+        self.journal.check_alive().map_err(not_sent)
+    }
+
+    async fn close(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.watches.end();
+    }
+}
+
+/// Tells those who watch what a commit changed, as soon as it is durable, even when its caller has left by then.
+struct Telling<'a> {
+    tree: &'a EmbeddedTree,
+    /// None once it is told.
+    ops: Option<Arc<[Op]>>,
+}
+
+impl Telling<'_> {
+    fn tell(mut self, outcome: &Result<Committed, TreeError>) {
+        let ops = self.ops.take();
+        if let (Some(ops), Ok(committed)) = (ops, outcome) {
+            for (op, stat) in ops.iter().zip(committed) {
+                match stat.and_then(|stat| stat.number) {
+                    Some(number) => self.tree.watches.changed(&numbered(op.path(), number)),
+                    None => self.tree.watches.changed(op.path()),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let Some(ops) = self.ops.take().filter(|_| self.tree.watches.any()) else { return };
+        // Outside of a runtime nobody can be watching any more.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (journal, watches) = (self.tree.journal.clone(), Arc::clone(&self.tree.watches));
+        self.tree.tasks.spawn_on(
+            async move {
+                // Work is done in order: when this is, so is the commit, unless it was refused.
+                let _ = journal.commit(|_| ()).await;
+                ops.iter().for_each(|op| watches.changed(parent_if_numbered(op)));
+            },
+            &runtime,
+        );
+    }
+}
+
+/// What to look at again when it is not known which number a node got.
+fn parent_if_numbered(op: &Op) -> &str {
+    match op {
+        Op::Create { path, mode: Mode::Numbered, .. } => path::parent(path).unwrap_or("/"),
+        op => op.path(),
     }
 }
 
@@ -78,114 +206,5 @@ fn not_sent(error: JournalError) -> TreeError {
 
 /// The root exists from the start, as in ZooKeeper.
 fn root() -> Node {
-    Node { data: Bytes::new(), version: 0, modified: 0, children: 0 }
-}
-
-/// The changes of one commit, held back until all of them are known to be good.
-struct Staged<'t, 'a> {
-    txn: &'t mut Txn<'a>,
-    nodes: HashMap<String, Option<Node>>,
-    /// The number of this commit.
-    transaction: u64,
-}
-
-impl<'t, 'a> Staged<'t, 'a> {
-    fn begin(txn: &'t mut Txn<'a>) -> Result<Self, TreeError> {
-        let last = txn.get(Space::Tree, stored::TRANSACTION_KEY).map_err(not_sent)?;
-        let transaction = stored::decode_transaction(last.as_deref())? + 1;
-        Ok(Self { txn, nodes: HashMap::new(), transaction })
-    }
-
-    fn node(&self, path: &str) -> Result<Option<Node>, TreeError> {
-        if let Some(staged) = self.nodes.get(path) {
-            return Ok(staged.clone());
-        }
-        let value = self.txn.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
-        let node = value.as_ref().map(stored::decode).transpose()?;
-        Ok(node.or_else(|| (path == "/").then(root)))
-    }
-
-    fn check(&self, fences: &[Fence]) -> Result<(), TreeError> {
-        for (index, fence) in fences.iter().enumerate() {
-            if self.node(&fence.path)?.is_none_or(|node| node.version != fence.version) {
-                return Err(TreeError::Fenced(index));
-            }
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, ops: &[Op]) -> Result<Committed, TreeError> {
-        let mut committed = Vec::with_capacity(ops.len());
-        for (index, op) in ops.iter().enumerate() {
-            committed.push(match op {
-                Op::Create { path, data } => self.create(index, path, data)?,
-                Op::Set { path, data, version } => Some(self.set(index, path, data, *version)?),
-                Op::Delete { path } => self.delete(index, path)?,
-            });
-        }
-        Ok(committed)
-    }
-
-    fn create(&mut self, op: usize, path: &str, data: &Bytes) -> Result<Option<Stat>, TreeError> {
-        let refused = |why| Err(TreeError::Refused { op, why });
-        if self.node(path)?.is_some() {
-            return refused(Refusal::NodeExists);
-        }
-        let Some((parent_path, mut parent)) = self.parent(path)? else { return refused(Refusal::NoNode) };
-        if parent.children as usize >= limits::TREE_CHILDREN {
-            return refused(Refusal::Full);
-        }
-        parent.children += 1;
-        self.nodes.insert(parent_path, Some(parent));
-        let node = Node { data: data.clone(), version: 0, modified: self.transaction, children: 0 };
-        self.nodes.insert(path.to_owned(), Some(node));
-        Ok(None)
-    }
-
-    fn set(&mut self, op: usize, path: &str, data: &Bytes, version: Option<u32>) -> Result<Stat, TreeError> {
-        let refused = |why| Err(TreeError::Refused { op, why });
-        let Some(mut node) = self.node(path)? else { return refused(Refusal::NoNode) };
-        if version.is_some_and(|version| version != node.version) {
-            return refused(Refusal::BadVersion);
-        }
-        node.version += 1;
-        node.modified = self.transaction;
-        node.data = data.clone();
-        let stat = Stat { version: node.version, modified: node.modified };
-        self.nodes.insert(path.to_owned(), Some(node));
-        Ok(stat)
-    }
-
-    fn delete(&mut self, op: usize, path: &str) -> Result<Option<Stat>, TreeError> {
-        let refused = |why| Err(TreeError::Refused { op, why });
-        let Some(node) = self.node(path)? else { return refused(Refusal::NoNode) };
-        if node.children > 0 {
-            return refused(Refusal::NotEmpty);
-        }
-        let Some((parent_path, mut parent)) = self.parent(path)? else { return refused(Refusal::NoNode) };
-        parent.children = parent.children.saturating_sub(1);
-        self.nodes.insert(parent_path, Some(parent));
-        self.nodes.insert(path.to_owned(), None);
-        Ok(None)
-    }
-
-    fn parent(&self, path: &str) -> Result<Option<(String, Node)>, TreeError> {
-        let Some(parent) = path::parent(path) else { return Ok(None) };
-        Ok(self.node(parent)?.map(|node| (parent.to_owned(), node)))
-    }
-
-    fn write(self) {
-        if self.nodes.is_empty() {
-            return;
-        }
-        for (path, node) in self.nodes {
-            let key = stored::node_key(&path);
-            match node {
-                Some(node) => self.txn.put(Space::Tree, key, stored::encode(&node)),
-                None => self.txn.remove(Space::Tree, key),
-            }
-        }
-        let transaction = Bytes::copy_from_slice(&self.transaction.to_be_bytes());
-        self.txn.put(Space::Tree, Bytes::from_static(stored::TRANSACTION_KEY), transaction);
-    }
+    Node { data: Bytes::new(), version: 0, modified: 0, children: 0, time: Timestamp::default() }
 }

@@ -12,8 +12,9 @@ use zookeeper_client::{Error as ZkError, MultiWriteError};
 
 use super::TreeError;
 use super::errors::{Verdict, not_sent, verdict};
-use super::multi::{Multi, recall};
+use super::multi::Multi;
 use super::pieces::{Piece, Waiting};
+use super::recall::recall;
 use super::session::{Connection, Lost, Session};
 use super::writer::{Found, Writer};
 

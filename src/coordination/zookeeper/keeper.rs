@@ -15,16 +15,17 @@ use zookeeper_client::Error as ZkError;
 use super::address::Address;
 use super::committer::Committer;
 use super::errors::{Verdict, not_sent, verdict};
+use super::lease::Lease;
 use super::pieces::Waiting;
 use super::session::{Lost, Session};
-use super::{Patience, TreeError};
+use super::{Link, Patience, Session as SessionView, TreeError};
 use crate::domain::limits;
 
 /// The pause before a session is made anew, which doubles up to the longest while that fails.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The pause before a read that got no answer is made again.
-const AGAIN: Duration = Duration::from_millis(20);
+pub(super) const AGAIN: Duration = Duration::from_millis(20);
 
 /// What the handle of a tree, its keeper and its reads share.
 pub(super) struct Shared {
@@ -32,6 +33,10 @@ pub(super) struct Shared {
     pub(super) patience: Patience,
     /// The session, while there is one. Set by the keeper alone.
     pub(super) session: watch::Sender<Option<Arc<Session>>>,
+    /// What others are told of it. Set by the keeper alone.
+    pub(super) view: watch::Sender<SessionView>,
+    /// Written while there is a session.
+    pub(super) lease: Lease,
     /// Why there is none. The keeper writes it, those who are refused read it.
     pub(super) trouble: Mutex<String>,
     /// Reads that were let in, and those of them that may be on their way at once.
@@ -48,6 +53,8 @@ impl Shared {
             address,
             patience,
             session: watch::Sender::new(None),
+            view: watch::Sender::new(SessionView { generation: 0, link: Link::Lost }),
+            lease: Lease::default(),
             trouble: Mutex::new("none was made yet".into()),
             admitted: Arc::new(Semaphore::new(limits::TREE_READS)),
             reading: Semaphore::new(limits::TREE_READS_AT_ONCE),
@@ -95,14 +102,40 @@ impl Shared {
         let session = Arc::new(session);
         info!(address = %self.address, session = %session.client.session_id(), "a session with ZooKeeper");
         self.session.send_replace(Some(Arc::clone(&session)));
+        let generation = self.view.borrow().generation + 1;
+        self.view.send_replace(SessionView { generation, link: Link::Connected });
         let writer_commits = self.patience.writer_commits;
         let committer = Committer { session: &session, writer, waiting, writer_commits };
-        let end = committer.run(&self.stop).await;
+        let end = tokio::select! {
+            end = committer.run(&self.stop) => end,
+            lost = self.watch_link(&session) => Err(lost),
+            never = self.lease.keep(&session) => match never {},
+        };
+        self.lease.end();
         self.session.send_replace(None);
+        self.view.send_modify(|view| view.link = Link::Lost);
+        session.over.cancel();
         let states = session.client.state_watcher();
         drop(session);
         Session::close(states).await;
         end
+    }
+
+    /// Tells of each change of the connection until the session is over. A connection that was lost and is there
+    /// again before anybody looked is told of too.
+    async fn watch_link(&self, session: &Session) -> Lost {
+        let mut connection = session.connection();
+        loop {
+            if let Err(lost) = connection.changed().await {
+                return lost;
+            }
+            let link = if session.is_connected() { Link::Connected } else { Link::Suspended };
+            match link {
+                Link::Connected => info!("connected to ZooKeeper again"),
+                Link::Suspended | Link::Lost => warn!("the connection to ZooKeeper is lost; commits wait"),
+            }
+            self.view.send_modify(|view| view.link = link);
+        }
     }
 
     /// Asks until there is an answer, or no time left.
@@ -128,7 +161,7 @@ impl Shared {
     }
 
     /// The session, once it has a connection. None when the tree is closed.
-    async fn connected(&self) -> Option<Arc<Session>> {
+    pub(super) async fn connected(&self) -> Option<Arc<Session>> {
         let mut sessions = self.session.subscribe();
         loop {
             let session = sessions.borrow_and_update().clone();

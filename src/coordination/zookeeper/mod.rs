@@ -12,27 +12,35 @@ mod committer;
 mod directories;
 mod errors;
 mod keeper;
+mod lease;
 mod multi;
 mod pieces;
+mod recall;
 mod session;
+mod watches;
 mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 use zookeeper_client::Error as ZkError;
 
 pub use address::Address;
 
-use super::{Committed, Coordination, Fence, Node, Op, Refusal, Stat, TreeError, check_bounds, path, size};
+use super::watch::Mailbox;
+use super::{
+    Committed, Coordination, Fence, Link, Mode, Node, Op, Refusal, Session, Stat, TreeError, Watch,
+    check_bounds, path, size,
+};
 use crate::domain::limits;
+use crate::domain::time::Timestamp;
 use keeper::Shared;
 use pieces::{Piece, Waiting};
-use session::Session;
+use session::Session as Live;
 
 /// How patient the tree is.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +76,7 @@ pub struct ZooKeeperTree {
 impl ZooKeeperTree {
     /// Makes the first session. The root of the tree is made too when it is missing, with its parents.
     pub async fn open(address: Address, patience: Patience) -> Result<Self, TreeError> {
+        info!(%address, patience = ?patience.start, "waiting for ZooKeeper");
         let (commits, waiting) = Waiting::bounded();
         let shared = Arc::new(Shared::new(address, patience));
         shared.tasks.spawn(Arc::clone(&shared).keep(waiting));
@@ -86,7 +95,7 @@ impl ZooKeeperTree {
     async fn read<T, Ask, Answer>(&self, ask: Ask) -> Result<T, TreeError>
     where
         T: Send + 'static,
-        Ask: Fn(Arc<Session>) -> Answer + Send + Sync + 'static,
+        Ask: Fn(Arc<Live>) -> Answer + Send + Sync + 'static,
         Answer: Future<Output = Result<T, ZkError>> + Send,
     {
         let busy = |_| TreeError::NotSent("too many reads of the tree at once".into());
@@ -119,6 +128,12 @@ impl Coordination for ZooKeeperTree {
         self.read(move |session| get(session, Arc::clone(&path))).await
     }
 
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
+        paths.iter().try_for_each(|path| path::check(path))?;
+        let paths: Arc<[String]> = paths.into();
+        self.read(move |session| get_many(session, Arc::clone(&paths))).await
+    }
+
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
         path::check(path)?;
         let path: Arc<str> = path.into();
@@ -140,12 +155,32 @@ impl Coordination for ZooKeeperTree {
         }
     }
 
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
+        path::check(path)?;
+        let (mailbox, watch) = Mailbox::open(path);
+        self.shared.tasks.spawn(Arc::clone(&self.shared).feed(mailbox));
+        Ok(watch)
+    }
+
+    fn session(&self) -> watch::Receiver<Session> {
+        self.shared.view.subscribe()
+    }
+
     fn check_open(&self) -> Result<(), TreeError> {
         match &*self.shared.session.borrow() {
             Some(session) if session.is_connected() => Ok(()),
             Some(_) => Err(TreeError::NotSent("no connection to ZooKeeper".into())),
             None => Err(self.shared.late()),
         }
+    }
+
+    fn check_lease(&self) -> Result<(), TreeError> {
+        self.shared.lease.check()
+    }
+
+    /// Of the server that leads.
+    fn keeps_time(&self) -> bool {
+        true
     }
 
     /// A session that is lost is made again.
@@ -162,23 +197,36 @@ impl Coordination for ZooKeeperTree {
     }
 }
 
-async fn get(session: Arc<Session>, path: Arc<str>) -> Result<Option<Node>, ZkError> {
-    match session.client.get_data(&path).await {
+async fn get(session: Arc<Live>, path: Arc<str>) -> Result<Option<Node>, ZkError> {
+    found(session.client.get_data(&path).await)
+}
+
+/// Requests go out when they are made, so the answers of some take one round trip.
+async fn get_many(session: Arc<Live>, paths: Arc<[String]>) -> Result<Vec<Option<Node>>, ZkError> {
+    let mut nodes = Vec::with_capacity(paths.len());
+    for some in paths.chunks(limits::TREE_READS_AT_ONCE) {
+        let asked: Vec<_> = some.iter().map(|path| session.client.get_data(path)).collect();
+        for answer in asked {
+            nodes.push(found(answer.await)?);
+        }
+    }
+    Ok(nodes)
+}
+
+fn found(answer: Result<(Vec<u8>, zookeeper_client::Stat), ZkError>) -> Result<Option<Node>, ZkError> {
+    match answer {
         Ok((data, stat)) => {
-            let Stat { version, modified } = multi::stat_of(&stat);
-            Ok(Some(Node {
-                data: data.into(),
-                version,
-                modified,
-                children: stat.num_children.cast_unsigned(),
-            }))
+            let Stat { version, modified, .. } = multi::stat_of(&stat);
+            let time = Timestamp::from_millis(u64::try_from(stat.mtime).unwrap_or(0));
+            let children = stat.num_children.cast_unsigned();
+            Ok(Some(Node { data: data.into(), version, modified, children, time }))
         }
         Err(ZkError::NoNode) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-async fn children(session: Arc<Session>, path: Arc<str>) -> Result<Vec<String>, ZkError> {
+async fn children(session: Arc<Live>, path: Arc<str>) -> Result<Vec<String>, ZkError> {
     match session.client.list_children(&path).await {
         Ok(mut names) => {
             names.sort_unstable();

@@ -8,7 +8,7 @@ use super::directories::Directories;
 use super::errors::{Verdict, not_sent, verdict};
 use super::pieces::Piece;
 use super::writer::Writer;
-use super::{Committed, Fence, Op, Refusal, Stat, TreeError};
+use super::{Committed, Fence, Mode, Op, Refusal, Stat, TreeError};
 
 /// A multi as it is sent.
 pub(super) struct Multi<'a> {
@@ -44,10 +44,11 @@ impl<'a> Multi<'a> {
             multi.add_check_version(&fence.path, expected(fence.version))?;
         }
         let mut plan = directories.plan();
-        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
         for (place, op) in self.pieces.iter().flat_map(|piece| &piece.ops).enumerate() {
             match op {
-                Op::Create { path, data } if plan.grow(path) => multi.add_create(path, data, &options)?,
+                Op::Create { path, data, mode } if plan.grow(path) => {
+                    multi.add_create(path, data, &create_mode(*mode).with_acls(Acls::anyone_all()))?;
+                }
                 // Always refused, as BadVersion when the node exists and as NoNode when not; and only if all
                 // before it in the multi holds, as if ZooKeeper itself had the bound.
                 Op::Create { path, .. } => {
@@ -109,14 +110,18 @@ impl<'a> Multi<'a> {
     pub(super) fn committed(&self, results: Vec<MultiWriteResult>) -> Option<(i32, Vec<Committed>)> {
         let mut results = results.into_iter();
         let MultiWriteResult::SetData { stat: writer } = results.next()? else { return None };
+        let transaction = writer.mzxid.cast_unsigned();
         let mut results = results.skip(self.checks.len());
         let mut committed = Vec::with_capacity(self.pieces.len());
         for piece in self.pieces {
             let mut stats = Vec::with_capacity(piece.ops.len());
-            for _ in &piece.ops {
-                stats.push(match results.next()? {
-                    MultiWriteResult::SetData { stat } => Some(stat_of(&stat)),
-                    // The Stat of a create in a multi is no Stat before 3.8.2, and nobody needs it.
+            for op in &piece.ops {
+                stats.push(match (op, results.next()?) {
+                    (_, MultiWriteResult::SetData { stat }) => Some(stat_of(&stat)),
+                    // The Stat of a create in a multi is no Stat before 3.8.2.
+                    (Op::Create { mode: Mode::Numbered, .. }, MultiWriteResult::Create { path, .. }) => {
+                        Some(Stat { version: 0, modified: transaction, number: number_in(&path) })
+                    }
                     _ => None,
                 });
             }
@@ -124,6 +129,19 @@ impl<'a> Multi<'a> {
         }
         Some((writer.version, committed))
     }
+}
+
+fn create_mode(mode: Mode) -> CreateMode {
+    match mode {
+        Mode::Persistent => CreateMode::Persistent,
+        Mode::Ephemeral => CreateMode::Ephemeral,
+        Mode::Numbered => CreateMode::EphemeralSequential,
+    }
+}
+
+/// The number that ZooKeeper added to a name: ten digits.
+pub(super) fn number_in(path: &str) -> Option<u64> {
+    path.get(path.len().checked_sub(10)?..)?.parse().ok()
 }
 
 /// A version that no node has until it was set two thousand million times.
@@ -138,53 +156,5 @@ fn expected(version: u32) -> i32 {
 }
 
 pub(super) fn stat_of(stat: &zookeeper_client::Stat) -> Stat {
-    Stat { version: stat.version.cast_unsigned(), modified: stat.mzxid.cast_unsigned() }
-}
-
-/// What an applied commit did, found out afterwards because its answer was lost. `transaction` is its number.
-///
-/// None when it can no longer be told, since somebody else has set one of its nodes in the meantime.
-pub(super) async fn recall(
-    client: &Client,
-    ops: &[Op],
-    transaction: u64,
-) -> Result<Option<Committed>, ZkError> {
-    let mut versions: HashMap<&str, u32> = HashMap::new();
-    let mut committed = Vec::with_capacity(ops.len());
-    for (index, op) in ops.iter().enumerate() {
-        let version = match op {
-            Op::Create { path, .. } => {
-                versions.insert(path, 0);
-                None
-            }
-            Op::Delete { path } => {
-                versions.remove(path.as_str());
-                None
-            }
-            Op::Set { version: Some(version), .. } => Some(version.wrapping_add(1)),
-            Op::Set { path, .. } => match versions.get(path.as_str()) {
-                Some(version) => Some(version.wrapping_add(1)),
-                None => match version_after(client, path, transaction).await? {
-                    Some(last) => Some(last.wrapping_sub(sets_of(path, &ops[index + 1..]))),
-                    None => return Ok(None),
-                },
-            },
-        };
-        if let Some(version) = version {
-            versions.insert(op.path(), version);
-        }
-        committed.push(version.map(|version| Stat { version, modified: transaction }));
-    }
-    Ok(Some(committed))
-}
-
-/// The version of a node, if `transaction` was the last to set it.
-async fn version_after(client: &Client, path: &str, transaction: u64) -> Result<Option<u32>, ZkError> {
-    let stat = client.check_stat(path).await?.map(|stat| stat_of(&stat));
-    Ok(stat.filter(|stat| stat.modified == transaction).map(|stat| stat.version))
-}
-
-fn sets_of(path: &str, ops: &[Op]) -> u32 {
-    let sets = ops.iter().filter(|op| matches!(op, Op::Set { .. }) && op.path() == path).count();
-    u32::try_from(sets).unwrap_or(u32::MAX)
+    Stat { version: stat.version.cast_unsigned(), modified: stat.mzxid.cast_unsigned(), number: None }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use thiserror::Error as ThisError;
-use tracing::{info, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, SessionState, StateWatcher};
 
 use super::address::Address;
@@ -22,6 +23,8 @@ pub(super) struct Lost(pub(super) String);
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) directories: Directories,
+    /// Cancelled when it is over, so that nobody holds on to it.
+    pub(super) over: CancellationToken,
 }
 
 /// What a session says of its connection, as one after the other reads it.
@@ -41,7 +44,7 @@ impl Session {
         client.mkdir(WRITERS, &options).await?;
         let writer = Writer::create(&client).await?;
         client.sync("/").await?;
-        Ok((Self { client, directories: Directories::default() }, writer))
+        Ok((Self { client, directories: Directories::default(), over: CancellationToken::new() }, writer))
     }
 
     /// Whether it has a connection now.
@@ -84,11 +87,8 @@ impl Connection {
     /// Waits until the session loses or regains its connection, or ends. May be dropped at any time.
     pub(super) async fn changed(&mut self) -> Result<(), Lost> {
         let state = self.0.changed().await;
-        match state {
-            SessionState::SyncConnected => info!("connected to ZooKeeper again"),
-            SessionState::Disconnected => warn!("the connection to ZooKeeper is lost; commits wait"),
-            state if state.is_terminated() => return Err(Lost(format!("the session is {state}"))),
-            _ => {}
+        if state.is_terminated() {
+            return Err(Lost(format!("the session is {state}")));
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
-use crate::journal::{Journal, JournalError, Space, Txn, View};
+use crate::journal::{Journal, JournalError, Room, Space, Txn, View};
 use batch::Encoded;
 use due::Turn;
 use scan::Bounds;
@@ -95,9 +95,13 @@ impl PoolStore for EmbeddedPool {
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let (slot, epoch, seq) = (batch.slot, batch.epoch, batch.seq);
         batch.queues.iter().try_for_each(batch::check_bounds)?;
+        let has_appends = batch.has_appends();
         let queues: Vec<Encoded> = batch.queues.iter().map(Encoded::new).collect();
         let work = move |txn: &mut Txn<'_>| {
             let Some(mut record) = next(record(txn, slot)?, epoch, seq)? else { return Ok(()) };
+            if has_appends && txn.room() == Room::Reserved {
+                return Err(StoreError::Full);
+            }
             let known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;
             record.seq = seq;
             for (queue, known) in queues.into_iter().zip(known) {
@@ -107,7 +111,7 @@ impl PoolStore for EmbeddedPool {
             txn.put(Space::Records, stored::record_key(slot), record.encode());
             Ok(())
         };
-        self.journal.commit(work).await.map_err(failed)?
+        self.journal.commit_as(batch.durability, work).await.map_err(failed)?
     }
 
     async fn scan(
@@ -149,7 +153,7 @@ impl PoolStore for EmbeddedPool {
         if !looked.spent.is_empty() {
             let spent = looked.spent;
             // What is not cleared now is found spent again.
-            drop(self.journal.commit(move |txn| due::clear(txn, spent)).await);
+            drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);
         }
         Ok(looked.found)
     }

@@ -17,7 +17,7 @@ use crate::support::zookeeper::{ZooKeeper, fresh_tree_at};
 const CALLERS: usize = 32;
 
 /// Sessions that expire soon, and callers that wait longer than that.
-fn quick() -> Patience {
+pub(super) fn quick() -> Patience {
     Patience { session: Duration::from_secs(2), operation: Duration::from_secs(10), ..Patience::default() }
 }
 
@@ -38,18 +38,18 @@ async fn cut(tree: &Tree, proxy: &Proxy) {
     }
 }
 
-async fn open(address: &Address, patience: Patience) -> Tree {
+pub(super) async fn open(address: &Address, patience: Patience) -> Tree {
     Arc::new(ZooKeeperTree::open(address.clone(), patience).await.expect("ZooKeeper answers"))
 }
 
 /// A tree behind a wire, and another handle of the same tree that is not.
-struct Wired {
-    tree: Tree,
-    witness: Tree,
-    proxy: Proxy,
+pub(super) struct Wired {
+    pub(super) tree: Tree,
+    pub(super) witness: Tree,
+    pub(super) proxy: Proxy,
 }
 
-async fn wired(patience: Patience) -> Wired {
+pub(super) async fn wired(patience: Patience) -> Wired {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(server.endpoint()).await;
     let address = fresh_tree_at(proxy.address());
@@ -60,7 +60,7 @@ async fn wired(patience: Patience) -> Wired {
 }
 
 /// Waits until the tree takes commits again.
-async fn recovered(tree: &Tree, within: Duration) {
+pub(super) async fn recovered(tree: &Tree, within: Duration) {
     let deadline = Instant::now() + within;
     while tree.check_open().is_err() {
         assert!(Instant::now() < deadline, "not open again after {within:?}: {:?}", tree.check_open());

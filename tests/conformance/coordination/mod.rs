@@ -5,17 +5,20 @@
 mod bounds;
 mod commits;
 mod concurrency;
+mod ephemerals;
 mod faults;
 mod history;
+mod links;
 mod nodes;
 mod proxy;
+mod watches;
 mod zookeeper;
 
 use std::sync::Arc;
 
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
-use angarium::coordination::{Committed, Coordination, Fence, Op, TreeError};
+use angarium::coordination::{Committed, Coordination, Fence, Mode, Op, TreeError};
 use angarium::journal::Journal;
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -34,7 +37,7 @@ async fn embedded() -> Fresh {
     let data = TempDir::new().expect("there is a temporary directory");
     let journal = Journal::open(data.path(), &angarium::clock::Clock::manual(0))
         .expect("an empty directory is an empty journal");
-    Fresh { tree: Arc::new(EmbeddedTree::new(journal)), _data: Some(data) }
+    Fresh { tree: Arc::new(EmbeddedTree::open(journal).await.unwrap()), _data: Some(data) }
 }
 
 async fn zookeeper() -> Fresh {
@@ -75,8 +78,11 @@ mod stamped {
             a_node_knows_how_many_children_it_has
             a_node_shows_every_acknowledged_commit
             children_are_direct_and_in_order
+            a_page_of_children_begins_behind_a_name_and_has_a_bound
             an_absent_node_has_no_children
             names_may_have_odd_characters
+            nodes_read_together_are_those_read_alone
+            time_is_that_of_the_last_change
             the_root_is_there_from_the_start;
         commits:
             create_needs_the_parent
@@ -103,6 +109,19 @@ mod stamped {
             paths_that_zookeeper_refuses_are_refused
             a_directory_has_at_most_8000_children
             the_root_is_neither_created_nor_deleted;
+        ephemerals:
+            an_ephemeral_node_is_a_node
+            an_ephemeral_node_has_no_children
+            numbered_nodes_get_numbers_that_grow
+            numbered_nodes_of_one_commit_are_different
+            the_session_is_connected_and_numbered;
+        watches:
+            a_watch_begins_with_a_resync
+            creations_sets_and_deletions_are_told
+            a_node_read_after_its_event_shows_the_change
+            a_refused_commit_is_not_told
+            who_does_not_read_is_told_to_read_all
+            a_closed_tree_ends_its_watches;
         concurrency:
             commits_at_the_same_time_are_all_applied_once
             commits_at_the_same_time_do_not_share_failures
@@ -130,7 +149,11 @@ fn create(path: impl Into<String>) -> Op {
 }
 
 fn create_with(path: impl Into<String>, data: impl Into<Bytes>) -> Op {
-    Op::Create { path: path.into(), data: data.into() }
+    Op::create(path.into(), data.into())
+}
+
+fn create_as(path: impl Into<String>, mode: Mode) -> Op {
+    Op::Create { path: path.into(), data: Bytes::new(), mode }
 }
 
 fn set(path: impl Into<String>, data: impl Into<Bytes>) -> Op {

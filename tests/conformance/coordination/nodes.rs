@@ -122,3 +122,50 @@ pub(super) async fn the_root_is_there_from_the_start(tree: &Tree) {
     assert_eq!(tree.get("/").await.unwrap().unwrap().children, before + 1);
     assert!(tree.children("/").await.unwrap().contains(&"t".to_owned()));
 }
+
+pub(super) async fn nodes_read_together_are_those_read_alone(tree: &Tree) {
+    commit(tree, &[create("/t"), create_with("/t/a", "x"), create("/t/a/b")]).await;
+    let paths: Vec<String> = ["/t/a", "/absent", "/t", "/t/a"].map(str::to_owned).to_vec();
+    let mut alone = Vec::new();
+    for path in &paths {
+        alone.push(tree.get(path).await.unwrap());
+    }
+    assert_eq!(tree.get_many(&paths).await.unwrap(), alone);
+    assert!(alone[1].is_none());
+    let many: Vec<String> = (0..300).map(|_| "/t".to_owned()).collect();
+    assert_eq!(tree.get_many(&many).await.unwrap(), vec![alone[2].clone(); 300]);
+    assert_eq!(tree.get_many(&[]).await.unwrap(), []);
+    let bad = ["/t".to_owned(), "t".to_owned()];
+    assert!(matches!(tree.get_many(&bad).await, Err(angarium::coordination::TreeError::Bounds(_))));
+}
+
+pub(super) async fn time_is_that_of_the_last_change(tree: &Tree) {
+    let time = async |path: &str| tree.get(path).await.unwrap().unwrap().time;
+    commit(tree, &[create("/t")]).await;
+    let created = time("/t").await;
+    commit(tree, &[create("/t/a")]).await;
+    assert_eq!(time("/t").await, created, "a child is no change of its data");
+    commit(tree, &[set("/t", "")]).await;
+    assert!(time("/t").await >= created);
+    commit(tree, &[set("/t/a", "")]).await;
+    assert!(time("/t/a").await >= time("/t").await);
+}
+
+pub(super) async fn a_page_of_children_begins_behind_a_name_and_has_a_bound(tree: &Tree) {
+    commit(tree, &[create("/t"), create("/tt"), create("/tt/x")]).await;
+    for name in ["a", "a.b", "b", "c"] {
+        commit(tree, &[create(format!("/t/{name}")), create(format!("/t/{name}/below"))]).await;
+    }
+    for (after, most, page) in [
+        (None, 9, vec!["a", "a.b", "b", "c"]),
+        (None, 2, vec!["a", "a.b"]),
+        (Some("a"), 2, vec!["a.b", "b"]),
+        (Some("aa"), 9, vec!["b", "c"]),
+        (Some("c"), 9, vec![]),
+        (Some(""), 1, vec!["a"]),
+        (None, 0, vec![]),
+    ] {
+        assert_eq!(tree.children_behind("/t", after, most).await.unwrap(), page, "{after:?} {most}");
+    }
+    assert_eq!(tree.children_behind("/missing", None, 9).await.unwrap(), [""; 0]);
+}

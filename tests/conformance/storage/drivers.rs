@@ -13,6 +13,9 @@ use angarium::storage::open::PoolOpener;
 #[async_trait]
 pub trait Storage: Send {
     async fn open(&mut self) -> Arc<dyn PoolStore>;
+
+    /// The same, below its reserve.
+    async fn open_without_room(&mut self) -> Arc<dyn PoolStore>;
 }
 
 /// The embedded driver, in a directory that goes with its value.
@@ -25,6 +28,16 @@ struct Embedded(TempDir);
 #[async_trait]
 impl Storage for Embedded {
     async fn open(&mut self) -> Arc<dyn PoolStore> {
-        PoolOpener::new(self.0.path(), Clock::manual(0), []).open("embedded:pool").expect("the pool opens")
+        self.opener().open("embedded:pool").expect("the pool opens")
+    }
+
+    async fn open_without_room(&mut self) -> Arc<dyn PoolStore> {
+        self.opener().reserving(u64::MAX).open("embedded:pool").expect("the pool opens")
+    }
+}
+
+impl Embedded {
+    fn opener(&self) -> PoolOpener {
+        PoolOpener::new(self.0.path(), Clock::manual(0), [])
     }
 }

@@ -4,15 +4,21 @@
 //! documentation says; what a driver does beyond it is tested beside the driver.
 
 mod changes;
+mod classes;
 mod drivers;
+mod drops;
+mod due;
 mod fences;
 mod history;
 pub mod naive;
+mod notes;
 mod numbers;
+mod opener;
 mod owner;
 mod reads;
 mod reopening;
 mod scans;
+mod states;
 
 /// Makes each fact a test of each driver.
 macro_rules! conformance {
@@ -101,6 +107,56 @@ conformance! { [embedded] {
         epoch_and_greatest_id_are_kept
         last_number_is_kept
         owner_of_the_same_epoch_goes_on
+    }
+    states {
+        each_state_is_shown_where_it_belongs
+        entries_are_found_by_id_in_any_state
+        totals_tell_states_apart
+        update_moves_an_entry_from_any_state_to_any_other
+        removed_entries_are_gone_from_every_state
+        state_of_an_absent_entry_changes_nothing
+        entry_that_becomes_ready_below_the_head_is_shown
+        changes_of_one_batch_end_in_the_last_state
+        schedule_is_by_time_then_by_id
+        entry_put_off_again_has_one_place_in_the_schedule
+        states_are_kept_when_it_is_opened_again
+    }
+    due {
+        scheduled_entries_are_due_at_their_time
+        schedule_of_all_queues_is_shown_the_earliest_first
+        entry_that_left_the_schedule_is_not_due
+        what_comes_late_into_a_time_that_was_looked_at_is_due
+        slots_are_looked_at_apart
+        expired_entries_are_shown_after_a_while_and_others_never
+        life_that_was_lengthened_counts
+        every_state_expires_but_those_of_a_move
+        those_that_stay_do_not_keep_others_out
+        head_that_passed_expired_entries_shows_none_of_them
+        due_entries_are_found_when_it_is_opened_again
+    }
+    notes {
+        notes_are_shown_by_kind_in_order_of_their_keys
+        pages_of_notes_join_to_all
+        later_note_replaces_one_of_its_name
+        removed_notes_are_gone_and_absent_ones_do_no_harm
+        note_is_written_with_its_message_or_not_at_all
+        note_outlives_its_message_and_the_storage
+        note_beyond_its_bounds_is_refused
+    }
+    drops {
+        nothing_of_a_dropped_queue_is_left
+        queue_is_dropped_in_as_many_parts_as_asked
+        dropping_what_is_gone_is_done_at_once
+        only_the_owner_drops
+        other_queues_of_the_slot_go_on_meanwhile
+        drop_takes_no_number
+    }
+    classes {
+        relaxed_batch_is_shown_once_it_is_answered
+        relaxed_batches_are_kept_when_it_is_closed
+        without_room_only_appends_are_refused
+        batch_that_was_applied_is_done_without_room_too
+        health_tells_how_it_does_and_writes_nothing
     }
     history {
         pool_is_what_the_naive_pool_is_after_any_history

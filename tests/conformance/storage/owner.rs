@@ -14,7 +14,7 @@ use angarium::domain::message::{Header, Message, Peer, State};
 use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Epoch, Order, Page, PoolStore, Position, QueueChanges, StoreError, Totals,
+    Batch, Direction, Dropped, Due, Epoch, Order, Page, PoolStore, Position, QueueChanges, StoreError, Totals,
 };
 
 /// The slot of most tests.
@@ -87,6 +87,25 @@ impl Owner {
         self.store.get(queue, ids).await.expect("the read is answered")
     }
 
+    /// Ids of the entries of a queue in an order.
+    pub async fn in_order(&self, queue: QueueId, order: Order) -> Vec<MessageId> {
+        let page = self.store.scan(queue, order, Direction::Up, None, usize::MAX, usize::MAX).await;
+        ids(&page.expect("the scan is answered").messages)
+    }
+
+    /// Ids of what is due in the slot.
+    pub async fn due(&self, due: Due, before: Timestamp) -> Vec<MessageId> {
+        let found = self.store.due(self.slot, due, before, usize::MAX).await.expect("the look is answered");
+        found.into_iter().map(|(_, header)| header.id).collect()
+    }
+
+    /// Drops a queue, some entries at a time.
+    pub async fn drop_queue(&self, queue: QueueId, limit: usize) {
+        while self.store.drop_queue(self.slot, self.epoch, queue, limit).await.expect("it is dropped")
+            == Dropped::More
+        {}
+    }
+
     /// Messages and bytes of a queue.
     pub async fn totals(&self, queue: QueueId) -> (u64, u64) {
         let Totals { messages, bytes, .. } = self.store.totals(queue).await.expect("totals are answered");
@@ -115,8 +134,8 @@ pub fn message(rank: u64, body: &str) -> Message {
 pub fn with_body(rank: u64, body: Bytes) -> Message {
     let header = Header {
         id: id(rank),
-        created: Timestamp::from_millis(1_700_000_000_000 + rank),
-        ready: Timestamp::from_millis(1_700_000_000_000 + rank),
+        created: Timestamp::from_millis(start().as_millis() + rank),
+        ready: Timestamp::from_millis(start().as_millis() + rank),
         ttl: 3_600,
         expires: Timestamp::from_millis(1_700_003_600_000 + rank),
         attempts: 0,
@@ -137,6 +156,30 @@ pub fn peer() -> Arc<Peer> {
     let (project, name) = (ProjectId::new(""), QueueName::new("dead-letters"));
     let at = QueueRef { project: project.expect("it is empty"), name: name.expect("it is a name") };
     Arc::new(Peer { at, queue: Some(queue(SLOT, 99)) })
+}
+
+/// The entry in another state.
+pub fn in_state(message: Message, state: State) -> Message {
+    Message { header: Header { state, ..message.header }, ..message }
+}
+
+/// The entry put off until so many seconds after [`start`]; it lives for its ttl from then on.
+pub fn scheduled(message: Message, seconds: u32) -> Message {
+    let ready = start().plus_seconds(seconds);
+    let expires = ready.plus_seconds(message.header.ttl);
+    let header = Header { ready, expires, state: State::Scheduled, ..message.header };
+    Message { header, ..message }
+}
+
+/// The entry with so many seconds to live from [`start`] on.
+pub fn living(message: Message, ttl: u32) -> Message {
+    let header = Header { ttl, expires: start().plus_seconds(ttl), ..message.header };
+    Message { header, ..message }
+}
+
+/// When the entries of tests were posted, but for some milliseconds.
+pub fn start() -> Timestamp {
+    Timestamp::from_millis(1_700_000_000_000)
 }
 
 /// The header of an entry after another claim.

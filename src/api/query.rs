@@ -1,0 +1,109 @@
+//! The query of a request, by Zaqar's rules: a blank value counts as absent, a list is separated by commas or given
+//! more than once, and a word that must be a number or a boolean is one or is refused.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+use crate::error::{Error, Place};
+
+/// The parameters of a query, each of them text. Unknown ones are dropped, unless `T` keeps them.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(parse(parts.uri.query().unwrap_or_default())?))
+    }
+}
+
+fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
+    let mut values = Map::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        // What is no UTF-8 arrives with the sign of replacement, which stands in no name and no number.
+        if name.contains('\u{fffd}') {
+            return Err(Error::invalid(Place::Query, "", "the name of a parameter is not UTF-8 text"));
+        }
+        if value.contains('\u{fffd}') {
+            return Err(Error::invalid(Place::Query, name, "it is not UTF-8 text"));
+        }
+        if value.is_empty() {
+            continue;
+        }
+        match values.get_mut(&*name) {
+            Some(Value::String(list)) => {
+                list.push(',');
+                list.push_str(&value);
+            }
+            _ => {
+                values.insert(name.into_owned(), Value::String(value.into_owned()));
+            }
+        }
+    }
+    serde_json::from_value(Value::Object(values))
+        .map_err(|error| Error::invalid(Place::Query, "", error.to_string()))
+}
+
+/// A whole number in the query.
+pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Error> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let number = text.parse();
+    number.map(Some).map_err(|_| Error::invalid(Place::Query, field, "it is not a whole number"))
+}
+
+/// A boolean in the query, in the spellings of Zaqar's framework.
+pub fn boolean(field: &'static str, text: Option<&str>) -> Result<Option<bool>, Error> {
+    match text {
+        None | Some("") => Ok(None),
+        Some("true" | "True" | "t" | "yes" | "y" | "1" | "on") => Ok(Some(true)),
+        Some("false" | "False" | "f" | "no" | "n" | "0" | "off") => Ok(Some(false)),
+        Some(_) => Err(Error::invalid(Place::Query, field, "it is neither true nor false")),
+    }
+}
+
+/// The elements of a list in the query that are not blank.
+pub fn list(text: Option<&str>) -> Vec<&str> {
+    text.unwrap_or_default().split(',').map(str::trim).filter(|element| !element.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn values(query: &str) -> BTreeMap<String, String> {
+        parse(query).unwrap()
+    }
+
+    #[test]
+    fn blank_values_are_absent_and_repeated_ones_are_a_list() {
+        assert!(values("a=&b&=").is_empty());
+        let lists = values("ids=a,b&ids=&ids=c&x=%2C+");
+        assert_eq!(list(lists.get("ids").map(String::as_str)), ["a", "b", "c"]);
+        assert!(list(lists.get("x").map(String::as_str)).is_empty());
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_refused_and_named() {
+        let error = parse::<BTreeMap<String, String>>("limit=%ff").unwrap_err();
+        assert!(error.to_string().starts_with("limit:"), "{error}");
+    }
+
+    #[test]
+    fn booleans_have_the_spellings_of_zaqar() {
+        for text in ["true", "True", "t", "yes", "y", "1", "on"] {
+            assert_eq!(boolean("b", Some(text)).unwrap(), Some(true));
+        }
+        for text in ["false", "False", "f", "no", "n", "0", "off"] {
+            assert_eq!(boolean("b", Some(text)).unwrap(), Some(false));
+        }
+        for text in ["TRUE", "2", "nope", "true,true"] {
+            assert!(boolean("b", Some(text)).is_err(), "{text}");
+        }
+    }
+}

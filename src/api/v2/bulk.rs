@@ -1,0 +1,182 @@
+//! Messages in numbers: list them, read and delete them by their ids, pop the oldest.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::messages::MessageBody;
+use super::page::{Link, links};
+use super::queues;
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::json::reply;
+use crate::api::query::{Query, boolean, integer, list};
+use crate::broker::{Broker, MessageFilter, MessagePage};
+use crate::domain::ids::{ClaimId, MessageId};
+use crate::domain::limits;
+use crate::domain::page::{PageLimit, PopCount};
+use crate::error::{Error, Place};
+
+/// Which messages to show: those of `ids`, or a page of all.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct MessagesQuery {
+    /// The ids of messages, at most 20. With them every other parameter is left aside.
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, nullable = false)]
+    ids: Option<String>,
+    /// Only messages behind this one: the marker of a page's link. One that no page gave is behind all messages.
+    #[param(nullable = false)]
+    marker: Option<String>,
+    /// At most this many; 10 when absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
+    limit: Option<String>,
+    /// Whether to show messages that were posted under the `Client-ID` of this request; without it they are left out.
+    #[param(value_type = Option<bool>, nullable = false)]
+    echo: Option<String>,
+    /// Whether to show claimed messages too.
+    #[param(value_type = Option<bool>, nullable = false)]
+    include_claimed: Option<String>,
+    /// Whether to show messages too that become ready later.
+    #[param(value_type = Option<bool>, nullable = false)]
+    include_delayed: Option<String>,
+}
+
+impl MessagesQuery {
+    /// None when no page has what is behind the marker.
+    fn filter(&self, asked: &Asked) -> Result<Option<MessageFilter>, Error> {
+        let limit = PageLimit::new(integer("limit", self.limit.as_deref())?)?;
+        let echoes = boolean("echo", self.echo.as_deref())?.unwrap_or(false);
+        let includes_claimed = boolean("include_claimed", self.include_claimed.as_deref())?.unwrap_or(false);
+        let includes_delayed = boolean("include_delayed", self.include_delayed.as_deref())?.unwrap_or(false);
+        let Ok(after) = self.marker.as_ref().map_or(Ok(MessageId::ZERO), |marker| marker.parse()) else {
+            return Ok(None);
+        };
+        let not_of = asked.client.filter(|_| !echoes);
+        Ok(Some(MessageFilter { after, limit, not_of, includes_claimed, includes_delayed }))
+    }
+
+    fn links(&self, asked: &Asked, next: Option<MessageId>) -> Vec<Link> {
+        let carried = [
+            ("limit", self.limit.as_deref()),
+            ("echo", self.echo.as_deref()),
+            ("include_claimed", self.include_claimed.as_deref()),
+            ("include_delayed", self.include_delayed.as_deref()),
+        ];
+        links(&path(asked), next.map(|id| id.to_string()), &carried)
+    }
+}
+
+/// Messages.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MessagesBody {
+    /// In order of posting; those of `ids` in the order of `ids`.
+    messages: Vec<MessageBody>,
+    /// The next page of a list. Empty when there is nothing on this one and nothing behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    links: Option<Vec<Link>>,
+}
+
+fn path(asked: &Asked) -> String {
+    format!("{}/messages", queues::path(&asked.queue))
+}
+
+/// The ids of a list that can be ids; the others are those of no message.
+fn known<T: std::str::FromStr>(field: &'static str, text: Option<&str>) -> Result<Vec<T>, Error> {
+    let texts = list(text);
+    if texts.len() > limits::PAGE_MESSAGES {
+        let why = format!("{} ids are more than {}", texts.len(), limits::PAGE_MESSAGES);
+        return Err(Error::invalid(Place::Limit, field, why));
+    }
+    Ok(texts.into_iter().filter_map(|text| text.parse().ok()).collect())
+}
+
+/// The messages of a queue, oldest first: a page of those that can be claimed, or those of `ids`, claimed or not.
+#[utoipa::path(
+    get, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_list", tag = "messages",
+    params(QueuePath, MessagesQuery, CallerHeaders),
+    responses(
+        (status = 200, description = "Messages; none when there is no such queue.", body = MessagesBody),
+        (status = 404, description = "None of `ids` exists.", body = crate::api::error::ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Query(query): Query<MessagesQuery>,
+) -> Result<Response, ApiError> {
+    if let Some(ids) = &query.ids {
+        return by_ids(&broker, &asked, ids).await;
+    }
+    let page = match query.filter(&asked)? {
+        Some(filter) => broker.messages_list(&asked.queue, &filter).await?,
+        None => MessagePage::default(),
+    };
+    let links = Some(query.links(&asked, page.next));
+    let messages = page.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+    Ok(reply(StatusCode::OK, &MessagesBody { messages, links }))
+}
+
+async fn by_ids(broker: &Broker, asked: &Asked, ids: &str) -> Result<Response, ApiError> {
+    let found = broker.messages_get(&asked.queue, &known("ids", Some(ids))?).await?;
+    if found.is_empty() {
+        return Err(Error::NotFound { what: "message", name: ids.to_owned() }.into());
+    }
+    let messages = found.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+    Ok(reply(StatusCode::OK, &MessagesBody { messages, links: None }))
+}
+
+/// Which messages to delete: those of `ids`, or the oldest. One of the two must be given.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DeletionQuery {
+    /// The ids of messages, at most 20. Those that do not exist are deleted already.
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, nullable = false)]
+    ids: Option<String>,
+    /// The claims that messages of `ids` are under, at most 20.
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, nullable = false)]
+    claim_ids: Option<String>,
+    /// How many of the oldest messages to delete and to answer with. Claimed ones are passed over.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
+    pop: Option<String>,
+}
+
+/// Deletes messages. With `ids` all of them, or none when one is under a claim that `claim_ids` does not name. With
+/// `pop` the oldest that can be claimed, which are the answer: they are gone when it is sent.
+#[utoipa::path(
+    delete, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_delete", tag = "messages",
+    params(QueuePath, DeletionQuery, CallerHeaders),
+    responses(
+        (status = 200, description = "The messages that were popped.", body = MessagesBody),
+        (status = 204, description = "Those of `ids` are gone."),
+        (status = 403, description = "One is under another claim. None was deleted.", body = crate::api::error::ErrorBody),
+        Errors
+    )
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Query(query): Query<DeletionQuery>,
+) -> Result<Response, ApiError> {
+    match (&query.ids, integer("pop", query.pop.as_deref())?) {
+        (Some(ids), None) => {
+            let claims: Vec<ClaimId> = known("claim_ids", query.claim_ids.as_deref())?;
+            broker.messages_delete(&asked.queue, known("ids", Some(ids))?, &claims).await?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        (None, Some(count)) => {
+            let popped = broker.messages_pop(&asked.queue, PopCount::new(count)?).await?;
+            let messages = popped.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+            Ok(reply(StatusCode::OK, &MessagesBody { messages, links: None }))
+        }
+        (Some(_), Some(_)) => Err(wrong_query("pop and ids cannot be given together")),
+        (None, None) => Err(wrong_query("either ids or pop must be given")),
+    }
+}
+
+fn wrong_query(why: &str) -> ApiError {
+    Error::invalid(Place::Limit, "", why).into()
+}

@@ -1,0 +1,231 @@
+//! Flavors: list, look up, make, change, delete. Everybody may look; the rest is for administrators.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::page::{Link, links};
+use super::pools::PoolsQuery;
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::{Caller, CallerHeaders, Path};
+use crate::api::json::{Json, RequestBody, reply};
+use crate::api::query::{Query, boolean, integer};
+use crate::api::roles::{Admin, RoleHeaders};
+use crate::broker::{Broker, FlavorView};
+use crate::domain::limits;
+use crate::domain::names::{FlavorName, PoolName};
+use crate::domain::page::PageLimit;
+use crate::error::{Error, Place};
+
+/// Documents the flavor in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct FlavorPath {
+    /// 1 to 64 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
+    #[param(min_length = 1, max_length = 64, pattern = r"^[A-Za-z0-9_.\-]+$", example = "fast")]
+    flavor: String,
+}
+
+/// A flavor to be. Unknown keys are refused.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"pool_list": ["fast-1", "fast-2"]}))]
+pub struct FlavorBody {
+    /// Its pools, and no others: each must exist, and leaves the flavor that it had.
+    #[schema(min_items = 1, max_items = 40)]
+    pool_list: Vec<String>,
+    /// Accepted for Zaqar's clients and not looked at: what a flavor can do follows from its pools.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
+    capabilities: Option<Box<RawValue>>,
+}
+
+impl RequestBody for FlavorBody {
+    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+}
+
+/// The pools that a flavor is to have. Unknown keys are refused.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"pool_list": ["fast-1"]}))]
+pub struct FlavorChangeBody {
+    /// Its pools, and no others.
+    #[schema(min_items = 1, max_items = 40)]
+    pool_list: Vec<String>,
+}
+
+impl RequestBody for FlavorChangeBody {
+    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+}
+
+impl FlavorBody {
+    fn check(self) -> Result<Vec<PoolName>, Error> {
+        if self.capabilities.is_some_and(|text| !text.get().starts_with('{')) {
+            return Err(Error::invalid(Place::Body, "capabilities", "must be a JSON object"));
+        }
+        pool_list(&self.pool_list)
+    }
+}
+
+fn pool_list(names: &[String]) -> Result<Vec<PoolName>, Error> {
+    if !(1..=limits::FLAVOR_POOLS).contains(&names.len()) {
+        let why = format!("it has 1 to {} names of pools", limits::FLAVOR_POOLS);
+        return Err(Error::invalid(Place::Limit, "pool_list", why));
+    }
+    let checked = names.iter().map(|name| PoolName::new(name)).collect::<Result<_, _>>();
+    checked.map_err(|error| Error::invalid(Place::Body, "pool_list", error.to_string()))
+}
+
+/// A flavor.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FlavorReply {
+    /// Its path.
+    #[schema(example = "/v2/flavors/fast")]
+    href: String,
+    /// Its name.
+    #[schema(example = "fast")]
+    name: String,
+    /// Its pools, by name.
+    pool_list: Vec<String>,
+    /// What its queues can rely on, in Zaqar's words; in a listing only with `detailed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = json!(["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]))]
+    capabilities: Option<Vec<&'static str>>,
+}
+
+impl FlavorReply {
+    fn brief(view: FlavorView) -> Self {
+        let pool_list = view.pools.iter().map(ToString::to_string).collect();
+        Self { href: path(&view.name), name: view.name.to_string(), pool_list, capabilities: None }
+    }
+
+    fn detailed(view: FlavorView) -> Self {
+        let capabilities = view.capabilities.iter().map(|capability| capability.as_str()).collect();
+        Self { capabilities: Some(capabilities), ..Self::brief(view) }
+    }
+}
+
+/// A page of flavors.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FlavorsReply {
+    /// In order of name.
+    flavors: Vec<FlavorReply>,
+    /// Where the next page is; none after a page without flavors.
+    links: Vec<Link>,
+}
+
+/// The flavors, by name.
+#[utoipa::path(
+    get, path = "/v2/flavors", operation_id = "flavors_list", tag = "flavors",
+    params(PoolsQuery, CallerHeaders),
+    responses(
+        (status = 200, description = "A page of them.", body = FlavorsReply,
+            headers(("Content-Location" = String, description = "The path of this page."))),
+        Errors
+    )
+)]
+pub async fn list(
+    State(broker): State<Broker>,
+    _: Caller,
+    uri: Uri,
+    Query(query): Query<PoolsQuery>,
+) -> Result<Response, ApiError> {
+    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?)?;
+    let is_detailed = boolean("detailed", query.detailed.as_deref())?.unwrap_or(false);
+    let view = if is_detailed { FlavorReply::detailed } else { FlavorReply::brief };
+    let flavors = broker.flavors_list(query.marker.as_deref(), limit.get()).await?;
+    let carried = [("limit", query.limit.as_deref()), ("detailed", query.detailed.as_deref())];
+    let last = flavors.last().map(|flavor| flavor.name.to_string());
+    let links = links("/v2/flavors", last, &carried);
+    let page = FlavorsReply { flavors: flavors.into_iter().map(view).collect(), links };
+    Ok(([(header::CONTENT_LOCATION, uri.to_string())], reply(StatusCode::OK, &page)).into_response())
+}
+
+/// A flavor.
+#[utoipa::path(
+    get, path = "/v2/flavors/{flavor}", operation_id = "flavor_get", tag = "flavors",
+    params(FlavorPath, CallerHeaders),
+    responses(
+        (status = 200, description = "The flavor.", body = FlavorReply),
+        (status = 404, description = "There is no such flavor.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    _: Caller,
+    Path(FlavorPath { flavor }): Path<FlavorPath>,
+) -> Result<Response, ApiError> {
+    let flavor = broker.flavor_get(&FlavorName::new(&flavor)?).await?;
+    Ok(reply(StatusCode::OK, &FlavorReply::detailed(flavor)))
+}
+
+/// Makes a flavor of these pools, whether it exists or not. New queues whose metadata names it as `_flavor` are
+/// placed in one of them.
+#[utoipa::path(
+    put, path = "/v2/flavors/{flavor}", operation_id = "flavor_put", tag = "flavors",
+    params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorBody,
+    responses(
+        (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn put(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(FlavorPath { flavor }): Path<FlavorPath>,
+    Json(body): Json<FlavorBody>,
+) -> Result<Response, ApiError> {
+    let name = FlavorName::new(&flavor)?;
+    broker.flavor_put(&name, body.check()?).await?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, path(&name))]).into_response())
+}
+
+/// Gives a flavor other pools. Queues that it has placed stay where they are.
+#[utoipa::path(
+    patch, path = "/v2/flavors/{flavor}", operation_id = "flavor_patch", tag = "flavors",
+    params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorChangeBody,
+    responses(
+        (status = 200, description = "The flavor as it is now.", body = FlavorReply),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such flavor.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn patch(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(FlavorPath { flavor }): Path<FlavorPath>,
+    Json(body): Json<FlavorChangeBody>,
+) -> Result<Response, ApiError> {
+    let pools = pool_list(&body.pool_list)?;
+    let flavor = broker.flavor_patch(&FlavorName::new(&flavor)?, pools).await?;
+    Ok(reply(StatusCode::OK, &FlavorReply::detailed(flavor)))
+}
+
+/// Deletes a flavor. Its pools then have none, and take queues that name none.
+#[utoipa::path(
+    delete, path = "/v2/flavors/{flavor}", operation_id = "flavor_delete", tag = "flavors",
+    params(FlavorPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 204, description = "There is no such flavor any more."),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(FlavorPath { flavor }): Path<FlavorPath>,
+) -> Result<StatusCode, ApiError> {
+    broker.flavor_delete(&FlavorName::new(&flavor)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn path(name: &FlavorName) -> String {
+    format!("/v2/flavors/{name}")
+}

@@ -1,0 +1,104 @@
+//! Health: how coordination and each pool do, for administrators.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::CallerHeaders;
+use crate::api::json::reply;
+use crate::api::roles::{Admin, RoleHeaders};
+use crate::broker::{Broker, PoolHealth};
+
+/// How everything does. Unlike Zaqar, which creates a queue and posts to it to find out, nothing is written.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HealthReply {
+    /// Whether queues, claims and pools can be looked up.
+    catalog_reachable: bool,
+    /// Whether every pool can be reached.
+    storage_reachable: bool,
+    /// Each pool by its name.
+    pools: BTreeMap<String, PoolHealthBody>,
+}
+
+/// How a pool does.
+#[derive(Debug, Serialize, ToSchema)]
+struct PoolHealthBody {
+    /// Whether it can be reached.
+    storage_reachable: bool,
+    /// Whether it accepts writes now.
+    writable: bool,
+    /// `active`, or `draining`.
+    state: &'static str,
+    /// Its share of new queues.
+    weight: u32,
+    /// Seconds that a small read took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    seconds: Option<f64>,
+    /// The most durable class it can reach: `sync`, or `relaxed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    class: Option<&'static str>,
+    /// How full it is, if it knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    bytes: Option<BytesBody>,
+    /// Why it cannot be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    description: Option<String>,
+}
+
+/// How full a pool is.
+#[derive(Debug, Serialize, ToSchema)]
+struct BytesBody {
+    /// Bytes that can still be written to where it lies.
+    free: u64,
+    /// Bytes of where it lies in all, whatever else is there.
+    total: u64,
+}
+
+impl From<PoolHealth> for PoolHealthBody {
+    fn from(found: PoolHealth) -> Self {
+        let (health, description) = match found.health {
+            Ok(health) => (Some(health), None),
+            Err(why) => (None, Some(why)),
+        };
+        let bytes = health.and_then(|health| Some(BytesBody { free: health.free?, total: health.total? }));
+        Self {
+            storage_reachable: health.is_some(),
+            writable: found.writable,
+            state: found.pool.state.as_str(),
+            weight: found.pool.weight,
+            seconds: health.map(|health| health.took.as_secs_f64()),
+            class: health.map(|health| health.class.as_str()),
+            bytes,
+            description,
+        }
+    }
+}
+
+/// How coordination and each pool do.
+#[utoipa::path(
+    get, path = "/v2/health", operation_id = "health", tag = "health",
+    params(CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "What was found, good or bad.", body = HealthReply),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, ApiError> {
+    let health = broker.health().await;
+    let body = |pool: PoolHealth| (pool.name.to_string(), PoolHealthBody::from(pool));
+    let pools: BTreeMap<_, _> = health.pools.into_iter().map(body).collect();
+    let storage_reachable = pools.values().all(|pool| pool.storage_reachable);
+    let reply_body =
+        HealthReply { catalog_reachable: health.is_catalogue_reachable, storage_reachable, pools };
+    Ok(reply(StatusCode::OK, &reply_body))
+}

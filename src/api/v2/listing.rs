@@ -1,0 +1,118 @@
+//! The list of queues.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::page::{Link, links};
+use super::queues::ShownBody;
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Caller, CallerHeaders};
+use crate::api::json::reply;
+use crate::api::query::{Query, boolean, integer};
+use crate::broker::{Broker, QueueFilter};
+use crate::domain::page::PageLimit;
+
+const PATH: &str = "/v2/queues";
+
+/// Which queues to list. Every other parameter is a filter: the value that the metadata must have under that key.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct QueuesQuery {
+    /// Only queues behind this name.
+    #[param(nullable = false)]
+    marker: Option<String>,
+    /// At most this many; 10 when absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
+    limit: Option<String>,
+    /// Whether to show the metadata.
+    #[param(value_type = Option<bool>, nullable = false)]
+    detailed: Option<String>,
+    /// Whether to say how many queues the project has.
+    #[param(value_type = Option<bool>, nullable = false)]
+    with_count: Option<String>,
+    /// Only queues that have this text in their name.
+    #[param(nullable = false)]
+    name: Option<String>,
+    /// Only queues whose metadata has these values: each is a parameter of its own.
+    #[serde(flatten)]
+    #[param(style = Form, explode, value_type = Option<HashMap<String, String>>, nullable = false)]
+    metadata: BTreeMap<String, String>,
+}
+
+impl QueuesQuery {
+    fn filter(&self) -> Result<QueueFilter, ApiError> {
+        Ok(QueueFilter {
+            after: self.marker.clone(),
+            limit: PageLimit::new(integer("limit", self.limit.as_deref())?)?,
+            name_part: self.name.clone(),
+            metadata: self.metadata.clone().into_iter().collect(),
+            is_detailed: boolean("detailed", self.detailed.as_deref())?.unwrap_or(false),
+            is_counted: boolean("with_count", self.with_count.as_deref())?.unwrap_or(false),
+        })
+    }
+
+    fn links(&self, next: Option<String>) -> Vec<Link> {
+        let mut carried = vec![
+            ("limit", self.limit.as_deref()),
+            ("detailed", self.detailed.as_deref()),
+            ("with_count", self.with_count.as_deref()),
+            ("name", self.name.as_deref()),
+        ];
+        carried.extend(self.metadata.iter().map(|(key, value)| (key.as_str(), Some(value.as_str()))));
+        links(PATH, next, &carried)
+    }
+}
+
+/// A page of queues.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct QueuesBody {
+    /// In order of their names.
+    queues: Vec<QueueBody>,
+    /// The next page. Empty when there is nothing on this one and nothing behind it.
+    links: Vec<Link>,
+    /// How many queues the project has, whatever the filters; with `with_count` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    count: Option<u64>,
+}
+
+/// A queue in a list.
+#[derive(Debug, Serialize, ToSchema)]
+struct QueueBody {
+    /// Its name.
+    name: String,
+    /// Its path.
+    href: String,
+    /// Its metadata with the defaults of the reserved keys; with `detailed` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    metadata: Option<ShownBody>,
+}
+
+/// The queues of the project, in order of their names.
+#[utoipa::path(
+    get, path = "/v2/queues", operation_id = "queues_list", tag = "queues",
+    params(QueuesQuery, CallerHeaders),
+    responses((status = 200, description = "A page of them.", body = QueuesBody), Errors)
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    caller: Caller,
+    Query(query): Query<QueuesQuery>,
+) -> Result<Response, ApiError> {
+    let filter = query.filter()?;
+    let page = broker.queues_list(&caller.project, &filter).await?;
+    let queue = |view: crate::broker::QueueView| QueueBody {
+        href: format!("{PATH}/{}", view.name),
+        name: view.name.to_string(),
+        metadata: view.metadata.filter(|_| filter.is_detailed).map(ShownBody),
+    };
+    let queues = page.queues.into_iter().map(queue).collect();
+    let links = query.links(page.next.map(|name| name.to_string()));
+    Ok(reply(StatusCode::OK, &QueuesBody { queues, links, count: page.count }))
+}

@@ -1,0 +1,75 @@
+//! Changing the metadata of a queue.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::queues::ShownBody;
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::json::{Json, Object, RequestBody, Shape, reply};
+use crate::broker::Broker;
+use crate::domain::limits;
+use crate::domain::patch::Change;
+
+/// Changes of metadata, made one after the other.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Vec<ChangeBody>)]
+pub struct PatchBody(Vec<Object<ChangeBody>>);
+
+/// A change of one key.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct ChangeBody {
+    /// `add` sets a key, `replace` sets one that is there, `remove` takes one away that is there. Reserved keys are
+    /// always there.
+    #[schema(pattern = "^(add|replace|remove)$", example = "add")]
+    op: String,
+    /// `/metadata/` and the key, with `~0` for `~` and `~1` for `/`.
+    #[schema(pattern = "^/metadata/([^/~]|~[01])+$", example = "/metadata/team")]
+    path: String,
+    /// Any JSON. Needed but to `remove`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    value: Option<Box<RawValue>>,
+}
+
+/// `null` is a value too.
+fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(value).map(Some)
+}
+
+impl RequestBody for PatchBody {
+    const BYTES: usize = limits::METADATA_BYTES;
+    const SHAPE: Shape = Shape::List;
+    const MEDIA_TYPE: Option<&'static str> = Some("application/openstack-messaging-v2.0-json-patch");
+}
+
+/// Changes the metadata of a queue key by key: all changes or none. They are on disk when this is answered.
+#[utoipa::path(
+    patch, path = "/v2/queues/{queue_name}", operation_id = "queue_patch", tag = "queues",
+    params(QueuePath, CallerHeaders),
+    request_body(content = PatchBody, content_type = "application/openstack-messaging-v2.0-json-patch"),
+    responses(
+        (status = 200, description = "The metadata as it is now.", body = ShownBody),
+        (status = 404, description = "There is no such queue.", body = ErrorBody),
+        (status = 409, description = "A key that is to be replaced or removed is not there.", body = ErrorBody),
+        (status = 415, description = "The body is said to be something else.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn patch(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Json(PatchBody(changes)): Json<PatchBody>,
+) -> Result<Response, ApiError> {
+    let change = |(at, Object(change)): (usize, Object<ChangeBody>)| {
+        Change::new(at, &change.op, &change.path, change.value)
+    };
+    let changes = changes.into_iter().enumerate().map(change).collect::<Result<_, _>>()?;
+    let metadata = broker.queue_patch(&asked.queue, changes).await?;
+    Ok(reply(StatusCode::OK, &ShownBody(metadata.shown())))
+}

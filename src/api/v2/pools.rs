@@ -1,0 +1,329 @@
+//! Pools: list, look up, add, change, delete. All of it is for administrators.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::page::{Link, links};
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::{CallerHeaders, Path};
+use crate::api::json::{Json, RequestBody, reply};
+use crate::api::query::{Query, boolean, integer};
+use crate::api::roles::{Admin, RoleHeaders};
+use crate::broker::{Broker, PoolView};
+use crate::domain::limits;
+use crate::domain::names::{FlavorName, PoolName};
+use crate::domain::page::PageLimit;
+use crate::domain::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
+use crate::error::{Error, Place};
+
+/// Documents the pool in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct PoolPath {
+    /// 1 to 64 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
+    #[param(min_length = 1, max_length = 64, pattern = r"^[A-Za-z0-9_.\-]+$", example = "default")]
+    pool: String,
+}
+
+/// Which part of a listing.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PoolsQuery {
+    /// The name after which the page begins.
+    #[param(nullable = false)]
+    pub marker: Option<String>,
+    /// At most this many elements; 10 when absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
+    pub limit: Option<String>,
+    /// Whether everything is shown of each element; false when absent.
+    #[param(value_type = Option<bool>, nullable = false)]
+    pub detailed: Option<String>,
+}
+
+/// Whether everything is shown.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DetailQuery {
+    /// Whether options and state are shown too; false when absent.
+    #[param(value_type = Option<bool>, nullable = false)]
+    pub detailed: Option<String>,
+}
+
+/// A pool to be. Unknown keys are refused.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"uri": "embedded:pools/fast", "weight": 100, "flavor": "fast", "options": {}}))]
+pub struct PoolBody {
+    /// Where its storage is: `embedded:PATH`, a path below the data directory. No other pool may have it.
+    #[schema(min_length = 1, max_length = 255)]
+    uri: String,
+    /// Its share of new queues: the chance of each pool is its weight divided by the weights of all. 0 takes none.
+    #[schema(value_type = u32)]
+    weight: i64,
+    /// The flavor whose queues it takes. Without one it takes the queues that name no flavor.
+    #[serde(default)]
+    flavor: Option<String>,
+    /// What its driver is told.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
+    options: Option<Box<RawValue>>,
+}
+
+impl RequestBody for PoolBody {
+    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+}
+
+impl PoolBody {
+    fn check(self) -> Result<PoolChange, Error> {
+        Ok(PoolChange {
+            uri: Some(PoolUri::new(&self.uri)?),
+            weight: Some(weight(self.weight)?),
+            flavor: Some(flavor(self.flavor)?),
+            options: Some(self.options.map(PoolOptions::new).transpose()?.unwrap_or_default()),
+            state: None,
+        })
+    }
+}
+
+/// What to change of a pool: at least one of these. Unknown keys are refused.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"weight": 0}))]
+pub struct PoolChangeBody {
+    /// Another way to the same storage; another storage only while no queue is in the pool.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 255, nullable = false)]
+    uri: Option<String>,
+    /// Its share of new queues; 0 takes none.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    weight: Option<i64>,
+    /// Its flavor; empty or null takes it away.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    flavor: Option<Option<String>>,
+    /// What its driver is told.
+    #[serde(default)]
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
+    options: Option<Box<RawValue>>,
+    /// `active`, or `draining`, which takes no new queues whatever its weight.
+    #[serde(default)]
+    #[schema(nullable = false, pattern = "^(active|draining)$")]
+    state: Option<String>,
+}
+
+/// Tells a field that is null from one that is absent.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+impl RequestBody for PoolChangeBody {
+    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+}
+
+impl PoolChangeBody {
+    fn check(self) -> Result<PoolChange, Error> {
+        let change = PoolChange {
+            uri: self.uri.map(|uri| PoolUri::new(&uri)).transpose()?,
+            weight: self.weight.map(weight).transpose()?,
+            flavor: self.flavor.map(flavor).transpose()?,
+            options: self.options.map(PoolOptions::new).transpose()?,
+            state: self.state.map(|state| PoolState::parse(&state)).transpose()?,
+        };
+        if change.is_empty() {
+            let why = "one of uri, weight, flavor, options, state must be given";
+            return Err(Error::invalid(Place::Body, "", why));
+        }
+        Ok(change)
+    }
+}
+
+/// The flavor of a pool; an empty one is none, as in Zaqar.
+fn flavor(name: Option<String>) -> Result<Option<FlavorName>, Error> {
+    let name = name.filter(|name| !name.is_empty());
+    let checked = name.map(|name| FlavorName::new(&name)).transpose();
+    checked.map_err(|error| Error::invalid(Place::Body, "flavor", error.to_string()))
+}
+
+/// A pool.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PoolReply {
+    /// Its path.
+    #[schema(example = "/v2/pools/default")]
+    href: String,
+    /// Its name.
+    #[schema(example = "default")]
+    name: String,
+    /// Where its storage is.
+    #[schema(example = "embedded:journal")]
+    uri: String,
+    /// Its share of new queues.
+    weight: u32,
+    /// Its flavor; null when it has none.
+    flavor: Option<String>,
+    /// What its driver is told; shown with `detailed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
+    options: Option<Box<RawValue>>,
+    /// `active`, or `draining`; shown with `detailed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    state: Option<&'static str>,
+}
+
+impl PoolReply {
+    fn brief(view: PoolView) -> Self {
+        let PoolView { name, pool } = view;
+        Self {
+            href: path(&name),
+            name: name.to_string(),
+            uri: pool.uri.as_str().to_owned(),
+            weight: pool.weight,
+            flavor: pool.flavor.map(|flavor| flavor.to_string()),
+            options: None,
+            state: None,
+        }
+    }
+
+    fn detailed(view: PoolView) -> Self {
+        let (options, state) = (view.pool.options.as_raw().to_owned(), view.pool.state.as_str());
+        Self { options: Some(options), state: Some(state), ..Self::brief(view) }
+    }
+}
+
+/// A page of pools.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PoolsReply {
+    /// In order of name.
+    pools: Vec<PoolReply>,
+    /// Where the next page is; none after a page without pools.
+    links: Vec<Link>,
+}
+
+/// The pools, by name.
+#[utoipa::path(
+    get, path = "/v2/pools", operation_id = "pools_list", tag = "pools",
+    params(PoolsQuery, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "A page of them.", body = PoolsReply,
+            headers(("Content-Location" = String, description = "The path of this page."))),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn list(
+    State(broker): State<Broker>,
+    _: Admin,
+    uri: Uri,
+    Query(query): Query<PoolsQuery>,
+) -> Result<Response, ApiError> {
+    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?)?;
+    let view = view(boolean("detailed", query.detailed.as_deref())?);
+    let pools = broker.pools_list(query.marker.as_deref(), limit.get()).await?;
+    let carried = [("limit", query.limit.as_deref()), ("detailed", query.detailed.as_deref())];
+    let last = pools.last().map(|pool| pool.name.to_string());
+    let links = links("/v2/pools", last, &carried);
+    let page = PoolsReply { pools: pools.into_iter().map(view).collect(), links };
+    Ok(([(header::CONTENT_LOCATION, uri.to_string())], reply(StatusCode::OK, &page)).into_response())
+}
+
+fn view(detailed: Option<bool>) -> fn(PoolView) -> PoolReply {
+    if detailed.unwrap_or(false) { PoolReply::detailed } else { PoolReply::brief }
+}
+
+/// A pool.
+#[utoipa::path(
+    get, path = "/v2/pools/{pool}", operation_id = "pool_get", tag = "pools",
+    params(PoolPath, DetailQuery, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "The pool.", body = PoolReply),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such pool.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(PoolPath { pool }): Path<PoolPath>,
+    Query(query): Query<DetailQuery>,
+) -> Result<Response, ApiError> {
+    let view = view(boolean("detailed", query.detailed.as_deref())?);
+    let pool = broker.pool_get(&PoolName::new(&pool)?).await?;
+    Ok(reply(StatusCode::OK, &view(pool)))
+}
+
+/// Adds a pool, which takes new queues from then on; or makes one that exists what is said. Its storage is opened
+/// first, and stamped as that of this pool.
+#[utoipa::path(
+    put, path = "/v2/pools/{pool}", operation_id = "pool_put", tag = "pools",
+    params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolBody,
+    responses(
+        (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
+        (status = 403, description = "The caller is no administrator; or the pool is used and would get another storage.",
+            body = ErrorBody),
+        (status = 409, description = "Another pool, or another installation, has the storage.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn put(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(PoolPath { pool }): Path<PoolPath>,
+    Json(body): Json<PoolBody>,
+) -> Result<Response, ApiError> {
+    let name = PoolName::new(&pool)?;
+    broker.pool_put(&name, body.check()?).await?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, path(&name))]).into_response())
+}
+
+/// Changes a pool.
+#[utoipa::path(
+    patch, path = "/v2/pools/{pool}", operation_id = "pool_patch", tag = "pools",
+    params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolChangeBody,
+    responses(
+        (status = 200, description = "The pool as it is now.", body = PoolReply),
+        (status = 403, description = "The caller is no administrator; or the pool is used and would get another storage.",
+            body = ErrorBody),
+        (status = 404, description = "There is no such pool.", body = ErrorBody),
+        (status = 409, description = "Another pool, or another installation, has the storage.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn patch(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(PoolPath { pool }): Path<PoolPath>,
+    Json(body): Json<PoolChangeBody>,
+) -> Result<Response, ApiError> {
+    let changed = broker.pool_patch(&PoolName::new(&pool)?, body.check()?).await?;
+    Ok(reply(StatusCode::OK, &PoolReply::brief(changed)))
+}
+
+/// Deletes a pool that no queue is in. What is in its storage stays there, and belongs to no pool.
+#[utoipa::path(
+    delete, path = "/v2/pools/{pool}", operation_id = "pool_delete", tag = "pools",
+    params(PoolPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 204, description = "There is no such pool any more."),
+        (status = 403, description = "The caller is no administrator; or the pool is in use: a queue is in it, one that \
+            was deleted is still being cleaned away, or it is the last pool of a flavor.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(PoolPath { pool }): Path<PoolPath>,
+) -> Result<StatusCode, ApiError> {
+    broker.pool_delete(&PoolName::new(&pool)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn path(name: &PoolName) -> String {
+    format!("/v2/pools/{name}")
+}

@@ -1,0 +1,62 @@
+//! Emptying a queue.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::json::{Json, RequestBody};
+use crate::broker::Broker;
+use crate::domain::limits;
+use crate::error::{Error, Place};
+
+const MESSAGES: &str = "messages";
+const SUBSCRIPTIONS: &str = "subscriptions";
+
+/// What to remove; an empty body means everything.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct PurgeBody {
+    /// `messages`, `subscriptions`, or both.
+    #[schema(example = json!(["messages"]))]
+    resource_types: Vec<String>,
+}
+
+impl RequestBody for PurgeBody {
+    const BYTES: usize = limits::SMALL_BODY_BYTES;
+
+    fn when_empty() -> Option<Self> {
+        Some(Self { resource_types: vec![MESSAGES.to_owned(), SUBSCRIPTIONS.to_owned()] })
+    }
+}
+
+impl PurgeBody {
+    fn names_messages(&self) -> Result<bool, Error> {
+        for (index, name) in self.resource_types.iter().enumerate() {
+            if name != MESSAGES && name != SUBSCRIPTIONS {
+                let why = format!("it is neither '{MESSAGES}' nor '{SUBSCRIPTIONS}'");
+                return Err(Error::invalid(Place::Limit, format!("resource_types[{index}]"), why));
+            }
+        }
+        Ok(self.resource_types.iter().any(|name| name == MESSAGES))
+    }
+}
+
+/// Removes all messages of a queue, claimed or not; the queue and its metadata stay. Messages that are posted
+/// meanwhile may stay. Queues have no subscriptions here, so to purge those alone does nothing.
+#[utoipa::path(
+    post, path = "/v2/queues/{queue_name}/purge", operation_id = "queue_purge", tag = "queues",
+    params(QueuePath, CallerHeaders), request_body(content = Option<PurgeBody>),
+    responses((status = 204, description = "They are gone."), Errors)
+)]
+pub async fn post(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Json(body): Json<PurgeBody>,
+) -> Result<StatusCode, ApiError> {
+    if body.names_messages()? {
+        broker.queue_purge(&asked.queue).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,158 @@
+//! Where a client begins: the versions that there are, and what the one of them has.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::error::{ApiError, Errors};
+use super::extract::{Caller, CallerHeaders};
+use super::json::reply;
+
+/// The versions of the API.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct VersionsBody {
+    /// All of them.
+    versions: Vec<VersionBody>,
+}
+
+/// A version of the API.
+#[derive(Debug, Serialize, ToSchema)]
+struct VersionBody {
+    /// Its number.
+    #[schema(example = "2")]
+    id: &'static str,
+    /// Whether it is to be used.
+    #[schema(example = "CURRENT")]
+    status: &'static str,
+    /// When its description changed.
+    updated: &'static str,
+    /// The forms of its bodies.
+    #[serde(rename = "media-types")]
+    media_types: Vec<MediaTypeBody>,
+    /// Where it is.
+    links: Vec<VersionLink>,
+}
+
+/// A form of bodies.
+#[derive(Debug, Serialize, ToSchema)]
+struct MediaTypeBody {
+    /// What it builds on.
+    base: &'static str,
+    /// Its name.
+    #[serde(rename = "type")]
+    name: &'static str,
+}
+
+/// A path with its meaning.
+#[derive(Debug, Serialize, ToSchema)]
+struct VersionLink {
+    /// The path.
+    href: &'static str,
+    /// What is there.
+    rel: &'static str,
+}
+
+/// The versions of the API, as OpenStack's clients look for them. The status is 300, as in Zaqar.
+#[utoipa::path(
+    get, path = "/", operation_id = "versions", tag = "home",
+    responses((status = 300, description = "The versions.", body = VersionsBody))
+)]
+pub async fn get() -> Response {
+    let version = VersionBody {
+        id: "2",
+        status: "CURRENT",
+        updated: "2014-9-24T04:06:47Z",
+        media_types: vec![MediaTypeBody {
+            base: "application/json",
+            name: "application/vnd.openstack.messaging-v2+json",
+        }],
+        links: vec![VersionLink { href: "/v2/", rel: "self" }],
+    };
+    reply(StatusCode::MULTIPLE_CHOICES, &VersionsBody { versions: vec![version] })
+}
+
+/// What version 2 has: the resources with their paths, parameters and methods. Source of the form:
+/// draft-nottingham-json-home-03, as in Zaqar.
+#[utoipa::path(
+    get, path = "/v2/", operation_id = "home", tag = "home",
+    params(CallerHeaders),
+    responses(
+        (status = 200, description = "The resources.", body = serde_json::Value, content_type = "application/json-home"),
+        Errors
+    )
+)]
+pub async fn home(_: Caller) -> Result<Response, ApiError> {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json-home")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("max-age=86400")),
+    ];
+    Ok((headers, resources().to_string()).into_response())
+}
+
+/// A resource: its name, its path with the parameters of the query, and its methods.
+type Resource = (&'static str, &'static str, &'static [&'static str]);
+
+/// In Zaqar's names. A test compares the paths with those of the router.
+const RESOURCES: &[Resource] = &[
+    ("queues", "/v2/queues{?marker,limit,detailed,with_count,name}", &["GET"]),
+    ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("queue_stats", "/v2/queues/{queue_name}/stats", &["GET"]),
+    ("queue_purge", "/v2/queues/{queue_name}/purge", &["POST"]),
+    (
+        "messages",
+        "/v2/queues/{queue_name}/messages{?marker,limit,echo,include_claimed,include_delayed}",
+        &["GET"],
+    ),
+    ("post_messages", "/v2/queues/{queue_name}/messages", &["POST"]),
+    ("messages_delete", "/v2/queues/{queue_name}/messages{?ids,claim_ids,pop}", &["DELETE"]),
+    ("message_delete", "/v2/queues/{queue_name}/messages/{message_id}{?claim_id}", &["DELETE"]),
+    ("message_get", "/v2/queues/{queue_name}/messages/{message_id}", &["GET"]),
+    ("claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["GET"]),
+    ("post_claim", "/v2/queues/{queue_name}/claims{?limit}", &["POST"]),
+    ("patch_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["PATCH"]),
+    ("delete_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["DELETE"]),
+    ("pools", "/v2/pools{?marker,limit,detailed}", &["GET"]),
+    ("pool", "/v2/pools/{pool}{?detailed}", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("flavors", "/v2/flavors{?marker,limit,detailed}", &["GET"]),
+    ("flavor", "/v2/flavors/{flavor}", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("ping", "/v2/ping", &["GET"]),
+    ("health", "/v2/health", &["GET"]),
+];
+
+fn resources() -> Value {
+    let all =
+        RESOURCES.iter().map(|(name, template, allow)| (format!("rel/{name}"), resource(template, allow)));
+    json!({ "resources": Map::from_iter(all) })
+}
+
+fn resource(template: &str, allow: &[&str]) -> Value {
+    let mut hints = json!({ "allow": allow, "formats": { "application/json": {} } });
+    if allow.contains(&"POST") {
+        hints["accept-post"] = json!(["application/json"]);
+    }
+    let names: Vec<&str> = variables(template).collect();
+    if names.is_empty() {
+        return json!({ "href": template, "hints": hints });
+    }
+    let variables = names.into_iter().map(|name| (name.to_owned(), json!(format!("param/{name}"))));
+    json!({ "href-template": template, "href-vars": Map::from_iter(variables), "hints": hints })
+}
+
+/// The variables of a template.
+fn variables(template: &str) -> impl Iterator<Item = &str> {
+    let groups = template.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    groups.flat_map(|(group, _)| group.trim_start_matches('?').split(','))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_those_of_path_and_query() {
+        assert_eq!(variables("/v2/q/{a}/m{?b,c}").collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(variables("/v2/ping").count(), 0);
+    }
+}

@@ -1,0 +1,199 @@
+//! Many messages at once: delete them by their ids, pop the oldest, purge all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::claims::Chosen;
+use super::lanes::Change;
+use super::messages::{MessageView, Outcome, settled};
+use super::slot::Slot;
+use super::{Broker, storage_failed};
+use crate::domain::claim::ClaimLimit;
+use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::{Header, State};
+use crate::domain::names::QueueRef;
+use crate::domain::page::PopCount;
+use crate::error::{Error, Part};
+use crate::storage::{Direction, Order, Page, Position};
+
+/// How long a purge waits before it asks again for messages that are just being claimed or given back, and how often.
+const PURGE_PAUSE: Duration = Duration::from_millis(20);
+const PURGE_PASSES: usize = 500;
+
+/// What a pass of a purge left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// Messages that are just being claimed or given back.
+    Changing,
+}
+
+impl Broker {
+    /// Deletes messages for somebody who holds `claims`: all of them, or none when one is under another live claim.
+    /// They are gone from the pool when this returns; those that were not there are no error.
+    pub async fn messages_delete(
+        &self,
+        at: &QueueRef,
+        mut ids: Vec<MessageId>,
+        claims: &[ClaimId],
+    ) -> Result<(), Error> {
+        let slot = self.slot(at).await?;
+        ids.sort_unstable();
+        ids.dedup();
+        let removal = self.delete_all_or_none(&slot, at, ids, claims).await;
+        match self.confirm_refusal(&slot, removal)? {
+            Some(outcome) => settled(outcome).await,
+            None => self.check_ours(&slot),
+        }
+    }
+
+    /// None when there is no such queue, or no id.
+    async fn delete_all_or_none(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        ids: Vec<MessageId>,
+        claims: &[ClaimId],
+    ) -> Result<Option<Outcome>, Error> {
+        if ids.is_empty() || !self.open(slot, at).await? {
+            return Ok(None);
+        }
+        let now = self.0.clock.now();
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
+        queue.engine.begin_remove_all(&ids, claims, now)?;
+        self.submit(slot, &mut state, at, Change::Remove(ids)).map(Some)
+    }
+
+    /// Takes the oldest ready messages out of the queue. They are gone from the pool when this returns them, so they
+    /// are lost when the answer is.
+    pub async fn messages_pop(&self, at: &QueueRef, count: PopCount) -> Result<Vec<MessageView>, Error> {
+        let slot = self.slot(at).await?;
+        if !self.open(&slot, at).await? {
+            return self.check_ours(&slot).map(|()| Vec::new());
+        }
+        let (broker, at) = (self.clone(), at.clone());
+        let pop = async move {
+            let limit = ClaimLimit::new(Some(i64::try_from(count.get()).unwrap_or(i64::MAX)))?;
+            match broker.choose(&slot, &at, limit).await? {
+                Some(chosen) => broker.pop_chosen(&slot, &at, chosen).await,
+                // Cut off from the tree, nobody can say that there is nothing (P8).
+                None => broker.check_ours(&slot).map(|()| Vec::new()),
+            }
+        };
+        self.carry_out(pop).await
+    }
+
+    async fn pop_chosen(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        chosen: Chosen,
+    ) -> Result<Vec<MessageView>, Error> {
+        let ids = chosen.ids();
+        let bodies = match self.bodies(slot, at, &chosen).await {
+            Ok(bodies) => bodies,
+            Err(error) => {
+                if let Some(queue) = slot.state.lock().queue_mut(at, chosen.queue) {
+                    queue.engine.put_back(&ids);
+                }
+                return Err(error);
+            }
+        };
+        let outcome = {
+            let mut state = slot.state.lock();
+            let gone = || Error::unavailable(Part::Server, "the queue was closed");
+            state.queue_mut(at, chosen.queue).ok_or_else(gone)?.engine.begin_remove_taken(&ids);
+            self.submit(slot, &mut state, at, Change::Remove(ids))?
+        };
+        settled(outcome).await?;
+        let now = self.0.clock.now();
+        let view = |(header, _): &(Header, _)| {
+            let (_, body) = bodies.iter().find(|(id, _)| *id == header.id)?;
+            let age = now.seconds_since(header.created);
+            Some(MessageView { id: header.id, ttl: header.ttl, age, body: body.clone(), claim: None })
+        };
+        Ok(chosen.messages.iter().filter_map(view).collect())
+    }
+
+    /// Removes every message that was posted before, claimed or not. Zaqar spares the claimed ones, whatever it
+    /// says. Nothing happens when there is no such queue.
+    pub async fn queue_purge(&self, at: &QueueRef) -> Result<(), Error> {
+        let slot = self.slot(at).await?;
+        if !self.open(&slot, at).await? {
+            return self.check_ours(&slot);
+        }
+        let (broker, at) = (self.clone(), at.clone());
+        let purge = async move {
+            let (last, queue) = {
+                let state = slot.state.lock();
+                let Some(queue) = state.queues.get(&at) else { return Ok(()) };
+                (state.ids.last(), queue.id)
+            };
+            for _ in 0..PURGE_PASSES {
+                let ready = broker.purge_order(&slot, &at, queue, Order::Ready, last).await?;
+                let aside = broker.purge_order(&slot, &at, queue, Order::Aside, last).await?;
+                if (ready, aside) == (Left::Nothing, Left::Nothing) {
+                    return broker.check_ours(&slot);
+                }
+                tokio::time::sleep(PURGE_PAUSE).await;
+            }
+            Err(Error::unknown(Part::Coordination, "claims of the queue are neither made nor ended"))
+        };
+        self.carry_out(purge).await
+    }
+
+    /// Goes through an order of the queue once, up to `last`. What moves between queues is left to its move.
+    async fn purge_order(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: QueueId,
+        order: Order,
+        last: MessageId,
+    ) -> Result<Left, Error> {
+        let (mut after, mut left) = (None, Left::Nothing);
+        loop {
+            let store = {
+                let state = slot.state.lock();
+                let Some(queue) = state.queues.get(at).filter(|queue| queue.id == id) else {
+                    return Ok(Left::Nothing);
+                };
+                self.pool(&queue.pool)?.store()?
+            };
+            let (count, bytes) = (limits::PURGE_STEP, limits::BATCH_BYTES);
+            let page = store.scan(id, order, Direction::Up, after, count, bytes).await;
+            let Page { messages, .. } = page.map_err(storage_failed)?;
+            let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
+            let is_purged = |header: &Header| header.id <= last && !is_moving(&header.state);
+            let ids: Vec<MessageId> = messages
+                .iter()
+                .map(|message| &message.header)
+                .filter(|h| is_purged(h))
+                .map(|h| h.id)
+                .collect();
+            let outcome = {
+                let mut state = slot.state.lock();
+                let Some(queue) = state.queue_mut(at, id) else { return Ok(Left::Nothing) };
+                let begun = queue.engine.begin_purge(&ids);
+                if begun.len() < ids.len() {
+                    left = Left::Changing;
+                }
+                self.submit(slot, &mut state, at, Change::Remove(begun))?
+            };
+            settled(outcome).await?;
+            if end >= last {
+                return Ok(left);
+            }
+            after = Some(Position::id(end));
+        }
+    }
+}
+
+fn is_moving(state: &State) -> bool {
+    match state {
+        State::Ready | State::Scheduled | State::Failed => false,
+        State::Prepared(_) | State::Moving(_) => true,
+    }
+}

@@ -1,0 +1,137 @@
+//! Deleted queues: closing one, and cleaning away what it leaves (P4).
+//!
+//! ```text
+//! open ──closed: nothing begins, what is under way ends──▶ one commit: record gone, note there ──▶ deleted
+//! note ──pools emptied──▶ claims gone ──▶ note gone
+//! ```
+//!
+//! After the commit the queue is gone for everybody, and another one may have its name, under another id. The note
+//! makes sure that its messages and claims go too, whoever owns the slot by then.
+
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+
+use super::slot::Slot;
+use super::{Broker, storage_failed};
+use crate::catalogue::DroppedQueue;
+use crate::domain::ids::QueueId;
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::error::{Error, Part};
+use crate::storage::Dropped;
+
+/// Seconds until cleaning that failed is tried again.
+const PAUSE: u32 = 5;
+
+impl Broker {
+    /// Deletes a queue with all its messages and claims. One that does not exist is deleted already.
+    pub async fn queue_delete(&self, at: &QueueRef) -> Result<(), Error> {
+        // Nothing is closed in vain.
+        self.0.catalogue.check_open()?;
+        let (broker, at) = (self.clone(), at.clone());
+        let delete = async move {
+            let slot = broker.slot(&at).await?;
+            let _gate = slot.gate.lock().await;
+            broker.delete_gated(&slot, &at).await
+        };
+        self.carry_out(delete).await
+    }
+
+    /// As [`Broker::queue_delete`], for a caller that holds the gate: nobody opens or creates queues meanwhile.
+    async fn delete_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
+        let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else {
+            return self.check_ours(slot);
+        };
+        let closed = slot.state.lock().close_queue(at, record.id);
+        if let Some(queue) = closed
+            && tokio::time::timeout(limits::CLOSE_DEADLINE, queue.uses.wait()).await.is_err()
+        {
+            slot.lose("a queue was closed with work under way");
+            return Err(Error::unavailable(Part::Storage, "what is under way in the queue does not end"));
+        }
+        let deleted = self.0.catalogue.queue_delete(&slot.owned, at, &record).await;
+        slot.state.lock().next_cleaning = Some(self.0.clock.now());
+        if deleted.is_err() {
+            // It may be there still, and what memory had of it is gone.
+            slot.lose("a queue was closed and perhaps not deleted");
+        }
+        deleted
+    }
+
+    /// Cleans away what deleted queues leave, whoever deleted them.
+    pub(super) async fn clean_dropped(&self) {
+        while self.next_turn(limits::DROPPED_TICK).await {
+            let now = self.0.clock.now();
+            for slot in self.0.cells.owned() {
+                if !slot.state.lock().begin_cleaning(now) {
+                    continue;
+                }
+                let broker = self.clone();
+                self.0.tasks.spawn(async move { broker.clean_slot(&slot).await });
+            }
+        }
+    }
+
+    /// Cleans a slot. What cannot be cleaned now holds up nothing else, and has its turn again after a pause.
+    async fn clean_slot(&self, slot: &Arc<Slot>) {
+        if let Err(error) = self.try_clean_slot(slot).await {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            warn!(slot = %slot.owned.slot, %error, cause, "deleted queues could not be cleaned away");
+            let again = self.0.clock.now().plus_seconds(PAUSE);
+            let mut state = slot.state.lock();
+            state.next_cleaning = Some(state.next_cleaning.map_or(again, |sooner| sooner.min(again)));
+        }
+    }
+
+    async fn try_clean_slot(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+        let dropped = self.0.catalogue.dropped(&slot.owned).await?;
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<QueueId> = dropped.iter().map(|queue| queue.id).collect();
+        self.clean_claims(slot, &ids).await?;
+        let mut failure = Ok(());
+        for queue in dropped {
+            match self.empty_pools(slot, &queue).await {
+                Ok(()) => self.0.catalogue.dropped_delete(&slot.owned, queue.id).await?,
+                Err(error) => failure = Err(error),
+            }
+            debug!(slot = %slot.owned.slot, queue = %queue.id, "a deleted queue had its turn");
+        }
+        failure
+    }
+
+    /// Removes the records of the claims on deleted queues.
+    async fn clean_claims(&self, slot: &Slot, queues: &[QueueId]) -> Result<(), Error> {
+        let claims = self.0.catalogue.claims_of(&slot.owned, queues).await?;
+        self.0.catalogue.claims_delete(&slot.owned, &claims).await?;
+        let mut state = slot.state.lock();
+        // Those that wait to be cleared away are counted when they are.
+        let counted = claims.iter().filter(|claim| !state.spent.contains(claim)).count();
+        state.live_claims = state.live_claims.saturating_sub(counted);
+        Ok(())
+    }
+
+    /// Removes what a deleted queue has in its pools, a part at a time.
+    async fn empty_pools(&self, slot: &Arc<Slot>, queue: &DroppedQueue) -> Result<(), Error> {
+        for name in &queue.placement {
+            let pool = self.pool_of_record(name).await?;
+            self.open_lane(slot, name, &pool).await?;
+            let store = pool.store()?;
+            loop {
+                let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::DROPPED_TURN);
+                match dropped.await.map_err(storage_failed)? {
+                    Dropped::Done => break,
+                    Dropped::More if self.0.stop.is_cancelled() => return Err(stopping()),
+                    Dropped::More => tokio::task::yield_now().await,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stopping() -> Error {
+    Error::Unavailable { part: Part::Server, cause: None }
+}

@@ -1,0 +1,354 @@
+//! Listings: pages of messages and of queues. They change nothing.
+//!
+//! A page has what its filters let through, however much they leave out before it; but what one page may cost is
+//! bounded, and one that ends at that bound says where to go on.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::messages::MessageView;
+use super::slot::Slot;
+use super::{Broker, storage_failed};
+use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::{Header, Message, State};
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::page::PageLimit;
+use crate::domain::patch::{self, Entries};
+use crate::domain::queue::Metadata;
+use crate::domain::time::Timestamp;
+use crate::error::Error;
+use crate::storage::{Direction, Order, Page, PoolStore, Position};
+
+/// Which messages a listing wants.
+#[derive(Clone, Debug)]
+pub struct MessageFilter {
+    /// Only those behind this one.
+    pub after: MessageId,
+    /// At most this many.
+    pub limit: PageLimit,
+    /// Not those that this client has posted.
+    pub not_of: Option<Uuid>,
+    /// Those under a claim too.
+    pub includes_claimed: bool,
+    /// Those that become ready later too.
+    pub includes_delayed: bool,
+}
+
+impl MessageFilter {
+    fn wants(&self, header: &Header, now: Timestamp) -> bool {
+        let is_own = self.not_of.is_some() && self.not_of == header.client;
+        !is_own && !header.is_expired(now)
+    }
+}
+
+/// A page of messages.
+#[derive(Clone, Debug, Default)]
+pub struct MessagePage {
+    /// Messages in order of posting.
+    pub messages: Vec<MessageView>,
+    /// Behind which message the next page begins; none when there is nothing on this page and nothing behind it.
+    pub next: Option<MessageId>,
+}
+
+/// Which queues a listing wants.
+#[derive(Clone, Debug)]
+pub struct QueueFilter {
+    /// Only those behind this name, which need not be that of a queue.
+    pub after: Option<String>,
+    /// At most this many.
+    pub limit: PageLimit,
+    /// Only those whose name has this text in it.
+    pub name_part: Option<String>,
+    /// Only those whose metadata, as clients see it, has these texts, numbers or booleans.
+    pub metadata: Vec<(String, String)>,
+    /// With their metadata.
+    pub is_detailed: bool,
+    /// With the number of all queues.
+    pub is_counted: bool,
+}
+
+impl QueueFilter {
+    fn wants_name(&self, name: &QueueName) -> bool {
+        self.name_part.as_ref().is_none_or(|part| name.as_str().contains(part.as_str()))
+    }
+
+    fn wants_metadata(&self, shown: &Entries) -> bool {
+        let is_met =
+            |(key, wanted): &(String, String)| shown.get(key).is_some_and(|v| patch::is_equal(v, wanted));
+        self.metadata.iter().all(is_met)
+    }
+
+    /// How many names to read at once.
+    fn step(&self) -> usize {
+        if self.name_part.is_none() && self.metadata.is_empty() {
+            self.limit.get()
+        } else {
+            limits::LISTING_NAMES
+        }
+    }
+
+    fn needs_records(&self) -> bool {
+        self.is_detailed || !self.metadata.is_empty()
+    }
+}
+
+/// A queue in a listing.
+#[derive(Clone, Debug)]
+pub struct QueueView {
+    /// Its name.
+    pub name: QueueName,
+    /// Its metadata with the defaults of the reserved keys, if the listing needed it.
+    pub metadata: Option<Entries>,
+}
+
+/// A page of queues.
+#[derive(Clone, Debug, Default)]
+pub struct QueuePage {
+    /// Queues in order of their names.
+    pub queues: Vec<QueueView>,
+    /// Behind which name the next page begins; none when there is nothing on this page and nothing behind it.
+    pub next: Option<QueueName>,
+    /// How many queues the project has, whatever the filters; if it was asked.
+    pub count: Option<u64>,
+}
+
+/// A queue at the time of a listing.
+struct Listed {
+    slot: Arc<Slot>,
+    at: QueueRef,
+    id: QueueId,
+    store: Arc<dyn PoolStore>,
+}
+
+/// What one read of the pool gave.
+struct Found {
+    messages: Vec<Message>,
+    /// Where it ends, unless there is nothing behind it.
+    end: Option<MessageId>,
+}
+
+impl Broker {
+    /// A page of the messages of a queue; an empty one when there is no such queue.
+    pub async fn messages_list(&self, at: &QueueRef, filter: &MessageFilter) -> Result<MessagePage, Error> {
+        let slot = self.slot(at).await?;
+        let page = self.message_page(&slot, at, filter).await;
+        self.confirm(&slot, page)
+    }
+
+    async fn message_page(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        filter: &MessageFilter,
+    ) -> Result<MessagePage, Error> {
+        if !self.open(slot, at).await? {
+            return Ok(MessagePage::default());
+        }
+        let now = self.0.clock.now();
+        let (listed, browsed) = {
+            let state = slot.state.lock();
+            let Some(queue) = state.queues.get(at) else { return Ok(MessagePage::default()) };
+            let store = self.pool(&queue.pool)?.store()?;
+            let browsed = queue.engine.browse(filter.after, filter.limit.get(), |h| filter.wants(h, now));
+            (Listed { slot: Arc::clone(slot), at: at.clone(), id: queue.id, store }, browsed)
+        };
+        let (mut messages, read_on) = if filter.includes_claimed || filter.includes_delayed {
+            // Memory has only what is ready, and the pool has it all.
+            (Vec::new(), Some(filter.after))
+        } else {
+            (listed.with_bodies(browsed.messages, now).await?, browsed.read_on)
+        };
+        let mut next = messages.last().map(|message: &MessageView| message.id);
+        if let Some(read_on) = read_on.filter(|_| messages.len() < filter.limit.get()) {
+            let behind = listed.read(filter, read_on, now, &mut messages).await?;
+            next = behind.or(messages.last().map(|message| message.id));
+        }
+        Ok(MessagePage { messages, next })
+    }
+
+    /// The messages among `ids` that exist, claimed or not, in the order of `ids`.
+    pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
+        let slot = self.slot(at).await?;
+        let found = self.messages_found(&slot, at, ids).await;
+        self.confirm(&slot, found)
+    }
+
+    async fn messages_found(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        ids: &[MessageId],
+    ) -> Result<Vec<MessageView>, Error> {
+        if !self.open(slot, at).await? {
+            return Ok(Vec::new());
+        }
+        let now = self.0.clock.now();
+        let (queue, store, holds) = {
+            let state = slot.state.lock();
+            let Some(queue) = state.queues.get(at) else { return Ok(Vec::new()) };
+            let holds: Vec<_> = ids.iter().filter_map(|id| queue.engine.hold(*id)).collect();
+            (queue.id, self.pool(&queue.pool)?.store()?, holds)
+        };
+        let found = store.get(queue, ids).await.map_err(storage_failed)?;
+        let view = |message: Message| {
+            let hold = holds.iter().find(|(_, header)| header.id == message.header.id).cloned();
+            let (header, view) = view(message, hold, now);
+            let is_there = !header.is_expired(now) && !matches!(header.state, State::Prepared(_));
+            is_there.then_some(view)
+        };
+        Ok(found.into_iter().filter_map(view).collect())
+    }
+
+    /// A page of the queues of a project.
+    pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
+        let mut page = QueuePage::default();
+        if filter.is_counted {
+            page.count = Some(self.0.catalogue.queue_count(project).await?);
+        }
+        let (mut after, step, mut looked_at) = (filter.after.clone(), filter.step(), 0);
+        while looked_at < limits::LISTING_QUEUES {
+            let names = self.0.catalogue.queue_names(project, after.as_deref(), step).await?;
+            looked_at += names.len();
+            let last = names.last().cloned();
+            let is_last = names.len() < step;
+            let wanted = names.into_iter().filter(|name| filter.wants_name(name)).collect();
+            page.queues.extend(self.queue_views(project, wanted, filter).await?);
+            page.queues.truncate(filter.limit.get());
+            if is_last || page.queues.len() == filter.limit.get() {
+                page.next = page.queues.last().map(|queue| queue.name.clone());
+                return Ok(page);
+            }
+            after = last.as_ref().map(|name| name.as_str().to_owned());
+            page.next = last;
+        }
+        Ok(page)
+    }
+
+    async fn queue_views(
+        &self,
+        project: &ProjectId,
+        names: Vec<QueueName>,
+        filter: &QueueFilter,
+    ) -> Result<Vec<QueueView>, Error> {
+        if !filter.needs_records() {
+            return Ok(names.into_iter().map(|name| QueueView { name, metadata: None }).collect());
+        }
+        let queue = |name: QueueName| QueueRef { project: project.clone(), name };
+        let queues: Vec<QueueRef> = names.into_iter().map(queue).collect();
+        let records = self.0.catalogue.queue_records(&queues).await?;
+        let mut views = Vec::with_capacity(queues.len());
+        for (queue, record) in queues.into_iter().zip(records) {
+            let Some(record) = record else { continue };
+            let shown = Metadata::new(record.metadata)?.shown();
+            if filter.wants_metadata(&shown) {
+                views.push(QueueView { name: queue.name, metadata: Some(shown) });
+            }
+        }
+        Ok(views)
+    }
+}
+
+impl Listed {
+    /// Views of ready messages, reading what bodies memory does not have. One that has gone meanwhile is left out.
+    async fn with_bodies(
+        &self,
+        found: Vec<(Header, Option<bytes::Bytes>)>,
+        now: Timestamp,
+    ) -> Result<Vec<MessageView>, Error> {
+        let absent: Vec<MessageId> =
+            found.iter().filter(|(_, body)| body.is_none()).map(|(header, _)| header.id).collect();
+        let mut read = match absent.is_empty() {
+            true => Vec::new(),
+            false => self.store.get(self.id, &absent).await.map_err(storage_failed)?,
+        };
+        let mut views = Vec::with_capacity(found.len());
+        for (header, body) in found {
+            let body = body.or_else(|| {
+                let at = read.iter().position(|message| message.header.id == header.id)?;
+                Some(read.swap_remove(at).body)
+            });
+            let Some(body) = body else { continue };
+            views.push(view(Message { header, body }, None, now).1);
+        }
+        Ok(views)
+    }
+
+    /// Reads the pool behind `after` until the page is full. Returns the last message that was looked at, if the
+    /// reads ended before the queue did.
+    async fn read(
+        &self,
+        filter: &MessageFilter,
+        mut after: MessageId,
+        now: Timestamp,
+        page: &mut Vec<MessageView>,
+    ) -> Result<Option<MessageId>, Error> {
+        for _ in 0..limits::LISTING_READS {
+            let found = self.read_once(filter, after).await?;
+            for (message, hold) in self.seen(found.messages, filter) {
+                let (header, view) = view(message, hold, now);
+                if filter.wants(&header, now) {
+                    page.push(view);
+                }
+                if page.len() == filter.limit.get() {
+                    return Ok(None);
+                }
+            }
+            match found.end {
+                Some(end) => after = end,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(after))
+    }
+
+    /// Reads what lies behind `after`: what is ready and, if that is wanted, what is scheduled among it.
+    async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<Found, Error> {
+        let mut found = self.read_order(Order::Ready, after).await?;
+        if filter.includes_delayed {
+            let aside = self.read_order(Order::Aside, after).await?;
+            found.end = [found.end, aside.end].into_iter().flatten().min();
+            let is_scheduled = |message: &Message| message.header.state == State::Scheduled;
+            found.messages.extend(aside.messages.into_iter().filter(is_scheduled));
+            found.messages.sort_unstable_by_key(|message| message.header.id);
+            // Beyond the end of one of the two the other is not complete.
+            found.messages.retain(|message| found.end.is_none_or(|end| message.header.id <= end));
+        }
+        Ok(found)
+    }
+
+    async fn read_order(&self, order: Order, after: MessageId) -> Result<Found, Error> {
+        let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
+        let (count, bytes) = (limits::LISTING_READ, limits::WINDOW_BYTES);
+        let page = self.store.scan(self.id, order, Direction::Up, from, count, bytes).await;
+        let Page { messages, is_last } = page.map_err(storage_failed)?;
+        let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
+        Ok(Found { messages, end })
+    }
+
+    /// Messages of the pool as the engine sees them now: without those that are hidden from the listing, and with
+    /// the claims that hold the others.
+    fn seen(&self, read: Vec<Message>, filter: &MessageFilter) -> Vec<(Message, Option<(ClaimId, Header)>)> {
+        let state = self.slot.state.lock();
+        let Some(queue) = state.queues.get(&self.at).filter(|queue| queue.id == self.id) else {
+            return Vec::new();
+        };
+        let engine = &queue.engine;
+        let is_seen = |message: &Message| filter.includes_claimed || engine.is_free(message.header.id);
+        let held = |message: Message| {
+            let hold = engine.hold(message.header.id);
+            (message, hold)
+        };
+        read.into_iter().filter(is_seen).map(held).collect()
+    }
+}
+
+/// A message as its readers see it, and its header as it now is.
+fn view(message: Message, hold: Option<(ClaimId, Header)>, now: Timestamp) -> (Header, MessageView) {
+    let Message { header, body } = message;
+    let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
+    let age = now.seconds_since(header.created);
+    let view = MessageView { id: header.id, ttl: header.ttl, age, body, claim };
+    (header, view)
+}

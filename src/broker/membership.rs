@@ -1,0 +1,97 @@
+//! The session with the tree as the broker feels it: after a lost one the replica registers again and shows as owner
+//! of its slots again; after every suspension no claim expires for a moment.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::{error, info, warn};
+
+use super::Broker;
+use crate::catalogue::{Link, OwnedSlot};
+use crate::cluster;
+use crate::cluster::replicas::Replica;
+use crate::domain::limits;
+use crate::domain::time::Timestamp;
+use crate::error::Error;
+
+/// The pause before the replica registers again, and the longest; each is twice the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// What this replica is in the session that there is.
+pub(super) struct Membership {
+    pub(super) replica: Replica,
+    /// The session in which the registry and the owner nodes are in place. Written by one task.
+    held: AtomicU64,
+    /// No claim expires before. The lock is held for single looks.
+    hold: Mutex<Timestamp>,
+}
+
+impl Membership {
+    /// In place in session `generation`.
+    pub(super) fn new(replica: Replica, generation: u64) -> Self {
+        Self { replica, held: AtomicU64::new(generation), hold: Mutex::default() }
+    }
+}
+
+impl Broker {
+    /// Whether the replica shows as owner of its slots in the session that there is.
+    pub(super) fn check_member(&self) -> Result<(), Error> {
+        let generation = self.0.catalogue.session().borrow().generation;
+        if self.0.membership.held.load(Ordering::Acquire) == generation {
+            Ok(())
+        } else {
+            let part = crate::error::Part::Coordination;
+            Err(Error::unavailable(part, "the replica is registering again after a lost session"))
+        }
+    }
+
+    /// Whether claims may expire now: not for a moment after a suspension, in which nobody could renew (P3).
+    pub(super) fn may_expire(&self, now: Timestamp) -> bool {
+        now >= *self.0.membership.hold.lock()
+    }
+
+    /// Follows the session until the service stops.
+    pub(super) async fn watch_session(&self) {
+        let mut session = self.0.catalogue.session();
+        loop {
+            let now = *session.borrow_and_update();
+            let held = self.0.membership.held.load(Ordering::Acquire);
+            if now.link == Link::Connected && now.generation != held {
+                self.rejoin(now.generation).await;
+            }
+            tokio::select! {
+                () = self.0.stop.cancelled() => return,
+                changed = session.changed() => if changed.is_err() { return },
+            }
+            let until = self.0.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+            *self.0.membership.hold.lock() = until;
+        }
+    }
+
+    /// Registers and shows as owner in a new session, until that succeeds or the session changes again.
+    async fn rejoin(&self, generation: u64) {
+        let mut pause = PAUSE.0;
+        while self.0.catalogue.session().borrow().generation == generation {
+            match self.try_rejoin().await {
+                Ok(()) => {
+                    info!(generation, "the replica is registered again");
+                    self.0.membership.held.store(generation, Ordering::Release);
+                    return;
+                }
+                Err(error @ Error::NotAlone(_)) => error!(%error, "the replica cannot register again"),
+                Err(error) => warn!(%error, "the replica could not register again"),
+            }
+            if !self.next_turn(pause).await {
+                return;
+            }
+            pause = PAUSE.1.min(pause * 2);
+        }
+    }
+
+    async fn try_rejoin(&self) -> Result<(), Error> {
+        cluster::replicas::join(&self.0.catalogue, &self.0.membership.replica, self.0.clock.now()).await?;
+        let owned: Vec<OwnedSlot> = self.0.cells.owned().map(|slot| slot.owned.clone()).collect();
+        cluster::slots::hold_all(&self.0.catalogue, &owned, &self.0.owner).await
+    }
+}

@@ -1,0 +1,41 @@
+//! Changing the metadata of a queue.
+
+use super::Broker;
+use super::slot::Slot;
+use crate::domain::names::QueueRef;
+use crate::domain::patch::Change;
+use crate::domain::queue::Metadata;
+use crate::error::{Error, Part};
+
+/// How often a change looks again when the record changed under it.
+const TRIES: usize = 4;
+
+impl Broker {
+    /// Changes the metadata of a queue, and returns what it is then. All changes are durable when this returns, or
+    /// none is made.
+    pub async fn queue_patch(&self, at: &QueueRef, changes: Vec<Change>) -> Result<Metadata, Error> {
+        let (broker, at) = (self.clone(), at.clone());
+        let patch = async move {
+            let slot = broker.slot(&at).await?;
+            // Held so that nobody opens the queue with what it was before.
+            let _gate = slot.gate.lock().await;
+            let patched = broker.patch_gated(&slot, &at, &changes).await;
+            broker.confirm_refusal(&slot, patched)
+        };
+        self.carry_out(patch).await
+    }
+
+    async fn patch_gated(&self, slot: &Slot, at: &QueueRef, changes: &[Change]) -> Result<Metadata, Error> {
+        for _ in 0..TRIES {
+            let Some(mut entry) = self.0.catalogue.queue_entry(&slot.owned, at).await? else {
+                return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
+            };
+            let metadata = Metadata::new(entry.record.metadata.clone())?.patched(changes)?;
+            entry.record.metadata = metadata.as_raw().to_owned();
+            if self.0.catalogue.queue_set(&slot.owned, at, &entry).await? {
+                return Ok(metadata);
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the queue's record changed each time"))
+    }
+}

@@ -1,0 +1,138 @@
+//! The end of pools: a pool goes only when no queue is in it, however many are created at the same time.
+//!
+//! ```text
+//! record as it is ──mark closing──▶ takes no new queue ──no record names it──▶ deleted
+//!        ▲                              │ some record names it
+//!        └──────────────────────────────┘
+//! ```
+//!
+//! A queue is created in a commit that checks the version of its pool's record. So once the mark is there no queue
+//! comes any more, and those that came before are seen by the reads that follow. A mark that is left by a crash is
+//! taken away at the next start, and by any other change of the pool.
+
+use tracing::warn;
+
+use super::Broker;
+use super::pool_table::CHANGE_TRIES;
+use super::pools::changed_each_time;
+use crate::catalogue::PoolEntry;
+use crate::domain::ids::Slot;
+use crate::domain::names::PoolName;
+use crate::domain::pool::Pool;
+use crate::error::Error;
+
+impl Broker {
+    /// Deletes a pool that no queue uses and closes its storage, whose data stays. One that does not exist is
+    /// deleted already.
+    pub async fn pool_delete(&self, name: &PoolName) -> Result<(), Error> {
+        let (broker, name) = (self.clone(), name.clone());
+        let delete = async move {
+            let _changing = broker.0.pools.changing.lock().await;
+            for _ in 0..CHANGE_TRIES {
+                let Some(entry) = broker.0.catalogue.pool(&name).await? else {
+                    broker.forget_pool(&name);
+                    return Ok(());
+                };
+                broker.check_flavor_keeps_a_pool(&entry).await?;
+                let Some(closed) = broker.close_unused(&entry).await? else { continue };
+                match broker.0.catalogue.pool_delete(&closed).await {
+                    Ok(true) => {
+                        broker.forget_pool(&name);
+                        return Ok(());
+                    }
+                    Ok(false) => {}
+                    Err(error) => {
+                        // If it is gone after all there is no mark to take away.
+                        broker
+                            .reopen_to_queues(&closed)
+                            .await
+                            .unwrap_or_else(|error| left_marked(&name, &error));
+                        return Err(error);
+                    }
+                }
+            }
+            Err(changed_each_time())
+        };
+        self.carry_out(delete).await
+    }
+
+    /// A flavor that is registered keeps its last pool: without one its queues could not be created.
+    async fn check_flavor_keeps_a_pool(&self, entry: &PoolEntry) -> Result<(), Error> {
+        let Some(flavor) = &entry.pool.flavor else { return Ok(()) };
+        if self.0.catalogue.flavor(flavor).await?.is_none() {
+            return Ok(());
+        }
+        let pools = self.0.catalogue.pools().await?;
+        let is_other =
+            |other: &PoolEntry| other.name != entry.name && other.pool.flavor.as_ref() == Some(flavor);
+        if pools.iter().any(is_other) {
+            return Ok(());
+        }
+        Err(in_use(&entry.name, "it is the last pool of its flavor"))
+    }
+
+    /// Lets no new queue into a pool and makes sure that none is there: the record is then as returned. Otherwise
+    /// it is as it was, and the error says that the pool is in use. None when the record changed meanwhile.
+    pub(super) async fn close_unused(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
+        // No need to disturb anybody for what can be seen from here.
+        let is_open = |slot: std::sync::Arc<super::slot::Slot>| {
+            slot.state.lock().queues.values().any(|queue| queue.pool == entry.name)
+        };
+        if self.0.cells.owned().any(is_open) {
+            return Err(in_use(&entry.name, "queues are in it"));
+        }
+        let mark = Pool { closing: true, ..entry.pool.clone() };
+        let Some(closed) = self.0.catalogue.pool_set(entry, &mark).await? else { return Ok(None) };
+        self.0.pools.update(closed.clone());
+        match self.is_pool_used(&entry.name).await {
+            Ok(false) => Ok(Some(closed)),
+            Ok(true) => {
+                self.reopen_to_queues(&closed).await?;
+                Err(in_use(&entry.name, "queues are in it"))
+            }
+            Err(error) => {
+                self.reopen_to_queues(&closed).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a queue is in a pool, or one that is deleted has left something there.
+    async fn is_pool_used(&self, name: &PoolName) -> Result<bool, Error> {
+        for slot in Slot::all() {
+            if self.0.catalogue.slot_uses_pool(slot, name).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the mark away. Somebody else may have done so already.
+    pub(super) async fn reopen_to_queues(&self, closed: &PoolEntry) -> Result<(), Error> {
+        let pool = Pool { closing: false, ..closed.pool.clone() };
+        if let Some(entry) = self.0.catalogue.pool_set(closed, &pool).await? {
+            self.0.pools.update(entry);
+        }
+        Ok(())
+    }
+
+    /// Takes marks away that a process left which was killed. One that is still deleting is refused by this, and
+    /// looks again.
+    pub(super) async fn reopen_marked_pools(&self) {
+        for pool in self.0.pools.all() {
+            if pool.entry.pool.closing
+                && let Err(error) = self.reopen_to_queues(&pool.entry).await
+            {
+                left_marked(&pool.entry.name, &error);
+            }
+        }
+    }
+}
+
+fn left_marked(pool: &PoolName, error: &Error) {
+    warn!(%pool, %error, "the pool takes no new queues until it is changed, or the service started again");
+}
+
+fn in_use(name: &PoolName, by: &'static str) -> Error {
+    Error::InUse { what: "pool", name: name.to_string(), by }
+}

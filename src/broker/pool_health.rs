@@ -1,0 +1,85 @@
+//! How the pools do: asked for by an administrator, and by a duty that keeps what placement needs to know.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::Broker;
+use super::pool_table::OpenPool;
+use crate::domain::limits;
+use crate::domain::names::PoolName;
+use crate::domain::pool::Pool;
+use crate::storage::Health;
+
+/// How everything does.
+#[derive(Clone, Debug)]
+pub struct HealthReport {
+    /// Whether queues and pools can be looked up.
+    pub is_catalogue_reachable: bool,
+    /// Each pool, by name.
+    pub pools: Vec<PoolHealth>,
+}
+
+/// How a pool does.
+#[derive(Clone, Debug)]
+pub struct PoolHealth {
+    /// Its name.
+    pub name: PoolName,
+    /// What is said of it.
+    pub pool: Pool,
+    /// Whether a write has a chance now.
+    pub writable: bool,
+    /// What it says of itself, or why it says nothing.
+    pub health: Result<Health, String>,
+}
+
+impl Broker {
+    /// Asks the tree and all pools at the same time. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
+    pub async fn health(&self) -> HealthReport {
+        let (pools, names) =
+            tokio::join!(self.ask_pools(), timeout(limits::HEALTH_DEADLINE, self.0.catalogue.pool_names()));
+        let is_catalogue_reachable = names.is_ok_and(|names| names.is_ok());
+        HealthReport { is_catalogue_reachable, pools }
+    }
+
+    async fn ask_pools(&self) -> Vec<PoolHealth> {
+        let ask = |pool| self.0.tasks.spawn(async move { ask(pool).await });
+        let asked: Vec<_> = self.0.pools.all().into_iter().map(ask).collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            // A task fails only by a panic in a driver; then there is nothing to tell of its pool.
+            answers.extend(answer.await);
+        }
+        answers
+    }
+
+    /// Learns again and again how full the pools are, and opens those that could not be opened.
+    pub(super) async fn watch_pools(&self) {
+        loop {
+            for answer in self.ask_pools().await {
+                if let (Some(pool), Ok(health)) = (self.0.pools.get(&answer.name), answer.health) {
+                    pool.note_use(&health);
+                }
+            }
+            if !self.next_turn(limits::POOL_TICK).await {
+                return;
+            }
+            self.reopen_pools().await;
+        }
+    }
+}
+
+async fn ask(pool: Arc<OpenPool>) -> PoolHealth {
+    let store = pool.store();
+    let writable = store.as_ref().is_ok_and(|store| store.check_open().is_ok());
+    let health = match store {
+        Ok(store) => match timeout(limits::HEALTH_DEADLINE, store.health()).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", limits::HEALTH_DEADLINE.as_secs())),
+        },
+        Err(error) => {
+            Err(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+        }
+    };
+    PoolHealth { name: pool.entry.name.clone(), pool: pool.entry.pool.clone(), writable, health }
+}

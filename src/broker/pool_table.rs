@@ -1,0 +1,376 @@
+//! The open pools: the storage behind each name, opened, checked and exchanged while requests use it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use tracing::{error, warn};
+use uuid::Uuid;
+
+use super::{Broker, storage_failed};
+use crate::catalogue::{Catalogue, PoolEntry, System};
+use crate::cluster::replicas::{self, Replica};
+use crate::domain::names::PoolName;
+use crate::domain::pool::{Pool, PoolUri};
+use crate::error::{Error, Part, Place};
+use crate::placement::{Algorithm, Candidate};
+use crate::storage::open::PoolOpenError;
+use crate::storage::{Health, PoolStore, Stamp, StoreError};
+
+/// How often a change of pools or flavors looks again when somebody else changed them meanwhile.
+pub(super) const CHANGE_TRIES: usize = 8;
+
+/// The pool of an installation that has none.
+#[derive(Clone, Debug)]
+pub struct FirstPool {
+    /// Its name.
+    pub name: PoolName,
+    /// Where its storage is.
+    pub uri: PoolUri,
+    /// Its share of new queues, once there are other pools.
+    pub weight: u32,
+}
+
+/// Opens the storage behind a URI, at the start and while the service runs.
+pub trait Opener: Send + Sync + 'static {
+    /// Opens a storage; one that is open already is shared. Blocks while an embedded store replays its log.
+    fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError>;
+
+    /// Forgets a storage, which then closes with its last handle. Its data stays.
+    fn close(&self, uri: &str);
+}
+
+/// How the broker comes by its pools.
+#[derive(Clone)]
+pub struct PoolSettings {
+    /// Made when there is no pool; without it the service waits for somebody to add one.
+    pub first: Option<FirstPool>,
+    /// Opens storages.
+    pub opener: Arc<dyn Opener>,
+    /// Chooses the pool of a new queue.
+    pub placement: Algorithm,
+}
+
+/// A pool of the catalogue.
+pub(super) struct OpenPool {
+    pub(super) entry: PoolEntry,
+    /// Its storage, or why that cannot be used.
+    store: Result<Arc<dyn PoolStore>, String>,
+    /// Bytes that are used where it lies, as it last said.
+    used: Arc<AtomicU64>,
+}
+
+impl OpenPool {
+    pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, String>) -> Self {
+        Self { entry, store, used: Arc::default() }
+    }
+
+    /// The storage of the pool. A pool that is unavailable stops only its own queues.
+    pub(super) fn store(&self) -> Result<Arc<dyn PoolStore>, Error> {
+        let unavailable = |why: &String| {
+            Error::unavailable(Part::Storage, format!("pool {} is unavailable: {why}", self.entry.name))
+        };
+        self.store.as_ref().map(Arc::clone).map_err(unavailable)
+    }
+
+    /// What placement needs to know of it.
+    pub(super) fn candidate(&self) -> Candidate<'_> {
+        let used = self.used.load(Ordering::Relaxed);
+        Candidate { name: self.entry.name.as_str(), weight: self.entry.pool.weight, used }
+    }
+
+    /// Keeps how full it says it is. One that does not know counts as empty.
+    pub(super) fn note_use(&self, health: &Health) {
+        let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
+        self.used.store(used, Ordering::Relaxed);
+    }
+
+    fn is_of(&self, pool: &Pool) -> bool {
+        self.entry.pool.id == pool.id && self.entry.pool.uri == pool.uri
+    }
+}
+
+/// The pools as this process knows them. The catalogue decides: a queue is placed in a commit that checks the
+/// record of its pool, and whoever is refused reads the records anew.
+pub(super) struct PoolTable {
+    pub(super) system: System,
+    pub(super) placement: Algorithm,
+    opener: Arc<dyn Opener>,
+    /// Held for single look-ups and exchanges, never across an await.
+    pools: RwLock<HashMap<PoolName, Arc<OpenPool>>>,
+    /// Held by who changes pools or flavors, or reads all of them anew: one at a time.
+    pub(super) changing: tokio::sync::Mutex<()>,
+}
+
+impl PoolTable {
+    /// An empty table.
+    pub(super) fn new(system: System, settings: &PoolSettings) -> Self {
+        Self {
+            system,
+            placement: settings.placement,
+            opener: Arc::clone(&settings.opener),
+            pools: RwLock::default(),
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn get(&self, name: &PoolName) -> Option<Arc<OpenPool>> {
+        self.pools.read().get(name).cloned()
+    }
+
+    /// All of them, in order of name.
+    pub(super) fn all(&self) -> Vec<Arc<OpenPool>> {
+        let mut pools: Vec<_> = self.pools.read().values().cloned().collect();
+        pools.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+        pools
+    }
+
+    pub(super) fn insert(&self, pool: OpenPool) {
+        self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
+    }
+
+    /// The storage stays as it is; what is said of the pool is new.
+    pub(super) fn update(&self, entry: PoolEntry) {
+        let mut pools = self.pools.write();
+        if let Some(pool) = pools.get_mut(&entry.name) {
+            let (store, used) = (pool.store.clone(), Arc::clone(&pool.used));
+            *pool = Arc::new(OpenPool { entry, store, used });
+        }
+    }
+
+    /// Forgets a pool and closes its storage, unless another pool has it.
+    pub(super) fn remove(&self, name: &PoolName) {
+        let Some(pool) = self.pools.write().remove(name) else { return };
+        self.close(&pool.entry.pool.uri);
+    }
+
+    /// Closes a storage that no pool has.
+    pub(super) fn close(&self, uri: &PoolUri) {
+        if self.pools.read().values().all(|other| other.entry.pool.uri != *uri) {
+            self.opener.close(uri.as_str());
+        }
+    }
+
+    /// Opens a storage away from the threads that serve requests.
+    pub(super) async fn open(&self, uri: &PoolUri) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        let (opener, uri) = (Arc::clone(&self.opener), uri.clone());
+        let opened = tokio::task::spawn_blocking(move || opener.open(uri.as_str())).await;
+        opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())))
+    }
+
+    /// Opens the storage of a pool, if it is the right one.
+    async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
+        let store = match self.open(&entry.pool.uri).await {
+            Ok(store) => self.check_stamp(store, entry.pool.id).await,
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(why) = &store {
+            error!(pool = %entry.name, why, "the pool is unavailable");
+        }
+        OpenPool::new(entry, store)
+    }
+
+    /// The storage, if it is that of the pool. Opening never stamps: an empty disk under a pool's name is an empty
+    /// disk, not the pool (P9).
+    async fn check_stamp(&self, store: Arc<dyn PoolStore>, id: Uuid) -> Result<Arc<dyn PoolStore>, String> {
+        match store.stamp().await {
+            Ok(Some(stamp)) if stamp == self.stamp(id) => Ok(store),
+            Ok(Some(stamp)) => Err(StoreError::Stamped(stamp).to_string()),
+            Ok(None) => Err("its storage was never registered: it is empty, or another one".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The stamp of a pool of this installation.
+    pub(super) fn stamp(&self, pool: Uuid) -> Stamp {
+        Stamp { system: self.system.id, pool }
+    }
+
+    /// Stamps the storage of a new pool before the pool is recorded, and gives the pool's id. A stamp of this
+    /// installation that no pool of `others` has is taken over: that of a pool that was deleted, or of an addition
+    /// that was cut short between stamp and record.
+    pub(super) async fn register(&self, store: &dyn PoolStore, others: &[PoolEntry]) -> Result<Uuid, Error> {
+        let id = match store.stamp().await.map_err(storage_failed)? {
+            Some(stamp) if stamp.system == self.system.id => {
+                if let Some(other) = others.iter().find(|other| other.pool.id == stamp.pool) {
+                    return Err(Error::Conflict(format!("uri: the storage is that of pool {}", other.name)));
+                }
+                stamp.pool
+            }
+            Some(_) => {
+                let why = "uri: the storage belongs to another installation";
+                return Err(Error::Conflict(why.to_owned()));
+            }
+            None => Uuid::new_v4(),
+        };
+        store.register(self.stamp(id)).await.map_err(storage_failed)?;
+        Ok(id)
+    }
+
+    /// Opens every pool of the catalogue; an installation without any gets `first`.
+    pub(super) async fn open_all(
+        &self,
+        catalogue: &Catalogue,
+        first: Option<&FirstPool>,
+        replica: &Replica,
+    ) -> Result<(), Error> {
+        if let Some(first) = first {
+            self.add_first(catalogue, first, replica).await?;
+        }
+        for entry in catalogue.pools().await? {
+            self.insert(self.open_entry(entry).await);
+        }
+        Ok(())
+    }
+
+    async fn add_first(
+        &self,
+        catalogue: &Catalogue,
+        first: &FirstPool,
+        replica: &Replica,
+    ) -> Result<(), Error> {
+        let registry = catalogue.registry().await?;
+        if !catalogue.pool_names().await?.is_empty() {
+            return Ok(());
+        }
+        if first.uri.is_embedded() {
+            replicas::check_alone(&registry, replica, &first.name)?;
+        }
+        let store = self.open(&first.uri).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
+        let id = self.register(&*store, &[]).await?;
+        let pool = Pool::new(id, first.uri.clone(), first.weight);
+        // Somebody else may have added one meanwhile; then there is no need for it.
+        catalogue.pool_add(&registry, &first.name, &pool).await.map(|_| ())
+    }
+
+    /// Whether some pool accepts writes now.
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        let is_open = |pool: &Arc<OpenPool>| pool.store().is_ok_and(|store| store.check_open().is_ok());
+        if self.all().iter().any(is_open) {
+            return Ok(());
+        }
+        Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
+    }
+
+    /// Whether some pool can be used. An installation without pools waits for its first.
+    pub(super) fn check_any(&self) -> Result<(), Error> {
+        let mut failure = Ok(());
+        for pool in self.all() {
+            match pool.store() {
+                Ok(_) => return Ok(()),
+                Err(error) => failure = Err(error),
+            }
+        }
+        failure
+    }
+}
+
+impl Broker {
+    /// The open pool of a name.
+    pub(super) fn pool(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
+        let pool = self.0.pools.get(name);
+        pool.ok_or_else(|| Error::unavailable(Part::Storage, format!("pool {name} is not open")))
+    }
+
+    /// Reads the records of all pools anew: somebody else changed one.
+    pub(super) async fn reload_pools(&self) -> Result<(), Error> {
+        let _changing = self.0.pools.changing.lock().await;
+        self.read_pools().await
+    }
+
+    /// As [`Broker::reload_pools`], for a caller that is the one who changes pools.
+    pub(super) async fn read_pools(&self) -> Result<(), Error> {
+        let table = &self.0.pools;
+        let entries = self.0.catalogue.pools().await?;
+        for gone in table.all() {
+            if !entries.iter().any(|entry| entry.name == gone.entry.name) {
+                self.forget_pool(&gone.entry.name);
+            }
+        }
+        for entry in entries {
+            self.learn_pool(entry).await;
+        }
+        Ok(())
+    }
+
+    /// Takes in what the record of a pool says, and opens its storage if that is not open.
+    pub(super) async fn learn_pool(&self, entry: PoolEntry) {
+        let table = &self.0.pools;
+        match table.get(&entry.name) {
+            Some(known) if known.is_of(&entry.pool) && known.store.is_ok() => table.update(entry),
+            _ => {
+                let opened = table.open_entry(entry).await;
+                self.exchange_pool(opened);
+            }
+        }
+    }
+
+    /// The open pool of a name that a record has. One that is not known was added by somebody else.
+    pub(super) async fn pool_of_record(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
+        if self.0.pools.get(name).is_none() {
+            self.reload_pools().await?;
+        }
+        self.pool(name)
+    }
+
+    /// Puts a pool in its place. Lanes to the same pool go on over the new handle; those to another storage that
+    /// had the name are forgotten, which no queue can need.
+    pub(super) fn exchange_pool(&self, pool: OpenPool) {
+        let (name, before) = (pool.entry.name.clone(), self.0.pools.get(&pool.entry.name));
+        let is_same = before.as_ref().is_some_and(|before| before.entry.pool.id == pool.entry.pool.id);
+        let store = pool.store.clone();
+        self.0.pools.insert(pool);
+        for slot in self.0.cells.owned() {
+            let mut state = slot.state.lock();
+            match (&store, is_same) {
+                (Ok(store), true) => {
+                    if let Some(lane) = state.lanes.get_mut(&name) {
+                        lane.reach_over(Arc::clone(store));
+                    }
+                }
+                (Err(_), true) => {}
+                (_, false) => drop(state.lanes.remove(&name)),
+            }
+        }
+        if let Some(before) = before {
+            self.0.pools.close(&before.entry.pool.uri);
+        }
+    }
+
+    /// Forgets a pool that is gone, which no queue lies in.
+    pub(super) fn forget_pool(&self, name: &PoolName) {
+        for slot in self.0.cells.owned() {
+            drop(slot.state.lock().lanes.remove(name));
+        }
+        self.0.pools.remove(name);
+    }
+
+    /// Tries again to open what could not be opened.
+    pub(super) async fn reopen_pools(&self) {
+        if self.0.pools.all().iter().all(|pool| pool.store.is_ok()) {
+            return;
+        }
+        if let Err(error) = self.reload_pools().await {
+            warn!(%error, "pools that are unavailable could not be looked up");
+        }
+    }
+}
+
+/// What it means to a request that a storage it named could not be opened.
+pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
+    match error {
+        PoolOpenError::Scheme(_) | PoolOpenError::Path(_) | PoolOpenError::Shared(_) => {
+            Error::invalid(Place::Body, "uri", error.to_string())
+        }
+        PoolOpenError::Journal(_) | PoolOpenError::Interrupted(_) => {
+            // The reason may name paths of this machine, which are not for clients.
+            warn!(embedded = uri.is_embedded(), %error, "a storage could not be opened");
+            Error::invalid(
+                Place::Body,
+                "uri",
+                "the storage cannot be opened; the log of the service says why",
+            )
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The registry: which replicas are up, each with a node that ends with its session.
+//!
+//! Whoever joins, and whoever relies on nobody having joined, sets `/meta/system` at the version that it saw
+//! before it looked. So of two who look at the same time one has to look again (P9).
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Catalogue, System, failed, from_json, layout, to_json};
+use crate::coordination::{Mode, Op, Refusal, TreeError};
+use crate::error::{Error, Part};
+
+/// A running replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// Which one: a process started again on the same data is the same replica.
+    pub instance: Uuid,
+    /// Where others reach it.
+    pub address: String,
+    /// Of its program.
+    pub version: String,
+    /// The form of the records it writes.
+    pub schema: u32,
+    /// What it does.
+    pub state: ComponentState,
+    /// Its share of the slots.
+    pub weight: u32,
+    /// When it registered: milliseconds since the Unix epoch.
+    pub started: u64,
+}
+
+/// What a replica does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ComponentState {
+    /// It serves.
+    Up,
+}
+
+/// The registry as it was at one look.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    /// Each replica, with the name of its node.
+    components: Vec<(String, Component)>,
+    system: System,
+    /// Of the system's node.
+    version: u32,
+}
+
+impl Registry {
+    /// Replicas other than this one.
+    pub fn others(&self, me: Uuid) -> impl Iterator<Item = &Component> {
+        self.components.iter().map(|(_, component)| component).filter(move |other| other.instance != me)
+    }
+
+    /// Makes a commit fail when somebody joined, or added a pool, since the look.
+    pub(super) fn unchanged(&self) -> Op {
+        Op::Set { path: layout::SYSTEM.into(), data: to_json(&self.system), version: Some(self.version) }
+    }
+}
+
+impl Catalogue {
+    /// Looks who is registered.
+    pub async fn registry(&self) -> Result<Registry, Error> {
+        // First, so that everybody is seen who joined before its version.
+        let node = self.node(layout::SYSTEM).await?;
+        let node = node.ok_or_else(|| Error::unavailable(Part::Coordination, "the tree is empty"))?;
+        let names = self.tree.children(layout::REPLICAS).await.map_err(failed)?;
+        let paths: Vec<String> = names.iter().map(|name| layout::replica(name)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        let mut components = Vec::with_capacity(names.len());
+        for (name, node) in names.into_iter().zip(nodes) {
+            // One that went between the two reads is not there.
+            if let Some(node) = node {
+                components.push((name, from_json(&node)?));
+            }
+        }
+        Ok(Registry { components, system: from_json(&node)?, version: node.version })
+    }
+
+    /// Registers a replica under the name of its host, in place of processes before it. False when the registry has
+    /// changed since it was seen: then the caller looks again.
+    pub async fn component_join(&self, seen: &Registry, host: &str, me: &Component) -> Result<bool, Error> {
+        let predecessors = seen.components.iter().filter(|(_, component)| component.instance == me.instance);
+        let mut ops = vec![seen.unchanged()];
+        ops.extend(predecessors.map(|(name, _)| Op::Delete { path: layout::replica(name) }));
+        ops.push(Op::Create { path: layout::replica_of(host), data: to_json(me), mode: Mode::Numbered });
+        self.if_unchanged(&ops).await
+    }
+
+    async fn if_unchanged(&self, ops: &[Op]) -> Result<bool, Error> {
+        match self.tree.commit(&[], ops).await {
+            Ok(_) => Ok(true),
+            Err(TreeError::Refused {
+                why: Refusal::BadVersion | Refusal::NoNode | Refusal::NodeExists,
+                ..
+            }) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Records of queues that are deleted, and whose messages and claims are still to be cleaned away (P4).
+
+use serde::{Deserialize, Serialize};
+
+use super::queues::Placed;
+use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout, to_json};
+use crate::coordination::{Op, Refusal, TreeError};
+use crate::domain::ids::{ClaimId, QueueId};
+use crate::domain::names::{PoolName, QueueRef};
+use crate::error::{Error, Part};
+
+/// A deleted queue as it is stored.
+#[derive(Serialize, Deserialize)]
+struct DroppedRecord {
+    /// The pools it lay in.
+    placement: Vec<String>,
+}
+
+/// A deleted queue of which something may be left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedQueue {
+    /// The incarnation that is gone.
+    pub id: QueueId,
+    /// The pools it lay in.
+    pub placement: Vec<PoolName>,
+}
+
+impl Catalogue {
+    /// Deletes the record of a queue and notes what is to be cleaned, in one commit. A queue that is gone stays
+    /// so.
+    pub async fn queue_delete(
+        &self,
+        slot: &OwnedSlot,
+        queue: &QueueRef,
+        record: &QueueRecord,
+    ) -> Result<(), Error> {
+        let note = DroppedRecord { placement: record.placement.clone() };
+        let ops = [
+            Op::Delete { path: layout::queue(slot.slot, queue) },
+            Op::create(layout::dropped(slot.slot, record.id), to_json(&note)),
+        ];
+        match self.commit_as_owner(slot, &[], &ops).await {
+            Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => Ok(()),
+            // It is bounded as every directory is; what is in it is being cleaned.
+            Err(TreeError::Refused { op: 1, why: Refusal::Full }) => Err(Error::TooMany {
+                what: "deleted queues that are not cleaned away yet, in one slot",
+                bound: crate::domain::limits::TREE_CHILDREN,
+            }),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The queues of a slot that are deleted and not yet cleaned away.
+    pub async fn dropped(&self, slot: &OwnedSlot) -> Result<Vec<DroppedQueue>, Error> {
+        let mut found = Vec::new();
+        for element in self.tree.children(&layout::slot_dropped(slot.slot)).await.map_err(failed)? {
+            let damaged = |error| Error::unavailable(Part::Coordination, error);
+            let id: QueueId = element.parse().map_err(|error: uuid::Error| damaged(error.to_string()))?;
+            let Some(node) = self.node(&layout::dropped(slot.slot, id)).await? else { continue };
+            let placed: Placed = from_json(&node)?;
+            let names = placed.placement.iter().map(|name| PoolName::new(name));
+            let placement = names.collect::<Result<_, _>>().map_err(|error| damaged(error.to_string()))?;
+            found.push(DroppedQueue { id, placement });
+        }
+        Ok(found)
+    }
+
+    /// The claims of a slot whose queue is one of these.
+    pub async fn claims_of(&self, slot: &OwnedSlot, queues: &[QueueId]) -> Result<Vec<ClaimId>, Error> {
+        let all = self.claims(slot).await?.claims;
+        Ok(all.into_iter().filter(|(_, claim)| queues.contains(&claim.queue)).map(|(id, _)| id).collect())
+    }
+
+    /// Removes the note of a deleted queue: nothing of it is left.
+    pub async fn dropped_delete(&self, slot: &OwnedSlot, id: QueueId) -> Result<(), Error> {
+        let op = Op::Delete { path: layout::dropped(slot.slot, id) };
+        match self.commit_as_owner(slot, &[], &[op]).await {
+            Ok(_) | Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}

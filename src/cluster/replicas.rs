@@ -1,0 +1,95 @@
+//! Joining the registry, and the rule that storage on one replica's disk is for one replica alone.
+
+use uuid::Uuid;
+
+use crate::catalogue::{Catalogue, Component, ComponentState, Registry};
+use crate::domain::names::PoolName;
+use crate::domain::time::Timestamp;
+use crate::error::{Error, Part};
+
+/// How often to look again when the registry changes at the same time.
+const TRIES: usize = 8;
+/// The form of the records that this program writes.
+const SCHEMA: u32 = 1;
+
+/// This replica, as the others know it.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// Kept in its data directory: the next process there has the same.
+    pub instance: Uuid,
+    /// The name of its host.
+    pub host: String,
+    /// Where others reach it.
+    pub address: String,
+    /// Its share of the slots.
+    pub weight: u32,
+}
+
+impl Replica {
+    /// A replica of weight 1.
+    pub fn new(instance: Uuid, host: impl Into<String>, address: impl Into<String>) -> Self {
+        Self { instance, host: host.into(), address: address.into(), weight: 1 }
+    }
+
+    fn component(&self, now: Timestamp) -> Component {
+        Component {
+            instance: self.instance,
+            address: self.address.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            schema: SCHEMA,
+            state: ComponentState::Up,
+            weight: self.weight,
+            started: now.as_millis(),
+        }
+    }
+}
+
+/// Registers this replica, in place of processes of its own before it. Refused while another replica is registered:
+/// this version serves all slots from one, and an embedded pool is on the disk of one.
+pub async fn join(catalogue: &Catalogue, me: &Replica, now: Timestamp) -> Result<(), Error> {
+    for _ in 0..TRIES {
+        let seen = catalogue.registry().await?;
+        if let Some(other) = seen.others(me.instance).next() {
+            return Err(refusal(catalogue, other).await?);
+        }
+        if catalogue.component_join(&seen, &me.host, &me.component(now)).await? {
+            return Ok(());
+        }
+    }
+    Err(changing())
+}
+
+/// Whether a pool may be on this replica's disk: not while another replica is up, for none could reach it. It holds for
+/// a commit that finds the registry as it was seen (P9).
+pub fn check_alone(seen: &Registry, me: &Replica, pool: &PoolName) -> Result<(), Error> {
+    match seen.others(me.instance).next() {
+        Some(other) => {
+            let why =
+                format!("pool {pool} would be on the disk of one replica, and {} is up too", told(other));
+            Err(Error::NotAlone(why))
+        }
+        None => Ok(()),
+    }
+}
+
+async fn refusal(catalogue: &Catalogue, other: &Component) -> Result<Error, Error> {
+    let pools = catalogue.pools().await?;
+    let why = match pools.iter().find(|entry| entry.pool.uri.is_embedded()) {
+        Some(entry) => format!(
+            "{} is up, and pool {} ({}) is on the disk of one replica: a second one cannot serve its queues",
+            told(other),
+            entry.name,
+            entry.pool.uri.as_str()
+        ),
+        None => format!("{} is up, and this version serves all queues from one replica", told(other)),
+    };
+    Ok(Error::NotAlone(why))
+}
+
+fn told(other: &Component) -> String {
+    format!("replica {} at {}", other.instance, other.address)
+}
+
+fn changing() -> Error {
+    Error::unavailable(Part::Coordination, "the registry of replicas changes all the time")
+}

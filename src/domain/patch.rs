@@ -1,0 +1,243 @@
+//! Changes of a queue's metadata, key by key, and the metadata as clients see it.
+//!
+//! The form is a JSON patch cut down to what Zaqar takes: `add`, `replace` and `remove` of `/metadata/KEY`.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use crate::domain::attributes;
+use crate::domain::limits;
+use crate::domain::queue::Metadata;
+use crate::error::{Error, Place};
+
+/// One change.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Sets a key, whether it is there or not.
+    Add(String, Box<RawValue>),
+    /// Sets a key that is there.
+    Replace(String, Box<RawValue>),
+    /// Takes away a key that is there.
+    Remove(String),
+}
+
+impl Change {
+    /// Checks a change as it is written: `at` is its place in the list.
+    pub fn new(at: usize, op: &str, path: &str, value: Option<Box<RawValue>>) -> Result<Self, Error> {
+        let key = key_of(path).ok_or_else(|| {
+            let why = format!("'{path}' is not '/metadata/' and a key, with '~0' for '~' and '~1' for '/'");
+            Error::invalid(Place::Body, format!("[{at}].path"), why)
+        })?;
+        let value = || {
+            let missing = || Error::invalid(Place::Body, format!("[{at}]"), "the field 'value' is missing");
+            value.ok_or_else(missing)
+        };
+        match op {
+            "add" => Ok(Self::Add(key, value()?)),
+            "replace" => Ok(Self::Replace(key, value()?)),
+            "remove" => Ok(Self::Remove(key)),
+            _ => {
+                let why = format!("'{op}' is not 'add', 'replace' or 'remove'");
+                Err(Error::invalid(Place::Body, format!("[{at}].op"), why))
+            }
+        }
+    }
+}
+
+/// The key of a path of exactly two tokens, the first of them `metadata`.
+fn key_of(path: &str) -> Option<String> {
+    let token = path.strip_prefix("/metadata/")?;
+    let mut key = String::with_capacity(token.len());
+    let mut rest = token.chars();
+    while let Some(next) = rest.next() {
+        key.push(match next {
+            '/' => return None,
+            '~' => match rest.next()? {
+                '0' => '~',
+                '1' => '/',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(key).filter(|key| !key.is_empty())
+}
+
+/// Keys that every queue has: with what stands in a queue that says nothing. In Zaqar's order and values.
+const DEFAULTS: &[(&str, Default)] = &[
+    (attributes::MAX_POST_SIZE, Default::Number(limits::POST_BYTES as u64)),
+    (attributes::MESSAGE_TTL, Default::Number(limits::MESSAGE_TTL_DEFAULT as u64)),
+    (attributes::MESSAGE_DELAY, Default::Number(0)),
+    (attributes::DEAD_LETTER_QUEUE, Default::Null),
+    (attributes::DEAD_LETTER_TTL, Default::Null),
+    (attributes::MAX_CLAIM_COUNT, Default::Null),
+    (attributes::ENCRYPT, Default::False),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Default {
+    Number(u64),
+    Null,
+    False,
+}
+
+impl Default {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Null => "null".to_owned(),
+            Self::False => "false".to_owned(),
+        }
+    }
+}
+
+fn default_of(key: &str) -> Option<Default> {
+    DEFAULTS.iter().find(|(name, _)| *name == key).map(|(_, default)| *default)
+}
+
+fn raw(text: String) -> Box<RawValue> {
+    RawValue::from_string(text).expect("numbers, null and false are JSON")
+}
+
+/// Keys with their values, in order of the keys.
+pub type Entries = BTreeMap<String, Box<RawValue>>;
+
+/// Whether a value is this text, or a number or a boolean that is written so.
+pub fn is_equal(value: &RawValue, text: &str) -> bool {
+    match serde_json::from_str::<String>(value.get()) {
+        Ok(string) => string == text,
+        Err(_) => value.get() == text,
+    }
+}
+
+impl Metadata {
+    /// The metadata as clients see it: what the queue says, and the defaults of the reserved keys that it does not
+    /// set. Values that stand for nothing (`null`, an empty name, a count of zero) show as the default too.
+    pub fn shown(&self) -> Entries {
+        let mut shown = self.own();
+        for (key, default) in DEFAULTS {
+            let says_nothing = |value: &RawValue| matches!(value.get(), "null" | "0" | "\"\"" | "false");
+            if shown.get(*key).is_none_or(|value| says_nothing(value)) {
+                shown.insert((*key).to_owned(), raw(default.text()));
+            }
+        }
+        shown
+    }
+
+    /// What the queue itself says.
+    fn own(&self) -> Entries {
+        let entries = attributes::entries(self.as_raw()).unwrap_or_default();
+        entries.into_iter().map(|(key, value)| (key, value.to_owned())).collect()
+    }
+
+    /// The metadata after `changes`, one after the other; all of them or none. A key that is to be replaced or
+    /// removed must be there, or be reserved: those are always there, with their defaults.
+    pub fn patched(&self, changes: &[Change]) -> Result<Self, Error> {
+        let mut own = self.own();
+        for change in changes {
+            match change {
+                Change::Replace(key, _) | Change::Remove(key)
+                    if !own.contains_key(key) && default_of(key).is_none() =>
+                {
+                    return Err(Error::Conflict(format!("the metadata has no key '{key}'")));
+                }
+                Change::Add(key, value) | Change::Replace(key, value) => {
+                    own.insert(key.clone(), value.clone());
+                }
+                Change::Remove(key) => {
+                    own.remove(key);
+                }
+            }
+        }
+        let text = serde_json::to_string(&own).expect("keys are text and values are JSON");
+        if text.len() > limits::METADATA_BYTES {
+            let why = format!("queue metadata is too large: at most {} bytes", limits::METADATA_BYTES);
+            return Err(Error::invalid(Place::Limit, "", why));
+        }
+        Self::new(raw(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(text: &str) -> Metadata {
+        Metadata::new(raw(text.to_owned())).unwrap()
+    }
+
+    fn change(op: &str, key: &str, value: &str) -> Change {
+        Change::new(0, op, &format!("/metadata/{key}"), Some(raw(value.to_owned()))).unwrap()
+    }
+
+    #[test]
+    fn paths_have_two_tokens_and_their_escapes() {
+        for (path, key) in [("/metadata/a", "a"), ("/metadata/a~1b~0c", "a/b~c"), ("/metadata/ä ", "ä ")] {
+            assert_eq!(key_of(path).as_deref(), Some(key), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "/metadata",
+            "/metadata/",
+            "/metadata/a/b",
+            "/foo/a",
+            "metadata/a",
+            "/metadata/~2",
+            "/metadata/~",
+        ] {
+            assert_eq!(key_of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn changes_are_made_in_order_and_all_or_none() {
+        let before = metadata(r#"{"a":1,"b":1.50}"#);
+        let after = before.patched(&[
+            change("add", "c", "[]"),
+            change("replace", "c", "2"),
+            change("remove", "a", "0"),
+        ]);
+        assert_eq!(after.unwrap().as_raw().get(), r#"{"b":1.50,"c":2}"#);
+        for missing in [change("replace", "z", "1"), change("remove", "z", "1")] {
+            let refused = before.patched(&[change("add", "c", "1"), missing]);
+            assert!(matches!(refused, Err(Error::Conflict(_))));
+        }
+    }
+
+    #[test]
+    fn reserved_keys_are_always_there_and_always_checked() {
+        let key = attributes::MESSAGE_TTL;
+        let set = metadata("{}").patched(&[change("replace", key, "300")]).unwrap();
+        assert_eq!(set.shown()[key].get(), "300");
+        let gone = set.patched(&[change("remove", key, "0"), change("remove", key, "0")]).unwrap();
+        assert_eq!(gone.shown()[key].get(), "3600");
+        assert!(metadata("{}").patched(&[change("add", key, "59")]).is_err());
+    }
+
+    #[test]
+    fn values_that_say_nothing_show_as_the_default() {
+        let shown =
+            metadata(r#"{"_max_claim_count":0,"_dead_letter_queue":"","_default_message_ttl":null}"#).shown();
+        let values: Vec<_> = shown.iter().map(|(key, value)| format!("{key}={}", value.get())).collect();
+        assert_eq!(
+            values,
+            [
+                "_dead_letter_queue=null",
+                "_dead_letter_queue_messages_ttl=null",
+                "_default_message_delay=0",
+                "_default_message_ttl=3600",
+                "_enable_encrypt_messages=false",
+                "_max_claim_count=null",
+                "_max_messages_post_size=262144",
+            ]
+        );
+    }
+
+    #[test]
+    fn metadata_never_outgrows_its_bound() {
+        let long = raw(format!("\"{}\"", "x".repeat(limits::METADATA_BYTES)));
+        assert!(metadata("{}").patched(&[Change::Add("a".to_owned(), long)]).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! The open store of a journal, or why there is none. All handles look here, so that a store that is opened again is
+//! used by all of them.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+
+use super::JournalError;
+use super::store::Store;
+
+/// Readers hold the lock for the time of a clone, the committer's thread for that of a change.
+pub(super) struct Current(RwLock<State>);
+
+enum State {
+    Open(Arc<Store>),
+    /// It is opened again, for as long as it takes.
+    Reopening(Arc<str>),
+    /// The committer's thread ended, so that nothing is ever written again.
+    Ended(Arc<str>),
+}
+
+impl Current {
+    pub(super) fn new(store: Store) -> Self {
+        Self(RwLock::new(State::Open(Arc::new(store))))
+    }
+
+    pub(super) fn store(&self) -> Result<Arc<Store>, JournalError> {
+        match &*self.0.read() {
+            State::Open(store) => Ok(Arc::clone(store)),
+            State::Reopening(cause) | State::Ended(cause) => Err(JournalError::Closed(Arc::clone(cause))),
+        }
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), JournalError> {
+        match &*self.0.read() {
+            State::Open(_) => Ok(()),
+            State::Reopening(cause) | State::Ended(cause) => Err(JournalError::Closed(Arc::clone(cause))),
+        }
+    }
+
+    pub(super) fn check_alive(&self) -> Result<(), JournalError> {
+        match &*self.0.read() {
+            State::Open(_) | State::Reopening(_) => Ok(()),
+            State::Ended(cause) => Err(JournalError::Closed(Arc::clone(cause))),
+        }
+    }
+
+    /// Closes the store for a failure. It is gone once its readers have ended.
+    pub(super) fn close(&self, cause: &Arc<str>) -> Weak<Store> {
+        let old = std::mem::replace(&mut *self.0.write(), State::Reopening(Arc::clone(cause)));
+        match old {
+            State::Open(store) => Arc::downgrade(&store),
+            State::Reopening(_) | State::Ended(_) => Weak::new(),
+        }
+    }
+
+    pub(super) fn reopened(&self, store: Store) {
+        *self.0.write() = State::Open(Arc::new(store));
+    }
+
+    /// Closes the store for good.
+    pub(super) fn end(&self, cause: &Arc<str>) {
+        // The old store is dropped after the lock is free: that takes time.
+        let old = std::mem::replace(&mut *self.0.write(), State::Ended(Arc::clone(cause)));
+        drop(old);
+    }
+}
