@@ -360,9 +360,10 @@ impl Broker {
 /// What it means to a request that a storage it named could not be opened.
 pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
     match error {
-        PoolOpenError::Scheme(_) | PoolOpenError::Path(_) | PoolOpenError::Shared(_) => {
-            Error::invalid(Place::Body, "uri", error.to_string())
-        }
+        PoolOpenError::Scheme(_)
+        | PoolOpenError::Postgres(_)
+        | PoolOpenError::Path(_)
+        | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),
         PoolOpenError::Journal(_) | PoolOpenError::Interrupted(_) => {
             // The reason may name paths of this machine, which are not for clients.
             warn!(embedded = uri.is_embedded(), %error, "a storage could not be opened");

@@ -8,6 +8,7 @@ mod batch;
 pub mod embedded;
 pub mod open;
 mod page;
+pub mod postgres;
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -9,6 +9,7 @@ use thiserror::Error as ThisError;
 
 use super::PoolStore;
 use super::embedded::EmbeddedPool;
+use super::postgres::{AddressError, PostgresPool};
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::journal::{Journal, OpenError};
@@ -17,8 +18,11 @@ use crate::journal::{Journal, OpenError};
 #[derive(Debug, ThisError)]
 pub enum PoolOpenError {
     /// No driver has this scheme.
-    #[error("no driver for {0:?}: a pool's URI begins with embedded:")]
+    #[error("no driver for {0:?}: a pool's URI begins with embedded:, postgres:// or postgresql://")]
     Scheme(String),
+    /// The URI of a PostgreSQL pool.
+    #[error(transparent)]
+    Postgres(#[from] AddressError),
     /// The path leads out of the data directory.
     #[error("{0:?} is not a path below the data directory")]
     Path(String),
@@ -68,7 +72,10 @@ impl PoolOpener {
     pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         match uri.split_once(':') {
             Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
-            _ => Err(PoolOpenError::Scheme(uri.to_owned())),
+            Some(("postgres" | "postgresql", _)) => Ok(Arc::new(PostgresPool::new(uri.parse()?))),
+            // The rest may hold a password.
+            Some((scheme, _)) => Err(PoolOpenError::Scheme(scheme.to_owned())),
+            None => Err(PoolOpenError::Scheme(uri.to_owned())),
         }
     }
 

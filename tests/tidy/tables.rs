@@ -51,8 +51,11 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Drivers, and the one file that names each. Everybody else has the handle over its trait.
-pub const DRIVERS: &[(&str, &str)] =
-    &[("storage::embedded", "storage/open.rs"), ("coordination::embedded", "server/mod.rs")];
+pub const DRIVERS: &[(&str, &str)] = &[
+    ("storage::embedded", "storage/open.rs"),
+    ("storage::postgres", "storage/open.rs"),
+    ("coordination::embedded", "server/mod.rs"),
+];
 
 /// The whole of `src/`.
 const EVERYWHERE: &str = "";
@@ -64,6 +67,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["api", "cli/bench", "server"]),
     ("bytes", &[EVERYWHERE]),
     ("clap", &["cli", "config.rs"]),
+    ("deadpool", &["storage/postgres"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
     ("futures_util", &["catalogue"]),
@@ -78,11 +82,15 @@ pub const CRATES: &[(&str, &[&str])] = &[
     // In domain and placement only the traits: the dice are passed in.
     ("rand", &["broker", "cli/bench", "coordination/zookeeper", "domain/ids.rs", "placement"]),
     ("rustix", &["cli/bench", "clock.rs", "journal", "server"]),
+    ("rustls", &["storage/postgres"]),
+    ("rustls_native_certs", &["storage/postgres"]),
     ("serde", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_json", &["api", "catalogue", "cli/bench", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),
     ("thiserror", &[EVERYWHERE]),
     ("tokio", &["api", "broker", "catalogue", "cli", "coordination", "journal", "server", "storage"]),
+    ("tokio_postgres", &["storage/postgres"]),
+    ("tokio_postgres_rustls", &["storage/postgres"]),
     ("tokio_util", &["broker", "cli", "coordination", "server"]),
     ("tower", &["server"]),
     ("tracing", &["api", "broker", "cli", "clock.rs", "coordination/zookeeper", "journal", "server"]),

@@ -35,7 +35,7 @@ macro_rules! conformance {
     };
 }
 
-conformance! { [embedded] {
+conformance! { [embedded, postgres] {
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned
