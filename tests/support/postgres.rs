@@ -227,12 +227,17 @@ impl Postgres {
 
     /// A session that holds whatever `text` took until the value is dropped.
     pub fn hold(&self, text: &str) -> Holder {
-        let mut psql = self.psql("");
-        psql.args(["-c", "BEGIN", "-c", text, "-c", "\\echo held", "-c", "SELECT pg_sleep(600)"]);
+        let name = fresh_schema();
+        let mut psql = self.psql("BEGIN");
+        psql.env("PGAPPNAME", &name).args(["-c", text, "-c", "\\echo held", "-c", "SELECT pg_sleep(600)"]);
         let mut child = psql.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("psql is there");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         assert!(lines.any(|line| line.is_ok_and(|line| line == "held")), "{text} takes what it is to hold");
-        Holder(child)
+        // The server does not notice that its client is gone while it sleeps.
+        let end = self.psql(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
+        ));
+        Holder { child, end }
     }
 
     /// SIGKILL to the server; its sessions end with it. The data stays for [`Postgres::restart`].
@@ -271,13 +276,17 @@ impl Postgres {
 }
 
 /// A session with an open transaction.
-pub struct Holder(Child);
+pub struct Holder {
+    child: Child,
+    end: Command,
+}
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // Fails only when the server is gone, and the session with it.
+        let _ = self.end.output();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

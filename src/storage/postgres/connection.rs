@@ -177,6 +177,10 @@ async fn connect(address: &Address) -> Result<(Client, Arc<AtomicBool>), String>
 }
 
 /// Spawns what moves the bytes of a session; it ends when its client is dropped or the connection breaks.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it ends with its session, and nothing of the service waits for it"
+)]
 fn serve<S, T>(mut connection: tokio_postgres::Connection<S, T>) -> Arc<AtomicBool>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,

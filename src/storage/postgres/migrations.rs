@@ -12,9 +12,13 @@ use crate::storage::{Stamp, StoreError};
 /// What makes each version of the tables out of the one before. Those that were released never change.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql")];
 
-const EXISTS: &str = "SELECT to_regclass(quote_ident($1::text) || '.stamp') IS NOT NULL AS found";
+// Read from the catalogue itself: functions that resolve names may remember that there was nothing, from before the lock.
+const EXISTS: &str = "
+    SELECT EXISTS (
+        SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = $1::text AND c.relname = 'stamp') AS found";
+const SCHEMA_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text) AS found";
 const STAMP: &str = "SELECT version, system, pool FROM stamp";
-const SCHEMA_EXISTS: &str = "SELECT to_regnamespace(quote_ident($1::text)) IS NOT NULL AS found";
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('angarium ' || $1::text, 0))";
 const PUT: &str = "
     INSERT INTO stamp (version, system, pool) VALUES ($1, $2, $3)

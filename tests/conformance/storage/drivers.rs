@@ -47,7 +47,7 @@ impl Embedded {
 }
 
 /// The PostgreSQL driver, on the server that tests share, each in a schema of its own.
-pub fn postgres() -> impl Storage {
+pub fn postgres_server() -> impl Storage {
     Schema(Postgres::shared().fresh_uri())
 }
 

@@ -5,7 +5,7 @@
 
 mod changes;
 mod classes;
-mod drivers;
+pub mod drivers;
 mod drops;
 mod due;
 mod fences;
@@ -14,7 +14,8 @@ pub mod naive;
 mod notes;
 mod numbers;
 mod opener;
-mod owner;
+pub mod owner;
+mod postgres;
 mod reads;
 mod reopening;
 mod scans;
@@ -35,7 +36,7 @@ macro_rules! conformance {
     };
 }
 
-conformance! { [embedded, postgres] {
+conformance! { [embedded, postgres_server] {
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned
