@@ -114,6 +114,13 @@ impl Clock {
         }
     }
 
+    /// Goes on from `last` if that is later. Another storage than the first may have been quiet for any time: it says
+    /// nothing of a clock that is ahead.
+    pub fn not_before(&self, last: Timestamp) {
+        let base = last.as_millis().saturating_sub(self.passed());
+        self.shared.base.fetch_max(base, Ordering::Relaxed);
+    }
+
     /// To be kept before somebody else is asked for the time.
     pub fn asking(&self) -> Asked {
         Asked(self.passed())
@@ -201,6 +208,15 @@ mod tests {
             clock.resume(at(ahead.as_millis() - 500_000));
             assert!(clock.now() >= now);
         }
+    }
+
+    #[test]
+    fn a_storage_that_was_quiet_for_long_does_not_set_it_back() {
+        let clock = Clock::manual(NOW);
+        clock.not_before(at(NOW - 7 * DAY));
+        assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
+        clock.not_before(at(NOW + 5));
+        assert_eq!(clock.now(), at(NOW + 5));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The settings of the service, with their defaults, checked whole before anything starts.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::coordination::zookeeper::Address;
@@ -14,11 +16,23 @@ use crate::placement::Algorithm;
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, env = "ANGARIUM_LISTEN", default_value = "127.0.0.1:8888", value_name = "ADDR")]
+    #[arg(
+        long,
+        env = "ANGARIUM_LISTEN",
+        default_value = "127.0.0.1:8888",
+        value_name = "ADDR",
+        value_parser = listen_address
+    )]
     pub listen: SocketAddr,
 
     /// Directory of everything the service keeps; made when missing
-    #[arg(long, env = "ANGARIUM_DATA", default_value = "angarium-data", value_name = "DIR")]
+    #[arg(
+        long,
+        env = "ANGARIUM_DATA",
+        default_value = "angarium-data",
+        value_name = "DIR",
+        value_parser = OsStringValueParser::new().try_map(directory)
+    )]
     pub data: PathBuf,
 
     /// Bytes of free space below which new messages are refused and everything else goes on
@@ -55,6 +69,15 @@ pub struct Config {
     pub log: String,
 }
 
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let form = "it is an IP address and a port, as in 127.0.0.1:8888, [::1]:8888 or 0.0.0.0:8888";
+    text.parse().map_err(|_| form)
+}
+
+fn directory(path: OsString) -> Result<PathBuf, &'static str> {
+    if path.is_empty() { Err("it is the path of a directory, and is empty") } else { Ok(path.into()) }
+}
+
 /// Which tree holds queues and claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeChoice {
@@ -70,7 +93,8 @@ impl FromStr for TreeChoice {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "embedded" => Ok(Self::Embedded),
-            address => address.parse().map(Self::ZooKeeper),
+            address if address.contains("://") => address.parse().map(Self::ZooKeeper),
+            _ => Err("it is 'embedded', or an address as in zookeeper://HOST:PORT,HOST:PORT/NODE"),
         }
     }
 }

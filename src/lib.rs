@@ -9,7 +9,7 @@
 //! | [`engine`] | what a queue does: ready, hidden, claimed; a deterministic core | never waits, reads a clock or rolls dice |
 //! | [`catalogue`] | typed records in the tree: queues, pools, slots, claims | decides nothing |
 //! | [`cluster`] | which slots are ours, and the numbers that fence out their owners before | does not know what is in a slot |
-//! | [`placement`] | chooses one of several by weight; pure | knows no pool and no queue |
+//! | [`placement`] | chooses one of several, by weight or otherwise; pure | knows no pool and no queue |
 //! | [`coordination`] | seam 1: the tree of small versioned nodes, embedded or in ZooKeeper | knows nothing of queues |
 //! | [`storage`] | seam 2: pools of messages | knows nothing of claims, visibility or the tree |
 //! | [`journal`] | the embedded database under both seams: one committer, one sync for all that waits | knows no meaning of its bytes |
@@ -35,8 +35,8 @@
 //!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one
 //!    call: [`broker::Broker::messages_post`].
 //! 3. The queue's name gives its [`domain::ids::Slot`]. If the queue is not open, its record is read from the
-//!    tree, or it is created in a pool chosen by [`placement::weighted`], in one commit fenced by the slot; its
-//!    pool is fenced for the slot; its claims are loaded.
+//!    tree, or it is created in a pool chosen by [`placement`], in one commit fenced by the slot and the record of
+//!    the pool; its pool is fenced for the slot; its claims are loaded.
 //! 4. Under the slot's lock the messages get ids that only grow, and go onto the slot's lane to the pool
 //!    (`broker::lanes`). If the lane stands still, a task sends the next batch: all that waits, numbered.
 //! 5. [`storage::embedded`] encodes the batch and gives it to the [`journal`]. Its committer takes all work that

@@ -1,13 +1,18 @@
 //! Arguments to configuration to command to exit code.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match angarium::cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("angarium: {error:#}");
-            ExitCode::FAILURE
+            let code = angarium::cli::exit_code(&error);
+            if code != 0 {
+                // Nobody can be told that nobody can be told.
+                let _ = writeln!(std::io::stderr(), "angarium: {error:#}");
+            }
+            ExitCode::from(code)
         }
     }
 }

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod broker;
+mod cli;
 mod clients;
 mod conformance;
 mod faults;
 mod http;
 mod model;
 mod openapi;
+mod packaging;
 mod support;
 mod tidy;

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, header};
 use crate::error::{Error, Place};
 
 /// Answers that are something else than JSON: a path, and the media type of its answer.
-const OTHERS: &[(&str, &str)] = &[("/v2/", "application/json-home")];
+const OTHERS: &[(&str, &str)] = &[("/v2/", "application/json-home"), ("/v2/docs", "text/html")];
 
 const JSON: &str = "application/json";
 

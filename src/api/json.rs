@@ -51,10 +51,12 @@ impl<T: RequestBody, S: Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Self::Rejection> {
+        let (head, body) = request.into_parts();
+        // First the body, whatever is said of it: who is still sending would see a reset in place of the answer.
+        let bytes = read(body, T::BYTES).await?;
         if let Some(wanted) = T::MEDIA_TYPE {
-            check_media_type(request.headers(), wanted)?;
+            check_media_type(&head.headers, wanted)?;
         }
-        let bytes = read(request.into_body(), T::BYTES).await?;
         if bytes.is_empty()
             && let Some(value) = T::when_empty()
         {

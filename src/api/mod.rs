@@ -37,6 +37,8 @@ fn routes() -> OpenApiRouter<Broker> {
     OpenApiRouter::with_openapi(openapi::Frame::openapi())
         .routes(routes!(versions::get))
         .routes(routes!(versions::home))
+        .routes(routes!(openapi::json))
+        .routes(routes!(openapi::page))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(v2::ping::get, v2::ping::head))

@@ -118,6 +118,11 @@ const RESOURCES: &[Resource] = &[
     ("flavors", "/v2/flavors{?marker,limit,detailed}", &["GET"]),
     ("flavor", "/v2/flavors/{flavor}", &["GET", "PUT", "PATCH", "DELETE"]),
     ("ping", "/v2/ping", &["GET"]),
+    ("pools", "/v2/pools{?detailed,limit,marker}", &["GET"]),
+    ("pool", "/v2/pools/{pool_name}", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("flavors", "/v2/flavors{?detailed,limit,marker}", &["GET"]),
+    ("flavor", "/v2/flavors/{flavor_name}", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("health", "/v2/health", &["GET"]),
     ("health", "/v2/health", &["GET"]),
 ];
 

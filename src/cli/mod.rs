@@ -1,6 +1,8 @@
 //! The commands of the program, one file each. Only this layer and `main` print.
 
 mod bench;
+mod client;
+mod completions;
 mod openapi;
 mod serve;
 
@@ -10,7 +12,7 @@ use crate::config::Config;
 
 /// A durable message queue.
 #[derive(Debug, Parser)]
-#[command(name = "angarium", version, about, args_conflicts_with_subcommands = true)]
+#[command(name = "angarium", version, about, args_conflicts_with_subcommands = true, after_help = client::EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -25,8 +27,12 @@ enum Command {
     Serve(Config),
     /// Load a server, and measure it beside an empty one
     Bench(bench::BenchArgs),
+    #[command(flatten)]
+    Client(client::ClientCommand),
     /// Print the OpenAPI document of the service
-    Openapi,
+    Openapi(openapi::OpenapiArgs),
+    /// Print the script that completes arguments in a shell
+    Completions(completions::CompletionsArgs),
 }
 
 /// Carries out the command that the arguments of the process name.
@@ -35,7 +41,20 @@ pub fn run() -> anyhow::Result<()> {
     match cli.command.unwrap_or(Command::Serve(cli.config)) {
         Command::Serve(config) => serve::run(config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
-        Command::Openapi => openapi::run(),
+        Command::Client(command) => Ok(client::run(command)?),
+        Command::Openapi(args) => openapi::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// The exit code that an error of [`run`] means: those of the client commands are documented in the help, every other is 1.
+/// 0 is for a reader of the output that has gone.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+    match (error.downcast_ref::<client::Failure>(), error.downcast_ref::<std::io::Error>()) {
+        (Some(failure), _) => failure.exit_code(),
+        (None, Some(error)) if closed(error) => 0,
+        (None, _) => 1,
     }
 }
 

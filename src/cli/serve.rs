@@ -14,8 +14,15 @@ use crate::config::Config;
 use crate::server::Server;
 use crate::telemetry;
 
+/// The form of `--log`.
+const FILTER: &str = "it is one of off, error, warn, info, debug and trace, or levels by module as in \
+    'warn,angarium::broker=debug'";
+
 pub(super) fn run(config: Config) -> anyhow::Result<()> {
-    telemetry::start(config.log_format, &config.log).context("the log filter is not one")?;
+    let filter = &config.log;
+    let started = telemetry::start(config.log_format, filter);
+    started
+        .with_context(|| format!("'{filter}' is not a filter of the log (--log, ANGARIUM_LOG): {FILTER}"))?;
     let runtime = runtime()?;
     runtime.block_on(async {
         let server = Server::open(&config).await?;

@@ -140,11 +140,23 @@ impl Journal {
 
     /// The same, keeping `reserve` bytes of its file system for what is not a new message.
     pub fn open_reserving(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
-        let current = Arc::new(Current::new(Store::open(path, clock)?));
-        let path = path.to_owned();
+        let store = Store::open(path)?;
+        clock.resume(store.last_write(path)?);
+        Ok(Self::start(path, clock, reserve, store))
+    }
+
+    /// The same for a journal beside the first one. It may have been quiet for long, so it only sets `clock` forward.
+    pub fn open_beside(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
+        let store = Store::open(path)?;
+        clock.not_before(store.last_write(path)?);
+        Ok(Self::start(path, clock, reserve, store))
+    }
+
+    fn start(path: &Path, clock: &Clock, reserve: u64, store: Store) -> Self {
+        let (current, path) = (Arc::new(Current::new(store)), path.to_owned());
         let room = RoomWatch::new(path.clone(), reserve);
         let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room);
-        Ok(Self { path, current, committer: Arc::new(committer) })
+        Self { path, current, committer: Arc::new(committer) }
     }
 
     /// The value of a key, as of the last commit.

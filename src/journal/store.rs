@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::{FORMAT, OpenError, SPACES, Space};
-use crate::clock::Clock;
 use crate::domain::time::Timestamp;
 
 const FORMAT_KEY: &[u8] = b"format";
@@ -27,7 +26,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens the database at `path`, and makes it when there is none. Blocks while it replays its log.
-    pub(super) fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let failed = |source| match source {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),
             source => OpenError::Store { path: path.to_owned(), source },
@@ -50,7 +49,6 @@ impl Store {
             Some(found) => return Err(other_format(path, &found)),
             None => store.write_format().map_err(failed)?,
         }
-        clock.resume(store.last_write().map_err(failed)?);
         Ok(store)
     }
 
@@ -64,8 +62,9 @@ impl Store {
     }
 
     /// When the last group was written.
-    fn last_write(&self) -> Result<Timestamp, fjall::Error> {
-        let value = self.space(Space::Meta).get(TIME_KEY)?;
+    pub(super) fn last_write(&self, path: &Path) -> Result<Timestamp, OpenError> {
+        let failed = |source| OpenError::Store { path: path.to_owned(), source };
+        let value = self.space(Space::Meta).get(TIME_KEY).map_err(failed)?;
         let millis = value.and_then(|value| Some(u64::from_be_bytes((*value).try_into().ok()?)));
         Ok(Timestamp::from_millis(millis.unwrap_or(0)))
     }

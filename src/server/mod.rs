@@ -130,6 +130,9 @@ impl Server {
 
 fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     let failed = |source| StartError::Data { path: data.to_owned(), source };
+    if data.exists() && !data.is_dir() {
+        return Err(failed(std::io::Error::other("it is there and is not a directory")));
+    }
     // Messages are for nobody else on this machine. A directory that exists keeps its mode.
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     data.canonicalize().map_err(failed)

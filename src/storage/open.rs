@@ -111,7 +111,7 @@ impl PoolOpener {
         if journals.keys().any(|other| other.starts_with(&full) || full.starts_with(other)) {
             return Err(PoolOpenError::Shared(path.to_owned()));
         }
-        let journal = Journal::open_reserving(&full, &self.clock, self.reserve)?;
+        let journal = Journal::open_beside(&full, &self.clock, self.reserve)?;
         journals.insert(full, Open { journal: journal.clone(), is_given: false });
         Ok(journal)
     }

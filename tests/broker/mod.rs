@@ -6,6 +6,7 @@ mod expiry;
 mod faulty;
 mod handover;
 mod leases;
+mod listing;
 mod outcomes;
 mod pools;
 mod retaken;
@@ -60,9 +61,9 @@ async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker,
     Broker::start(catalogue, &pools, replica(), clock).await
 }
 
-/// A replica that no other is.
+/// The replica that each test has: the same one when a test starts it again.
 pub(super) fn replica() -> Replica {
-    Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1")
+    Replica::new(Uuid::from_u128(1), "host", "127.0.0.1:1")
 }
 
 fn open_journal(data: &Path, name: &str) -> Journal {

@@ -29,3 +29,8 @@ fn python_zaqarclient_works_with_queues_messages_and_claims() {
 fn openstacksdk_works_with_queues_and_messages() {
     run("openstacksdk_messages.py");
 }
+
+#[test]
+fn python_zaqarclient_works_with_pools_and_flavors() {
+    run("zaqarclient_pools.py");
+}

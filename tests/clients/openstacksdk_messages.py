@@ -24,6 +24,12 @@ def queues(messaging):
     assert found.max_messages_post_size == 262144, found
 
 
+def deletion(messaging):
+    messaging.create_queue(name="deleted")
+    messaging.delete_queue("deleted")
+    messaging.delete_queue("deleted")
+
+
 def messages(messaging):
     posted = messaging.post_message("sdk", [{"body": {"a": 1}, "ttl": 60}, {"body": "b", "ttl": 60}])
     ids = [path.rsplit("/", 1)[-1] for path in posted]
@@ -41,6 +47,6 @@ def messages(messaging):
 
 if __name__ == "__main__":
     conn = connect()
-    for part in (queues, messages):
+    for part in (queues, messages, deletion):
         print(part.__name__, flush=True)
         part(conn.message)

@@ -52,6 +52,15 @@ def queues():
     assert [queue.name for queue in listed(name="-07")] == ["queue-07"]
 
 
+def deletion():
+    queue = zaqar().queue("deleted", force_create=True)
+    queue.post({"body": 1})
+    queue.delete()
+    assert queue.stats["messages"]["total"] == 0
+    assert "deleted" not in [other.name for other in zaqar().queues()[0]]
+    queue.delete()
+
+
 def metadata():
     queue = zaqar().queue("metadata", force_create=True)
     assert queue.metadata()["_max_messages_post_size"] == 262144
@@ -128,6 +137,6 @@ def projects():
 
 
 if __name__ == "__main__":
-    for part in (home_and_ping, queues, metadata, messages, claims, projects):
+    for part in (home_and_ping, queues, deletion, metadata, messages, claims, projects):
         print(part.__name__, flush=True)
         part()

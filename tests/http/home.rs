@@ -45,7 +45,7 @@ fn the_home_document_names_every_method_of_its_resources() {
             .or_default()
             .extend(methods.map(|name| name.as_str().unwrap().to_owned()));
     }
-    assert!(said.len() >= 8);
+    assert!(said.len() >= 13);
     for (template, methods) in said {
         let parameters = ["{queue_name}", "{message_id}", "{claim_id}", "{pool}", "{flavor}"];
         let path = parameters.iter().fold(template, |path, parameter| path.replace(parameter, "x"));
@@ -54,4 +54,25 @@ fn the_home_document_names_every_method_of_its_resources() {
         let allowed = allow.split(", ").filter(|method| !["HEAD", "OPTIONS"].contains(method));
         assert_eq!(methods, allowed.map(str::to_owned).collect(), "{path}");
     }
+}
+
+#[test]
+fn the_service_describes_itself_without_anything_from_elsewhere() {
+    let service = service();
+    let document = service.client.get("/v2/openapi.json").unwrap();
+    assert_eq!(document.status, 200);
+    let printed = include_str!("../../openapi/angarium.json");
+    assert!(document.text() == printed, "the served document is the printed one");
+    let accept = [("Accept", "text/html")];
+    let page = service.client.send(Method::GET, "/v2/docs", &accept, None).unwrap();
+    assert_eq!(
+        (page.status.as_u16(), page.headers["content-type"].as_bytes()),
+        (200, b"text/html; charset=utf-8".as_slice())
+    );
+    let page = page.text();
+    for from_elsewhere in ["src=", "href=\"http", "@import", "url("] {
+        assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
+    }
+    let paths = document.json()["paths"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert!(paths.iter().all(|path| page.contains(path.as_str())));
 }

@@ -163,6 +163,31 @@ fn a_used_pool_cannot_be_deleted_until_its_last_queue_is_cleaned_away() {
     assert_eq!(service.client.create_queue("q").unwrap().status, 201);
 }
 
+/// A pool can be deleted once nothing of a deleted queue is left: that tells from outside when it is clean.
+#[test]
+fn a_queue_that_was_deleted_just_before_kill_9_is_cleaned_away_after_it() {
+    for pause in [0, 20, 400] {
+        let service = service();
+        for _ in 0..20 {
+            service.client.post_messages("q", &vec![json!("x".repeat(1_000)); 100]).unwrap();
+        }
+        service.client.claim("q", 20, 3_600).unwrap();
+        assert_eq!(service.client.delete("/v2/queues/q").unwrap().status, 204);
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        let Service { server, data, .. } = service;
+        server.kill9();
+        let server = Server::start(data.path());
+        assert_eq!(server.client().claim("q", 1, 60).unwrap().status, 204, "{pause}");
+        for turn in 0.. {
+            if server.client().delete("/v2/pools/default").unwrap().status == 204 {
+                break;
+            }
+            assert!(turn < 200, "it is never cleaned away after {pause} ms");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
 #[test]
 fn a_deleted_pools_directory_can_be_added_again() {
     let service = service();

@@ -11,16 +11,30 @@ use serde_json::Value;
 use crate::support::settings;
 
 const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/angarium.json");
+const CHECKED_IN_OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/angarium-3.0.json");
+
+fn printed(args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_angarium"));
+    let ended = command.arg("openapi").args(args).output().expect("it starts");
+    assert!(ended.status.success(), "angarium openapi: {}", String::from_utf8_lossy(&ended.stderr));
+    String::from_utf8(ended.stdout).expect("the document is UTF-8")
+}
 
 #[test]
 fn checked_in_document_is_the_printed_one() {
-    let ended = Command::new(env!("CARGO_BIN_EXE_angarium")).arg("openapi").output().expect("it starts");
-    assert!(ended.status.success(), "angarium openapi: {}", String::from_utf8_lossy(&ended.stderr));
-    let printed = String::from_utf8(ended.stdout).expect("the document is UTF-8");
     // Not assert_eq: two documents of a thousand lines would hide the remedy.
     assert!(
-        printed == text(),
+        printed(&[]) == text(CHECKED_IN),
         "openapi/angarium.json is stale. Refresh it: cargo run -- openapi > openapi/angarium.json"
+    );
+}
+
+#[test]
+fn checked_in_document_of_the_older_version_is_the_printed_one() {
+    assert!(
+        printed(&["--version", "3.0"]) == text(CHECKED_IN_OLDER),
+        "openapi/angarium-3.0.json is stale. Refresh it: \
+         cargo run -- openapi --version 3.0 > openapi/angarium-3.0.json"
     );
 }
 
@@ -61,9 +75,13 @@ fn operations_that_take_input_document_400_and_503() {
 #[test]
 fn validator_finds_nothing() {
     let validator = settings::test_tools().join("bin/openapi-spec-validator");
-    let ended = Command::new(&validator).arg(CHECKED_IN).output().unwrap_or_else(|error| {
-        panic!("{}: {error}. Run the tests with tests/run: it installs the validator", validator.display())
-    });
+    let ended =
+        Command::new(&validator).args([CHECKED_IN, CHECKED_IN_OLDER]).output().unwrap_or_else(|error| {
+            panic!(
+                "{}: {error}. Run the tests with tests/run: it installs the validator",
+                validator.display()
+            )
+        });
     let said =
         format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{said}");
@@ -86,12 +104,12 @@ impl Operation<'_> {
     }
 }
 
-fn text() -> String {
-    std::fs::read_to_string(Path::new(CHECKED_IN)).unwrap_or_else(|error| panic!("{CHECKED_IN}: {error}"))
+fn text(path: &str) -> String {
+    std::fs::read_to_string(Path::new(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 fn document() -> Value {
-    serde_json::from_str(&text()).unwrap_or_else(|error| panic!("{CHECKED_IN}: {error}"))
+    serde_json::from_str(&text(CHECKED_IN)).unwrap_or_else(|error| panic!("{CHECKED_IN}: {error}"))
 }
 
 fn operations(document: &Value) -> impl Iterator<Item = Operation<'_>> {

@@ -39,7 +39,7 @@ impl ServerProcess {
         let data = FreshDirectory::create()?;
         let mut command = this_executable()?;
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
-        command.args(["--coordination", coordination]);
+        command.args(["--coordination", coordination, "--pool", "embedded:journal"]);
         Self::start(command, Some(data)).context("starting the server")
     }
 

@@ -1,0 +1,98 @@
+//! The document in version 3.0 of OpenAPI, for generators that know no later one. Nothing is lost but what 3.0 cannot
+//! say: the names of a licence's register, and rules for the names of properties.
+
+use serde_json::{Map, Value, json};
+
+/// Rewrites a document of version 3.1.
+pub fn rewrite(document: &mut Value) {
+    document["openapi"] = json!("3.0.3");
+    if let Some(license) = document.pointer_mut("/info/license").and_then(Value::as_object_mut) {
+        license.remove("identifier");
+        license.insert("url".to_owned(), json!("https://www.apache.org/licenses/LICENSE-2.0"));
+    }
+    rewrite_below(document);
+}
+
+fn rewrite_below(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(rewrite_below);
+            rewrite_schema(members);
+        }
+        Value::Array(items) => items.iter_mut().for_each(rewrite_below),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Rewrites an object if it is a schema; members of others have other kinds of values under these names.
+fn rewrite_schema(schema: &mut Map<String, Value>) {
+    if schema.get("propertyNames").is_some_and(|names| names.get("type").is_some_and(Value::is_string)) {
+        schema.remove("propertyNames");
+    }
+    if let Some(Value::Array(types)) = schema.get("type") {
+        let is_null = |kind: &Value| kind == "null";
+        let nullable = types.iter().any(is_null);
+        let kind = types.iter().find(|kind| !is_null(kind)).cloned();
+        set_nullable(schema, nullable);
+        match kind {
+            Some(kind) => schema.insert("type".to_owned(), kind),
+            None => schema.remove("type"),
+        };
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("oneOf") {
+        let before = choices.len();
+        choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        let nullable = choices.len() < before;
+        set_nullable(schema, nullable);
+    }
+    if schema.len() > 1
+        && schema.get("$ref").is_some_and(Value::is_string)
+        && let Some(reference) = schema.remove("$ref")
+    {
+        // Beside a reference 3.0 sees nothing else.
+        schema.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
+    }
+}
+
+fn set_nullable(schema: &mut Map<String, Value>, nullable: bool) {
+    if nullable {
+        schema.insert("nullable".to_owned(), json!(true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(mut schema: Value) -> Value {
+        rewrite_below(&mut schema);
+        schema
+    }
+
+    #[test]
+    fn null_becomes_a_mark() {
+        for (new, old) in [
+            (json!({"type": ["string", "null"]}), json!({"type": "string", "nullable": true})),
+            (json!({"type": ["string"]}), json!({"type": "string"})),
+            (
+                json!({"oneOf": [{"type": "null"}, {"$ref": "#/a"}]}),
+                json!({"oneOf": [{"$ref": "#/a"}], "nullable": true}),
+            ),
+        ] {
+            assert_eq!(rewritten(new), old);
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_a_reference_is_kept() {
+        assert_eq!(rewritten(json!({"$ref": "#/a"})), json!({"$ref": "#/a"}));
+        let described = json!({"$ref": "#/a", "description": "b"});
+        assert_eq!(rewritten(described), json!({"allOf": [{"$ref": "#/a"}], "description": "b"}));
+    }
+
+    #[test]
+    fn properties_that_are_called_like_words_of_a_schema_stay() {
+        let object = json!({"properties": {"type": {"type": "string"}, "propertyNames": {"items": {}}}});
+        assert_eq!(rewritten(object.clone()), object);
+    }
+}

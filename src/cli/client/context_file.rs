@@ -1,0 +1,131 @@
+//! Owns the file of contexts: named servers with project, token and client id. It is read whole, written whole, and
+//! readable by its owner only. Never connects anywhere.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::failure::Failure;
+
+/// Bytes of the file: far above any list of servers that a person keeps.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// A server, and as whom it is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// The server's root.
+    pub url: String,
+    /// The tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The bearer token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The id by which listings know one's own messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<Uuid>,
+    /// A file of certificates to trust in place of the public ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+}
+
+/// All contexts.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contexts {
+    /// The one that is meant when none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// By their names.
+    #[serde(default)]
+    pub contexts: BTreeMap<String, Context>,
+}
+
+impl Contexts {
+    /// Reads the file; one that does not exist holds no contexts.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let unreadable = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
+        match fs::metadata(path) {
+            Ok(meta) if meta.len() > FILE_BYTES => return Err(unreadable("it is too long".into())),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(unreadable(error.to_string())),
+        }
+        let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        // Without the excerpt: it could show a token.
+        toml::from_str(&text).map_err(|error| unreadable(error.message().to_owned()))
+    }
+
+    /// The context of this name.
+    pub fn named(&self, name: &str) -> Result<&Context, Failure> {
+        self.contexts.get(name).ok_or_else(|| {
+            Failure::Usage(format!(
+                "there is no context {name}; `angarium context list` shows those there are"
+            ))
+        })
+    }
+
+    /// Writes the file in one step, so that a reader or a crash never meets half of it.
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        let text = toml::to_string_pretty(self).map_err(|error| Failure::Usage(error.to_string()))?;
+        write_private(path, &text)
+            .map_err(|error| Failure::Usage(format!("{} cannot be written: {error}", path.display())))
+    }
+}
+
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let fresh = directory.join(format!(".contexts-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| {
+        // The error is told; what is left behind is empty or whole and private.
+        let _ = fs::remove_file(&fresh);
+    })
+}
+
+/// Where the file is when nobody says: below `XDG_CONFIG_HOME`, or `~/.config`.
+pub fn usual_path() -> Result<PathBuf, Failure> {
+    let config = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let config = config.or_else(|| std::env::home_dir().map(|home| home.join(".config")));
+    let config =
+        config.ok_or_else(|| Failure::Usage("no home directory; name a file with --contexts".into()))?;
+    Ok(config.join("angarium").join("contexts.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/contexts.toml");
+        let context = Context { url: "http://a".into(), token: Some("t".into()), ..Context::default() };
+        let written =
+            Contexts { current: Some("a".into()), contexts: BTreeMap::from([("a".to_owned(), context)]) };
+        written.write(&path).unwrap();
+        assert_eq!(Contexts::read(&path).unwrap(), written);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_missing_holds_nothing_and_one_with_unknown_keys_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("contexts.toml");
+        assert_eq!(Contexts::read(&path).unwrap(), Contexts::default());
+        fs::write(&path, "[contexts.a]\nurl = \"http://a\"\npasword = \"secret\"").unwrap();
+        let told = Contexts::read(&path).unwrap_err().to_string();
+        assert!(told.contains("pasword") && !told.contains("secret"), "{told}");
+    }
+}

@@ -1,0 +1,112 @@
+//! `angarium doctor`: looks at a server from outside and at a data directory on this machine, and says what to do.
+//! Changes nothing.
+
+mod data;
+mod server;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::caller::CallerArgs;
+use super::failure::Failure;
+use super::printer::Shown;
+use super::table::Table;
+
+/// Look for what is wrong with a server, and say what to do
+#[derive(Args, Clone, Debug)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    caller: CallerArgs,
+    /// Data directory of a service on this machine, to be looked at as well
+    #[arg(long, env = "ANGARIUM_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// Nothing is wrong.
+    Ok,
+    /// It works, and is worth a thought.
+    Warning,
+    /// Something is wrong.
+    Wrong,
+    /// It could not be looked at.
+    Skipped,
+}
+
+impl Verdict {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Wrong => "WRONG",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Serialize)]
+struct Check {
+    /// What was looked at.
+    name: String,
+    verdict: Verdict,
+    /// What was found.
+    found: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &str, found: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), verdict: Verdict::Ok, found: found.into(), advice: None }
+    }
+
+    fn skipped(name: &str, found: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Skipped, ..Self::ok(name, found) }
+    }
+
+    fn warning(name: &str, found: impl Into<String>, advice: &str) -> Self {
+        Self { verdict: Verdict::Warning, advice: Some(advice.to_owned()), ..Self::ok(name, found) }
+    }
+
+    fn wrong(name: &str, found: impl Into<String>, advice: &str) -> Self {
+        Self { verdict: Verdict::Wrong, ..Self::warning(name, found, advice) }
+    }
+}
+
+pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let mut checks = server::checks(&args.caller)?;
+    if let Some(data) = &args.data {
+        checks.extend(data::checks(data));
+    }
+    let json = serde_json::to_string(&checks).map_err(|error| Failure::Found(error.to_string()))?;
+    let plain = checks.iter().map(|check| format!("{} {}", check.verdict.as_str(), check.name)).collect();
+    args.caller.printer().show(&Shown { people: told(&checks), json, plain })?;
+    match checks.iter().filter(|check| check.verdict == Verdict::Wrong).count() {
+        0 => Ok(()),
+        1 => Err(Failure::Found("1 check found something wrong".into())),
+        wrong => Err(Failure::Found(format!("{wrong} checks found something wrong"))),
+    }
+}
+
+/// The checks for a person, each with its advice below it.
+fn told(checks: &[Check]) -> String {
+    let row =
+        |first: &str, second: &str, found: &str| vec![first.to_owned(), second.to_owned(), found.to_owned()];
+    let rows: Vec<_> = checks
+        .iter()
+        .flat_map(|check| {
+            let advice = check.advice.as_ref().map(|advice| row("", "", &format!("→ {advice}")));
+            // An error has lines of its own; a table has none.
+            let found = check.found.replace('\n', ";");
+            std::iter::once(row(check.verdict.as_str(), &check.name, &found)).chain(advice)
+        })
+        .collect();
+    Table::new(&["", "", ""]).rows(&rows)
+}

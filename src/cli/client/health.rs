@@ -1,0 +1,120 @@
+//! `angarium ping` and `angarium health`: whether a server answers, and how its storage is.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::caller::CallerArgs;
+use super::failure::Failure;
+use super::printer::Shown;
+use super::remote::Reply;
+use super::table::{Table, one_line, pairs};
+
+/// Ask whether a server can be used
+#[derive(Args, Clone, Debug)]
+pub struct PingArgs {
+    #[command(flatten)]
+    caller: CallerArgs,
+    /// What is asked
+    #[arg(long, value_enum, default_value_t = Probe::Storage, value_name = "WHAT")]
+    probe: Probe,
+}
+
+/// What a ping asks.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Probe {
+    /// Whether storage can be used (/v2/ping)
+    Storage,
+    /// Whether a restart would not help (/livez)
+    Live,
+    /// Whether posts and claims would be served (/readyz)
+    Ready,
+}
+
+/// Show the health of the service and of its pools (administrators)
+#[derive(Args, Clone, Debug)]
+pub struct HealthArgs {
+    #[command(flatten)]
+    caller: CallerArgs,
+}
+
+pub(super) fn ping(args: &PingArgs) -> Result<(), Failure> {
+    let remote = args.caller.remote()?;
+    let path = match args.probe {
+        Probe::Storage => "/v2/ping",
+        Probe::Live => "/livez",
+        Probe::Ready => "/readyz",
+    };
+    let asked = Instant::now();
+    remote.get(path)?;
+    let milliseconds = asked.elapsed().as_secs_f64() * 1e3;
+    let sentence = format!("{} answers after {milliseconds:.1} ms", remote.base());
+    args.caller.printer().done(&sentence, &json!({"url": remote.base(), "milliseconds": milliseconds}))
+}
+
+/// How a pool does. Zaqar says of it only whether it can be reached.
+#[derive(Debug, Deserialize)]
+pub struct PoolHealth {
+    /// Whether it can be reached.
+    pub storage_reachable: bool,
+    /// Whether it accepts writes.
+    #[serde(default)]
+    pub writable: Option<bool>,
+    /// Why not.
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    state: Option<String>,
+    #[serde(default)]
+    class: Option<String>,
+    #[serde(default)]
+    bytes: Option<Room>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Room {
+    free: u64,
+}
+
+impl PoolHealth {
+    fn row(&self, name: &str) -> Vec<String> {
+        let yes = |yes: bool| if yes { "yes" } else { "NO" }.to_owned();
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            name.to_owned(),
+            yes(self.storage_reachable),
+            self.writable.map_or("-".to_owned(), yes),
+            or_dash(&self.state),
+            or_dash(&self.class),
+            self.bytes.as_ref().map_or("-".to_owned(), |room| format!("{} MiB", room.free >> 20)),
+            self.description.clone().unwrap_or_default(),
+        ]
+    }
+}
+
+/// The pools of a health document by their names: below `pools`, or beside the catalogue as in Zaqar.
+pub fn pools(reply: &Reply) -> Result<BTreeMap<String, PoolHealth>, Failure> {
+    let mut parts: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+    if let Some(pools) = parts.remove("pools") {
+        parts = serde_json::from_str(pools.get()).map_err(|error| reply.strange(error.to_string()))?;
+    }
+    let health =
+        |(name, value): (String, Box<RawValue>)| Some((name, serde_json::from_str(value.get()).ok()?));
+    Ok(parts.into_iter().filter_map(health).collect())
+}
+
+pub(super) fn health(args: &HealthArgs) -> Result<(), Failure> {
+    let reply = args.caller.remote()?.get("/v2/health")?;
+    let mut object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+    let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
+    let pools = pools(&reply)?;
+    object.retain(|key, _| key != "pools" && !pools.contains_key(key));
+    let rows: Vec<_> = pools.iter().map(|(name, health)| health.row(name)).collect();
+    let heads = &["POOL", "REACHABLE", "WRITABLE", "STATE", "CLASS", "FREE", ""];
+    let people = format!("{}\n{}", pairs(&object), Table::new(heads).with_head(&rows));
+    args.caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
+}

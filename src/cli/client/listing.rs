@@ -1,0 +1,85 @@
+//! Owns the way through a listing: page after page by the links that the server gives, up to a number of items.
+//! Never sends a page's link to another server, and never asks for the same page twice in a row.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+use super::remote::{Ask, Remote, with_query};
+
+/// Items of a page: the most that a server of Zaqar's defaults gives.
+const PAGE: u64 = 20;
+/// Items of a listing that names no number.
+const USUAL: u64 = 100;
+
+/// How much of a listing.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ExtentArgs {
+    /// At most this many; 100 when not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
+    limit: Option<u64>,
+    /// All of them, however many pages that takes
+    #[arg(long)]
+    all: bool,
+    /// Begin after this one; it comes from a listing before
+    #[arg(long, value_name = "MARKER")]
+    marker: Option<String>,
+}
+
+/// A listing under way.
+pub struct Listing<'a> {
+    remote: &'a Remote,
+    key: &'static str,
+    next: Option<String>,
+    left: u64,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    rel: String,
+    href: String,
+}
+
+impl<'a> Listing<'a> {
+    /// Of the items under `key` in the answers to `path`, with these parameters of the query.
+    pub fn new(
+        remote: &'a Remote,
+        path: &str,
+        key: &'static str,
+        extent: &ExtentArgs,
+        parameters: &[(&str, Option<String>)],
+    ) -> Self {
+        let left = if extent.all { u64::MAX } else { extent.limit.unwrap_or(USUAL) };
+        let mut query = vec![("limit", Some(left.min(PAGE).to_string())), ("marker", extent.marker.clone())];
+        query.extend(parameters.iter().cloned());
+        Self { remote, key, next: Some(with_query(path, &query)), left }
+    }
+
+    /// The next items; none at the end. The last page may be short, or empty.
+    pub fn page(&mut self) -> Result<Option<Vec<Box<RawValue>>>, Failure> {
+        let Some(path) = self.next.take() else { return Ok(None) };
+        let reply = self.remote.ask(Ask::new(Method::GET, path.clone()))?;
+        let mut body: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+        let missing = || reply.strange(format!("it has no {}", self.key));
+        let items = body.remove(self.key).ok_or_else(missing)?;
+        let mut items: Vec<Box<RawValue>> =
+            serde_json::from_str(items.get()).map_err(|error| reply.strange(error.to_string()))?;
+        items.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= items.len() as u64;
+        if items.is_empty() {
+            return Ok(None);
+        }
+        if self.left > 0 {
+            let links =
+                body.remove("links").map_or(Ok(Vec::new()), |links| serde_json::from_str(links.get()));
+            let links: Vec<Link> = links.map_err(|error| reply.strange(error.to_string()))?;
+            let next = links.into_iter().find(|link| link.rel == "next").map(|link| link.href);
+            // A path and nothing else: the base of the server goes before it.
+            self.next = next.filter(|href| href.starts_with('/') && *href != path);
+        }
+        Ok(Some(items))
+    }
+}

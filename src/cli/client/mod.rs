@@ -1,0 +1,72 @@
+//! The client commands: what a person or a script asks of a server, over HTTP.
+//!
+//! ```text
+//! mod (which command) → queue, message, claim, pool, flavor, health, doctor (one file per noun: what is asked and shown)
+//!                         → caller (flags, context) → context_file
+//!                         → remote (one request, one answer) → failure (what went wrong, the exit code)
+//!                         → listing (page after page), setting (KEY=VALUE)
+//!                         → printer (table, JSON, plain) → table; progress
+//! ```
+//!
+//! It knows the REST API only from outside: nothing here touches the product's own parts, so that it can speak to any
+//! server of this API, Zaqar's own among them.
+
+mod caller;
+mod claim;
+mod context;
+mod context_file;
+mod doctor;
+mod failure;
+mod flavor;
+mod health;
+mod listing;
+mod message;
+mod pool;
+mod printer;
+mod progress;
+mod queue;
+mod remote;
+mod setting;
+mod table;
+
+use clap::Subcommand;
+
+pub use failure::{EXIT_CODES, Failure};
+
+/// The commands that speak to a server.
+#[derive(Subcommand, Clone, Debug)]
+pub enum ClientCommand {
+    /// Queues and their metadata
+    Queue(queue::QueueArgs),
+    /// Messages: post, list, get, delete, pop, consume
+    Message(message::MessageArgs),
+    /// Claims: messages taken for a time
+    Claim(claim::ClaimArgs),
+    /// Storage pools (administrators)
+    Pool(pool::PoolArgs),
+    /// Flavors: names for sets of pools
+    Flavor(flavor::FlavorArgs),
+    /// Ask whether a server can be used
+    Ping(health::PingArgs),
+    /// Show the health of the service and of its pools (administrators)
+    Health(health::HealthArgs),
+    /// Look for what is wrong with a server, and say what to do
+    Doctor(doctor::DoctorArgs),
+    /// Named servers, with project and token
+    Context(context::ContextArgs),
+}
+
+/// Carries out a command.
+pub fn run(command: ClientCommand) -> Result<(), Failure> {
+    match command {
+        ClientCommand::Queue(args) => queue::run(&args),
+        ClientCommand::Message(args) => message::run(&args),
+        ClientCommand::Claim(args) => claim::run(&args),
+        ClientCommand::Pool(args) => pool::run(&args),
+        ClientCommand::Flavor(args) => flavor::run(&args),
+        ClientCommand::Ping(args) => health::ping(&args),
+        ClientCommand::Health(args) => health::health(&args),
+        ClientCommand::Doctor(args) => doctor::run(&args),
+        ClientCommand::Context(args) => context::run(args),
+    }
+}

@@ -1,0 +1,178 @@
+//! `angarium pool`: list, create, show, change and delete storage pools. For administrators.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand, ValueEnum};
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::caller::CallerArgs;
+use super::failure::Failure;
+use super::listing::{ExtentArgs, Listing};
+use super::printer::{Item, Shown};
+use super::queue::parsed;
+use super::remote::{Ask, Remote, encoded};
+use super::setting::Setting;
+use super::table::{one_line, pairs};
+
+/// Storage pools (administrators)
+#[derive(Args, Clone, Debug)]
+pub struct PoolArgs {
+    #[command(flatten)]
+    caller: CallerArgs,
+    #[command(subcommand)]
+    command: PoolCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum PoolCommand {
+    /// List the pools, by name
+    List {
+        #[command(flatten)]
+        extent: ExtentArgs,
+    },
+    /// Register a pool, or change the one of this name
+    Create {
+        /// Its name
+        pool: String,
+        /// Where its storage is
+        #[arg(long)]
+        uri: String,
+        /// Its share of the new queues; 0 takes none
+        #[arg(long)]
+        weight: u32,
+        #[command(flatten)]
+        more: More,
+    },
+    /// Show a pool with its options
+    Show {
+        /// Its name
+        pool: String,
+    },
+    /// Change what is named of a pool
+    Update {
+        /// Its name
+        pool: String,
+        /// Where its storage is
+        #[arg(long)]
+        uri: Option<String>,
+        /// Its share of the new queues; 0 takes none
+        #[arg(long)]
+        weight: Option<u32>,
+        /// Whether it takes new queues
+        #[arg(long, value_enum)]
+        state: Option<State>,
+        #[command(flatten)]
+        more: More,
+    },
+    /// Delete pools; one that is used is refused
+    Delete {
+        /// Their names
+        #[arg(required = true)]
+        pools: Vec<String>,
+    },
+}
+
+/// Whether a pool takes new queues.
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// By its weight
+    Active,
+    /// None, whatever its weight
+    Draining,
+}
+
+#[derive(Args, Clone, Debug)]
+struct More {
+    /// The flavor whose queues it takes; empty for none
+    #[arg(long)]
+    flavor: Option<String>,
+    /// What its driver is told, as KEY=VALUE; a value that is JSON is taken as such, any other as text
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    options: Vec<Setting>,
+}
+
+/// What is said of a pool.
+#[derive(Serialize)]
+struct Said<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flavor: Option<&'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    options: BTreeMap<&'a str, &'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<State>,
+}
+
+impl<'a> Said<'a> {
+    fn new(uri: Option<&'a str>, weight: Option<u32>, more: &'a More) -> Self {
+        let options = more.options.iter().map(|option| (option.key.as_str(), &*option.value)).collect();
+        Self { uri, weight, flavor: more.flavor.as_deref(), options, state: None }
+    }
+}
+
+pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
+    let remote = args.caller.remote()?;
+    match &args.command {
+        PoolCommand::List { extent } => list(args, &remote, extent),
+        PoolCommand::Create { pool, uri, weight, more } => {
+            let said = Said::new(Some(uri), Some(*weight), more);
+            remote.ask(Ask::new(Method::PUT, path(pool)).json(&said)?)?;
+            args.caller.printer().done(&format!("pool {pool} is registered"), &json!({"name": pool}))
+        }
+        PoolCommand::Show { pool } => {
+            let reply = remote.get(format!("{}?detailed=true", path(pool)))?;
+            let object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+            let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
+            args.caller.printer().show(&Shown { people: pairs(&object), json: reply.json_text()?, plain })
+        }
+        PoolCommand::Update { pool, uri, weight, state, more } => {
+            let said = Said { state: *state, ..Said::new(uri.as_deref(), *weight, more) };
+            remote.ask(Ask::new(Method::PATCH, path(pool)).json(&said)?)?;
+            args.caller.printer().done(&format!("pool {pool} is changed"), &json!({"name": pool}))
+        }
+        PoolCommand::Delete { pools } => {
+            let mut printer = args.caller.printer();
+            pools.iter().try_for_each(|pool| {
+                remote.delete(path(pool))?;
+                printer.done(&format!("pool {pool} is gone"), &json!({"name": pool}))
+            })
+        }
+    }
+}
+
+fn path(pool: &str) -> String {
+    format!("/v2/pools/{}", encoded(pool))
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    name: String,
+    uri: String,
+    weight: u64,
+    #[serde(default)]
+    flavor: Option<String>,
+}
+
+fn list(args: &PoolArgs, remote: &Remote, extent: &ExtentArgs) -> Result<(), Failure> {
+    let mut listing = Listing::new(remote, "/v2/pools", "pools", extent, &[]);
+    let mut printer = args.caller.printer();
+    let mut shown = printer.list(&["NAME", "WEIGHT", "FLAVOR", "URI"]);
+    while let Some(page) = listing.page()? {
+        let mut items = Vec::with_capacity(page.len());
+        for json in page {
+            let Listed { name, uri, weight, flavor } = parsed(&json)?;
+            let flavor = flavor.filter(|flavor| !flavor.is_empty()).unwrap_or_else(|| "-".to_owned());
+            let row = vec![name.clone(), weight.to_string(), flavor, uri];
+            items.push(Item { row, json: one_line(&json), plain: name });
+        }
+        shown.page(items)?;
+    }
+    shown.end("there are no pools")
+}

@@ -1,0 +1,138 @@
+//! Owns standard output: results as a table for people, as JSON or as plain lines for programs.
+//! A reader that has gone is no error, but work that waits for its output stops there. Never writes to standard error.
+
+use std::io::{BufWriter, StdoutLock, Write};
+
+use clap::ValueEnum;
+
+use super::failure::Failure;
+use super::table::Table;
+
+/// How a result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// Aligned columns, for people; not to be parsed
+    Table,
+    /// The server's JSON as it came; lists as one array
+    Json,
+    /// Bare values, one a line: names, ids, bodies
+    Plain,
+}
+
+/// A result in all its forms.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// For people, with its line ends.
+    pub people: String,
+    /// One JSON document.
+    pub json: String,
+    /// Bare values, without line ends.
+    pub plain: Vec<String>,
+}
+
+/// Shows results.
+pub struct Printer {
+    form: Form,
+    out: BufWriter<StdoutLock<'static>>,
+}
+
+impl Printer {
+    /// Of standard output, which nobody else writes to meanwhile.
+    pub fn new(form: Form) -> Self {
+        Self { form, out: BufWriter::new(std::io::stdout().lock()) }
+    }
+
+    /// The form asked for.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Shows a result, and returns when it has left the process.
+    pub fn show(&mut self, shown: &Shown) -> Result<(), Failure> {
+        match self.form {
+            Form::Table => self.write(&shown.people)?,
+            Form::Json => self.lines(std::slice::from_ref(&shown.json))?,
+            Form::Plain => self.lines(&shown.plain)?,
+        }
+        self.flush()
+    }
+
+    /// Shows something that was done: a sentence for people, and its JSON.
+    pub fn done(&mut self, sentence: &str, json: &serde_json::Value) -> Result<(), Failure> {
+        self.show(&Shown { people: format!("{sentence}\n"), json: json.to_string(), plain: Vec::new() })
+    }
+
+    /// Begins a list whose items come page by page.
+    pub fn list(&mut self, heads: &'static [&'static str]) -> List<'_> {
+        List { printer: self, table: Table::new(heads), items: 0 }
+    }
+
+    fn lines(&mut self, lines: &[String]) -> Result<(), Failure> {
+        lines.iter().try_for_each(|line| {
+            self.write(line)?;
+            self.write("\n")
+        })
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        self.out.write_all(text.as_bytes()).map_err(|error| Failure::of_output(&error))
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| Failure::of_output(&error))
+    }
+}
+
+/// A list that is being shown.
+pub struct List<'a> {
+    printer: &'a mut Printer,
+    table: Table,
+    items: u64,
+}
+
+/// One item of a list in all its forms.
+pub struct Item {
+    /// The cells of its row.
+    pub row: Vec<String>,
+    /// Its JSON.
+    pub json: String,
+    /// Its bare value.
+    pub plain: String,
+}
+
+impl List<'_> {
+    /// Shows a page.
+    pub fn page(&mut self, items: Vec<Item>) -> Result<(), Failure> {
+        match self.printer.form {
+            Form::Table => {
+                let fresh = self.items == 0;
+                let rows: Vec<_> = items.iter().map(|item| item.row.clone()).collect();
+                let text = if fresh { self.table.with_head(&rows) } else { self.table.rows(&rows) };
+                self.printer.write(&text)?;
+            }
+            Form::Json => {
+                for (index, item) in (self.items..).zip(&items) {
+                    self.printer.write(if index == 0 { "[" } else { ",\n " })?;
+                    self.printer.write(&item.json)?;
+                }
+            }
+            Form::Plain => items.iter().try_for_each(|item| {
+                self.printer.write(&item.plain)?;
+                self.printer.write("\n")
+            })?,
+        }
+        self.items += items.len() as u64;
+        self.printer.flush()
+    }
+
+    /// Ends the list. A table of nothing says so.
+    pub fn end(self, nothing: &str) -> Result<(), Failure> {
+        match (self.printer.form, self.items) {
+            (Form::Table, 0) => self.printer.write(&format!("{nothing}\n"))?,
+            (Form::Json, 0) => self.printer.write("[]\n")?,
+            (Form::Json, _) => self.printer.write("]\n")?,
+            (Form::Table | Form::Plain, _) => {}
+        }
+        self.printer.flush()
+    }
+}

@@ -1,0 +1,320 @@
+//! Owns the wire to a server: one request, one whole answer, and what went wrong on the way.
+//! Never repeats a request, never follows a redirect, never goes through a proxy, and sends its token to no other host
+//! than the one it was made for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use serde::de::DeserializeOwned;
+use ureq::Timeout;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+use super::failure::{Failure, Refusal};
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Largest answer that is read: well above a page of the largest messages.
+const ANSWER_BYTES: u64 = 256 << 20;
+/// The media type of bodies that are not said to be another.
+const JSON: &str = "application/json";
+const REQUEST_ID: &str = "x-openstack-request-id";
+
+/// A server, and as whom it is asked.
+pub struct Remote {
+    agent: ureq::Agent,
+    base: String,
+    headers: HeaderMap,
+    patience: Duration,
+}
+
+/// What to ask.
+pub struct Ask {
+    method: Method,
+    path: String,
+    body: Option<Vec<u8>>,
+    media: &'static str,
+    longer: Duration,
+}
+
+impl Ask {
+    /// A request without a body. `path` begins with a slash and is encoded already.
+    pub fn new(method: Method, path: impl Into<String>) -> Self {
+        Self { method, path: path.into(), body: None, media: JSON, longer: Duration::ZERO }
+    }
+
+    /// With this JSON as its body.
+    pub fn json(self, body: &impl serde::Serialize) -> Result<Self, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(Self { body: Some(body), ..self })
+    }
+
+    /// With a body of another kind of JSON.
+    pub fn media(self, media: &'static str) -> Self {
+        Self { media, ..self }
+    }
+
+    /// The server is asked to wait, so its answer is waited for that much longer.
+    pub fn longer(self, longer: Duration) -> Self {
+        Self { longer, ..self }
+    }
+
+    /// Method and path, for people.
+    fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+/// A whole answer that is no error.
+#[derive(Debug)]
+pub struct Reply {
+    asked: String,
+    /// Its status, a success.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// The body as a value.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body).map_err(|error| self.strange(error.to_string()))
+    }
+
+    /// The body as it came. Only text that is JSON passes.
+    pub fn json_text(&self) -> Result<String, Failure> {
+        let raw: Box<serde_json::value::RawValue> = self.parse()?;
+        Ok(raw.get().to_owned())
+    }
+
+    /// The failure of an answer that lacks something.
+    pub fn strange(&self, why: impl Into<String>) -> Failure {
+        Failure::Strange { asked: self.asked.clone(), why: why.into() }
+    }
+}
+
+/// What a [`Remote`] is made of.
+pub struct Identity<'a> {
+    /// The server's root.
+    pub url: &'a str,
+    /// Its headers: project, client id, token.
+    pub headers: Vec<(HeaderName, String)>,
+    /// Certificates to trust in place of the public ones, as PEM text.
+    pub ca: Option<Vec<u8>>,
+    /// How long a whole answer may take.
+    pub patience: Duration,
+}
+
+impl Remote {
+    /// Checks the parts; connects nowhere.
+    pub fn new(identity: Identity<'_>) -> Result<Self, Failure> {
+        let base = root(identity.url)?;
+        let mut headers = HeaderMap::new();
+        for (name, text) in identity.headers {
+            let mut value = HeaderValue::from_str(&text)
+                .map_err(|_| Failure::Usage(format!("{name}: it cannot be sent as a header")))?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        let tls = TlsConfig::builder().root_certs(match &identity.ca {
+            Some(pem) => trusted(pem)?,
+            None => RootCerts::WebPki,
+        });
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent(concat!("angarium/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls.build());
+        Ok(Self { agent: config.build().into(), base, headers, patience: identity.patience })
+    }
+
+    /// The server's root, without a slash at its end.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Asks for a path.
+    pub fn get(&self, path: impl Into<String>) -> Result<Reply, Failure> {
+        self.ask(Ask::new(Method::GET, path))
+    }
+
+    /// Asks to delete what is at a path.
+    pub fn delete(&self, path: impl Into<String>) -> Result<Reply, Failure> {
+        self.ask(Ask::new(Method::DELETE, path))
+    }
+
+    /// Sends one request, once, and waits for the whole answer.
+    pub fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
+        let asked = ask.name();
+        let reads = ask.method == Method::GET || ask.method == Method::HEAD;
+        let (status, headers, body) = self.send(ask).map_err(|error| self.broken(&asked, reads, &error))?;
+        if status.is_client_error() || status.is_server_error() {
+            let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+            return Err(match Refusal::of(status.as_u16(), &body, id) {
+                // A read that may have been done has done nothing.
+                Failure::Unknown(why) if reads => Failure::Strange { asked, why },
+                failure => failure,
+            });
+        }
+        let reply = Reply { asked, status, headers, body };
+        if !status.is_success() {
+            return Err(reply.strange(format!("its status is {status}; redirects are not followed")));
+        }
+        Ok(reply)
+    }
+
+    fn send(&self, ask: Ask) -> Result<(StatusCode, HeaderMap, Vec<u8>), ureq::Error> {
+        let mut request =
+            Request::builder().method(ask.method.clone()).uri(format!("{}{}", self.base, ask.path));
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        if ask.body.is_some() {
+            request = request.header(http::header::CONTENT_TYPE, ask.media);
+        }
+        let patience = self.patience + ask.longer;
+        let takes_body = [Method::POST, Method::PUT, Method::PATCH].contains(&ask.method);
+        let answer = match ask.body {
+            // A length of nothing is said, as curl does.
+            None if !takes_body => self.run(request.body(()), patience)?,
+            body => self.run(request.body(body.unwrap_or_default()), patience)?,
+        };
+        let (parts, body) = answer.into_parts();
+        let body = body.into_with_config().limit(ANSWER_BYTES).read_to_vec()?;
+        Ok((parts.status, parts.headers, body))
+    }
+
+    fn run<B: ureq::AsSendBody>(
+        &self,
+        request: Result<Request<B>, http::Error>,
+        patience: Duration,
+    ) -> Result<http::Response<ureq::Body>, ureq::Error> {
+        let request = self.agent.configure_request(request?).timeout_global(Some(patience)).build();
+        self.agent.run(request)
+    }
+
+    /// What a broken exchange means for the one who asked.
+    fn broken(&self, asked: &str, reads: bool, error: &ureq::Error) -> Failure {
+        let unsent = match error {
+            ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed
+            | ureq::Error::BadUri(_)
+            | ureq::Error::Http(_)
+            | ureq::Error::Tls(_)
+            | ureq::Error::Rustls(_)
+            | ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => true,
+            ureq::Error::Io(error) => before_sending(error),
+            _ => false,
+        };
+        let why = match error {
+            ureq::Error::Io(error) => error.to_string(),
+            ureq::Error::Rustls(error) => format!("TLS: {error}"),
+            ureq::Error::Timeout(part) => format!("no answer in time ({part})"),
+            other => other.to_string(),
+        };
+        if unsent || reads {
+            return Failure::Unreachable { url: self.base.clone(), why };
+        }
+        Failure::Unknown(format!("{asked}: the answer was lost: {why}"))
+    }
+}
+
+/// Errors that a socket reports only while it connects.
+fn before_sending(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    // A handshake that TLS refused comes as an error of the socket.
+    let handshake = error.get_ref().is_some_and(|inner| inner.to_string().contains("certificate"));
+    handshake
+        || matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::NetworkDown
+                | ErrorKind::AddrNotAvailable
+        )
+}
+
+fn trusted(pem: &[u8]) -> Result<RootCerts, Failure> {
+    let mut certificates = Vec::new();
+    for item in parse_pem(pem) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
+            Ok(_) => {}
+            Err(error) => return Err(Failure::Usage(format!("the CA file cannot be read: {error}"))),
+        }
+    }
+    if certificates.is_empty() {
+        return Err(Failure::Usage("the CA file holds no certificate".into()));
+    }
+    Ok(RootCerts::Specific(Arc::new(certificates)))
+}
+
+/// `http[s]://HOST[:PORT][/PREFIX]`, without a slash at its end.
+fn root(url: &str) -> Result<String, Failure> {
+    let wrong = |why: &str| Failure::Usage(format!("{url}: {why}"));
+    let uri: Uri = url.parse().map_err(|_| wrong("it is no URL"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(wrong("a server's URL begins with http:// or https://"));
+    }
+    let authority = uri.authority().ok_or_else(|| wrong("there is no host in it"))?;
+    if authority.as_str().contains('@') {
+        return Err(wrong("a name and a password are not sent; a token is (--token)"));
+    }
+    if uri.query().is_some() || url.contains('#') {
+        return Err(wrong("a server's URL has neither query nor fragment"));
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+/// Text as one part of a path or as a value of a query.
+pub fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if plain(byte) {
+            out.push(char::from(byte))
+        } else {
+            out.push_str(&format!("%{byte:02X}"))
+        }
+        out
+    })
+}
+
+/// A path with the parameters that have a value.
+pub fn with_query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    given.enumerate().fold(path.to_owned(), |mut path, (index, (name, value))| {
+        path.push(if index == 0 { '?' } else { '&' });
+        path.push_str(&format!("{name}={}", encoded(value)));
+        path
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_keeps_its_prefix_and_loses_its_slash() {
+        assert_eq!(root("https://a.example:1/mq/").unwrap(), "https://a.example:1/mq");
+        assert_eq!(root("http://[::1]:8888").unwrap(), "http://[::1]:8888");
+    }
+
+    #[test]
+    fn what_is_no_root_of_a_server_is_refused() {
+        for bad in ["localhost:8888", "ftp://a", "http://u:p@a", "http://a?b", "http://a/#b", "", "http://"] {
+            assert!(root(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_path_cannot_leave_their_place() {
+        assert_eq!(encoded("a/../b?c&d=é"), "a%2F..%2Fb%3Fc%26d%3D%C3%A9");
+        let query = [("limit", Some("3".to_owned())), ("marker", None), ("name", Some("a b".to_owned()))];
+        assert_eq!(with_query("/v2/queues", &query), "/v2/queues?limit=3&name=a%20b");
+    }
+}

@@ -1,0 +1,61 @@
+//! Owns what a person writes as a JSON value: KEY=VALUE, and text that is meant as JSON or as itself.
+
+use std::str::FromStr;
+
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+
+/// One key and its value.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The key: what is before the first `=`.
+    pub key: String,
+    /// The value: JSON where the text is JSON, or the text as a string.
+    pub value: Box<RawValue>,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
+        if key.is_empty() {
+            return Err("the key is empty".into());
+        }
+        let value = raw(value).or_else(|_| string(value)).map_err(|failure| failure.to_string())?;
+        Ok(Self { key: key.to_owned(), value })
+    }
+}
+
+/// Text that must be JSON, without the blanks around it.
+pub fn raw(text: &str) -> Result<Box<RawValue>, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::Usage(format!("this is not JSON: {error}")))
+}
+
+/// Text as a JSON string.
+pub fn string(text: &str) -> Result<Box<RawValue>, Failure> {
+    serde_json::value::to_raw_value(text).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_json_where_it_can_be() {
+        for (text, key, value) in [
+            ("a=3", "a", "3"),
+            ("a=true", "a", "true"),
+            ("a=three", "a", "\"three\""),
+            ("a=\"3\"", "a", "\"3\""),
+            ("a=b=c", "a", "\"b=c\""),
+            ("a=", "a", "\"\""),
+            ("a={\"b\": [1]}", "a", "{\"b\": [1]}"),
+        ] {
+            let setting: Setting = text.parse().unwrap();
+            assert_eq!((setting.key.as_str(), setting.value.get()), (key, value), "{text}");
+        }
+        assert!("a".parse::<Setting>().is_err() && "=a".parse::<Setting>().is_err());
+    }
+}

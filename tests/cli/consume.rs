@@ -1,0 +1,102 @@
+//! `angarium message consume`, against a real server: a message goes when it is done, and not before.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use super::canned::{Asked, Canned};
+use super::{Beside, Program, beside_a_server};
+
+fn with_messages(bodies: &[&str]) -> Beside {
+    let it = beside_a_server();
+    let posted = it.program.feed(&["message", "post", "q", "-", "--lines"], bodies.join("\n").as_bytes());
+    assert_eq!(posted.code, 0, "{posted:?}");
+    it
+}
+
+#[test]
+fn what_is_printed_is_deleted() {
+    let it = with_messages(&["one", "two", "three"]);
+    assert_eq!(it.program.plain(&["message", "consume", "q", "--count", "2"]), ["one", "two"]);
+    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["1"]);
+    assert_eq!(it.program.plain(&["message", "consume", "q"]), ["three"]);
+}
+
+#[test]
+fn a_command_gets_the_body_and_its_success_deletes() {
+    let it = with_messages(&["good", "bad", "good"]);
+    let handle = "body=$(cat); echo \"$body $ANGARIUM_MESSAGE_ID\"; test \"$body\" = good";
+    let ended = it.program.run(&["message", "consume", "q", "--", "sh", "-c", handle]);
+    assert_eq!(ended.code, 1);
+    assert_eq!(ended.out.lines().filter(|line| line.starts_with("good ")).count(), 2);
+    assert!(ended.err.contains("is not done: exit status: 1"), "{}", ended.err);
+    let stats = it.program.json(&["queue", "stats", "q"]);
+    assert_eq!(
+        (&stats["q"]["messages"]["claimed"], &stats["q"]["messages"]["total"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn a_command_that_cannot_be_run_gives_the_message_back() {
+    let it = with_messages(&["one"]);
+    assert_eq!(it.program.run(&["message", "consume", "q", "--", "/no/such/program"]).code, 2);
+    assert_eq!(it.program.plain(&["message", "list", "q"]), ["one"]);
+}
+
+#[test]
+fn a_command_that_does_not_read_its_input_is_no_error() {
+    let it = beside_a_server();
+    let body = "x".repeat(200_000);
+    it.program.feed(&["message", "post", "q", "-"], body.as_bytes());
+    it.program.say(&["message", "consume", "q", "--", "true"]);
+    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["0"]);
+}
+
+#[test]
+fn messages_that_nobody_reads_go_back() {
+    let body = "z".repeat(60_000);
+    let it = with_messages(&[body.as_str(); 12]);
+    let mut child = it
+        .program
+        .command(&["message", "consume", "q", "-o", "plain"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One line is read, then the pipe is closed: it does not hold what comes next.
+    let mut line = String::new();
+    BufReader::with_capacity(4_096, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim_end(), body);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let stats = it.program.json(&["queue", "stats", "q"]);
+    let messages = &stats["q"]["messages"];
+    assert_eq!(messages["claimed"], 0);
+    assert!((9..=11).contains(&messages["free"].as_u64().unwrap()), "{messages}");
+}
+
+#[test]
+fn a_claim_is_renewed_while_its_command_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let renewed = home.path().join("renewed");
+    let (mark, mut claims) = (renewed.clone(), 0);
+    let server = Canned::answering(move |asked: &Asked| {
+        let method = asked.line.split(' ').next().unwrap();
+        let message =
+            r#"{"id": "c1", "messages": [{"id": "m1", "href": "/m1", "ttl": 60, "age": 0, "body": 1}]}"#;
+        claims += usize::from(method == "POST");
+        Some(match method {
+            "POST" if claims == 1 => ("201 Created".to_owned(), message.to_owned()),
+            "PATCH" => {
+                std::fs::write(&mark, "").unwrap();
+                ("204 No Content".to_owned(), String::new())
+            }
+            _ => ("204 No Content".to_owned(), String::new()),
+        })
+    });
+    // The command ends when the claim was renewed; or badly, so that the test does not hang.
+    let wait = "for _ in $(seq 200); do test -e \"$0\" && exit; sleep 0.05; done; exit 1";
+    let args = ["message", "consume", "q", "--ttl", "1", "--", "sh", "-c", wait, renewed.to_str().unwrap()];
+    Program::new(Some(&server.url)).say(&args);
+    let lines: Vec<String> = server.asked().into_iter().map(|asked| asked.line).collect();
+    assert!(lines.contains(&"PATCH /v2/queues/q/claims/c1".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"DELETE /v2/queues/q/messages/m1?claim_id=c1".to_owned()), "{lines:?}");
+}

@@ -1,0 +1,91 @@
+//! `angarium message`, against a real server: what is posted is what is shown.
+
+use serde_json::{Value, json};
+
+use super::beside_a_server;
+
+#[test]
+fn an_argument_is_posted_as_text_and_with_json_as_json() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "-1"]);
+    it.program.say(&["message", "post", "q", "--json", "{\"n\": 12345678901234567890123}"]);
+    assert_eq!(it.program.plain(&["message", "list", "q"]), ["-1", "{\"n\": 12345678901234567890123}"]);
+    let list = it.program.say(&["message", "list", "q", "-o", "json"]);
+    assert!(list.contains("\"body\":\"-1\"") && list.contains("{\"n\": 12345678901234567890123}"), "{list}");
+}
+
+#[test]
+fn a_body_comes_from_standard_input_or_a_file_as_it_is() {
+    let it = beside_a_server();
+    assert_eq!(it.program.feed(&["message", "post", "q", "-"], b"two\nlines\n").code, 0);
+    let file = it.program.home.path().join("body.json");
+    std::fs::write(&file, "[1,\n2]").unwrap();
+    it.program.say(&["message", "post", "q", "--json", "--file", file.to_str().unwrap()]);
+    let list = it.program.json(&["message", "list", "q"]);
+    assert_eq!((&list[0]["body"], &list[1]["body"]), (&json!("two\nlines\n"), &json!([1, 2])));
+}
+
+#[test]
+fn many_lines_are_many_messages_in_their_order() {
+    let it = beside_a_server();
+    let lines: Vec<String> = (0..1_700).map(|number| format!("line {number}")).collect();
+    let ended = it.program.feed(&["message", "post", "q", "-", "--lines"], lines.join("\n\n").as_bytes());
+    assert_eq!((ended.code, ended.out.as_str()), (0, "posted 1700 messages\n"));
+    assert_eq!(it.program.plain(&["message", "list", "q", "--all"]), lines);
+}
+
+#[test]
+fn large_lines_go_in_requests_that_the_server_takes() {
+    let it = beside_a_server();
+    let line = "x".repeat(90_000);
+    let ended =
+        it.program.feed(&["message", "post", "q", "-", "--lines"], [line.as_str(); 9].join("\n").as_bytes());
+    assert_eq!((ended.code, ended.out.as_str()), (0, "posted 9 messages\n"), "{}", ended.err);
+}
+
+#[test]
+fn a_bad_line_is_named_and_what_was_posted_before_is_told() {
+    let it = beside_a_server();
+    let input = format!("{}nonsense\n", "1\n".repeat(600));
+    let ended = it.program.feed(&["message", "post", "q", "-", "--lines", "--json"], input.as_bytes());
+    assert_eq!(ended.code, 2);
+    assert!(ended.err.contains("line 601: this is not JSON"), "{}", ended.err);
+    assert!(ended.err.contains("before that, 500 messages were posted"), "{}", ended.err);
+    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["500"]);
+}
+
+#[test]
+fn ids_of_a_post_get_and_delete_its_messages() {
+    let it = beside_a_server();
+    let ids = it.program.plain(&["message", "post", "q", "one"]);
+    let get = ["message", "get", "q", &ids[0]];
+    assert_eq!(it.program.plain(&get), ["one"]);
+    assert_eq!(it.program.json(&get)["id"], Value::from(ids[0].as_str()));
+    it.program.say(&["message", "delete", "q", &ids[0]]);
+    let gone = it.program.run(&get);
+    assert_eq!(gone.code, 1);
+    assert!(gone.err.contains("Not found") && gone.err.contains("request req-"), "{}", gone.err);
+}
+
+#[test]
+fn a_pop_takes_the_oldest_and_shows_them_whole() {
+    let it = beside_a_server();
+    let long = "y".repeat(300);
+    it.program.say(&["message", "post", "q", &long]);
+    it.program.say(&["message", "post", "q", "second"]);
+    let popped = it.program.say(&["message", "pop", "q"]);
+    assert!(popped.contains(&long), "{popped}");
+    assert_eq!(it.program.plain(&["message", "pop", "q", "--count", "5"]), ["second"]);
+    assert_eq!(it.program.say(&["message", "pop", "q"]), "there is nothing to pop\n");
+}
+
+#[test]
+fn a_listing_leaves_out_ones_own_messages_only_when_asked() {
+    let it = beside_a_server();
+    let own = ["--client-id", "5f2504e0-4f89-11d3-9a0c-0305e82c3301"];
+    it.program.say(&[&["message", "post", "q", "mine"][..], &own].concat());
+    it.program.say(&["message", "post", "q", "another's"]);
+    let list = |more: &[&str]| it.program.plain(&[&["message", "list", "q"], &own[..], more].concat());
+    assert_eq!(list(&[]), ["mine", "another's"]);
+    assert_eq!(list(&["--no-echo"]), ["another's"]);
+}

@@ -1,0 +1,100 @@
+//! `angarium pool`, `flavor` and `health`: the requests that Zaqar's API asks for and its answers shown, and the same against
+//! a real server.
+
+use serde_json::{Value, json};
+
+use super::canned::Canned;
+use super::{Program, beside_a_server};
+
+/// What one command asks for: method and path, and the body; and what it prints.
+fn asks(answer: (&'static str, Value), args: &[&str]) -> (String, Value, String) {
+    let server = Canned::start(vec![(answer.0, answer.1.to_string())]);
+    let out = Program::new(Some(&server.url)).say(args);
+    let asked = server.asked().remove(0);
+    (asked.line, serde_json::from_str(&asked.body).unwrap_or(Value::Null), out)
+}
+
+#[test]
+fn a_pool_is_registered_with_uri_weight_flavor_and_options() {
+    let args =
+        ["pool", "create", "p1", "--uri", "redis://h", "--weight", "100", "--flavor", "f", "--option", "n=3"];
+    let (line, body, _) = asks(("201 Created", json!({})), &args);
+    assert_eq!(line, "PUT /v2/pools/p1");
+    assert_eq!(body, json!({"uri": "redis://h", "weight": 100, "flavor": "f", "options": {"n": 3}}));
+}
+
+#[test]
+fn an_update_of_a_pool_names_only_what_changes() {
+    let (line, body, _) = asks(("200 OK", json!({})), &["pool", "update", "p1", "--weight", "0"]);
+    assert_eq!((line.as_str(), body), ("PATCH /v2/pools/p1", json!({"weight": 0})));
+}
+
+#[test]
+fn pools_are_listed_and_shown() {
+    let pool = json!({"name": "p1", "uri": "redis://h", "weight": 7, "href": "/v2/pools/p1"});
+    let (line, _, out) = asks(("200 OK", json!({"pools": [pool], "links": []})), &["pool", "list"]);
+    assert_eq!(line, "GET /v2/pools?limit=20");
+    assert_eq!(out, "NAME  WEIGHT  FLAVOR  URI\np1    7       -       redis://h\n");
+    let (line, _, out) = asks(("200 OK", pool), &["pool", "show", "p1"]);
+    assert_eq!(line, "GET /v2/pools/p1?detailed=true");
+    assert!(out.contains("weight  7\n"), "{out}");
+}
+
+#[test]
+fn a_flavor_is_a_list_of_pools() {
+    let create = ["flavor", "create", "f", "--pool", "p1", "--pool", "p2"];
+    let (line, body, _) = asks(("201 Created", json!({})), &create);
+    assert_eq!((line.as_str(), body), ("PUT /v2/flavors/f", json!({"pool_list": ["p1", "p2"]})));
+    let (line, body, _) = asks(("200 OK", json!({})), &["flavor", "update", "f", "--pool", "p2"]);
+    assert_eq!((line.as_str(), body), ("PATCH /v2/flavors/f", json!({"pool_list": ["p2"]})));
+    let listed = json!({"flavors": [{"name": "f", "pool_list": ["p1", "p2"]}], "links": []});
+    assert_eq!(asks(("200 OK", listed), &["flavor", "list"]).2, "NAME  POOLS\nf     p1 p2\n");
+}
+
+#[test]
+fn pools_and_flavors_are_deleted_by_name() {
+    assert_eq!(asks(("204 No Content", json!(null)), &["pool", "delete", "p1"]).0, "DELETE /v2/pools/p1");
+    assert_eq!(asks(("204 No Content", json!(null)), &["flavor", "delete", "f"]).0, "DELETE /v2/flavors/f");
+}
+
+#[test]
+fn a_pool_lives_from_its_registration_to_its_deletion() {
+    let it = beside_a_server();
+    it.program.say(&["pool", "create", "fast", "--uri", "embedded:pools/fast", "--weight", "10"]);
+    assert_eq!(it.program.plain(&["pool", "list"]), ["default", "fast"]);
+    it.program.say(&["pool", "update", "fast", "--weight", "3", "--state", "draining"]);
+    let shown = it.program.json(&["pool", "show", "fast"]);
+    assert_eq!((&shown["weight"], &shown["state"]), (&json!(3), &json!("draining")));
+    it.program.say(&["pool", "delete", "fast"]);
+    assert_eq!(it.program.plain(&["pool", "list"]), ["default"]);
+    assert_eq!(it.program.run(&["pool", "show", "fast"]).code, 1);
+}
+
+#[test]
+fn a_flavor_places_queues_in_its_pools() {
+    let it = beside_a_server();
+    it.program.say(&["pool", "create", "fast", "--uri", "embedded:pools/fast", "--weight", "10"]);
+    it.program.say(&["flavor", "create", "quick", "--pool", "fast"]);
+    assert_eq!(it.program.json(&["flavor", "show", "quick"])["pool_list"], json!(["fast"]));
+    it.program.say(&["queue", "create", "q", "--set", "_flavor=quick"]);
+    // What is used stays.
+    assert_eq!(it.program.run(&["pool", "delete", "fast"]).code, 1);
+}
+
+#[test]
+fn the_health_of_each_pool_is_a_row() {
+    let it = beside_a_server();
+    let table = it.program.say(&["health"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.contains(&vec!["catalog_reachable", "true"]), "{table}");
+    assert!(rows.iter().any(|row| row.starts_with(&["default", "yes", "yes", "active", "sync"])), "{table}");
+}
+
+#[test]
+fn the_health_of_zaqar_is_shown_too() {
+    let health =
+        json!({"catalog_reachable": true, "p1": {"storage_reachable": false, "operation_status": {}}});
+    let (_, _, table) = asks(("200 OK", health), &["health"]);
+    let last: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(last, ["p1", "NO", "-", "-", "-", "-"]);
+}

@@ -1,0 +1,84 @@
+//! The compose file, read by a YAML reader that is not ours.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::dockerfile::Dockerfile;
+use super::{path, settings, takes, text};
+use crate::support::settings::test_tools;
+
+fn compose() -> Value {
+    let read = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
+    let python = test_tools().join("bin/python");
+    let ended = Command::new(&python)
+        .args(["-c", read])
+        .arg(path("docker/compose.yaml"))
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}. Run the tests with tests/run", python.display()));
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    serde_json::from_slice(&ended.stdout).unwrap()
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_service_is_built_from_the_dockerfile_and_started_with_arguments_that_it_takes() {
+    let service = &compose()["services"]["angarium"];
+    let context = path("docker").join(service["build"]["context"].as_str().unwrap());
+    assert!(context.join(service["build"]["dockerfile"].as_str().unwrap()).is_file());
+    let command = strings(&service["command"]);
+    assert!(takes(&command), "{command:?}");
+    let known = settings("serve");
+    for name in service["environment"].as_object().unwrap().keys() {
+        assert!(known.contains(name), "{name} is none of {known:?}");
+    }
+}
+
+#[test]
+fn the_tree_is_kept_by_a_service_of_the_file_which_is_healthy_first() {
+    let file = compose();
+    let command = strings(&file["services"]["angarium"]["command"]);
+    let tree = command.iter().skip_while(|word| *word != "--coordination").nth(1).unwrap();
+    let host = tree.strip_prefix("zookeeper://").unwrap().split(':').next().unwrap();
+    assert!(file["services"][host]["image"].as_str().unwrap().starts_with("zookeeper:"));
+    assert_eq!(file["services"]["angarium"]["depends_on"][host]["condition"], "service_healthy");
+    assert!(file["services"][host]["healthcheck"]["test"].is_array());
+}
+
+#[test]
+fn the_port_is_published_on_loopback_only() {
+    let image = Dockerfile::read("docker/Dockerfile");
+    let ports = strings(&compose()["services"]["angarium"]["ports"]);
+    assert_eq!(ports, [format!("127.0.0.1:8888:{}", image.last("EXPOSE"))]);
+}
+
+#[test]
+fn what_must_outlive_a_container_is_in_volumes() {
+    let (file, image) = (compose(), Dockerfile::read("docker/Dockerfile"));
+    let mounts = |service: &str| strings(&file["services"][service]["volumes"]);
+    let [data] = &mounts("angarium")[..] else { panic!("one directory is kept") };
+    assert!(data.ends_with(&format!(":{}", image.env("ANGARIUM_DATA"))), "{data}");
+    // Those that the image of ZooKeeper names.
+    for kept in ["/data", "/datalog"] {
+        assert!(mounts("zookeeper").iter().any(|mount| mount.ends_with(&format!(":{kept}"))), "{kept}");
+    }
+    for mount in ["angarium", "zookeeper"].into_iter().flat_map(mounts) {
+        let volume = mount.split(':').next().unwrap().to_owned();
+        assert!(file["volumes"].as_object().unwrap().contains_key(&volume), "{volume} is not declared");
+    }
+}
+
+#[test]
+fn the_commands_in_the_comments_are_the_ones_of_the_files() {
+    let comments = text("docker/compose.yaml");
+    let exec = comments.lines().find_map(|line| line.split("exec angarium ").nth(1)).unwrap();
+    let words = super::words(exec);
+    assert_eq!(
+        words[0],
+        super::dockerfile::list(Dockerfile::read("docker/Dockerfile").last("ENTRYPOINT"))[0]
+    );
+    assert!(takes(&words[1..]), "{exec}");
+}

@@ -1,0 +1,55 @@
+//! The unit of systemd: what it starts, with which settings, and how little it may do.
+
+use super::{settings, takes, text, words};
+
+const FILE: &str = "packaging/angarium.service";
+
+/// The values of a key.
+fn values(key: &str) -> Vec<String> {
+    let file = text(FILE);
+    let lines = file.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+    lines.filter(|(name, _)| *name == key).map(|(_, value)| value.to_owned()).collect()
+}
+
+fn value(key: &str) -> String {
+    let [value] = &values(key)[..] else { panic!("{key} stands there once") };
+    value.clone()
+}
+
+#[test]
+fn the_unit_starts_a_command_that_the_program_takes() {
+    let command = words(&value("ExecStart"));
+    assert!(takes(&command[1..]), "{command:?}");
+    let install = text(FILE)
+        .lines()
+        .find_map(|line| line.split("target/release/angarium ").nth(1).map(ToOwned::to_owned));
+    assert_eq!(install.as_deref(), Some(command[0].as_str()));
+    assert_eq!(value("Type"), "exec");
+}
+
+#[test]
+fn its_settings_are_settings_of_the_service() {
+    let known = settings("serve");
+    for setting in values("Environment") {
+        let (name, _) = setting.split_once('=').unwrap();
+        assert!(known.iter().any(|known| known == name), "{name} is none of {known:?}");
+    }
+}
+
+#[test]
+fn its_data_is_in_the_one_directory_that_it_may_write() {
+    let data = values("Environment")
+        .iter()
+        .find_map(|setting| setting.strip_prefix("ANGARIUM_DATA=").map(ToOwned::to_owned));
+    assert_eq!(data, Some(format!("/var/lib/{}", value("StateDirectory"))));
+    assert_eq!(value("StateDirectoryMode"), "0700");
+    assert_eq!(value("ProtectSystem"), "strict");
+}
+
+#[test]
+fn it_runs_as_nobody_in_particular_and_gains_nothing() {
+    for key in ["DynamicUser", "NoNewPrivileges", "ProtectHome", "PrivateDevices", "MemoryDenyWriteExecute"] {
+        assert_eq!(value(key), "yes", "{key}");
+    }
+    assert_eq!(value("CapabilityBoundingSet"), "");
+}
