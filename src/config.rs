@@ -1,20 +1,34 @@
 //! The settings of the service, with their defaults, checked whole before anything starts.
 
+pub mod connections;
+pub mod layers;
+pub mod requests;
+pub mod tokens;
+mod units;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
+use clap::{ArgAction, Args, ValueEnum};
+use thiserror::Error as ThisError;
 
 use crate::coordination::zookeeper::Address;
 use crate::domain::limits;
 use crate::placement::Algorithm;
+use connections::ConnectionSettings;
+use requests::RequestSettings;
 
-/// What `angarium serve` can be told. Each has a flag, an environment variable and a default.
+/// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
+/// and most have a default.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
+    /// File of settings: TOML, with the names of the flags as keys, `_` for `-`. Flags and environment win over it
+    #[arg(long, env = "ANGARIUM_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// Address and port to listen on; port 0 takes a free one
     #[arg(
         long,
@@ -43,9 +57,40 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     pub coordination: TreeChoice,
 
+    /// File of the tokens that requests must bring (`angarium token new` makes one); without it there is no
+    /// authentication. It is read again when it changes
+    #[arg(long, env = "ANGARIUM_TOKENS", value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+
+    /// Listen beyond this machine although there is no authentication
+    #[arg(long, env = "ANGARIUM_INSECURE_NO_AUTH", default_value = "false", value_name = "BOOL")]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub insecure_no_auth: bool,
+
+    /// File of the certificate to serve TLS with, its chain after it (PEM); needs --tls-key. It is read again when it
+    /// changes
+    #[arg(long, env = "ANGARIUM_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// File of the certificate's key (PEM)
+    #[arg(long, env = "ANGARIUM_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Bounds of connections.
+    #[command(flatten)]
+    pub connections: ConnectionSettings,
+
+    /// Bounds of requests.
+    #[command(flatten)]
+    pub requests: RequestSettings,
+
     /// Believe the clock although it differs by more than a day from the last write
-    #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK")]
+    #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK", default_value = "false", value_name = "BOOL")]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_parser = BoolishValueParser::new())]
     pub accept_clock: bool,
+
     /// Where the storage of the first pool is, made when there is none; without it `embedded:journal`, or no
     /// pool on ZooKeeper
     #[arg(long, env = "ANGARIUM_POOL", value_name = "URI")]
@@ -67,6 +112,53 @@ pub struct Config {
         value_name = "FILTER"
     )]
     pub log: String,
+}
+
+/// Settings that are right one by one, but not together.
+#[derive(Debug, PartialEq, Eq, ThisError)]
+pub enum ConfigError {
+    /// Anybody who reaches the address could do everything.
+    #[error(
+        "{0} can be reached from other machines, and there is no authentication: name a file with --tokens, \
+         listen on 127.0.0.1, or accept it with --insecure-no-auth"
+    )]
+    Exposed(SocketAddr),
+    /// TLS needs both files.
+    #[error("--tls-cert and --tls-key go together")]
+    HalfTls,
+}
+
+impl Config {
+    /// The scheme of the service's URLs.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls_cert.is_some() { "https" } else { "http" }
+    }
+
+    /// Checks what the settings mean together.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let is_local = self.listen.ip().to_canonical().is_loopback();
+        if !is_local && self.tokens.is_none() && !self.insecure_no_auth {
+            return Err(ConfigError::Exposed(self.listen));
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(ConfigError::HalfTls);
+        }
+        Ok(())
+    }
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(control))),
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
@@ -106,4 +198,40 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        config: Config,
+    }
+
+    fn check(args: &[&str]) -> Result<(), ConfigError> {
+        Program::try_parse_from([&["angarium"], args].concat()).unwrap().config.check()
+    }
+
+    #[test]
+    fn without_authentication_only_this_machine_is_served_unless_told_so_by_name() {
+        for local in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(check(&["--listen", local]), Ok(()));
+        }
+        for open in ["0.0.0.0:80", "[::]:80", "10.0.0.1:80", "[::ffff:10.0.0.1]:80"] {
+            assert_eq!(check(&["--listen", open]), Err(ConfigError::Exposed(open.parse().unwrap())));
+            assert_eq!(check(&["--listen", open, "--insecure-no-auth"]), Ok(()));
+            assert_eq!(check(&["--listen", open, "--tokens", "file"]), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        assert_eq!(check(&["--tls-cert", "file"]), Err(ConfigError::HalfTls));
+        assert_eq!(check(&["--tls-key", "file"]), Err(ConfigError::HalfTls));
+        assert_eq!(check(&["--tls-cert", "file", "--tls-key", "file"]), Ok(()));
+    }
 }

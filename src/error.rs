@@ -81,6 +81,15 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// Nobody knows who asks.
+    #[error("{0}")]
+    Unauthenticated(&'static str),
+    /// The caller asks for a project that is not its own.
+    #[error("the token is for another project than X-Project-Id names")]
+    ForeignProject,
+    /// A page of some other site made a browser send this.
+    #[error("the request comes from a page of {0}, which is not this service")]
+    ForeignOrigin(String),
     /// Only one replica may be up for this, and there is another one. Says which, and why.
     #[error("{0}")]
     NotAlone(String),
@@ -114,6 +123,15 @@ pub enum Error {
         /// The bound.
         bound: usize,
     },
+    /// A project makes requests faster than it may.
+    #[error("the project makes more than {per_second} requests a second")]
+    TooFast {
+        /// How many it may make.
+        per_second: u32,
+    },
+    /// The service has as much in progress as it takes on.
+    #[error("the service is busy, please try again in a few seconds")]
+    Overloaded,
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
@@ -185,6 +203,9 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::Unauthenticated(_) => "unauthenticated",
+            Self::ForeignProject => "foreign_project",
+            Self::ForeignOrigin(_) => "foreign_origin",
             Self::NotAlone(_) => "not_alone",
             Self::InUse { .. } => "in_use",
             Self::Conflict(_) => "conflict",
@@ -192,6 +213,8 @@ impl Error {
             Self::NoPool => "no_pool",
             Self::Full => "full",
             Self::TooMany { .. } => "too_many",
+            Self::TooFast { .. } => "too_fast",
+            Self::Overloaded => "overloaded",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
             Self::Unknown { .. } => "unknown_outcome",
@@ -207,13 +230,18 @@ impl Error {
             | Self::Claimed(_)
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_)
+            | Self::Unauthenticated(_)
+            | Self::NotAuthorized(_)
+            | Self::ForeignProject
+            | Self::ForeignOrigin(_)
             | Self::NotAlone(_)
             | Self::InUse { .. }
-            | Self::Conflict(_)
-            | Self::NotAuthorized(_) => false,
+            | Self::Conflict(_) => false,
             Self::NoPool
             | Self::Full
             | Self::TooMany { .. }
+            | Self::TooFast { .. }
+            | Self::Overloaded
             | Self::Late
             | Self::Unavailable { .. }
             | Self::Unknown { .. } => true,

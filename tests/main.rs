@@ -10,5 +10,6 @@ mod http;
 mod model;
 mod openapi;
 mod packaging;
+mod sdk;
 mod support;
 mod tidy;

@@ -17,6 +17,9 @@ use crate::error::{Error, Place};
 /// Seconds after which a client may try again when a part was unavailable.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
+/// How a client can say who it is (RFC 6750).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"angarium\"");
+
 /// An error on its way out.
 #[derive(Clone, Debug)]
 pub struct ApiError(pub Arc<Error>);
@@ -45,14 +48,19 @@ impl ApiError {
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Error::NotAuthorized(_) | Error::ForeignProject | Error::ForeignOrigin(_) => {
+                (StatusCode::FORBIDDEN, "Not authorized")
+            }
             Error::NotAlone(_) => (StatusCode::FORBIDDEN, "Not alone"),
             Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
-            Error::NotAuthorized(_) => (StatusCode::FORBIDDEN, "Not authorized"),
-            Error::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
+            Error::TooMany { .. } | Error::TooFast { .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "Too many requests")
+            }
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
-            Error::NoPool | Error::Unavailable { .. } | Error::Unknown { .. } => {
+            Error::NoPool | Error::Overloaded | Error::Unavailable { .. } | Error::Unknown { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
             }
         }
@@ -80,6 +88,9 @@ impl IntoResponse for ApiError {
         if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, CHALLENGE);
+        }
         response.extensions_mut().insert(self);
         response
     }
@@ -87,6 +98,10 @@ impl IntoResponse for ApiError {
 
 /// What every error answers: Zaqar's `title` and `description`, and what a program needs to go on.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "title": "Invalid API request", "description": "limit: it is 1 to 20", "code": "invalid", "may_retry": false,
+    "nothing_written": true, "request_id": "req-0b8f2a3c-6f0e-4d5a-9a53-2d1c7e4b9f60"
+}))]
 pub struct ErrorBody {
     /// The kind of error, in Zaqar's words.
     pub title: String,
@@ -138,10 +153,21 @@ impl IntoResponses for Errors {
         described(&[
             ("400", "The request is wrong; the description names the field."),
             ("408", "The body did not arrive in time."),
-            ("429", "A bound is reached that other requests will free again."),
+            (
+                "429",
+                "The project makes too many requests, or a bound is reached that others will free again.",
+            ),
             OUTAGE,
         ])
     }
+}
+
+/// Documents what a caller is answered who is not known, or may not do this.
+pub fn refusals() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+    described(&[
+        ("401", "Authentication is on, and the request has no token, or one that is not known."),
+        ("403", "The caller has not the role, or names a project that is not its own."),
+    ])
 }
 
 impl IntoResponses for Outage {

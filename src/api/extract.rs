@@ -8,11 +8,13 @@ use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use super::auth::Identity;
 use super::error::ApiError;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::error::{Error, Place};
 
-const PROJECT: &str = "x-project-id";
+/// The header that names the project.
+pub const PROJECT: &str = "x-project-id";
 const CLIENT: &str = "client-id";
 
 /// The variable parts of a path; what is no text is an error in our form, not axum's.
@@ -35,7 +37,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its description is used: the headers are read by name")]
 pub struct CallerHeaders {
-    /// The tenant; `000000000000` when absent or empty. At most 256 bytes.
+    /// The tenant. With authentication on it is that of the token, and only administrators may name another; with
+    /// authentication off it is `000000000000` when absent or empty. At most 256 bytes.
     #[param(rename = "X-Project-Id", max_length = 256, nullable = false)]
     project: Option<String>,
     /// A UUID that the client gives itself. A listing leaves out what was posted under the same one.
@@ -65,7 +68,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let Caller { project, client } = Caller::of(&parts.headers)?;
+        let Caller { project, client } = Caller::from_request_parts(parts, state).await?;
         let Path(QueuePath { queue_name }) = Path::from_request_parts(parts, state).await?;
         Ok(Self { queue: QueueRef { project, name: QueueName::new(&queue_name)? }, client })
     }
@@ -80,19 +83,14 @@ pub struct Caller {
     pub client: Option<Uuid>,
 }
 
-impl Caller {
-    fn of(headers: &HeaderMap) -> Result<Self, Error> {
-        let client = client(headers)?;
-        let project = ProjectId::new(text(headers, PROJECT)?.unwrap_or_default())?;
-        Ok(Self { project, client })
-    }
-}
-
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        Ok(Self::of(&parts.headers)?)
+        // A route that the gate does not stand before has no callers.
+        let identity = parts.extensions.get::<Identity>();
+        let identity = identity.ok_or(Error::Unauthenticated("nobody has looked who asks"))?;
+        Ok(Self { project: identity.project.clone(), client: client(&parts.headers)? })
     }
 }
 
@@ -102,7 +100,8 @@ fn client(headers: &HeaderMap) -> Result<Option<Uuid>, Error> {
     id.map(Some).map_err(|_| Error::invalid(Place::Header, "Client-ID", "it is not a UUID"))
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Error> {
+/// A header that may be any text; none when it is absent.
+pub fn text<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Error> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes());
     text.map(Some).map_err(|_| Error::invalid(Place::Header, name, "it is not UTF-8 text"))

@@ -13,7 +13,7 @@ use crate::broker::Broker;
 /// Whether the process can still serve. Not when only a restart can help: an embedded store that failed is opened
 /// again without one.
 #[utoipa::path(
-    get, path = "/livez", tag = "health",
+    get, path = "/livez", tag = "health", security(()),
     responses((status = 200, description = "It can."), Outage)
 )]
 pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
@@ -23,7 +23,7 @@ pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError>
 
 /// Whether posts and claims would be served now: not when storage or coordination would refuse writes.
 #[utoipa::path(
-    get, path = "/readyz", tag = "health",
+    get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, description = "They would.", body = Readiness), Outage)
 )]
 pub async fn readyz(State(broker): State<Broker>) -> Result<Response, ApiError> {

@@ -32,6 +32,11 @@ pub trait RequestBody: DeserializeOwned {
     fn when_empty() -> Option<Self> {
         None
     }
+
+    /// The same value, told how many bytes it came in.
+    fn measured(self, _bytes: usize) -> Self {
+        self
+    }
 }
 
 /// The outermost value of a body.
@@ -62,7 +67,8 @@ impl<T: RequestBody, S: Sync> FromRequest<S> for Json<T> {
         {
             return Ok(Self(value));
         }
-        Ok(Self(parse(&bytes, T::SHAPE)?))
+        let value: T = parse(&bytes, T::SHAPE)?;
+        Ok(Self(value.measured(bytes.len())))
     }
 }
 
@@ -151,6 +157,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 
         deserializer.deserialize_map(Keys(PhantomData))
     }
+}
+
+/// For fields that may be absent but not null, as in Zaqar; serde takes the one for the other.
+pub fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
 }
 
 /// Whether arrays and objects are nested deeper than the bound. Counts brackets outside of strings, so it is

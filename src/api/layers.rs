@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::accept;
 use super::error::{ApiError, plain_body};
+use super::unread;
 use crate::error::Error;
 
 const REQUEST_ID: &str = "x-openstack-request-id";
@@ -27,10 +28,15 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
     if method == Method::OPTIONS || (method == Method::HEAD && !is_ping) {
         *request.method_mut() = Method::TRACE;
     }
+    let (request, unread) = unread::watch(request);
     let mut response = match accept::check(&path, request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(refused) => ApiError::from(refused).into_response(),
+        Err(refused) => refuse(request, refused),
     };
+    // A body that is late already is not waited for again.
+    if let Some(unread) = unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
+        unread.read().await;
+    }
     match response.status() {
         StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, &path, &id),
         StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
@@ -51,6 +57,11 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+}
+
+/// Takes the request, so that its body is done with.
+fn refuse(_: Request, why: Error) -> Response {
+    ApiError::from(why).into_response()
 }
 
 fn not_allowed(routed: &Response, method: &Method, path: &str, id: &str) -> Response {
@@ -87,12 +98,17 @@ fn log(error: &Error, request_id: &str) {
         | Error::Claimed(_)
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
+        | Error::Unauthenticated(_)
+        | Error::NotAuthorized(_)
+        | Error::ForeignProject
+        | Error::ForeignOrigin(_)
         | Error::NotAlone(_)
         | Error::InUse { .. }
         | Error::Conflict(_)
-        | Error::NotAuthorized(_)
         | Error::Full
         | Error::TooMany { .. }
+        | Error::TooFast { .. }
+        | Error::Overloaded
         | Error::Late => debug!(request_id, "{error}"),
     }
 }

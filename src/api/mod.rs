@@ -4,6 +4,7 @@
 //! lock; nothing below this layer sees a status code.
 
 mod accept;
+mod auth;
 mod error;
 mod explain;
 mod extract;
@@ -12,24 +13,49 @@ mod health;
 mod json;
 mod layers;
 pub mod openapi;
+mod origin;
 mod query;
+mod quota;
 mod roles;
+mod unread;
 mod v2;
 mod versions;
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa::OpenApi as _;
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::broker::Broker;
+pub use auth::Authentication;
+pub use quota::RequestLimits;
 
-/// All routes over `broker`.
-pub fn router(broker: Broker) -> Router {
-    let (routes, _) = routes().split_for_parts();
-    let routes: Router = routes.fallback(error::no_route).with_state(broker);
+use crate::broker::Broker;
+use crate::clock::Clock;
+
+/// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`.
+pub fn router(broker: Broker, authentication: Authentication, limits: RequestLimits, clock: Clock) -> Router {
+    let (routes, document) = routes().split_for_parts();
+    let gate = Arc::new(auth::Gate::new(authentication, &document));
+    let quota = Arc::new(quota::Quota::new(limits, clock));
+    // The last layer is the first that a request meets.
+    let routes = routes
+        .fallback(error::no_route)
+        .layer(from_fn_with_state(quota, quota::bounded))
+        .layer(from_fn_with_state(gate, auth::admit));
+    let routes: Router = routes.with_state(broker);
     // Around the router, not in it: the frame changes the method before a route is chosen.
-    Router::new().fallback_service(routes).layer(axum::middleware::from_fn(layers::frame))
+    Router::new().fallback_service(routes).layer(from_fn(layers::frame))
+}
+
+/// The document of all routes, with what the gate before them answers.
+fn described() -> OpenApi {
+    let mut document = routes().into_openapi();
+    auth::describe(&mut document);
+    document
 }
 
 /// The table of contents: every route, with its part of the document.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::claims::Chosen;
 use super::lanes::Change;
 use super::messages::{MessageView, Outcome, settled};
 use super::slot::Slot;
+use super::waiting::Chosen;
 use super::{Broker, storage_failed};
 use crate::domain::claim::ClaimLimit;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
@@ -14,6 +14,7 @@ use crate::domain::limits;
 use crate::domain::message::{Header, State};
 use crate::domain::names::QueueRef;
 use crate::domain::page::PopCount;
+use crate::engine::Removal;
 use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Page, Position};
 
@@ -59,11 +60,25 @@ impl Broker {
         if ids.is_empty() || !self.open(slot, at).await? {
             return Ok(None);
         }
-        let now = self.0.clock.now();
-        let mut state = slot.state.lock();
-        let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
-        queue.engine.begin_remove_all(&ids, claims, now)?;
-        self.submit(slot, &mut state, at, Change::Remove(ids)).map(Some)
+        let mut asked = None;
+        loop {
+            let (queue, store) = {
+                let now = self.0.clock.now();
+                let mut state = slot.state.lock();
+                let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
+                asked = match queue.engine.begin_remove_all(&ids, claims, asked, now)? {
+                    Removal::Begun => {
+                        return self.submit(slot, &mut state, at, Change::Remove(ids)).map(Some);
+                    }
+                    Removal::AskPool(asked) => Some(asked),
+                };
+                (queue.id, self.pool(&queue.pool)?.store()?)
+            };
+            let found = store.get(queue, &ids).await.map_err(storage_failed)?;
+            if found.iter().any(|message| is_moving(&message.header.state)) {
+                return Err(Error::unavailable(Part::Storage, "a message is on its way to another queue"));
+            }
+        }
     }
 
     /// Takes the oldest ready messages out of the queue. They are gone from the pool when this returns them, so they
@@ -76,7 +91,7 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let pop = async move {
             let limit = ClaimLimit::new(Some(i64::try_from(count.get()).unwrap_or(i64::MAX)))?;
-            match broker.choose(&slot, &at, limit).await? {
+            match broker.choose(&slot, &at, limit, Duration::ZERO).await? {
                 Some(chosen) => broker.pop_chosen(&slot, &at, chosen).await,
                 // Cut off from the tree, nobody can say that there is nothing (P8).
                 None => broker.check_ours(&slot).map(|()| Vec::new()),
@@ -89,32 +104,25 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
-        chosen: Chosen,
+        mut chosen: Chosen,
     ) -> Result<Vec<MessageView>, Error> {
         let ids = chosen.ids();
-        let bodies = match self.bodies(slot, at, &chosen).await {
-            Ok(bodies) => bodies,
-            Err(error) => {
-                if let Some(queue) = slot.state.lock().queue_mut(at, chosen.queue) {
-                    queue.engine.put_back(&ids);
-                }
-                return Err(error);
-            }
-        };
+        let bodies = self.bodies(slot, at, &chosen).await?;
+        let queue = chosen.queue;
+        let messages = chosen.used();
         let outcome = {
             let mut state = slot.state.lock();
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
-            state.queue_mut(at, chosen.queue).ok_or_else(gone)?.engine.begin_remove_taken(&ids);
+            state.queue_mut(at, queue).ok_or_else(gone)?.engine.begin_remove_taken(&ids);
             self.submit(slot, &mut state, at, Change::Remove(ids))?
         };
         settled(outcome).await?;
         let now = self.0.clock.now();
         let view = |(header, _): &(Header, _)| {
             let (_, body) = bodies.iter().find(|(id, _)| *id == header.id)?;
-            let age = now.seconds_since(header.created);
-            Some(MessageView { id: header.id, ttl: header.ttl, age, body: body.clone(), claim: None })
+            Some(MessageView::free(header, body.clone(), now))
         };
-        Ok(chosen.messages.iter().filter_map(view).collect())
+        Ok(messages.iter().filter_map(view).collect())
     }
 
     /// Removes every message that was posted before, claimed or not. Zaqar spares the claimed ones, whatever it

@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::futures::OwnedNotified;
-use tokio_util::task::task_tracker::TaskTrackerToken;
+use tokio::time::Instant;
 use tracing::error;
 
 use super::lanes::Change;
 use super::messages::MessageView;
-use super::slot::{Deadline, OpenQueue, Slot};
+use super::slot::{Deadline, OpenQueue, Slot, SlotState};
+use super::waiting::{Chosen, Look};
 use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
-use crate::domain::claim::{ClaimLimit, ClaimTerms};
+use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::Header;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::engine::{Counts, Refill, Taken};
+use crate::engine::{Ending, Refill, Taken};
 use crate::error::{Error, Part};
-use crate::storage::{Direction, Order, Position};
+use crate::storage::{Direction, Order, Page, Position};
 
 /// A claim as its holder sees it.
 #[derive(Clone, Debug)]
@@ -59,30 +59,6 @@ impl Drop for Handover {
     }
 }
 
-/// Messages chosen for a claim, with the queue they are in.
-pub(super) struct Chosen {
-    pub(super) queue: QueueId,
-    /// Until the claim's record is there, or is not, the queue is not deleted.
-    pub(super) _use: TaskTrackerToken,
-    pub(super) messages: Vec<(Header, Option<Bytes>)>,
-}
-
-impl Chosen {
-    pub(super) fn ids(&self) -> Vec<MessageId> {
-        self.messages.iter().map(|(header, _)| header.id).collect()
-    }
-}
-
-/// What one look at the window gave.
-enum Look {
-    Chosen(Chosen),
-    Nothing,
-    /// Messages were found whose life was over: look again.
-    Again,
-    /// The pool has more, and a page of it is on its way.
-    Wait(OwnedNotified),
-}
-
 impl Broker {
     /// Claims the oldest ready messages. The claim is durable when this returns it; none when there is nothing
     /// to claim.
@@ -92,16 +68,21 @@ impl Broker {
         terms: ClaimTerms,
         limit: ClaimLimit,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
-        let slot = self.slot(at).await?;
-        if !self.open(&slot, at).await? {
-            return self.check_ours(&slot).map(|()| None);
-        }
+        self.claim_wait(at, terms, limit, ClaimWait::default()).await
+    }
+
+    /// As [`Broker::claim_create`]. When there is nothing to claim it waits for it, also for a queue that does not exist
+    /// yet; those who wait for one queue are served in order.
+    pub async fn claim_wait(
+        &self,
+        at: &QueueRef,
+        terms: ClaimTerms,
+        limit: ClaimLimit,
+        wait: ClaimWait,
+    ) -> Result<Option<(ClaimView, Handover)>, Error> {
+        let Some((slot, chosen)) = self.choose_or_wait(at, limit, wait).await? else { return Ok(None) };
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
-            let Some(chosen) = broker.choose(&slot, &at, limit).await? else {
-                // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
-                return broker.check_ours(&slot).map(|()| None);
-            };
             let view = broker.grant(&slot, &at, terms, chosen).await?;
             let handover = Handover { broker, at, claim: Some(view.id) };
             Ok(Some((view, handover)))
@@ -109,29 +90,26 @@ impl Broker {
         self.carry_out(claim).await
     }
 
-    /// Hides messages for a claim, reading on in the pool while the window has none.
-    pub(super) async fn choose(
+    /// Messages for a claim, with the slot that they were chosen in. One that is taken anew meanwhile is waited for, and
+    /// the wait goes on there.
+    async fn choose_or_wait(
         &self,
-        slot: &Arc<Slot>,
         at: &QueueRef,
         limit: ClaimLimit,
-    ) -> Result<Option<Chosen>, Error> {
-        let search = async {
-            loop {
-                match self.look(slot, at, limit)? {
-                    Look::Chosen(chosen) => return Ok(Some(chosen)),
-                    Look::Nothing => return Ok(None),
-                    Look::Again => tokio::task::yield_now().await,
-                    Look::Wait(refilled) => refilled.await,
-                }
+        wait: ClaimWait,
+    ) -> Result<Option<(Arc<Slot>, Chosen)>, Error> {
+        let start = Instant::now();
+        loop {
+            let slot = self.slot(at).await?;
+            self.open(&slot, at).await?;
+            let left = wait.duration().saturating_sub(start.elapsed());
+            match self.choose(&slot, at, limit, left).await {
+                Ok(Some(chosen)) => return Ok(Some((slot, chosen))),
+                // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
+                Ok(None) => return self.check_ours(&slot).map(|()| None),
+                Err(_) if slot.closed.is_cancelled() && start.elapsed() < wait.duration() => {}
+                Err(error) => return Err(error),
             }
-        };
-        tokio::select! {
-            found = tokio::time::timeout(limits::CLAIM_DEADLINE, search) => {
-                found.unwrap_or_else(|_| Err(Error::unavailable(Part::Storage, "waiting messages come too slowly")))
-            }
-            () = self.0.stop.cancelled() => Err(Error::Unavailable { part: Part::Server, cause: None }),
-            () = slot.closed.cancelled() => Err(Error::unavailable(Part::Coordination, "the slot is taken anew")),
         }
     }
 
@@ -140,36 +118,55 @@ impl Broker {
         let slot = self.slot(&at).await?;
         // The slot may have been taken anew since the claim was made.
         self.open(&slot, &at).await?;
-        self.end_claims(&slot, vec![(at, claim)], Counts::No).await
+        self.end_claims(&slot, vec![(at, claim)], Ending::UNCOUNTED).await
     }
 
-    fn look(&self, slot: &Arc<Slot>, at: &QueueRef, limit: ClaimLimit) -> Result<Look, Error> {
-        let mut state = slot.state.lock();
+    /// Looks for messages in the window, and hides them. What it meets on the way that no claim may have is removed or
+    /// set aside, and when the window runs low more is read.
+    pub(super) fn look(
+        &self,
+        slot: &Arc<Slot>,
+        state: &mut SlotState,
+        at: &QueueRef,
+        limit: ClaimLimit,
+    ) -> Result<Look, Error> {
+        if slot.closed.is_cancelled() {
+            return Err(Error::unavailable(Part::Coordination, "the slot is taken anew"));
+        }
         if state.live_claims >= limits::SLOT_CLAIMS {
             return Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS });
         }
-        let Some(queue) = state.queues.get_mut(at) else { return Ok(Look::Nothing) };
-        let Taken { messages, expired } = queue.engine.take(limit.get(), self.0.clock.now());
-        let (id, token) = (queue.id, queue.uses.token());
-        self.start_refill(slot, at, queue);
-        if messages.is_empty() && expired.is_empty() {
-            return match (queue.engine.has_more(), std::mem::take(&mut queue.pool_failed)) {
-                (false, _) => Ok(Look::Nothing),
-                (true, true) => Err(Error::unavailable(Part::Storage, "waiting messages could not be read")),
-                (true, false) => {
-                    let refilled = Arc::clone(&queue.refilled).notified_owned();
-                    Ok(Look::Wait(refilled))
-                }
-            };
+        loop {
+            let now = self.0.clock.now();
+            let Some(queue) = state.queues.get_mut(at) else { return Ok(Look::Nothing) };
+            let dead_letters = queue.dead_letters(at);
+            let most = dead_letters.as_ref().map(|(_, most)| *most);
+            let taken = queue.engine.take(limit.get(), most, now);
+            let (id, in_use) = (queue.id, queue.uses.token());
+            self.start_refill(slot, at, queue);
+            self.start_wake(slot, at, queue, now);
+            if taken.is_empty() {
+                let is_pending = queue.engine.has_more() || queue.engine.is_waking(now);
+                return match (is_pending, std::mem::take(&mut queue.pool_failed)) {
+                    (false, _) => Ok(Look::Nothing),
+                    (true, true) => {
+                        Err(Error::unavailable(Part::Storage, "waiting messages could not be read"))
+                    }
+                    (true, false) => Ok(Look::Pending),
+                };
+            }
+            let Taken { messages, expired, dead } = taken;
+            if !expired.is_empty() {
+                // Nobody waits for this: an expired message is hidden until it is gone.
+                drop(self.submit(slot, state, at, Change::Remove(expired)));
+            }
+            if let Some((target, _)) = dead_letters.filter(|_| !dead.is_empty()) {
+                self.set_aside(slot, state, at, dead, target);
+            }
+            if !messages.is_empty() {
+                return Ok(Look::Chosen((id, in_use, messages)));
+            }
         }
-        if !expired.is_empty() {
-            // Nobody waits for this: an expired message is hidden until it is gone.
-            drop(self.submit(slot, &mut state, at, Change::Remove(expired)));
-        }
-        if messages.is_empty() {
-            return Ok(Look::Again);
-        }
-        Ok(Look::Chosen(Chosen { queue: id, messages, _use: token }))
     }
 
     /// Begins to read the next page when the window runs low.
@@ -188,8 +185,37 @@ impl Broker {
                 }
                 Err(error) => Err(error),
             };
-            finish_refill(&slot, &at, id, refill, page);
+            broker.finish_refill(&slot, &at, id, refill, page);
         });
+    }
+
+    fn finish_refill(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: QueueId,
+        refill: Refill,
+        page: Result<Page, Error>,
+    ) {
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queue_mut(at, id) else { return };
+        let failure = match page {
+            Ok(page) => {
+                queue.pool_failed = false;
+                queue.engine.finish_refill(refill, page.messages, page.is_last);
+                None
+            }
+            Err(cause) => {
+                queue.pool_failed = true;
+                queue.engine.refill_failed();
+                Some(cause)
+            }
+        };
+        self.serve(slot, &mut state, at);
+        drop(state);
+        if let Some(cause) = failure {
+            error!(%cause, queue = %at.name, "waiting messages could not be read");
+        }
     }
 
     /// Makes a claim on chosen messages durable. When that certainly failed they are ready again.
@@ -198,35 +224,33 @@ impl Broker {
         slot: &Slot,
         at: &QueueRef,
         terms: ClaimTerms,
-        chosen: Chosen,
+        mut chosen: Chosen,
     ) -> Result<ClaimView, Error> {
         let id = ClaimId::new(&mut rand::rng());
         let now = self.0.clock.now();
         let expires = now.plus_seconds(terms.ttl());
         let bodies = match self.record(slot, at, id, terms, &chosen, (now, expires)).await {
             Ok(bodies) => bodies,
-            Err(error) if error.nothing_written() => {
-                if let Some(queue) = slot.state.lock().queue_mut(at, chosen.queue) {
-                    queue.engine.put_back(&chosen.ids());
-                }
-                return Err(error);
-            }
+            // What was chosen goes to the next one who waits.
+            Err(error) if error.nothing_written() => return Err(error),
             Err(error) => {
                 self.end_in_doubt(slot, at, id, terms, &chosen);
+                chosen.used();
                 return Err(error);
             }
         };
+        let ids = chosen.ids();
+        chosen.used();
         let mut state = slot.state.lock();
         state.buckets |= 1 << id.bucket();
         state.live_claims += 1;
         state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
         let gone = || Error::unknown(Part::Server, "the queue was closed");
         let queue = state.queue_mut(at, chosen.queue).ok_or_else(gone)?;
-        let headers = queue.engine.grant(id, terms, expires, &chosen.ids());
+        let headers = queue.engine.grant(id, terms, expires, &ids);
         let view = |header: Header| {
             let (_, body) = bodies.iter().find(|(message, _)| *message == header.id)?;
-            let age = now.seconds_since(header.created);
-            Some(MessageView { id: header.id, ttl: header.ttl, age, body: body.clone(), claim: Some(id) })
+            Some(MessageView::claimed(&header, id, body.clone(), now))
         };
         Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect() })
     }
@@ -256,6 +280,7 @@ impl Broker {
         let claimed =
             |(header, _): &(Header, _)| ClaimedMessage { id: header.id, attempt: header.attempts + 1 };
         let record = ClaimRecord {
+            at: at.clone(),
             queue: chosen.queue,
             messages: chosen.messages.iter().map(claimed).collect(),
             ttl: terms.ttl(),
@@ -295,27 +320,4 @@ impl Broker {
         }
         Ok(bodies)
     }
-}
-
-fn finish_refill(
-    slot: &Slot,
-    at: &QueueRef,
-    id: QueueId,
-    refill: Refill,
-    page: Result<crate::storage::Page, Error>,
-) {
-    let mut state = slot.state.lock();
-    let Some(queue) = state.queue_mut(at, id) else { return };
-    match page {
-        Ok(page) => {
-            queue.pool_failed = false;
-            queue.engine.finish_refill(refill, page.messages, page.is_last);
-        }
-        Err(cause) => {
-            error!(%cause, queue = %at.name, "waiting messages could not be read");
-            queue.pool_failed = true;
-            queue.engine.refill_failed();
-        }
-    }
-    queue.refilled.notify_waiters();
 }

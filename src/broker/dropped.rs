@@ -43,7 +43,13 @@ impl Broker {
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else {
             return self.check_ours(slot);
         };
-        let closed = slot.state.lock().close_queue(at, record.id);
+        let closed = {
+            let mut state = slot.state.lock();
+            let closed = state.close_queue(at, record.id);
+            // Who waits for messages that are there waits in vain from here on.
+            self.serve(slot, &mut state, at);
+            closed
+        };
         if let Some(queue) = closed
             && tokio::time::timeout(limits::CLOSE_DEADLINE, queue.uses.wait()).await.is_err()
         {
@@ -90,6 +96,7 @@ impl Broker {
             return Ok(());
         }
         let ids: Vec<QueueId> = dropped.iter().map(|queue| queue.id).collect();
+        slot.state.lock().dropped = ids.iter().copied().collect();
         self.clean_claims(slot, &ids).await?;
         let mut failure = Ok(());
         for queue in dropped {
@@ -120,8 +127,12 @@ impl Broker {
             self.open_lane(slot, name, &pool).await?;
             let store = pool.store()?;
             loop {
+                // A sweep may be removing messages of it that have expired: one or the other.
+                let gate = slot.gate.lock().await;
                 let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::DROPPED_TURN);
-                match dropped.await.map_err(storage_failed)? {
+                let dropped = dropped.await.map_err(storage_failed)?;
+                drop(gate);
+                match dropped {
                     Dropped::Done => break,
                     Dropped::More if self.0.stop.is_cancelled() => return Err(stopping()),
                     Dropped::More => tokio::task::yield_now().await,

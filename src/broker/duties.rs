@@ -1,5 +1,5 @@
-//! Work that nobody asks for: ending claims whose time is over, removing messages whose life is over, and clearing
-//! away the records of claims whose messages were all deleted.
+//! Work that nobody asks for: ending claims whose time is over, and clearing away the records of claims whose messages
+//! were all deleted. Two more duties have files of their own: [`super::sweeps`] and [`super::schedule`].
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,12 +9,11 @@ use tracing::warn;
 
 use super::Broker;
 use super::ends::Claimed;
-use super::lanes::Change;
-use super::slot::Slot;
-use crate::domain::ids::{ClaimId, Slot as SlotNumber};
+use super::slot::{Deadline, Slot};
+use crate::domain::ids::ClaimId;
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
-use crate::engine::Counts;
+use crate::engine::Ending;
 use crate::error::Error;
 
 impl Broker {
@@ -25,6 +24,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.clear_spent_claims().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.sweep_messages().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.wake_scheduled().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_slots().await });
         let broker = self.clone();
@@ -47,10 +48,7 @@ impl Broker {
 
     async fn expire_claims(&self) {
         while self.next_turn(limits::EXPIRY_TICK).await {
-            let now = self.0.clock.now();
-            if !self.may_expire(now) {
-                continue;
-            }
+            let now = self.claim_time();
             for slot in self.0.cells.owned() {
                 if !slot.state.lock().begin_expiry(now) {
                     continue;
@@ -64,47 +62,32 @@ impl Broker {
     /// Ends all claims of a slot that were due at `now`. A slot that cannot end them holds up no other.
     async fn expire_slot(&self, slot: &Arc<Slot>, now: Timestamp) {
         loop {
-            let due = due_claims(slot, now);
-            if due.is_empty() {
+            let Due { claims, unopened } = due_claims(slot, now);
+            if claims.is_empty() && unopened.is_empty() {
                 break;
             }
-            if let Err(error) = self.end_claims(slot, due, Counts::Yes).await {
+            for deadline in unopened {
+                self.open_for_end(slot, deadline, now).await;
+            }
+            if let Err(error) = self.end_claims(slot, claims, Ending::COUNTED).await {
                 warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
             }
         }
         slot.state.lock().is_expiring = false;
     }
 
-    /// Removes messages whose life is over from the heads of the open queues, one slot after the other, so that
-    /// each slot has its turn within [`limits::SWEEP_ROUND`].
-    async fn sweep_messages(&self) {
-        let tick = limits::SWEEP_ROUND / u32::try_from(limits::SLOTS).expect("there are 256 slots");
-        loop {
-            for number in SlotNumber::all() {
-                if !self.next_turn(tick).await {
-                    return;
-                }
-                if let Some(slot) = self.0.cells.get(number) {
-                    self.sweep_slot(&slot);
-                }
-            }
-        }
-    }
-
-    fn sweep_slot(&self, slot: &Arc<Slot>) {
-        let now = self.0.clock.now();
+    /// Opens the queue of a claim whose time is over, so that it can be ended. A claim of a queue that does not exist any
+    /// more is cleared away.
+    async fn open_for_end(&self, slot: &Arc<Slot>, deadline: Deadline, now: Timestamp) {
+        let opened = self.open(slot, &deadline.queue).await;
         let mut state = slot.state.lock();
-        let mut swept = Vec::new();
-        for (at, queue) in &mut state.queues {
-            let expired = queue.engine.take_expired(limits::SWEEP_MESSAGES, now);
-            if !expired.is_empty() {
-                self.start_refill(slot, at, queue);
-                swept.push((at.clone(), expired));
+        match opened {
+            Ok(_) => state.spend_orphan(deadline.claim),
+            Err(error) => {
+                warn!(queue = %deadline.queue.name, %error, "a claim that is over cannot be ended yet");
+                let at = now.max(self.0.clock.now()).plus_seconds(limits::RETRY_SECONDS);
+                state.await_end(Deadline { at, ..deadline });
             }
-        }
-        for (at, expired) in swept {
-            // Nobody waits for this: an expired message is hidden until it is gone.
-            drop(self.submit(slot, &mut state, &at, Change::Remove(expired)));
         }
     }
 
@@ -136,19 +119,31 @@ impl Broker {
     }
 }
 
+/// Claims whose time is over.
+#[derive(Default)]
+struct Due {
+    claims: Vec<Claimed>,
+    /// Those of queues that nobody has opened.
+    unopened: Vec<Deadline>,
+}
+
 /// Claims whose deadline has passed, at most one turn's worth.
-fn due_claims(slot: &Slot, now: Timestamp) -> Vec<Claimed> {
-    let mut due = Vec::new();
+fn due_claims(slot: &Slot, now: Timestamp) -> Due {
+    let mut due = Due::default();
     let mut state = slot.state.lock();
-    while due.len() < limits::EXPIRY_TURN {
+    while due.claims.len() + due.unopened.len() < limits::EXPIRY_TURN {
         match state.deadlines.peek() {
             Some(Reverse(first)) if first.at <= now => {}
             _ => break,
         }
         let Some(Reverse(deadline)) = state.deadlines.pop() else { break };
-        let queue = state.queues.get(&deadline.queue);
-        if queue.is_some_and(|queue| queue.engine.is_due(deadline.claim, now)) {
-            due.push((deadline.queue, deadline.claim));
+        match state.queues.get(&deadline.queue) {
+            Some(queue) if queue.engine.is_due(deadline.claim, now) => {
+                due.claims.push((deadline.queue, deadline.claim));
+            }
+            // One whose time was not over when its queue was opened has another deadline.
+            Some(_) => {}
+            None => due.unopened.push(deadline),
         }
     }
     due

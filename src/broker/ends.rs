@@ -12,10 +12,11 @@ use super::Broker;
 use super::lanes::Change;
 use super::messages::settled;
 use super::slot::{Deadline, Slot, SlotState};
+use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
-use crate::engine::{Counts, Ended};
+use crate::engine::{Ended, Ending};
 use crate::error::{Error, Part};
 
 /// A claim of a queue.
@@ -26,14 +27,22 @@ type Outcome = oneshot::Receiver<Result<(), Error>>;
 impl Broker {
     /// Releases a claim: its messages are ready again when this returns. One that is over is no error.
     pub async fn claim_release(&self, at: &QueueRef, id: ClaimId) -> Result<(), Error> {
+        self.claim_put_off(at, id, None).await
+    }
+
+    /// As [`Broker::claim_release`], but that the messages are ready only after a delay, if there is one.
+    pub async fn claim_put_off(&self, at: &QueueRef, id: ClaimId, delay: Option<Delay>) -> Result<(), Error> {
         let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
             return self.check_ours(&slot);
         }
         let (broker, at) = (self.clone(), at.clone());
+        let now = self.0.clock.now();
+        let ready = delay.map(|delay| delay.ready(now)).filter(|ready| *ready > now);
+        let ending = Ending { ready, ..Ending::COUNTED };
         let release = async move {
             loop {
-                broker.end_claims(&slot, vec![(at.clone(), id)], Counts::Yes).await?;
+                broker.end_claims(&slot, vec![(at.clone(), id)], ending).await?;
                 // Somebody else may be ending or renewing it: nobody hears that it is over before it is.
                 let changed = Arc::clone(&slot.changed).notified_owned();
                 let is_over =
@@ -56,9 +65,9 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         claims: Vec<Claimed>,
-        counts: Counts,
+        ending: Ending,
     ) -> Result<(), Error> {
-        let begun = self.begin_ends(slot, claims, counts);
+        let begun = self.begin_ends(slot, claims, ending);
         let outcome = self.finish_ends(slot, begun).await;
         slot.changed.notify_waiters();
         outcome
@@ -69,18 +78,18 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         claims: Vec<Claimed>,
-        counts: Counts,
+        ending: Ending,
     ) -> Vec<(Claimed, Option<Outcome>)> {
         let mut begun = Vec::with_capacity(claims.len());
         let mut state = slot.state.lock();
         for (at, id) in claims {
             let Some(queue) = state.queues.get_mut(&at) else { continue };
-            let Some(Ended { headers }) = queue.engine.begin_end(id, counts) else { continue };
+            let Some(Ended { headers }) = queue.engine.begin_end(id, ending) else { continue };
             if headers.is_empty() {
                 begun.push(((at, id), None));
                 continue;
             }
-            match self.submit(slot, &mut state, &at, Change::Return(headers)) {
+            match self.submit(slot, &mut state, &at, Change::Update(headers)) {
                 Ok(outcome) => begun.push(((at, id), Some(outcome))),
                 Err(_) => self.try_later(&mut state, &[(at, id)]),
             }
@@ -89,7 +98,11 @@ impl Broker {
     }
 
     /// Waits for the headers, removes the records, shows the messages.
-    async fn finish_ends(&self, slot: &Slot, begun: Vec<(Claimed, Option<Outcome>)>) -> Result<(), Error> {
+    async fn finish_ends(
+        &self,
+        slot: &Arc<Slot>,
+        begun: Vec<(Claimed, Option<Outcome>)>,
+    ) -> Result<(), Error> {
         let mut durable = Vec::with_capacity(begun.len());
         let mut failure = None;
         for (claim, returned) in begun {
@@ -117,6 +130,8 @@ impl Broker {
         for (at, id) in durable {
             if let Some(queue) = state.queues.get_mut(&at) {
                 queue.engine.ended(id);
+                state.note_wake(&at);
+                self.serve(slot, &mut state, &at);
             }
         }
         failure.map_or(Ok(()), Err)
@@ -125,7 +140,7 @@ impl Broker {
     /// These claims did not end, or nobody knows. They are claims still, for their records may be there; one
     /// whose time is over is ended again in a second, which does no harm to what was done.
     fn try_later(&self, state: &mut SlotState, claims: &[Claimed]) {
-        let at = self.0.clock.now().plus_seconds(1);
+        let at = self.0.clock.now().plus_seconds(limits::RETRY_SECONDS);
         for (queue, claim) in claims {
             if let Some(open) = state.queues.get_mut(queue) {
                 open.engine.end_failed(*claim);

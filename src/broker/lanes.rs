@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::slot::{Slot, SlotState};
 use super::{Broker, storage_failed};
+use crate::domain::attributes::Attributes;
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
@@ -47,8 +48,14 @@ pub(super) struct Lane {
 pub(super) enum Change {
     /// New messages.
     Post(Vec<Message>),
-    /// Messages whose claim ended, with their headers as they now are.
-    Return(Vec<Header>),
+    /// Headers as they now are, of messages that stay hidden until whoever sends them goes on.
+    Update(Vec<Header>),
+    /// Messages that become ready, with their headers as they then are.
+    Wake(Vec<Header>),
+    /// Messages that go aside, to be moved to another queue.
+    SetAside(Vec<Header>),
+    /// Messages that come from another queue, and are not to be seen yet.
+    Prepare(Vec<Message>),
     /// Messages that go.
     Remove(Vec<MessageId>),
 }
@@ -56,28 +63,50 @@ pub(super) enum Change {
 impl Change {
     fn len(&self) -> usize {
         match self {
-            Self::Post(messages) => messages.len(),
-            Self::Return(headers) => headers.len(),
+            Self::Post(messages) | Self::Prepare(messages) => messages.len(),
+            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => headers.len(),
             Self::Remove(ids) => ids.len(),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Self::Post(messages) => messages.iter().map(|message| message.body.len()).sum(),
-            Self::Return(_) | Self::Remove(_) => 0,
+            Self::Post(messages) | Self::Prepare(messages) => {
+                messages.iter().map(|message| message.body.len()).sum()
+            }
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) => 0,
+        }
+    }
+
+    /// How durable it must be. Only posts and deletes may be less than synced (P11).
+    fn durability(&self, attributes: &Attributes) -> Durability {
+        match self {
+            Self::Post(_) | Self::Remove(_) => attributes.durability.unwrap_or_default(),
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Prepare(_) => Durability::Sync,
+        }
+    }
+
+    fn add_to(&self, changes: &mut QueueChanges) {
+        match self {
+            Self::Post(messages) | Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
+            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
+                changes.updates.extend_from_slice(headers);
+            }
+            Self::Remove(ids) => changes.removes.extend_from_slice(ids),
         }
     }
 }
 
 /// A change on its way to the pool, and who waits for its outcome.
 pub(super) struct Work {
-    at: QueueRef,
+    /// The queue by its name; absent when it is not open.
+    at: Option<QueueRef>,
     queue: QueueId,
     change: Change,
+    durability: Durability,
     reply: oneshot::Sender<Result<(), Error>>,
-    /// Until it is settled the queue is not deleted.
-    _use: TaskTrackerToken,
+    /// Until it is settled the queue is not deleted. Of one that is not open, the slot's gate sees to that.
+    _use: Option<TaskTrackerToken>,
 }
 
 impl Work {
@@ -126,6 +155,11 @@ impl Lane {
         Arc::clone(&self.store)
     }
 
+    /// The most durable class of writes that its pool can reach.
+    pub(super) fn reach(&self) -> Durability {
+        self.store.reach()
+    }
+
     /// Whether new messages are accepted. Removals and returns always are: they free what is held.
     pub(super) fn check_open(&self) -> Result<(), Error> {
         if self.is_closed {
@@ -142,6 +176,12 @@ impl Lane {
         self.is_closed = true;
         (self.messages_waiting, self.bytes_waiting) = (0, 0);
         self.waiting.drain(..).collect()
+    }
+
+    fn push(&mut self, work: Work) {
+        self.messages_waiting += work.change.len();
+        self.bytes_waiting += work.change.bytes();
+        self.waiting.push_back(work);
     }
 
     fn next_works(&mut self) -> Vec<Work> {
@@ -181,40 +221,31 @@ impl SlotState {
         let mut queues: Vec<QueueChanges> = Vec::new();
         for work in works {
             let place = *places.entry(work.queue).or_insert_with(|| {
-                let low = self.queues.get(&work.at).map_or(MessageId::ZERO, |queue| queue.engine.low());
+                let open = work.at.as_ref().and_then(|at| self.queues.get(at));
+                let low = open.map_or(MessageId::ZERO, |queue| queue.engine.low());
                 queues.push(QueueChanges::of(work.queue, low));
                 queues.len() - 1
             });
-            match &work.change {
-                Change::Post(messages) => queues[place].appends.extend_from_slice(messages),
-                Change::Return(headers) => queues[place].updates.extend_from_slice(headers),
-                Change::Remove(ids) => queues[place].removes.extend_from_slice(ids),
-            }
+            work.change.add_to(&mut queues[place]);
         }
-        let durability = Durability::Sync;
+        // One that must be synced takes the others along.
+        let durability = works.iter().map(|work| work.durability).max().unwrap_or_default();
         Some(Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues })
     }
 
-    /// Shows a batch's outcome to the engines, then to those who wait.
-    fn settle(&mut self, pool: &PoolName, works: Vec<Work>, outcome: Outcome) {
+    /// Shows a batch's outcome to the engines, then to those who wait. Returns what is to be done next for which
+    /// queues.
+    fn settle(&mut self, pool: &PoolName, works: Vec<Work>, outcome: Outcome) -> Vec<(QueueRef, Next)> {
+        let mut next = Vec::new();
         if let Some(lane) = self.lanes.get_mut(pool) {
             lane.seq += u64::from(outcome == Outcome::Done);
             lane.is_closed |= outcome == Outcome::Unknown;
         }
-        for Work { at, queue, change, reply, _use } in works {
-            if let Some(open) = self.queue_mut(&at, queue) {
-                match (change, outcome) {
-                    (Change::Post(messages), Outcome::Done) => open.engine.posted(messages),
-                    (Change::Remove(ids), Outcome::Done) => {
-                        let over = open.engine.removed(&ids);
-                        self.spend(over);
-                    }
-                    (Change::Remove(ids), Outcome::NotDone | Outcome::Full) => {
-                        open.engine.remove_failed(&ids)
-                    }
-                    // Whoever returns messages goes on when he has the outcome. What is unknown stays hidden.
-                    (Change::Post(_) | Change::Return(_), _) | (Change::Remove(_), Outcome::Unknown) => {}
-                }
+        for Work { at, queue, change, durability: _, reply, _use } in works {
+            if let Some(at) = at
+                && let Some(todo) = self.settle_one(&at, queue, change, outcome)
+            {
+                next.push((at, todo));
             }
             // Nobody may be waiting any more; the outcome is the same.
             let _ = reply.send(match outcome {
@@ -224,7 +255,63 @@ impl SlotState {
                 Outcome::Unknown => Err(Error::unknown(Part::Storage, "the batch has no known outcome")),
             });
         }
+        next
     }
+
+    /// Shows the outcome of a change to its engine. What is unknown stays hidden.
+    fn settle_one(
+        &mut self,
+        at: &QueueRef,
+        queue: QueueId,
+        change: Change,
+        outcome: Outcome,
+    ) -> Option<Next> {
+        let is_waited_for = !self.lines.is_empty();
+        let open = self.queue_mut(at, queue)?;
+        match (change, outcome) {
+            (Change::Post(messages), Outcome::Done) => {
+                open.engine.posted(messages);
+                self.note_wake(at);
+            }
+            (Change::Wake(headers), Outcome::Done) => open.engine.woken(&ids(&headers)),
+            (Change::Wake(headers), Outcome::NotDone | Outcome::Full) => {
+                open.engine.wake_failed(&ids(&headers));
+                return None;
+            }
+            (Change::SetAside(headers), Outcome::Done) => {
+                open.engine.set_aside(&ids(&headers));
+                return Some(Next::Move);
+            }
+            (Change::SetAside(headers), Outcome::NotDone | Outcome::Full) => {
+                open.engine.put_back(&ids(&headers));
+                return None;
+            }
+            (Change::Remove(ids), Outcome::Done) => {
+                let over = open.engine.removed(&ids);
+                self.spend(over);
+                return None;
+            }
+            (Change::Remove(ids), Outcome::NotDone | Outcome::Full) => open.engine.remove_failed(&ids),
+            // Whoever sent it goes on when he has the outcome.
+            (Change::Update(_) | Change::Prepare(_), _)
+            | (Change::Post(_), Outcome::NotDone | Outcome::Full)
+            | (_, Outcome::Unknown) => return None,
+        }
+        is_waited_for.then_some(Next::Serve)
+    }
+}
+
+/// What is to be done for a queue after its engine was told of an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Serve those who wait for it.
+    Serve,
+    /// Carry its moves on.
+    Move,
+}
+
+fn ids(headers: &[Header]) -> Vec<MessageId> {
+    headers.iter().map(|header| header.id).collect()
 }
 
 impl Broker {
@@ -244,19 +331,53 @@ impl Broker {
             return Err(Error::unavailable(Part::Storage, "the slot is taken anew"));
         }
         let (reply, outcome) = oneshot::channel();
-        lane.messages_waiting += change.len();
-        lane.bytes_waiting += change.bytes();
-        let work = Work { at: at.clone(), queue: open.id, change, reply, _use: open.uses.token() };
-        lane.waiting.push_back(work);
-        if !std::mem::replace(&mut lane.is_running, true) {
-            let (broker, slot, pool) = (self.clone(), Arc::clone(slot), open.pool.clone());
-            self.0.tasks.spawn(async move { broker.run_lane(&slot, &pool).await });
-        }
+        let durability = change.durability(&open.attributes);
+        let in_use = Some(open.uses.token());
+        lane.push(Work { at: Some(at.clone()), queue: open.id, change, durability, reply, _use: in_use });
+        self.start_lane(slot, &open.pool, lane);
         Ok(outcome)
     }
 
+    /// As [`Broker::submit`], to remove messages of a queue that is not open. Whoever calls holds the slot's gate, so
+    /// that it is not opened meanwhile, and has opened the lane.
+    pub(super) fn submit_unopened(
+        &self,
+        slot: &Arc<Slot>,
+        state: &mut SlotState,
+        pool: &PoolName,
+        queue: QueueId,
+        gone: Vec<MessageId>,
+    ) -> Option<oneshot::Receiver<Result<(), Error>>> {
+        let lane = state.lanes.get_mut(pool)?;
+        let (reply, outcome) = oneshot::channel();
+        let (change, durability) = (Change::Remove(gone), Durability::Sync);
+        lane.push(Work { at: None, queue, change, durability, reply, _use: None });
+        self.start_lane(slot, pool, lane);
+        Some(outcome)
+    }
+
+    fn start_lane(&self, slot: &Arc<Slot>, pool: &PoolName, lane: &mut Lane) {
+        if !std::mem::replace(&mut lane.is_running, true) {
+            let (broker, slot, pool) = (self.clone(), Arc::clone(slot), pool.clone());
+            self.0.tasks.spawn(async move { broker.run_lane(&slot, &pool).await });
+        }
+    }
+
+    /// Tells the engines what became of works, and those who wait for it; then serves those who wait for messages, and
+    /// carries moves on.
+    fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, works: Vec<Work>, outcome: Outcome) {
+        let mut state = slot.state.lock();
+        for (at, next) in state.settle(pool, works, outcome) {
+            match (next, state.queues.get_mut(&at)) {
+                (Next::Serve, _) => self.serve(slot, &mut state, &at),
+                (Next::Move, Some(queue)) => self.start_mover(slot, &at, queue),
+                (Next::Move, None) => {}
+            }
+        }
+    }
+
     /// Sends batches until nothing waits.
-    async fn run_lane(&self, slot: &Slot, pool: &PoolName) {
+    async fn run_lane(&self, slot: &Arc<Slot>, pool: &PoolName) {
         loop {
             let (next, store, is_closed) = {
                 let mut state = slot.state.lock();
@@ -273,7 +394,7 @@ impl Broker {
             if outcome == Outcome::Full {
                 self.send_without_posts(slot, pool, works, &*store).await;
             } else {
-                slot.state.lock().settle(pool, works, outcome);
+                self.settle(slot, pool, works, outcome);
             }
         }
     }
@@ -281,24 +402,21 @@ impl Broker {
     /// Refuses the posts of a batch for which there was no room, and sends the rest: it may make room.
     async fn send_without_posts(
         &self,
-        slot: &Slot,
+        slot: &Arc<Slot>,
         pool: &PoolName,
         works: Vec<Work>,
         store: &dyn PoolStore,
     ) {
-        let is_post = |work: &Work| matches!(work.change, Change::Post(_));
+        let is_post = |work: &Work| matches!(work.change, Change::Post(_) | Change::Prepare(_));
         let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_post);
-        let batch = {
-            let mut state = slot.state.lock();
-            state.settle(pool, posts, Outcome::Full);
-            state.batch(slot, pool, &rest)
-        };
+        self.settle(slot, pool, posts, Outcome::Full);
+        let batch = slot.state.lock().batch(slot, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
         let outcome = send(store, &batch, pool).await;
         if outcome == Outcome::Unknown {
             slot.lose("a batch has no known outcome");
         }
-        slot.state.lock().settle(pool, rest, outcome);
+        self.settle(slot, pool, rest, outcome);
     }
 }
 

@@ -201,8 +201,14 @@ impl Broker {
         Ok(found.into_iter().filter_map(view).collect())
     }
 
-    /// A page of the queues of a project.
+    /// A page of the queues of a project. They are those of every slot, so each must be served here (P4, P8).
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
+        let slots = self.every_slot().await?;
+        let page = self.queue_page(project, filter).await;
+        self.confirm_all(&slots, page)
+    }
+
+    async fn queue_page(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
         let mut page = QueuePage::default();
         if filter.is_counted {
             page.count = Some(self.0.catalogue.queue_count(project).await?);
@@ -348,7 +354,6 @@ impl Listed {
 fn view(message: Message, hold: Option<(ClaimId, Header)>, now: Timestamp) -> (Header, MessageView) {
     let Message { header, body } = message;
     let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
-    let age = now.seconds_since(header.created);
-    let view = MessageView { id: header.id, ttl: header.ttl, age, body, claim };
+    let view = MessageView { claim, ..MessageView::free(&header, body, now) };
     (header, view)
 }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch::Receiver;
 use tracing::{error, info, warn};
 
 use super::Broker;
-use crate::catalogue::{Link, OwnedSlot};
+use crate::catalogue::{Link, OwnedSlot, Session};
 use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits;
@@ -23,14 +24,39 @@ pub(super) struct Membership {
     pub(super) replica: Replica,
     /// The session in which the registry and the owner nodes are in place. Written by one task.
     held: AtomicU64,
-    /// No claim expires before. The lock is held for single looks.
-    hold: Mutex<Timestamp>,
+    /// The lock is held for single looks.
+    hold: Mutex<Hold>,
+}
+
+/// When claims may not expire. Whoever asks learns of a suspension at that moment, so that no claim expires before it is
+/// noticed.
+struct Hold {
+    session: Receiver<Session>,
+    /// No claim expires before.
+    until: Timestamp,
+    /// The last look at which claims could expire.
+    calm: Timestamp,
+}
+
+impl Hold {
+    /// The time by which claims are judged, after a look at the session.
+    fn claim_time(&mut self, now: Timestamp) -> Timestamp {
+        let session = self.session.borrow_and_update();
+        if session.has_changed() {
+            self.until = now.plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+        }
+        if session.link == Link::Connected && now >= self.until {
+            self.calm = now;
+        }
+        self.calm
+    }
 }
 
 impl Membership {
-    /// In place in session `generation`.
-    pub(super) fn new(replica: Replica, generation: u64) -> Self {
-        Self { replica, held: AtomicU64::new(generation), hold: Mutex::default() }
+    /// In place in session `generation`, of those that `session` tells of.
+    pub(super) fn new(replica: Replica, generation: u64, session: Receiver<Session>) -> Self {
+        let hold = Hold { session, until: Timestamp::default(), calm: Timestamp::default() };
+        Self { replica, held: AtomicU64::new(generation), hold: Mutex::new(hold) }
     }
 }
 
@@ -46,9 +72,10 @@ impl Broker {
         }
     }
 
-    /// Whether claims may expire now: not for a moment after a suspension, in which nobody could renew (P3).
-    pub(super) fn may_expire(&self, now: Timestamp) -> bool {
-        now >= *self.0.membership.hold.lock()
+    /// The time by which it is judged whether a claim is over: now, but it stands still during a suspension, in which
+    /// nobody can renew, and for a moment after it (P3).
+    pub(super) fn claim_time(&self) -> Timestamp {
+        self.0.membership.hold.lock().claim_time(self.0.clock.now())
     }
 
     /// Follows the session until the service stops.
@@ -64,8 +91,6 @@ impl Broker {
                 () = self.0.stop.cancelled() => return,
                 changed = session.changed() => if changed.is_err() { return },
             }
-            let until = self.0.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
-            *self.0.membership.hold.lock() = until;
         }
     }
 

@@ -9,11 +9,15 @@ use uuid::Uuid;
 use super::lanes::Change;
 use super::slot::Slot;
 use super::{Broker, storage_failed};
+use crate::domain::attributes::Attributes;
+use crate::domain::delay::Delay;
+use crate::domain::durability::Durability;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, NewMessage, State};
+use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
 use crate::domain::names::QueueRef;
-use crate::engine::Removal;
+use crate::domain::time::Timestamp;
+use crate::engine::{Answered, Asked, QueueEngine, Removal};
 use crate::error::{Error, Part};
 
 /// A message as its readers see it.
@@ -27,8 +31,32 @@ pub struct MessageView {
     pub age: u64,
     /// JSON text.
     pub body: Bytes,
+    /// How often it has been claimed.
+    pub attempts: u32,
     /// The claim it is under, if it is under one.
     pub claim: Option<ClaimId>,
+}
+
+impl MessageView {
+    /// A message as the holder of its claim sees it.
+    pub(super) fn claimed(header: &Header, claim: ClaimId, body: Bytes, now: Timestamp) -> Self {
+        Self { claim: Some(claim), ..Self::free(header, body, now) }
+    }
+
+    /// A message that is under no claim.
+    pub(super) fn free(header: &Header, body: Bytes, now: Timestamp) -> Self {
+        let (age, attempts) = (now.seconds_since(header.created), header.attempts);
+        Self { id: header.id, ttl: header.ttl, age, body, attempts, claim: None }
+    }
+}
+
+/// What was posted.
+#[derive(Clone, Debug)]
+pub struct Posted {
+    /// The ids of the messages, in order.
+    pub ids: Vec<MessageId>,
+    /// How durable they are.
+    pub durability: Durability,
 }
 
 pub(super) type Outcome = oneshot::Receiver<Result<(), Error>>;
@@ -39,19 +67,33 @@ pub(super) async fn settled(outcome: Outcome) -> Result<(), Error> {
 }
 
 impl Broker {
-    /// Posts messages, creating the queue when there is none. They are durable, and ready in this order, when
-    /// this returns their ids; all of them or none.
+    /// Posts messages, creating the queue when there is none. They are as durable as this says when it returns, and
+    /// ready in this order unless they have a delay; all of them or none.
     pub async fn messages_post(
         &self,
         at: &QueueRef,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
-    ) -> Result<Vec<MessageId>, Error> {
+    ) -> Result<Posted, Error> {
+        self.messages_post_sized(at, messages, client, 0).await
+    }
+
+    /// As [`Broker::messages_post`], of messages that came in a request of `bytes`: a queue may have a bound of its own.
+    pub async fn messages_post_sized(
+        &self,
+        at: &QueueRef,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+        bytes: usize,
+    ) -> Result<Posted, Error> {
         let slot = self.slot(at).await?;
         self.open_or_create(&slot, at).await?;
-        let (ids, outcome) = self.begin_post(&slot, at, messages, client)?;
+        if let Some(queue) = slot.state.lock().queues.get(at) {
+            queue.attributes.check_size(bytes)?;
+        }
+        let (posted, outcome) = self.begin_post(&slot, at, messages, client)?;
         settled(outcome).await?;
-        Ok(ids)
+        Ok(posted)
     }
 
     fn begin_post(
@@ -60,35 +102,24 @@ impl Broker {
         at: &QueueRef,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
-    ) -> Result<(Vec<MessageId>, Outcome), Error> {
+    ) -> Result<(Posted, Outcome), Error> {
         let now = self.0.clock.now();
-        let mut state = slot.state.lock();
-        let queue =
-            state.queues.get(at).ok_or_else(|| Error::unavailable(Part::Server, "the queue was closed"))?;
-        state.lanes.get(&queue.pool).map_or(Ok(()), super::lanes::Lane::check_open)?;
+        let mut guard = slot.state.lock();
+        let state = &mut *guard;
+        let gone = || Error::unavailable(Part::Server, "the queue was closed");
+        let queue = state.queues.get(at).ok_or_else(gone)?;
+        let lane = state.lanes.get(&queue.pool).ok_or_else(gone)?;
+        lane.check_open()?;
+        let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let mut random = rand::rng();
-        let message = |new: NewMessage| {
-            let id = state.ids.next(now, &mut random);
-            let ttl = new.ttl.map_or(limits::MESSAGE_TTL_DEFAULT, |ttl| ttl.seconds());
-            let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
-            let expires = now.plus_seconds(ttl);
-            let header = Header {
-                id,
-                created: now,
-                ready: now,
-                ttl,
-                expires,
-                attempts: 0,
-                client,
-                size,
-                state: State::Ready,
-            };
+        let mut message = |new: NewMessage| {
+            let header = header(&new, &queue.attributes, client, now, state.ids.next(now, &mut random));
             Message { header, body: new.body }
         };
-        let messages: Vec<Message> = messages.into_iter().map(message).collect();
+        let messages: Vec<Message> = messages.into_iter().map(&mut message).collect();
         let ids = messages.iter().map(|message| message.header.id).collect();
-        let outcome = self.submit(slot, &mut state, at, Change::Post(messages))?;
-        Ok((ids, outcome))
+        let outcome = self.submit(slot, state, at, Change::Post(messages))?;
+        Ok((Posted { ids, durability }, outcome))
     }
 
     /// One message, claimed or not.
@@ -115,12 +146,16 @@ impl Broker {
         };
         let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
-        let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
         let now = self.0.clock.now();
-        if header.is_expired(now) {
-            return Err(missing());
+        match hold {
+            Some((claim, header)) if !header.is_expired(now) => {
+                Ok(MessageView::claimed(&header, claim, body, now))
+            }
+            None if !header.is_expired(now) && !matches!(header.state, State::Prepared(_)) => {
+                Ok(MessageView::free(&header, body, now))
+            }
+            Some(_) | None => Err(missing()),
         }
-        Ok(MessageView { id, ttl: header.ttl, age: now.seconds_since(header.created), body, claim })
     }
 
     /// Deletes a message for somebody who holds `claim`, or no claim, by Zaqar's table of answers. It is gone
@@ -150,33 +185,70 @@ impl Broker {
         if !self.open(slot, at).await? {
             return Ok(None);
         }
-        if let Some(outcome) = self.begin_delete(slot, at, id, claim)? {
-            return Ok(Some(outcome));
+        let mut begun = self.begin_delete(slot, at, id, |engine, now| engine.begin_remove(id, claim, now))?;
+        loop {
+            let asked = match begun {
+                Begun::Removal(outcome) => return Ok(Some(outcome)),
+                Begun::Asked(asked) => asked,
+            };
+            let state = self.message_state(slot, at, id).await?;
+            let answered = state.as_ref().map_or(Answered::Absent, Answered::There);
+            begun = self.begin_delete(slot, at, id, |engine, now| {
+                engine.begin_remove_asked(id, claim, (asked, answered), now)
+            })?;
         }
-        if self.message_exists(slot, at, id).await? {
-            return Err(Error::NotClaimed(id));
-        }
-        let mut state = slot.state.lock();
-        let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
-        queue.engine.begin_remove_absent(id);
-        self.submit(slot, &mut state, at, Change::Remove(vec![id])).map(Some)
     }
 
-    /// None when only the pool can tell whether the message is there.
     fn begin_delete(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         id: MessageId,
-        claim: Option<ClaimId>,
-    ) -> Result<Option<Outcome>, Error> {
+        decide: impl FnOnce(&mut QueueEngine, Timestamp) -> Result<Removal, Error>,
+    ) -> Result<Begun, Error> {
         let now = self.0.clock.now();
         let mut state = slot.state.lock();
         let gone = || Error::unavailable(Part::Server, "the queue was closed");
-        let engine = &mut state.queues.get_mut(at).ok_or_else(gone)?.engine;
-        match engine.begin_remove(id, claim, now)? {
-            Removal::Begun => self.submit(slot, &mut state, at, Change::Remove(vec![id])).map(Some),
-            Removal::AskPool => Ok(None),
+        match decide(&mut state.queues.get_mut(at).ok_or_else(gone)?.engine, now)? {
+            Removal::Begun => self.submit(slot, &mut state, at, Change::Remove(vec![id])).map(Begun::Removal),
+            Removal::AskPool(asked) => Ok(Begun::Asked(asked)),
         }
     }
+
+    /// The state in which the pool has a message, if it has it.
+    async fn message_state(&self, slot: &Slot, at: &QueueRef, id: MessageId) -> Result<Option<State>, Error> {
+        let gone = || Error::unavailable(Part::Server, "the queue was closed");
+        let (queue, store) = {
+            let state = slot.state.lock();
+            let queue = state.queues.get(at).ok_or_else(gone)?;
+            (queue.id, self.pool(&queue.pool)?.store()?)
+        };
+        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        Ok(found.into_iter().next().map(|message| message.header.state))
+    }
+}
+
+/// How far a delete came.
+enum Begun {
+    /// The removal is on its way.
+    Removal(Outcome),
+    /// What the pool has must be known first.
+    Asked(Asked),
+}
+
+/// The header of a message that is posted now to a queue with these attributes.
+fn header(
+    new: &NewMessage,
+    attributes: &Attributes,
+    client: Option<Uuid>,
+    now: Timestamp,
+    id: MessageId,
+) -> Header {
+    let ttl = new.ttl.or(attributes.message_ttl).map_or(limits::MESSAGE_TTL_DEFAULT, MessageTtl::seconds);
+    let delay = new.delay.or(attributes.message_delay.map(Delay::Seconds));
+    let ready = delay.map_or(now, |delay| delay.ready(now));
+    let state = if ready > now { State::Scheduled } else { State::Ready };
+    let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
+    let expires = ready.plus_seconds(ttl);
+    Header { id, created: now, ready, ttl, expires, attempts: 0, client, size, state }
 }

@@ -2,10 +2,11 @@
 
 use super::Broker;
 use super::slot::Slot;
+use crate::domain::attributes;
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Change;
 use crate::domain::queue::Metadata;
-use crate::error::{Error, Part};
+use crate::error::{Error, Part, Place};
 
 /// How often a change looks again when the record changed under it.
 const TRIES: usize = 4;
@@ -30,9 +31,20 @@ impl Broker {
             let Some(mut entry) = self.0.catalogue.queue_entry(&slot.owned, at).await? else {
                 return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
             };
-            let metadata = Metadata::new(entry.record.metadata.clone())?.patched(changes)?;
+            let before = Metadata::new(entry.record.metadata.clone())?;
+            let flavor = before.attributes().flavor.clone();
+            let metadata = before.patched(changes)?;
+            metadata.attributes().check_for(&at.name)?;
+            if metadata.attributes().flavor != flavor {
+                // Zaqar takes it, and the messages that are there are never seen again.
+                let why = "a queue keeps the flavor that it was created with, since its messages lie there";
+                return Err(Error::invalid(Place::Limit, attributes::FLAVOR, why));
+            }
             entry.record.metadata = metadata.as_raw().to_owned();
             if self.0.catalogue.queue_set(&slot.owned, at, &entry).await? {
+                if let Some(queue) = slot.state.lock().queues.get_mut(at) {
+                    queue.attributes = metadata.attributes().clone();
+                }
                 return Ok(metadata);
             }
         }

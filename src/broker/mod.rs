@@ -16,6 +16,7 @@ mod listing;
 mod membership;
 mod messages;
 mod metadata;
+mod moves;
 mod pool_deletion;
 mod pool_health;
 mod pool_table;
@@ -23,8 +24,11 @@ mod pools;
 mod queues;
 mod renewal;
 mod retake;
+mod schedule;
 mod slot;
+mod sweeps;
 mod time;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -37,7 +41,7 @@ use uuid::Uuid;
 pub use claims::{ClaimView, Handover};
 pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
-pub use messages::MessageView;
+pub use messages::{MessageView, Posted};
 pub use pool_health::{HealthReport, PoolHealth};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
@@ -75,6 +79,8 @@ struct Shared {
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Ends the claims that wait for messages.
+    waits: CancellationToken,
 }
 
 impl Broker {
@@ -96,7 +102,8 @@ impl Broker {
         // Taking the slots would only stop whoever has the storage.
         pools.check_any()?;
         // Before anything is put in place: a session that is lost on the way is noticed.
-        let session = catalogue.session().borrow().generation;
+        let sessions = catalogue.session();
+        let session = sessions.borrow().generation;
         cluster::replicas::join(&catalogue, &replica, clock.now()).await?;
         let owner =
             Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
@@ -107,17 +114,24 @@ impl Broker {
             let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
             slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
         }
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session));
-        let shared = Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop };
+        let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
+        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
+        let shared =
+            Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop, waits };
         let broker = Self(Arc::new(shared));
         broker.reopen_marked_pools().await;
         broker.start_duties();
         Ok(broker)
     }
 
+    /// From here on no claim waits for messages: those that do are told that there is nothing.
+    pub fn end_waits(&self) {
+        self.0.waits.cancel();
+    }
+
     /// Ends the duties and waits until every change that has begun is at its end.
     pub async fn stop(&self) {
+        self.end_waits();
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;

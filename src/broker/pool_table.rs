@@ -190,8 +190,14 @@ impl PoolTable {
     /// Stamps the storage of a new pool before the pool is recorded, and gives the pool's id. A stamp of this
     /// installation that no pool of `others` has is taken over: that of a pool that was deleted, or of an addition
     /// that was cut short between stamp and record.
-    pub(super) async fn register(&self, store: &dyn PoolStore, others: &[PoolEntry]) -> Result<Uuid, Error> {
-        let id = match store.stamp().await.map_err(storage_failed)? {
+    pub(super) async fn register(
+        &self,
+        uri: &PoolUri,
+        store: &dyn PoolStore,
+        others: &[PoolEntry],
+    ) -> Result<Uuid, Error> {
+        let no_pool = |failure| no_pool_there(uri, failure);
+        let id = match store.stamp().await.map_err(no_pool)? {
             Some(stamp) if stamp.system == self.system.id => {
                 if let Some(other) = others.iter().find(|other| other.pool.id == stamp.pool) {
                     return Err(Error::Conflict(format!("uri: the storage is that of pool {}", other.name)));
@@ -204,7 +210,7 @@ impl PoolTable {
             }
             None => Uuid::new_v4(),
         };
-        store.register(self.stamp(id)).await.map_err(storage_failed)?;
+        store.register(self.stamp(id)).await.map_err(no_pool)?;
         Ok(id)
     }
 
@@ -238,7 +244,7 @@ impl PoolTable {
             replicas::check_alone(&registry, replica, &first.name)?;
         }
         let store = self.open(&first.uri).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
-        let id = self.register(&*store, &[]).await?;
+        let id = self.register(&first.uri, &*store, &[]).await?;
         let pool = Pool::new(id, first.uri.clone(), first.weight);
         // Somebody else may have added one meanwhile; then there is no need for it.
         catalogue.pool_add(&registry, &first.name, &pool).await.map(|_| ())
@@ -357,11 +363,21 @@ impl Broker {
     }
 }
 
+/// What it means to a request that no pool can be registered at the place it named. Whoever names servers hears what
+/// is wrong with them; what is wrong with a disk of this machine is not for clients.
+fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
+    match failure {
+        StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
+        other => storage_failed(other),
+    }
+}
+
 /// What it means to a request that a storage it named could not be opened.
 pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
     match error {
         PoolOpenError::Scheme(_)
         | PoolOpenError::Postgres(_)
+        | PoolOpenError::Redis(_)
         | PoolOpenError::Path(_)
         | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),
         PoolOpenError::Journal(_) | PoolOpenError::Interrupted(_) => {

@@ -87,7 +87,7 @@ impl Broker {
         check_free(uri, name, &others)?;
         self.check_reach(&registry, name, uri)?;
         let store = table.open(uri).await.map_err(|error| cannot_open(uri, &error))?;
-        let added = match table.register(&*store, &others).await {
+        let added = match table.register(uri, &*store, &others).await {
             Ok(id) => {
                 let pool = wanted.apply(Pool::new(id, uri.clone(), 0));
                 self.0.catalogue.pool_add(&registry, name, &pool).await
@@ -169,7 +169,7 @@ impl Broker {
         others: &[PoolEntry],
     ) -> Result<Option<PoolEntry>, Error> {
         let Some(closed) = self.close_unused(entry).await? else { return Ok(None) };
-        let moved = match self.0.pools.register(store, others).await {
+        let moved = match self.0.pools.register(&wanted.uri, store, others).await {
             Ok(id) => {
                 let wanted = Pool { id, ..wanted.clone() };
                 self.0.catalogue.pool_move(registry, &closed, &wanted).await

@@ -7,7 +7,7 @@ use super::slot::Slot;
 use super::{Broker, storage_failed};
 use crate::catalogue::{FlavorEntry, QueueRecord};
 use crate::domain::attributes;
-use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::ids::QueueId;
 use crate::domain::message::Header;
 use crate::domain::names::{FlavorName, QueueRef};
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
@@ -21,6 +21,7 @@ const CREATE_TRIES: usize = 8;
 impl Broker {
     /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
+        metadata.attributes().check_for(&at.name)?;
         let (broker, at) = (self.clone(), at.clone());
         let create = async move {
             let slot = broker.slot(&at).await?;
@@ -159,21 +160,5 @@ impl Broker {
         let key = [at.project.as_str().as_bytes(), &[0], at.name.as_str().as_bytes()].concat();
         let choice = self.0.pools.placement.choose(&candidates, &key, &mut rand::rng());
         choice.map(|choice| Arc::clone(&pools[choice])).ok_or_else(|| refusal.unwrap_or(Error::NoPool))
-    }
-
-    /// Whether the pool has a message.
-    pub(super) async fn message_exists(
-        &self,
-        slot: &Slot,
-        at: &QueueRef,
-        id: MessageId,
-    ) -> Result<bool, Error> {
-        let (queue, store) = {
-            let state = slot.state.lock();
-            let Some(queue) = state.queues.get(at) else { return Ok(false) };
-            (queue.id, self.pool(&queue.pool)?.store()?)
-        };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
-        Ok(!found.is_empty())
     }
 }

@@ -41,15 +41,14 @@ impl Broker {
         let (queue, store, held) = {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(|| no_claim(id))?;
-            let held = queue.engine.held(id, now).ok_or_else(|| no_claim(id))?;
+            let held = queue.engine.held(id, self.claim_time()).ok_or_else(|| no_claim(id))?;
             (queue.id, self.pool(&queue.pool)?.store()?, held)
         };
         let ids: Vec<MessageId> = held.headers.iter().map(|header| header.id).collect();
         let found = store.get(queue, &ids).await.map_err(storage_failed)?;
         let view = |message: crate::domain::message::Message| {
             let header = held.headers.iter().find(|header| header.id == message.header.id)?;
-            let age = now.seconds_since(header.created);
-            Some(MessageView { id: header.id, ttl: header.ttl, age, body: message.body, claim: Some(id) })
+            Some(MessageView::claimed(header, id, message.body, now))
         };
         let messages = found.into_iter().filter_map(view).collect();
         let age = now.seconds_since(held.expires.minus_seconds(held.terms.ttl()));
@@ -76,6 +75,7 @@ impl Broker {
         let now = self.0.clock.now();
         let expires = now.plus_seconds(terms.ttl());
         let record = ClaimRecord {
+            at: at.clone(),
             queue,
             messages: messages.into_iter().map(|(id, attempt)| ClaimedMessage { id, attempt }).collect(),
             ttl: terms.ttl(),
@@ -87,7 +87,7 @@ impl Broker {
         let mut state = slot.state.lock();
         let Some(open) = state.queue_mut(at, queue) else { return Err(no_claim(id)) };
         // Its deadline may have passed unheeded while it was being renewed.
-        let soon = Deadline { at: now.plus_seconds(1), claim: id, queue: at.clone() };
+        let soon = Deadline { at: now.plus_seconds(limits::RETRY_SECONDS), claim: id, queue: at.clone() };
         match outcome {
             Ok(true) => {
                 open.engine.renewed(id, terms, expires);
@@ -125,7 +125,7 @@ impl Broker {
             let changed = {
                 let mut state = slot.state.lock();
                 let queue = state.queues.get_mut(at).ok_or_else(|| no_claim(id))?;
-                match queue.engine.begin_renew(id, self.0.clock.now()) {
+                match queue.engine.begin_renew(id, self.claim_time()) {
                     Renewal::Begun(messages) => return Ok((queue.id, messages)),
                     Renewal::Ended => return Err(no_claim(id)),
                     Renewal::Busy => Arc::clone(&slot.changed).notified_owned(),

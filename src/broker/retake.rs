@@ -55,7 +55,19 @@ fn next(pause: Duration) -> Duration {
 impl Broker {
     /// The slot of a queue, as it is served now. One that is being taken anew is waited for.
     pub(super) async fn slot(&self, queue: &QueueRef) -> Result<Arc<Slot>, Error> {
-        let number = queue.slot();
+        self.served(queue.slot()).await
+    }
+
+    /// Every slot, as [`Broker::slot`] gives one.
+    pub(super) async fn every_slot(&self) -> Result<Vec<Arc<Slot>>, Error> {
+        let mut slots = Vec::with_capacity(limits::SLOTS);
+        for number in SlotNumber::all() {
+            slots.push(self.served(number).await?);
+        }
+        Ok(slots)
+    }
+
+    async fn served(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
         if let Some(slot) = self.0.cells.get(number) {
             match slot.lost() {
                 None => return Ok(slot),
@@ -76,6 +88,14 @@ impl Broker {
     /// An answer that wrote nothing, if it is true.
     pub(super) fn confirm<T>(&self, slot: &Slot, answer: Result<T, Error>) -> Result<T, Error> {
         self.check_ours(slot).and(answer)
+    }
+
+    /// As [`Broker::confirm`], for an answer that several slots gave.
+    pub(super) fn confirm_all<T>(&self, slots: &[Arc<Slot>], answer: Result<T, Error>) -> Result<T, Error> {
+        slots.iter().try_for_each(|slot| slot.check_served())?;
+        self.check_member()?;
+        self.0.catalogue.check_lease()?;
+        answer
     }
 
     /// The outcome of a change. One that was refused for what is in memory wrote nothing, and must be true.

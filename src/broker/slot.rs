@@ -1,7 +1,7 @@
 //! A slot at its owner: its open queues, its lanes to the pools, its claims' deadlines.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -12,13 +12,16 @@ use tokio_util::task::TaskTracker;
 use super::lanes::{Lane, Work};
 use super::pool_table::OpenPool;
 use super::retake::Taken;
+use super::waiting::Waiter;
 use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
+use crate::domain::attributes::Attributes;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
-use crate::engine::QueueEngine;
+use crate::engine::{Found, Line, QueueEngine};
 use crate::error::{Error, Part};
 use crate::storage::Epoch;
 
@@ -39,6 +42,10 @@ pub(super) struct Slot {
     pub(super) state: Mutex<SlotState>,
     /// Held while a queue is created or opened, so that it happens once.
     pub(super) gate: tokio::sync::Mutex<()>,
+    /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
+    fencing: tokio::sync::Mutex<()>,
+    /// Held by whoever moves messages into the slot's queues, so that two never deal with the same one (P5).
+    pub(super) moves: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,
     /// When it was taken.
@@ -66,9 +73,16 @@ pub(super) struct SlotState {
     /// One bit for each directory of claims that is there.
     pub(super) buckets: u64,
     /// Claims of queues that nobody has opened since the start.
-    unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
+    pub(super) unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
     /// When to look for deleted queues that are not cleaned away; none when there are none, or it is being done.
     pub(super) next_cleaning: Option<Timestamp>,
+    /// Deleted queues of the last cleaning: nothing is removed from them in any other way.
+    pub(super) dropped: HashSet<QueueId>,
+    /// Claims that wait for messages, by queue, whether it exists or not; and how many they are.
+    pub(super) lines: HashMap<QueueRef, Line<Waiter>>,
+    pub(super) waiters: usize,
+    /// When scheduled messages become ready; entries of queues that look for theirs earlier are skipped.
+    pub(super) wakes: BinaryHeap<Reverse<(Timestamp, QueueRef)>>,
 }
 
 /// When a claim of which queue ends.
@@ -84,12 +98,24 @@ pub(super) struct OpenQueue {
     pub(super) id: QueueId,
     pub(super) pool: PoolName,
     pub(super) engine: QueueEngine,
-    /// Wakes those who wait for a page of the pool.
-    pub(super) refilled: Arc<Notify>,
     /// Whether the last page could not be read.
     pub(super) pool_failed: bool,
     /// Who is changing something of the queue in the pool or in the tree holds a token: a deletion waits for all.
     pub(super) uses: TaskTracker,
+    /// What its metadata says of its behaviour.
+    pub(super) attributes: Attributes,
+    /// When its scheduled messages are looked at next, as far as the slot has noted.
+    pub(super) wakes_at: Option<Timestamp>,
+    /// Whether a task carries its moves on.
+    pub(super) is_moving: bool,
+}
+
+impl OpenQueue {
+    /// Where its messages go that were claimed as often as they may be, and how often that is.
+    pub(super) fn dead_letters(&self, at: &QueueRef) -> Option<(QueueRef, u32)> {
+        let (name, most) = self.attributes.dead_letters().filter(|(name, _)| **name != at.name)?;
+        Some((QueueRef { project: at.project.clone(), name: name.clone() }, most))
+    }
 }
 
 impl Slot {
@@ -102,26 +128,35 @@ impl Slot {
     ) -> Self {
         let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::new();
         let live_claims = found.claims.len();
+        let mut deadlines = BinaryHeap::new();
         for (id, record) in found.claims {
+            let (at, queue) = (Timestamp::from_millis(record.expires), record.at.clone());
+            deadlines.push(Reverse(Deadline { at, claim: id, queue }));
             unopened.entry(record.queue).or_default().push((id, record));
         }
         let state = SlotState {
             queues: HashMap::new(),
             lanes: HashMap::new(),
             ids: IdSequence::after(MessageId::ZERO),
-            deadlines: BinaryHeap::new(),
+            deadlines,
             spent: Vec::new(),
             live_claims,
             is_expiring: false,
             buckets: found.buckets,
             unopened,
             next_cleaning: Some(Timestamp::default()),
+            dropped: HashSet::new(),
+            lines: HashMap::new(),
+            waiters: 0,
+            wakes: BinaryHeap::new(),
         };
         Self {
             owned,
             epoch,
             state: Mutex::new(state),
             gate: tokio::sync::Mutex::new(()),
+            fencing: tokio::sync::Mutex::new(()),
+            moves: tokio::sync::Mutex::new(()),
             changed: Arc::default(),
             taken,
             no_expiry_before,
@@ -152,9 +187,6 @@ impl Slot {
             state.lanes.values_mut().flat_map(Lane::close).collect::<Vec<_>>()
         };
         unsent.into_iter().for_each(Work::refuse);
-        for queue in self.state.lock().queues.values() {
-            queue.refilled.notify_waiters();
-        }
         self.changed.notify_waiters();
     }
 
@@ -178,25 +210,45 @@ impl SlotState {
         self.queues.get_mut(at).filter(|queue| queue.id == id)
     }
 
-    /// Takes a queue out, so that nothing more begins there, and wakes who waits there to see that.
+    /// Takes a queue out, so that nothing more begins there.
     pub(super) fn close_queue(&mut self, at: &QueueRef, id: QueueId) -> Option<OpenQueue> {
         self.unopened.remove(&id);
         let queue = self.queues.remove(at)?;
         queue.uses.close();
-        queue.refilled.notify_waiters();
         Some(queue)
     }
 
     /// Notes when a claim ends. Claims that are over are forgotten before they outnumber the others.
     pub(super) fn await_end(&mut self, deadline: Deadline) {
         if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
-            let queues = &self.queues;
-            let is_live = |deadline: &Deadline| {
-                queues.get(&deadline.queue).is_some_and(|queue| queue.engine.has_claim(deadline.claim))
+            let (queues, unopened) = (&self.queues, &self.unopened);
+            let is_live = |deadline: &Deadline| match queues.get(&deadline.queue) {
+                Some(queue) => queue.engine.has_claim(deadline.claim),
+                None => !unopened.is_empty(),
             };
             self.deadlines.retain(|Reverse(deadline)| is_live(deadline));
         }
         self.deadlines.push(Reverse(deadline));
+    }
+
+    /// Notes when a queue's scheduled messages are to be looked at, if that is sooner than it was noted before.
+    pub(super) fn note_wake(&mut self, at: &QueueRef) {
+        let Some(queue) = self.queues.get_mut(at) else { return };
+        let Some(wakes) = queue.engine.wakes_at() else { return };
+        if queue.wakes_at.is_none_or(|noted| wakes < noted) {
+            queue.wakes_at = Some(wakes);
+            self.wakes.push(Reverse((wakes, at.clone())));
+        }
+    }
+
+    /// A queue whose scheduled messages are to be looked at by now.
+    pub(super) fn take_wake(&mut self, now: Timestamp) -> Option<QueueRef> {
+        self.wakes.peek().filter(|Reverse((at, _))| *at <= now)?;
+        let Reverse((wakes, at)) = self.wakes.pop()?;
+        if let Some(queue) = self.queues.get_mut(&at).filter(|queue| queue.wakes_at == Some(wakes)) {
+            queue.wakes_at = None;
+        }
+        Some(at)
     }
 
     /// Whether claims are due that no task is ending yet; the caller then starts one.
@@ -214,6 +266,18 @@ impl SlotState {
             self.next_cleaning = None;
         }
         begins
+    }
+
+    /// A claim of a queue that turned out not to exist any more has nothing to end.
+    pub(super) fn spend_orphan(&mut self, claim: ClaimId) {
+        for claims in self.unopened.values_mut() {
+            let before = claims.len();
+            claims.retain(|(id, _)| *id != claim);
+            if claims.len() < before {
+                self.spent.push(claim);
+            }
+        }
+        self.unopened.retain(|_, claims| !claims.is_empty());
     }
 
     /// Notes claims that have no messages left.
@@ -246,21 +310,23 @@ impl Broker {
     /// Opens the queue of a record: fences its pool, then takes over its claims, then its head.
     pub(super) async fn open_record(
         &self,
-        slot: &Slot,
+        slot: &Arc<Slot>,
         at: &QueueRef,
         record: &QueueRecord,
     ) -> Result<(), Error> {
         let name = record.pool()?;
         let pool = self.pool_of_record(&name).await?;
         self.open_lane(slot, &name, &pool).await?;
+        let attributes = Metadata::new(record.metadata.clone())?.attributes().clone();
         let totals = pool.store()?.totals(record.id).await.map_err(storage_failed)?;
-        let (tail, claims) = {
+        let (found, claims) = {
             let state = slot.state.lock();
             // The window of an empty queue is whole: what is posted to it goes there.
-            let tail = if totals.messages == 0 { MessageId::ZERO } else { state.ids.last() };
-            (tail, state.unopened.get(&record.id).cloned().unwrap_or_default())
+            let tail = if totals.ready() == 0 { MessageId::ZERO } else { state.ids.last() };
+            let found = Found { tail, is_scheduled: totals.scheduled > 0, has_aside: totals.aside > 0 };
+            (found, state.unopened.get(&record.id).cloned().unwrap_or_default())
         };
-        let mut engine = QueueEngine::open(tail);
+        let mut engine = QueueEngine::open(found);
         let mut spent = Vec::new();
         let mut deadlines = Vec::new();
         for (id, claim) in claims {
@@ -288,11 +354,16 @@ impl Broker {
             id: record.id,
             pool: name,
             engine,
-            refilled: Arc::default(),
             pool_failed: false,
             uses: TaskTracker::new(),
+            attributes,
+            wakes_at: None,
+            is_moving: false,
         };
-        state.queues.insert(at.clone(), queue);
+        let queue = state.queues.entry(at.clone()).insert_entry(queue).into_mut();
+        self.start_mover(slot, at, queue);
+        state.note_wake(at);
+        self.serve(slot, &mut state, at);
         Ok(())
     }
 
@@ -300,7 +371,12 @@ impl Broker {
     /// the greatest one that any of them gave.
     pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
         let id = pool.entry.pool.id;
-        if slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id)) {
+        let is_open = || slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id));
+        if is_open() {
+            return Ok(());
+        }
+        let _fencing = slot.fencing.lock().await;
+        if is_open() {
             return Ok(());
         }
         let store = pool.store()?;

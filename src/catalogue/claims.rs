@@ -6,12 +6,16 @@ use super::{Catalogue, OwnedSlot, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::error::{Error, Part};
 
 /// A claim as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRecord {
-    /// The queue of its messages.
+    /// The queue of its messages, as its clients address it: a claim ends in time whether its queue is used or not.
+    #[serde(flatten, with = "address")]
+    pub at: QueueRef,
+    /// The incarnation of the queue.
     pub queue: QueueId,
     /// Its messages. Those that were deleted since may still be named.
     pub messages: Vec<ClaimedMessage>,
@@ -23,6 +27,31 @@ pub struct ClaimRecord {
     pub created: u64,
     /// Milliseconds since the Unix epoch.
     pub expires: u64,
+}
+
+/// The keys `project` and `name` of a queue in a record.
+mod address {
+    use serde::{Deserializer, Serializer, de};
+
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Address<'a> {
+        project: std::borrow::Cow<'a, str>,
+        name: std::borrow::Cow<'a, str>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(at: &QueueRef, serializer: S) -> Result<S::Ok, S::Error> {
+        Address { project: at.project.as_str().into(), name: at.name.as_str().into() }.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QueueRef, D::Error> {
+        let address = Address::deserialize(deserializer)?;
+        Ok(QueueRef {
+            project: ProjectId::new(&address.project).map_err(de::Error::custom)?,
+            name: QueueName::new(&address.name).map_err(de::Error::custom)?,
+        })
+    }
 }
 
 /// A message in a claim.

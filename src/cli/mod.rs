@@ -3,12 +3,14 @@
 mod bench;
 mod client;
 mod completions;
+mod config;
 mod openapi;
 mod serve;
+mod token;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::Config;
+use crate::config::{Config, layers};
 
 /// A durable message queue.
 #[derive(Debug, Parser)]
@@ -25,8 +27,13 @@ struct Cli {
 enum Command {
     /// Run the service; this is done when no command is named
     Serve(Config),
+    /// Print the settings that the service would start with, and where each comes from
+    Config(Config),
     /// Load a server, and measure it beside an empty one
     Bench(bench::BenchArgs),
+    /// Tokens, by which the service knows its callers
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     #[command(flatten)]
     Client(client::ClientCommand),
     /// Print the OpenAPI document of the service
@@ -37,10 +44,13 @@ enum Command {
 
 /// Carries out the command that the arguments of the process name.
 pub fn run() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+    let given = layers::read(Cli::command())?;
+    let cli = Cli::from_arg_matches(&given.matches).unwrap_or_else(|error| error.exit());
     match cli.command.unwrap_or(Command::Serve(cli.config)) {
         Command::Serve(config) => serve::run(config),
+        Command::Config(config) => config::run(&given, &config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
+        Command::Token(command) => token::run(command),
         Command::Client(command) => Ok(client::run(command)?),
         Command::Openapi(args) => openapi::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -1,7 +1,6 @@
 //! `angarium serve`: the service, until it is told to stop.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
@@ -26,7 +25,7 @@ pub(super) fn run(config: Config) -> anyhow::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(async {
         let server = Server::open(&config).await?;
-        greet(server.address()?, &config.data)?;
+        greet(&format!("{}://{}", config.scheme(), server.address()?), &config.data)?;
         server.run(stop_signal()?).await;
         anyhow::Ok(())
     })?;
@@ -35,15 +34,15 @@ pub(super) fn run(config: Config) -> anyhow::Result<()> {
 }
 
 /// Says where the service is and what to do with it.
-fn greet(address: SocketAddr, data: &Path) -> std::io::Result<()> {
+fn greet(base: &str, data: &Path) -> std::io::Result<()> {
     let data = data.canonicalize()?;
     let version = env!("CARGO_PKG_VERSION");
     let mut out = std::io::stdout().lock();
-    writeln!(out, "angarium {version} listening on http://{address}")?;
+    writeln!(out, "angarium {version} listening on {base}")?;
     writeln!(out, "data in {}", data.display())?;
     writeln!(
         out,
-        "try: curl -i http://{address}/v2/queues/demo/messages --json '{{\"messages\": [{{\"body\": \"hello\"}}]}}'"
+        "try: curl -i {base}/v2/queues/demo/messages --json '{{\"messages\": [{{\"body\": \"hello\"}}]}}'"
     )?;
     out.flush()
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use thiserror::Error as ThisError;
 use tokio::sync::watch::Receiver;
 
-pub use watch::{Event, Watch};
+pub use watch::{Event, Mailbox, Watch};
 
 use crate::domain::limits;
 use crate::domain::time::Timestamp;

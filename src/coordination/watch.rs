@@ -55,8 +55,8 @@ impl Drop for Watch {
     }
 }
 
-/// Where the events of one watch wait. The lock is held for single looks.
-pub(super) struct Mailbox {
+/// Where the events of one watch wait: the end of a watch that a tree holds. The lock is held for single looks.
+pub struct Mailbox {
     path: String,
     state: Mutex<State>,
     wake: Notify,
@@ -71,7 +71,7 @@ struct State {
 
 impl Mailbox {
     /// A mailbox for what happens at `path` and below, and its reader.
-    pub(super) fn open(path: &str) -> (Arc<Self>, Watch) {
+    pub fn open(path: &str) -> (Arc<Self>, Watch) {
         let mailbox = Arc::new(Self {
             path: path.to_owned(),
             state: Mutex::default(),
@@ -92,7 +92,7 @@ impl Mailbox {
     }
 
     /// Adds an event. What a waiting one says already is not said twice, and too many become one `Resync`.
-    pub(super) fn post(&self, event: Event) {
+    pub fn post(&self, event: Event) {
         let mut state = self.state.lock();
         let events = &mut state.events;
         match &event {
@@ -112,13 +112,13 @@ impl Mailbox {
     }
 
     /// There will be no more events.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         self.state.lock().is_over = true;
         self.wake.notify_one();
     }
 
     /// Waits until nobody reads any more.
-    pub(super) async fn abandoned(&self) {
+    pub async fn abandoned(&self) {
         self.abandoned.cancelled().await;
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
+use crate::domain::durability::Durability;
 use crate::domain::limits;
 use crate::domain::message::{MessageTtl, seconds_within};
 use crate::domain::names::{FlavorName, QueueName};
@@ -24,6 +25,8 @@ pub const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
 pub const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 /// How often a message may be claimed before it is a dead letter.
 pub const MAX_CLAIM_COUNT: &str = "_max_claim_count";
+/// Whether posts and deletes are answered before they are on disk: `sync` or `relaxed`. Zaqar has no such thing.
+pub const DURABILITY: &str = "_durability";
 /// The flavor that chooses the pools of the queue.
 pub const FLAVOR: &str = "_flavor";
 /// Whether bodies are encrypted at rest.
@@ -44,6 +47,8 @@ pub struct Attributes {
     pub dead_letter_ttl: Option<MessageTtl>,
     /// How often a message may be claimed. It has an effect only beside a queue for dead letters.
     pub max_claim_count: Option<u32>,
+    /// How durable a post or a delete is when it is answered.
+    pub durability: Option<Durability>,
     /// The flavor that chooses its pools.
     pub flavor: Option<FlavorName>,
 }
@@ -60,8 +65,33 @@ impl Attributes {
             dead_letter_queue: of(DEAD_LETTER_QUEUE).name(QueueName::new)?,
             dead_letter_ttl: of(DEAD_LETTER_TTL).ttl()?,
             max_claim_count: of(MAX_CLAIM_COUNT).count()?,
+            durability: of(DURABILITY).durability()?,
             flavor: of(FLAVOR).name(FlavorName::new)?,
         })
+    }
+
+    /// Checks what depends on the queue that they are of: it cannot take its own dead letters.
+    pub fn check_for(&self, queue: &QueueName) -> Result<(), Error> {
+        if self.dead_letter_queue.as_ref() == Some(queue) {
+            return Err(Error::invalid(Place::Limit, DEAD_LETTER_QUEUE, "it is the queue itself"));
+        }
+        Ok(())
+    }
+
+    /// Whether a request of so many bytes may post to the queue.
+    pub fn check_size(&self, bytes: usize) -> Result<(), Error> {
+        match self.max_post_size {
+            Some(most) if bytes > most => {
+                let why = format!("a post to this queue has at most {most} bytes, and this one has {bytes}");
+                Err(Error::invalid(Place::Limit, "", why))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Where messages go that were claimed as often as they may be, and how often that is.
+    pub fn dead_letters(&self) -> Option<(&QueueName, u32)> {
+        self.dead_letter_queue.as_ref().zip(self.max_claim_count)
     }
 }
 
@@ -120,6 +150,13 @@ impl Key<'_> {
         named.map_err(|error| self.wrong(Place::Limit, error.to_string()))
     }
 
+    fn durability(&self) -> Result<Option<Durability>, Error> {
+        let Some(value) = self.value else { return Ok(None) };
+        let class = serde_json::from_str::<String>(value.get()).ok().and_then(|text| text.parse().ok());
+        let wrong = || self.wrong(Place::Limit, "must be \"sync\" or \"relaxed\"");
+        class.map(Some).ok_or_else(wrong)
+    }
+
     fn refuse_encryption(&self) -> Result<(), Error> {
         match self.value.map(RawValue::get) {
             None | Some("false") => Ok(()),
@@ -148,7 +185,7 @@ mod tests {
         let read = attributes(
             r#"{"_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 900,
             "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
-            "_flavor": "fast", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red"}"#,
+            "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red"}"#,
         );
         let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl").unwrap());
         let expected = Attributes {
@@ -158,6 +195,7 @@ mod tests {
             dead_letter_queue: Some(QueueName::new("dead").unwrap()),
             dead_letter_ttl: ttl(1_209_600),
             max_claim_count: Some(3),
+            durability: Some(Durability::Relaxed),
             flavor: Some(FlavorName::new("fast").unwrap()),
         };
         assert_eq!(read.unwrap(), expected);
@@ -173,6 +211,14 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_cannot_take_its_own_dead_letters() {
+        let read = attributes(r#"{"_dead_letter_queue": "q"}"#).unwrap();
+        assert!(read.check_for(&QueueName::new("other").unwrap()).is_ok());
+        let refused = read.check_for(&QueueName::new("q").unwrap()).unwrap_err();
+        assert!(refused.to_string().starts_with(DEAD_LETTER_QUEUE), "{refused}");
+    }
+
+    #[test]
     fn a_wrong_value_is_refused_and_named() {
         for (key, values) in [
             (MAX_POST_SIZE, vec!["0", "262145", "-1", "\"1\"", "1.5", "[]"]),
@@ -182,6 +228,7 @@ mod tests {
             (DEAD_LETTER_TTL, vec!["59"]),
             (MAX_CLAIM_COUNT, vec!["-1", "4294967296", "\"3\""]),
             (FLAVOR, vec!["\"a/b\"", "7"]),
+            (DURABILITY, vec!["\"Sync\"", "true", "\"\""]),
             (ENCRYPT, vec!["true", "1"]),
         ] {
             for value in values {

@@ -1,5 +1,7 @@
 //! The terms of a claim and what they do to a message's life.
 
+use std::time::Duration;
+
 use crate::domain::limits;
 use crate::domain::message::{Header, seconds_within};
 use crate::domain::time::Timestamp;
@@ -68,6 +70,22 @@ impl ClaimLimit {
     /// The number of messages.
     pub const fn get(self) -> usize {
         self.0
+    }
+}
+
+/// How long a claim waits for messages when there are none: 0 to 20 seconds, not at all when nobody says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClaimWait(u32);
+
+impl ClaimWait {
+    /// Checks a number of seconds.
+    pub fn new(asked: Option<i64>) -> Result<Self, Error> {
+        seconds_within(asked.unwrap_or(0), limits::CLAIM_WAIT, "wait").map(Self)
+    }
+
+    /// How long.
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.0 as u64)
     }
 }
 

@@ -40,6 +40,8 @@ pub const CLAIM_TTL_DEFAULT: u32 = 300;
 pub const CLAIM_GRACE: (u32, u32) = (60, 43_200);
 /// Seconds of grace of a claim that names none.
 pub const CLAIM_GRACE_DEFAULT: u32 = 60;
+/// Seconds that a claim may wait for messages, least and most (SQS: 20 s).
+pub const CLAIM_WAIT: (u32, u32) = (0, 20);
 /// Characters of a queue name created through the REST API (Zaqar: 64).
 pub const QUEUE_NAME_CHARS: usize = 64;
 /// Bytes of a project id (Zaqar: 256).
@@ -60,6 +62,9 @@ pub const SMALL_BODY_BYTES: usize = 4_096;
 pub const EXCESS_BYTES: usize = 8 << 20;
 /// A request body must have arrived whole after this time, however slowly its client sends.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Projects whose use of their rate is remembered at once, at about a hundred bytes each.
+pub const RATED_PROJECTS: usize = 65_536;
 
 /// Parts of all queues, the unit of ownership. It is a byte, so it is written into ids and never changes.
 pub const SLOTS: usize = 256;
@@ -146,8 +151,33 @@ pub const CLOCK_TICK: Duration = Duration::from_secs(60);
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
 /// Time in which every slot is swept once of messages whose life is over.
 pub const SWEEP_ROUND: Duration = Duration::from_secs(30);
-/// Messages that one sweep removes from one queue.
+/// Messages that one look of a sweep into one pool finds.
 pub const SWEEP_MESSAGES: usize = 1_024;
+/// Looks of one sweep of one slot into one pool, so that a backlog of expired messages in one slot does not keep
+/// the others waiting for more than a few seconds.
+pub const SWEEP_LOOKS: usize = 64;
+/// How often the owner looks for scheduled messages that are due: how late one may become ready for a claim that
+/// waits. A claim that comes finds it without that.
+pub const SCHEDULE_TICK: Duration = Duration::from_millis(50);
+/// Scheduled messages that are made ready in one batch.
+pub const WAKE_MESSAGES: usize = 1_024;
+/// Bytes of bodies that one look for scheduled messages may read along.
+pub const WAKE_BYTES: usize = 1 << 20;
+/// Claims that wait for one queue. Each holds a connection; beyond it a claim is answered 429 at once.
+pub const QUEUE_WAITERS: usize = 4_096;
+/// Claims that wait for the queues of one slot, likewise.
+pub const SLOT_WAITERS: usize = 16_384;
+/// Messages on their way to or from another queue whose ids a queue keeps in memory; beyond it the pool is asked.
+pub const ASIDE_KNOWN: usize = 4_096;
+/// Messages that go to another queue in one batch.
+pub const MOVE_MESSAGES: usize = 256;
+/// Bytes of bodies that go to another queue in one batch, and a body more.
+pub const MOVE_BYTES: usize = 1 << 20;
+/// Pauses between tries of a move whose target cannot be reached: the first, and the longest. Each is twice the one
+/// before.
+pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Seconds after which what nobody asked for is tried again: ends of claims, scheduled messages that are due.
+pub const RETRY_SECONDS: u32 = 1;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.
 pub const EXPIRY_TURN: usize = 256;
 /// Claim nodes whose messages were all deleted are removed from the tree at least this often.
@@ -186,3 +216,22 @@ pub const POSTGRES_WRITES: usize = 16;
 pub const POSTGRES_PAGE: usize = 4_096;
 /// Bytes that an entry in PostgreSQL takes beside its body: a row, its key and its place in the index of expiry.
 pub const POSTGRES_ENTRY_BYTES: i64 = 256;
+
+/// How long a connection to Redis may take to come about.
+pub const REDIS_CONNECT: Duration = Duration::from_secs(2);
+/// A command to Redis without an answer after this time has no known outcome. A batch takes milliseconds.
+pub const REDIS_ANSWER: Duration = Duration::from_secs(4);
+/// How long a batch waits for replicas of Redis: less than for its answer, so that the answer says what is missing.
+pub const REDIS_WAIT: Duration = Duration::from_secs(2);
+/// After a failed try to connect to Redis the next one comes after this time.
+pub const REDIS_PAUSE: Duration = Duration::from_millis(500);
+/// How often the settings of a Redis in use are looked at: they can be changed while it runs.
+pub const REDIS_LOOK: Duration = Duration::from_secs(10);
+/// Connections for batches that wait for replicas of Redis. The batches of one connection wait in turn.
+pub const REDIS_WAITING: usize = 8;
+/// Entries that one script in Redis reads, removes or looks at: nobody else is served meanwhile.
+pub const REDIS_PAGE: usize = 1_024;
+/// Bytes of bodies that one script in Redis reads, likewise.
+pub const REDIS_PAGE_BYTES: usize = 4 << 20;
+/// Entries that one script in Redis reads by their ids, which may all have the greatest bodies.
+pub const REDIS_GET: usize = 64;

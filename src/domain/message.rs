@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::domain::delay::Delay;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
@@ -49,6 +50,8 @@ pub struct NewMessage {
     pub body: Bytes,
     /// How long it lives; the queue's default when absent.
     pub ttl: Option<MessageTtl>,
+    /// When it may first be claimed; the queue's default when absent.
+    pub delay: Option<Delay>,
 }
 
 /// All that is known of a message but its body.

@@ -1,10 +1,12 @@
-//! The words of the product and their rules: names, ids, messages, claims, queues, pools, limits, times.
+//! The words of the product and their rules: names, ids, messages, claims, queues, pools, limits, times, access.
 //!
 //! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
 //! rolls dice: instants and randomness come in as arguments.
 
+pub mod access;
 pub mod attributes;
 pub mod claim;
+pub mod delay;
 pub mod durability;
 pub mod flavor;
 pub mod ids;
@@ -15,4 +17,5 @@ pub mod page;
 pub mod patch;
 pub mod pool;
 pub mod queue;
+pub mod rate;
 pub mod time;

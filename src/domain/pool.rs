@@ -1,5 +1,7 @@
 //! A pool: a registered piece of storage, and what an operator says of it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -80,9 +82,15 @@ impl PoolState {
 
 /// Where a pool's storage is: 1 to 255 characters (Zaqar's bound) that begin with a scheme. Which schemes there
 /// are is for the drivers to say.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PoolUri(String);
+
+impl fmt::Debug for PoolUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.without_password())
+    }
+}
 
 impl PoolUri {
     /// Checks a URI.
@@ -99,7 +107,26 @@ impl PoolUri {
         Ok(Self(text.to_owned()))
     }
 
-    /// The URI as text. It may hold a password, so it is for administrators and never for a log.
+    /// The URI with `***` in place of passwords, as it is shown.
+    pub fn without_password(&self) -> String {
+        let (rest, query) =
+            self.0.split_once('?').map_or((&self.0[..], None), |(rest, query)| (rest, Some(query)));
+        let mut shown = match rest.split_once("://") {
+            Some((scheme, place)) => format!("{scheme}://{}", hide_login(place)),
+            None => rest.to_owned(),
+        };
+        let hide = |parameter: &str| match parameter.split_once('=') {
+            Some((name, _)) if name.contains("password") => format!("{name}=***"),
+            Some(_) | None => parameter.to_owned(),
+        };
+        if let Some(query) = query {
+            shown.push('?');
+            shown.push_str(&query.split('&').map(hide).collect::<Vec<_>>().join("&"));
+        }
+        shown
+    }
+
+    /// The URI as text. It may hold a password, so it is for drivers, and never for an answer or a log.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -107,6 +134,18 @@ impl PoolUri {
     /// Whether its storage lies on the disk of the process that opens it.
     pub fn is_embedded(&self) -> bool {
         self.0.starts_with("embedded:")
+    }
+}
+
+/// What comes before the last `@` of an authority, with the password behind its first colon hidden.
+fn hide_login(place: &str) -> String {
+    match place.rsplit_once('@') {
+        Some((login, hosts)) => {
+            let user = login.split_once(':').map_or(login, |(user, _)| user);
+            let mark = if user.len() < login.len() { ":***" } else { "" };
+            format!("{user}{mark}@{hosts}")
+        }
+        None => place.to_owned(),
     }
 }
 
@@ -185,6 +224,22 @@ mod tests {
         }
         for bad in ["", "journal", ":journal", "embedded:a\nb", &format!("x:{}", "a".repeat(254))] {
             assert!(PoolUri::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_hidden_wherever_they_stand() {
+        for (uri, shown) in [
+            ("embedded:journal", "embedded:journal"),
+            ("redis://h:6379/0?prefix=a", "redis://h:6379/0?prefix=a"),
+            ("redis://u@h", "redis://u@h"),
+            ("redis://u:se@cr:et@h:1,i:2/x?a=b", "redis://u:***@h:1,i:2/x?a=b"),
+            (
+                "redis-sentinel://:s@h/m?sentinel_password=s&wait=1",
+                "redis-sentinel://:***@h/m?sentinel_password=***&wait=1",
+            ),
+        ] {
+            assert_eq!(PoolUri::new(uri).unwrap().without_password(), shown);
         }
     }
 

@@ -34,6 +34,12 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0) / 1_000
     }
 
+    /// The instant of a date with time and offset from UTC, as in RFC 3339. One before the epoch is the epoch.
+    pub fn from_calendar(text: &str) -> Option<Self> {
+        let instant: jiff::Timestamp = text.parse().ok()?;
+        Some(Self(u64::try_from(instant.as_millisecond()).unwrap_or(0)))
+    }
+
     /// The calendar form Zaqar uses: `YYYY-MM-DDTHH:MM:SSZ`. An instant beyond the end of 9999 shows
     /// as the last one the calendar has.
     pub fn calendar(self) -> String {

@@ -1,25 +1,35 @@
 //! Removing many messages at once: by their ids, as soon as they are taken, or all that there are.
 
-use super::queue::{QueueEngine, Why};
+use super::hidden::Why;
+use super::queue::QueueEngine;
+use super::removal::{Asked, Removal, on_its_way};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::time::Timestamp;
 use crate::error::Error;
 
 impl QueueEngine {
     /// Begins to remove messages for somebody who holds `claims`: all of them, or none when one is claimed by
-    /// somebody else. Ids must differ; one that is not known here is removed from the pool, whether it is there or not.
+    /// somebody else or on its way to another queue. Ids must differ; one that is not known here is removed from the
+    /// pool, whether it is there or not. Where only the pool knows what is on its way it must be asked first, and `asked`
+    /// says when none of them was.
     pub fn begin_remove_all(
         &mut self,
         ids: &[MessageId],
         claims: &[ClaimId],
+        asked: Option<Asked>,
         now: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<Removal, Error> {
         let is_held = |holder: ClaimId| {
             claims.contains(&holder) && self.claims.get(holder).is_some_and(|claim| claim.is_live(now))
         };
         for id in ids {
             match self.hidden.get(id).map(|hidden| hidden.why) {
-                None | Some(Why::Removing(_)) => {}
+                None if self.aside.has(*id) == Some(true) => return Err(on_its_way()),
+                None if !self.aside.is_answered(*id, asked.map(|asked| asked.0)) => {
+                    return Ok(Removal::AskPool(Asked(self.aside.times())));
+                }
+                Some(Why::Leaving) => return Err(on_its_way()),
+                None | Some(Why::Removing(_) | Why::Waking) => {}
                 Some(Why::Claimed(holder)) if is_held(holder) => {}
                 Some(Why::Claimed(_) | Why::Taking | Why::Returning(_)) => return Err(Error::Claimed(*id)),
             }
@@ -27,14 +37,16 @@ impl QueueEngine {
         for id in ids {
             self.begin_remove_whatever(*id);
         }
-        Ok(())
+        Ok(Removal::Begun)
     }
 
     /// Begins to remove messages, claimed or not. Returns those that are on their way out now; the others are about
     /// to change: ask again when that is over.
     pub fn begin_purge(&mut self, ids: &[MessageId]) -> Vec<MessageId> {
-        let is_changing = |id: &MessageId| {
-            self.hidden.get(id).is_some_and(|hidden| matches!(hidden.why, Why::Taking | Why::Returning(_)))
+        let is_changing = |id: &MessageId| match self.hidden.get(id).map(|hidden| hidden.why) {
+            Some(Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving) => true,
+            Some(Why::Claimed(_) | Why::Removing(_)) => false,
+            None => self.aside.has(*id) == Some(true),
         };
         let begun: Vec<MessageId> = ids.iter().copied().filter(|id| !is_changing(id)).collect();
         for id in &begun {
@@ -51,7 +63,13 @@ impl QueueEngine {
                     hidden.removals = 1;
                 }
             }
-            _ => self.begin_remove_absent(id),
+            Some(hidden) if hidden.why == Why::Waking => {
+                hidden.why = Why::Removing(None);
+                hidden.removals = 1;
+            }
+            _ => {
+                self.remove_absent(id);
+            }
         }
     }
 

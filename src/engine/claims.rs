@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::queue::Counts;
+use super::ending::Ending;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::time::Timestamp;
@@ -17,7 +17,7 @@ pub struct Claim {
     /// Its messages that are not deleted yet.
     pub(super) messages: BTreeSet<MessageId>,
     /// Set while it is being ended: its messages are on their way back, and nobody may use it any more.
-    pub(super) ending: Option<Counts>,
+    pub(super) ending: Option<Ending>,
     /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
     pub(super) is_renewing: bool,
 }

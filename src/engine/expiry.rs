@@ -1,21 +1,37 @@
-//! Messages whose life is over.
+//! Messages whose life is over: a claim that meets them hides them, and a sweep finds the others through the
+//! pool's order of expiry.
 
-use super::queue::{Hidden, QueueEngine, Why};
-use super::window::Ready;
+use std::collections::HashSet;
+
+use super::hidden::{Hidden, Why};
+use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 use crate::domain::message::Header;
 use crate::domain::time::Timestamp;
 
 impl QueueEngine {
-    /// Hides messages at the head of the window whose life is over, at most `limit`: they must be removed.
-    pub fn take_expired(&mut self, limit: usize, now: Timestamp) -> Vec<MessageId> {
-        let mut expired = Vec::new();
-        while expired.len() < limit && self.window.oldest().is_some_and(|oldest| oldest.is_expired(now)) {
-            let Some(Ready { header, .. }) = self.window.pop_first() else { break };
-            expired.push(header.id);
+    /// From here on what becomes ready is noted: the pool, which is about to be asked for expired messages, may
+    /// answer with a header from before, and its life may have been lengthened.
+    pub fn begin_sweep(&mut self) {
+        self.sweep = Some(HashSet::new());
+    }
+
+    /// Hides those of the pool's expired messages that really are: they must be removed. Claimed ones are spared.
+    pub fn finish_sweep(&mut self, expired: Vec<Header>, now: Timestamp) -> Vec<MessageId> {
+        // Without a sweep the queue was opened since the pool was asked.
+        let Some(changed) = self.sweep.take() else { return Vec::new() };
+        let mut gone = Vec::new();
+        for header in expired {
+            let id = header.id;
+            let known = self.window.get(id).unwrap_or(&header);
+            if self.hidden.contains_key(&id) || changed.contains(&id) || !known.is_expired(now) {
+                continue;
+            }
+            let header = self.window.remove(id).map_or(header, |ready| ready.header);
             self.hide_expired(header);
+            gone.push(id);
         }
-        expired
+        gone
     }
 
     /// Hides a message whose life is over.

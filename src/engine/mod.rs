@@ -8,22 +8,37 @@
 //! ```text
 //!             posted                    take                  grant
 //!  appending ───────▶ ready ─────────────────▶ taking ───────────────▶ claimed
-//!                      ▲  ▲                      │ put_back               │ begin_end (released, expired)
-//!                      │  └──────────────────────┘                        ▼
-//!                      └────────────────────────────────────────────── returning
-//!                                               ended
-//!  begin_remove: ready, claimed or unknown ──▶ removing ──removed──▶ gone
+//!     │                ▲  ▲ ▲                    │ put_back               │ begin_end (released, expired)
+//!     │                │  │ └────────────────────┘                        ▼
+//!     │ posted    woken│  └────────────────────────────────────────── returning
+//!     ▼                │                    ended                        │ ended, put off
+//!  scheduled ────▶ waking ◀──── prepared (of a move)                     ▼
+//!                wake                                                scheduled
+//!  begin_remove: ready, claimed, waking or unknown ──▶ removing ──removed──▶ gone
+//!  take, claimed too often: ready ──▶ leaving ──set_aside──▶ moving, of which only the pool knows
 //! ```
 
 mod browse;
 mod bulk;
 mod claims;
+mod ending;
 mod expiry;
+mod hidden;
+mod moves;
 mod queue;
+mod refill;
+mod removal;
 mod renewal;
+mod schedule;
+mod waiting;
 mod window;
 
 pub use browse::Browsed;
 pub use claims::Claim;
-pub use queue::{Counts, Ended, QueueEngine, Refill, Removal, Taken};
+pub use ending::{Counts, Ended, Ending};
+pub use moves::{Fate, prepared};
+pub use queue::{Found, QueueEngine, Taken};
+pub use refill::Refill;
+pub use removal::{Answered, Asked, Removal};
 pub use renewal::{Held, Renewal};
+pub use waiting::{Line, Place};

@@ -21,6 +21,12 @@ pub(super) struct Ready {
     pub(super) body: Option<Bytes>,
 }
 
+impl From<Message> for Ready {
+    fn from(message: Message) -> Self {
+        Self { header: message.header, body: Some(message.body) }
+    }
+}
+
 impl Ready {
     fn bytes(&self) -> usize {
         size_of::<Header>() + self.body.as_ref().map_or(0, Bytes::len)
@@ -79,8 +85,8 @@ impl Window {
         self.ready.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, ready)| ready)
     }
 
-    pub(super) fn contains(&self, id: MessageId) -> bool {
-        self.ready.contains_key(&id)
+    pub(super) fn get(&self, id: MessageId) -> Option<&Header> {
+        self.ready.get(&id).map(|ready| &ready.header)
     }
 
     pub(super) fn pop_first(&mut self) -> Option<Ready> {
@@ -100,12 +106,12 @@ impl Window {
         let id = message.header.id;
         if self.is_whole() && !self.is_full() {
             self.cursor = id;
-            self.insert(Ready { header: message.header, body: Some(message.body) });
+            self.insert(message.into());
         }
         self.tail = self.tail.max(id);
     }
 
-    /// A new message became durable that is hidden already. Its id is greater than the tail.
+    /// A new message became durable that is not ready, or hidden already. Its id is greater than the tail.
     pub(super) fn pass(&mut self, id: MessageId) {
         if self.is_whole() {
             self.cursor = id;
@@ -113,9 +119,11 @@ impl Window {
         self.tail = self.tail.max(id);
     }
 
-    /// A message that was hidden is ready again. Beyond the cursor the pool has it.
+    /// A message that was hidden, or not ready, is ready. Beyond the cursor the pool has it.
     pub(super) fn put_back(&mut self, ready: Ready) {
         if ready.header.id > self.cursor {
+            // It may come from another queue, with an id that is greater than any of this one.
+            self.tail = self.tail.max(ready.header.id);
             return;
         }
         self.insert(ready);
@@ -137,13 +145,13 @@ impl Window {
 
     /// Takes a page of the pool that begins right behind the cursor. The window then
     /// reaches to `end`, or as far as it has room.
-    pub(super) fn extend(&mut self, page: impl Iterator<Item = Message>, end: MessageId) {
-        for message in page {
+    pub(super) fn extend(&mut self, page: impl Iterator<Item = Ready>, end: MessageId) {
+        for ready in page {
             if self.is_full() {
                 return;
             }
-            self.cursor = message.header.id;
-            self.insert(Ready { header: message.header, body: Some(message.body) });
+            self.cursor = ready.header.id;
+            self.insert(ready);
         }
         self.cursor = self.cursor.max(end);
     }

@@ -19,9 +19,13 @@
 //! * `Header`: the deadline counts from the first byte and further bytes do not move it.
 //! * `Request`: no read deadline here. hyper polls the socket all the while to notice a client that went away, and the
 //!   handler may take as long as it likes. The progress of a request's body is watched in `exchange`, because only the
-//!   body knows whether the handler is waiting for it, and because it will be so for HTTP/2 as well, where many bodies
-//!   share one socket.
+//!   body knows whether the handler is waiting for it, and because in HTTP/2 many bodies share one socket.
 //! * Writing is apart from all this: in any state, a write that makes no progress for `write` ends the connection.
+//!
+//! In HTTP/2 bytes do not tell whether a request comes, because the protocol talks of itself too. There a connection is in
+//! `Request` while a handler is at work, and in `Idle` at any other time, from its handshake on. What is written as an
+//! answer lets the rest begin anew, what the protocol writes for itself does not; so a client that does not read its
+//! answers is cut after `idle`.
 //!
 //! Cost: the hot path reads the clock once per request, when it goes idle. The timer is armed for the earliest deadline
 //! it was ever asked for and moved only when it fires or when an earlier deadline comes, so a busy connection moves it
@@ -30,7 +34,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -50,34 +54,70 @@ enum State {
     Idle,
 }
 
-/// The state of one connection, shared by its socket and its requests. Both live in one task; the atomic is there only
-/// because hyper wants both to be `Send`, and carries nothing else across, hence `Relaxed`.
+/// What is more than HTTP/2 writes for itself between answers: its pings, settings and windows, even a few at once.
+const ANSWER_BYTES: usize = 256;
+
+/// The state of one connection, shared by its socket and its requests. It carries nothing else across, hence `Relaxed`.
+/// In HTTP/1.1 both live in one task.
 #[derive(Debug, Clone)]
-pub struct Phase(Arc<AtomicU8>);
+pub struct Phase {
+    /// In HTTP/1.1 the state. In HTTP/2 the number of handlers at work, and from bit 32 on that of requests so far, so
+    /// that no two times of rest look the same.
+    shared: Arc<AtomicU64>,
+    has_streams: bool,
+}
+
+/// A request so far, and a handler at work.
+const STREAM: u64 = (1 << 32) + 1;
+
+/// A state as it is compared: the time of rest after one request is not that after another.
+type Mark = u64;
 
 impl Phase {
-    /// A connection of which no byte has been read.
-    pub fn fresh() -> Self {
-        Self(Arc::new(AtomicU8::new(State::Fresh as u8)))
+    /// A connection of HTTP/1.1, of which no byte has been read: one request after the other.
+    pub fn requests() -> Self {
+        Self { shared: Arc::new(AtomicU64::new(State::Fresh as u64)), has_streams: false }
+    }
+
+    /// A connection of HTTP/2 after its handshake: many requests at once.
+    pub fn streams() -> Self {
+        Self { shared: Arc::default(), has_streams: true }
     }
 
     /// Says that a request has begun. It ends when the mark is dropped.
     pub fn request(&self) -> InRequest {
-        self.set(State::Request);
+        if self.has_streams {
+            self.shared.fetch_add(STREAM, Ordering::Relaxed);
+        } else {
+            self.set(State::Request);
+        }
         InRequest(self.clone())
     }
 
+    /// Of HTTP/1.1 only.
     fn set(&self, state: State) {
-        self.0.store(state as u8, Ordering::Relaxed);
+        self.shared.store(state as u64, Ordering::Relaxed);
     }
 
-    fn get(&self) -> State {
-        match self.0.load(Ordering::Relaxed) {
+    fn mark(&self) -> Mark {
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    fn state(&self, mark: Mark) -> State {
+        match mark {
+            _ if self.has_streams => {
+                let at_work = mark & u64::from(u32::MAX);
+                if at_work > 0 { State::Request } else { State::Idle }
+            }
             0 => State::Fresh,
             1 => State::Header,
             2 => State::Request,
             _ => State::Idle,
         }
+    }
+
+    fn get(&self) -> State {
+        self.state(self.mark())
     }
 }
 
@@ -85,9 +125,21 @@ impl Phase {
 #[derive(Debug)]
 pub struct InRequest(Phase);
 
+impl InRequest {
+    /// What is left of it once the handler has answered. In HTTP/1.1 the request lasts until the answer is with the
+    /// writer. In HTTP/2 an answer that waits for its client must not keep the connection, so it lasts no longer.
+    pub fn answered(self) -> Option<Self> {
+        (!self.0.has_streams).then_some(self)
+    }
+}
+
 impl Drop for InRequest {
     fn drop(&mut self) {
-        self.0.set(State::Idle);
+        if self.0.has_streams {
+            self.0.shared.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.0.set(State::Idle);
+        }
     }
 }
 
@@ -119,7 +171,7 @@ pub struct DeadlineIo<T> {
     phase: Phase,
     limits: ConnectionLimits,
     /// The state in which the pending read began to wait, and when that state ends.
-    reading: Option<(State, Instant)>,
+    reading: Option<(Mark, Instant)>,
     /// When the pending write has waited too long.
     writing: Option<Instant>,
     alarm: Alarm,
@@ -132,6 +184,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
     }
 
     fn received(&mut self, bytes: usize) {
+        if self.phase.has_streams {
+            return;
+        }
         if bytes > 0 && matches!(self.phase.get(), State::Fresh | State::Idle) {
             self.phase.set(State::Header);
             self.reading = None;
@@ -139,18 +194,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
     }
 
     fn await_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let state = self.phase.get();
+        let mark = self.phase.mark();
+        let state = self.phase.state(mark);
         let patience = match state {
             State::Fresh => self.limits.first_byte,
             State::Header => self.limits.header,
             State::Idle => self.limits.idle,
-            State::Request => return Poll::Pending,
+            State::Request => return self.await_handlers(cx),
         };
         let deadline = match self.reading {
-            Some((since, deadline)) if since == state => deadline,
+            Some((since, deadline)) if since == mark => deadline,
             _ => Instant::now() + patience,
         };
-        self.reading = Some((state, deadline));
+        self.reading = Some((mark, deadline));
         if !self.alarm.passed(cx, deadline) {
             return Poll::Pending;
         }
@@ -159,6 +215,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
             return Poll::Ready(Err(late("the request header", patience)));
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// A handler of HTTP/2 may end without a word, when its client takes the request back. Nobody would then look
+    /// whether the connection rests, so it is looked at now and then.
+    fn await_handlers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.phase.has_streams {
+            let _ = self.alarm.passed(cx, Instant::now() + self.limits.idle);
+        }
+        Poll::Pending
     }
 
     /// Tries once. An earlier answer that still waits to be written must not be torn by ours.
@@ -181,23 +246,28 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
     }
 
     /// A client that still reads the last answer is not idle yet: its rest begins with the last bytes written.
-    fn sent(&mut self, cx: &mut Context<'_>) {
-        if self.phase.get() == State::Idle {
+    fn sent(&mut self, cx: &mut Context<'_>, bytes: usize) {
+        let is_answer = !self.phase.has_streams || bytes >= ANSWER_BYTES;
+        if self.phase.get() == State::Idle && (is_answer || !self.is_resting()) {
             self.begin_rest(cx);
         }
     }
 
     /// For an answer whose end is not a byte: its request may end after the last write.
     fn flushed(&mut self, cx: &mut Context<'_>) {
-        if self.phase.get() == State::Idle && !matches!(self.reading, Some((State::Idle, _))) {
+        if self.phase.get() == State::Idle && !self.is_resting() {
             self.begin_rest(cx);
         }
+    }
+
+    fn is_resting(&self) -> bool {
+        matches!(self.reading, Some((since, _)) if since == self.phase.mark())
     }
 
     /// hyper does not poll again a read that was pending when the answer ended, so the writing side arms the timer.
     fn begin_rest(&mut self, cx: &mut Context<'_>) {
         let deadline = Instant::now() + self.limits.idle;
-        self.reading = Some((State::Idle, deadline));
+        self.reading = Some((self.phase.mark(), deadline));
         // Only to be woken: the read that is polled then finds out whether it has passed.
         let _ = self.alarm.passed(cx, deadline);
     }
@@ -224,7 +294,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for DeadlineIo<T> {
         let me = self.get_mut();
         let done = Pin::new(&mut me.inner).poll_write(cx, buf);
         let written = ready!(me.await_write(cx, done))?;
-        me.sent(cx);
+        me.sent(cx, written);
         Poll::Ready(Ok(written))
     }
 
@@ -236,7 +306,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for DeadlineIo<T> {
         let me = self.get_mut();
         let done = Pin::new(&mut me.inner).poll_write_vectored(cx, bufs);
         let written = ready!(me.await_write(cx, done))?;
-        me.sent(cx);
+        me.sent(cx, written);
         Poll::Ready(Ok(written))
     }
 

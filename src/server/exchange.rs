@@ -21,7 +21,7 @@ use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
 use crate::error::Error;
 
-/// The router as hyper calls it: once per request, one request at a time.
+/// The router as hyper calls it: once per request; in HTTP/1.1 one request at a time.
 #[derive(Debug)]
 pub struct Exchange {
     app: Router,
@@ -63,7 +63,7 @@ impl Future for Answering {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let me = self.project();
         let Ok(answer) = ready!(me.answer.poll(cx));
-        let mark = me.mark.take();
+        let mark = me.mark.take().and_then(InRequest::answered);
         Poll::Ready(Ok(answer.map(|inner| AnswerBody { inner, _mark: mark })))
     }
 }

@@ -1,37 +1,36 @@
 //! The accept loop: sockets in, connections served, an orderly end.
 //! Owns the bounds of connections, their number, and their shut-down. Never looks into a request, never binds an address,
-//! and never lets one bad socket or a full file table end the loop. Deadlines are in `deadline` and `exchange`.
+//! and never lets one bad socket or a full file table end the loop. What a connection does is in `connection`.
 //!
 //! Not `axum::serve`: it has no bound on connections and installs no timer. Not hyper's `header_read_timeout`: it runs
 //! from the end of the request before, so it would end idle connections too.
-//!
-//! A client that closes its writing side after the request (as `nc -N` does) is taken for gone and may get no answer:
-//! on the wire it looks the same as a client that went away, whose long poll must end at once lest it claims messages
-//! for nobody; so hyper's `half_close` stays off.
-//!
-//! Room is left for TLS ([`serve`] takes any stream; the handshake gets `first_byte`) and for HTTP/2 (another
-//! `serve_connection` in [`serve`], with the phase counting streams).
 
 use std::io;
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use super::deadline::{DeadlineIo, Phase};
-use super::exchange::Exchange;
+use super::addresses::Addresses;
+use super::connection::{serve, serve_h2};
+use super::tls::{Protocol, Transport, shake_hands};
 
-/// The least read buffer hyper accepts, in bytes.
-const LEAST_BUFFER: usize = 8 * 1024;
+/// What a client is told whose address has too many connections.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n";
+
+/// Questions to a client that answers none, after which it is taken for gone.
+const PROBES: u32 = 3;
+
+/// The system counts no less.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Every bound of the connections of one listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +38,15 @@ pub struct ConnectionLimits {
     /// Connections served at once, at least 1. More wait in the kernel's backlog, where they cost us nothing. Default 4096: at
     /// about 20 KiB each that is 80 MiB, and it leaves room below the usual limits on open files.
     pub connections: usize,
+    /// Connections of one address, at least 1; one more is answered 503, or closed before a handshake. Default 1024: a
+    /// quarter of all, and more than a load balancer keeps.
+    pub per_address: usize,
+    /// Requests at once on one connection of HTTP/2. Default 100, the least that RFC 9113 recommends.
+    pub streams: u32,
+    /// How long a client may be silent while a request of it is in progress before it is asked whether it is still there;
+    /// one that does not answer is taken for gone. Default 20 s. So a long poll does not claim messages for a machine that
+    /// lost its network.
+    pub probe: Duration,
     /// How long a new connection may send nothing. Default 10 s.
     pub first_byte: Duration,
     /// How long a request's header may take from its first byte on. Default 10 s.
@@ -65,6 +73,9 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            per_address: 1024,
+            streams: 100,
+            probe: Duration::from_secs(20),
             first_byte: Duration::from_secs(10),
             header: Duration::from_secs(10),
             idle: Duration::from_secs(90),
@@ -83,38 +94,92 @@ impl Default for ConnectionLimits {
 /// Returns when every connection has ended, at most `limits.drain` after `stop` unless a handler blocks its thread. Idle
 /// connections end at once, the listening socket is closed first. Dropping the future stops accepting and leaves the
 /// connections to `stop`.
-pub async fn run(listener: TcpListener, app: Router, limits: ConnectionLimits, stop: CancellationToken) {
-    // Resolves the routes once instead of per connection.
-    let app = app.with_state(());
+pub async fn run(
+    listener: TcpListener,
+    transport: Transport,
+    app: Router,
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+) {
     let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
-    // Holds the connections' tasks. Each ends with its client, by a deadline, or by `stop` and `drain`.
-    let connections = TaskTracker::new();
-    while let Some((slot, stream)) = next(&listener, &slots, limits.accept_pause, &stop).await {
+    let addresses = Addresses::new(limits.per_address.max(1));
+    // Holds the tasks of connections and of their requests. Each ends with its client, by a deadline, or by `stop` and
+    // `drain`.
+    let tasks = TaskTracker::new();
+    // Resolves the routes once instead of per connection.
+    let host = Host { transport, app: app.with_state(()), limits, tasks: tasks.clone() };
+    while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
+        let Some(counted) = addresses.admit(from.ip()) else {
+            host.refuse(&stream);
+            continue;
+        };
         // A token of its own, so that connections do not share the lock of the one.
-        let stop = stop.child_token();
-        let app = app.clone();
-        connections.spawn(async move {
-            let _slot = slot;
-            if let Err(error) = serve(stream, app, limits, stop).await {
-                debug!(?error, "connection failed");
-            }
+        let (host, stop) = (host.clone(), stop.child_token());
+        tasks.spawn(async move {
+            let _held = (slot, counted);
+            host.welcome(stream, stop).await;
         });
     }
     drop(listener);
-    connections.close();
-    connections.wait().await;
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// What every connection needs.
+#[derive(Clone)]
+struct Host {
+    transport: Transport,
+    app: Router,
+    limits: ConnectionLimits,
+    tasks: TaskTracker,
+}
+
+impl Host {
+    /// Serves a connection to its end.
+    async fn welcome(self, stream: TcpStream, stop: CancellationToken) {
+        let ended = match &self.transport {
+            Transport::Plain => serve(stream, self.app, self.limits, stop).await,
+            Transport::Tls(current) => {
+                let credentials = Arc::clone(&current.borrow());
+                let shaken = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    shaken = shake_hands(stream, &credentials, self.limits.first_byte) => shaken,
+                };
+                match shaken {
+                    Ok((stream, Protocol::Http1)) => serve(stream, self.app, self.limits, stop).await,
+                    Ok((stream, Protocol::Http2)) => {
+                        serve_h2(stream, self.app, self.limits, self.tasks, stop).await
+                    }
+                    Err(error) => return debug!(%error, "no handshake"),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            debug!(?error, "connection failed");
+        }
+    }
+
+    /// Says that there are too many, if that can be said at once and in the clear.
+    fn refuse(&self, stream: &TcpStream) {
+        if let Transport::Plain = self.transport {
+            let _ = stream.try_write(TOO_MANY);
+        }
+    }
 }
 
 /// The next connection with its slot; none once the server stops. The slot comes first: without one nothing is accepted.
 async fn next(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-    pause: Duration,
+    limits: &ConnectionLimits,
     stop: &CancellationToken,
-) -> Option<(OwnedSemaphorePermit, TcpStream)> {
+) -> Option<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
     let arrival = async {
         let slot = Arc::clone(slots).acquire_owned().await.ok()?;
-        Some((slot, accept(listener, pause).await))
+        let (stream, from) = accept(listener, limits.accept_pause).await;
+        set_up(&stream, limits.probe);
+        Some((slot, stream, from))
     };
     tokio::select! {
         biased;
@@ -124,16 +189,11 @@ async fn next(
 }
 
 /// Accepts until it succeeds: a client that gave up in the backlog is skipped, a system short of something gets a rest.
-async fn accept(listener: &TcpListener, pause: Duration) -> TcpStream {
+async fn accept(listener: &TcpListener, pause: Duration) -> (TcpStream, SocketAddr) {
     let mut said = false;
     loop {
         let error = match listener.accept().await {
-            Ok((stream, _)) => {
-                if let Err(error) = stream.set_nodelay(true) {
-                    debug!(%error, "cannot set TCP_NODELAY");
-                }
-                return stream;
-            }
+            Ok(arrived) => return arrived,
             Err(error) => error,
         };
         if gave_up(&error) {
@@ -147,43 +207,18 @@ async fn accept(listener: &TcpListener, pause: Duration) -> TcpStream {
     }
 }
 
+/// Answers leave at once, and a client that vanished without a word is found out by the system.
+fn set_up(stream: &TcpStream, probe: Duration) {
+    let (time, interval) = (probe.max(SECOND), (probe / PROBES).max(SECOND));
+    let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
+    let socket = SockRef::from(stream);
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive)) {
+        debug!(%error, "cannot set up a connection");
+    }
+}
+
 /// Errors that are of one connection and not of the system.
 fn gave_up(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-/// Serves one connection to its end: the client closes, a deadline passes, or `stop` is cancelled and the request in
-/// progress is answered, for which it has `limits.drain`.
-///
-/// # Errors
-///
-/// What broke the connection: a deadline, a reset, bytes that are not HTTP. Only of interest to a debug log.
-pub async fn serve<T>(
-    stream: T,
-    app: Router,
-    limits: ConnectionLimits,
-    stop: CancellationToken,
-) -> hyper::Result<()>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let phase = Phase::fresh();
-    let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), limits));
-    let exchange = Exchange::new(app, phase, limits);
-    let mut http = http1::Builder::new();
-    http.half_close(false).header_read_timeout(None).max_buf_size(limits.buffer.max(LEAST_BUFFER));
-    let mut connection = pin!(http.serve_connection(io, exchange));
-    tokio::select! {
-        biased;
-        ended = connection.as_mut() => return ended,
-        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-    }
-    match tokio::time::timeout(limits.drain, connection).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            debug!("connection cut: its request did not finish in time");
-            Ok(())
-        }
-    }
 }

@@ -1,9 +1,14 @@
 //! The composition root: opens the stores, puts the parts together, serves, and takes it all down again.
 
+mod addresses;
+pub mod connection;
 pub mod deadline;
 pub mod exchange;
+mod face;
 mod instance;
 pub mod listener;
+mod reload;
+pub mod tls;
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -22,7 +27,7 @@ use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::cluster::replicas::Replica;
-use crate::config::{Config, TreeChoice};
+use crate::config::{Config, ConfigError, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
@@ -32,8 +37,8 @@ use crate::error::Error;
 use crate::journal::{Journal, OpenError};
 use crate::storage::PoolStore;
 use crate::storage::open::{PoolOpenError, PoolOpener};
+use face::{Face, FaceError};
 use instance::{Instance, InstanceError};
-use listener::ConnectionLimits;
 
 /// The directory of the tree and the first pool, below the data directory.
 const JOURNAL: &str = "journal";
@@ -45,6 +50,12 @@ const FIRST_WEIGHT: u32 = 100;
 /// Why the service could not start.
 #[derive(Debug, ThisError)]
 pub enum StartError {
+    /// The settings together.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What clients meet.
+    #[error(transparent)]
+    Face(#[from] FaceError),
     /// The address.
     #[error("cannot listen on {address}")]
     Listen {
@@ -86,8 +97,10 @@ fn described(error: &Error) -> String {
 /// A service that is ready to serve.
 pub struct Server {
     listener: TcpListener,
+    face: Face,
     broker: Broker,
     tree: Arc<dyn Coordination>,
+    clock: Clock,
     _instance: Instance,
 }
 
@@ -95,6 +108,8 @@ impl Server {
     /// Opens the stores below the data directory and binds the address. The address is bound first: a second
     /// service on it fails before it touches any data.
     pub async fn open(config: &Config) -> Result<Self, StartError> {
+        config.check()?;
+        let face = Face::new(config)?;
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
@@ -109,8 +124,9 @@ impl Server {
         let tree = open_tree(&config.coordination, &journal).await?;
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
         let settings = pool_settings(config, opener.reserving(config.reserve))?;
-        let broker = Broker::start(Catalogue::new(Arc::clone(&tree)), &settings, replica, clock).await?;
-        Ok(Self { listener, broker, tree, _instance: instance })
+        let catalogue = Catalogue::new(Arc::clone(&tree));
+        let broker = Broker::start(catalogue, &settings, replica, clock.clone()).await?;
+        Ok(Self { listener, face, broker, tree, clock, _instance: instance })
     }
 
     /// Where it listens.
@@ -120,8 +136,17 @@ impl Server {
 
     /// Serves until `stop`, then finishes what has begun and closes the stores.
     pub async fn run(self, stop: CancellationToken) {
-        let app: Router = api::router(self.broker.clone());
-        listener::run(self.listener, app, ConnectionLimits::default(), stop).await;
+        let Face { authentication, requests, transport, connections, reloader } = self.face;
+        let app: Router = api::router(self.broker.clone(), authentication, requests, self.clock);
+        let waits = async {
+            stop.cancelled().await;
+            self.broker.end_waits();
+        };
+        let serving = listener::run(self.listener, transport, app, connections, stop.clone());
+        tokio::select! {
+            _ = async { tokio::join!(serving, waits) } => {}
+            () = reloader.run() => {}
+        }
         info!("no more requests; finishing what has begun");
         self.broker.stop().await;
         self.tree.close().await;

@@ -9,6 +9,7 @@ pub mod embedded;
 pub mod open;
 mod page;
 pub mod postgres;
+pub mod redis;
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -9,7 +9,8 @@ use thiserror::Error as ThisError;
 
 use super::PoolStore;
 use super::embedded::EmbeddedPool;
-use super::postgres::{AddressError, PostgresPool};
+use super::postgres::{AddressError as PostgresAddressError, PostgresPool};
+use super::redis::{AddressError as RedisAddressError, RedisPool};
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::journal::{Journal, OpenError};
@@ -18,11 +19,17 @@ use crate::journal::{Journal, OpenError};
 #[derive(Debug, ThisError)]
 pub enum PoolOpenError {
     /// No driver has this scheme.
-    #[error("no driver for {0:?}: a pool's URI begins with embedded:, postgres:// or postgresql://")]
+    #[error(
+        "no driver for {0:?}: a pool's URI begins with embedded:, postgres://, postgresql://, redis://, rediss://, \
+         redis-cluster:// or redis-sentinel://"
+    )]
     Scheme(String),
     /// The URI of a PostgreSQL pool.
     #[error(transparent)]
-    Postgres(#[from] AddressError),
+    Postgres(#[from] PostgresAddressError),
+    /// The URI of a Redis pool.
+    #[error(transparent)]
+    Redis(#[from] RedisAddressError),
     /// The path leads out of the data directory.
     #[error("{0:?} is not a path below the data directory")]
     Path(String),
@@ -73,6 +80,9 @@ impl PoolOpener {
         match uri.split_once(':') {
             Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
             Some(("postgres" | "postgresql", _)) => Ok(Arc::new(PostgresPool::new(uri.parse()?))),
+            Some(("redis" | "rediss" | "redis-cluster" | "redis-sentinel", _)) => {
+                Ok(Arc::new(RedisPool::new(uri.parse()?)))
+            }
             // The rest may hold a password.
             Some((scheme, _)) => Err(PoolOpenError::Scheme(scheme.to_owned())),
             None => Err(PoolOpenError::Scheme(uri.to_owned())),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot, QueueRecord};
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::message::NewMessage;
@@ -25,6 +26,7 @@ struct Seen {
     catalogue: Catalogue,
     pool: Arc<EmbeddedPool>,
     plan: Plan,
+    replica: Replica,
 }
 
 async fn seen() -> Seen {
@@ -33,10 +35,12 @@ async fn seen() -> Seen {
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let (pool, plan) = (Arc::new(EmbeddedPool::new(journal)), Plan::default());
-    let faulty = Catalogue::new(Arc::new(FaultyTree { tree: tree.clone(), plan: plan.clone() }));
-    let broker = Broker::start(faulty, &one_pool(pool.clone()), replica(), clock.clone()).await.unwrap();
+    let faulty = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
+    let replica = replica();
+    let broker =
+        Broker::start(faulty, &one_pool(pool.clone()), replica.clone(), clock.clone()).await.unwrap();
     let catalogue = Catalogue::new(tree.clone());
-    Seen { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan }
+    Seen { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan, replica }
 }
 
 impl Seen {
@@ -76,13 +80,14 @@ impl Seen {
         self.whole.broker.stop().await;
         let settings = one_pool(self.pool.clone());
         let broker =
-            Broker::start(self.catalogue.clone(), &settings, replica(), self.whole.clock.clone()).await;
+            Broker::start(self.catalogue.clone(), &settings, self.replica.clone(), self.whole.clock.clone())
+                .await;
         self.whole.broker = broker.unwrap();
     }
 }
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "1".into(), ttl: None }]
+    vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,7 +200,7 @@ async fn a_post_after_a_deletion_is_never_acknowledged_into_the_deleted_queue() 
     }
     for round in 0..60 {
         seen.whole.broker.queue_delete(&queue("q")).await.unwrap();
-        let ids = seen.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap();
+        let ids = seen.whole.broker.messages_post(&queue("q"), message(), None).await.unwrap().ids;
         let found = seen.whole.broker.message_get(&queue("q"), ids[0]).await;
         assert!(found.is_ok(), "round {round}: {found:?}");
     }

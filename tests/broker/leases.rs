@@ -1,6 +1,8 @@
 //! Answers that write nothing need a live lease; changes do not, for tree and pools judge them (P8).
 
+use angarium::broker::QueueFilter;
 use angarium::domain::message::NewMessage;
+use angarium::domain::page::PageLimit;
 use angarium::domain::queue::Metadata;
 use angarium::error::Error;
 
@@ -10,6 +12,13 @@ use super::{limit, queue, terms};
 fn assert_refused<T>(answer: Result<T, Error>, what: &str) {
     let error = answer.err().unwrap_or_else(|| panic!("{what} is answered without a lease"));
     assert!(matches!(error, Error::Unavailable { .. }) && error.nothing_written(), "{what}: {error:?}");
+}
+
+/// All queues of a project, on one page.
+pub(super) fn all_queues() -> QueueFilter {
+    let limit = PageLimit::new(Some(20)).unwrap();
+    let (after, name_part, metadata) = (None, None, Vec::new());
+    QueueFilter { after, limit, name_part, metadata, is_detailed: false, is_counted: true }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,6 +33,7 @@ async fn without_a_lease_nobody_is_told_what_only_memory_says() {
     faulty.tree.cut();
     assert_refused(broker.claim_create(&queue("empty"), terms(60), limit(1)).await, "an empty claim");
     assert_refused(broker.claim_create(&queue("absent"), terms(60), limit(1)).await, "a claim of no queue");
+    assert_refused(broker.queues_list(&queue("q").project, &all_queues()).await, "the queues");
     assert_refused(broker.message_get(&queue("q"), ids[1]).await, "a message");
     assert_refused(broker.claim_get(&queue("q"), view.id).await, "a claim");
     assert_refused(broker.queue_stats(&queue("q")).await, "the statistics");
@@ -38,7 +48,7 @@ async fn without_a_lease_posts_deletes_and_claims_go_on() {
     let broker = &faulty.whole.broker;
     let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
     faulty.tree.cut();
-    let message = NewMessage { body: "1".into(), ttl: None };
+    let message = NewMessage { body: "1".into(), ttl: None, delay: None };
     broker.messages_post(&queue("q"), vec![message], None).await.unwrap();
     broker.message_delete(&queue("q"), ids[0], None).await.unwrap();
     // Its record is committed under the fence of the slot.

@@ -1,16 +1,21 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
 mod clock;
+mod deadletters;
 mod deletion;
 mod expiry;
 mod faulty;
 mod handover;
+mod joining;
 mod leases;
 mod listing;
 mod outcomes;
 mod pools;
 mod retaken;
+mod schedule;
 mod stamps;
+mod suspension;
+mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +31,7 @@ use angarium::domain::ids::MessageId;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
 use angarium::domain::pool::PoolUri;
+use angarium::domain::queue::Metadata;
 use angarium::error::Error;
 use angarium::journal::Journal;
 use angarium::placement::Algorithm;
@@ -74,6 +80,11 @@ fn queue(name: &str) -> QueueRef {
     QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
 }
 
+/// Metadata of a queue.
+fn metadata(json: &str) -> Metadata {
+    Metadata::new(serde_json::from_str(json).unwrap()).unwrap()
+}
+
 fn terms(ttl: i64) -> ClaimTerms {
     ClaimTerms::new(Some(ttl), None).unwrap()
 }
@@ -89,8 +100,10 @@ impl Whole {
         while ids.len() < count {
             let each = (count - ids.len()).min(1_000);
             let ttl = MessageTtl::new(ttl, "ttl").unwrap();
-            let message = |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl) };
-            ids.extend(self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap());
+            let message = |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl), delay: None };
+            ids.extend(
+                self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap().ids,
+            );
         }
         ids
     }

@@ -17,6 +17,8 @@ pub(super) struct Faulty {
     pub(super) whole: Whole,
     pub(super) tree: Plan,
     pub(super) pool: Plan,
+    /// The tree's connection and session.
+    pub(super) link: Arc<FaultyTree>,
     pub(super) catalogue: Catalogue,
 }
 
@@ -27,11 +29,12 @@ pub(super) async fn faulty() -> Faulty {
     let (tree, pool) = (Plan::default(), Plan::default());
     let embedded = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let catalogue = Catalogue::new(embedded.clone());
-    let faulty_tree = Catalogue::new(Arc::new(FaultyTree { tree: embedded, plan: tree.clone() }));
+    let link = Arc::new(FaultyTree::new(embedded, tree.clone()));
+    let faulty_tree = Catalogue::new(link.clone());
     let store =
         one_pool(Arc::new(FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() }));
     let broker = Broker::start(faulty_tree, &store, replica(), clock.clone()).await.unwrap();
-    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, catalogue }
+    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, link, catalogue }
 }
 
 impl Faulty {
@@ -64,7 +67,7 @@ async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well(
     let faulty = faulty().await;
     faulty.whole.post(&queue("q"), 1, 3_600).await;
     faulty.pool.next(&[Fault::NotSent; 6]);
-    let message = angarium::domain::message::NewMessage { body: "1".into(), ttl: None };
+    let message = angarium::domain::message::NewMessage { body: "1".into(), ttl: None, delay: None };
     let refused = faulty.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap_err();
     assert!(refused.nothing_written() && faulty.pool.is_done());
     faulty.whole.post(&queue("q"), 1, 3_600).await;
@@ -121,4 +124,28 @@ async fn a_renewal_that_failed_leaves_a_claim_that_ends() {
         faulty.whole.clock.advance(120_000);
         assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids, "{fault:?}");
     }
+}
+
+/// Its deadline passed unheeded while it was being renewed, and nobody looked at it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_over_while_its_renewal_is_under_way_and_fails_still_ends() {
+    let faulty = faulty().await;
+    let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
+    let claim = faulty.whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let (view, mut handover) = claim.unwrap();
+    handover.done();
+    faulty.tree.next(&[Fault::HeldAndLost]);
+    let mut renewal = tokio::task::JoinSet::new();
+    let broker = faulty.whole.broker.clone();
+    renewal.spawn(async move { broker.claim_renew(&queue("q"), view.id, terms(600)).await });
+    while !faulty.tree.is_done() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    faulty.whole.clock.advance(60_000);
+    // Long enough for a turn of the duty that ends claims.
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    faulty.tree.release();
+    assert!(renewal.join_next().await.unwrap().unwrap().is_err());
+    faulty.whole.clock.advance(1_000);
+    assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids);
 }

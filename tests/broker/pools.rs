@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use angarium::broker::{Broker, Opener, PoolSettings};
-use angarium::catalogue::{Catalogue, OwnedSlot};
+use angarium::catalogue::{Catalogue, Component, ComponentState, OwnedSlot};
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::Slot;
 use angarium::domain::message::NewMessage;
@@ -19,6 +20,7 @@ use angarium::storage::PoolStore;
 use angarium::storage::open::{PoolOpenError, PoolOpener};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use super::faulty::{Fault, FaultyTree, Plan};
 use super::{queue, replica};
@@ -28,6 +30,7 @@ struct Empty {
     broker: Broker,
     catalogue: Catalogue,
     plan: Plan,
+    replica: Replica,
     settings: PoolSettings,
     clock: Clock,
     _data: TempDir,
@@ -54,9 +57,10 @@ async fn empty(placement: Algorithm) -> Empty {
     let plan = Plan::default();
     let opener = PoolOpener::new(data.path(), clock.clone(), [(path, journal)]);
     let settings = PoolSettings { first: None, opener: Arc::new(Opening(opener)), placement };
-    let faulty = Catalogue::new(Arc::new(FaultyTree { tree: tree.clone(), plan: plan.clone() }));
-    let broker = Broker::start(faulty, &settings, replica(), clock.clone()).await.unwrap();
-    Empty { broker, catalogue: Catalogue::new(tree), plan, settings, clock, _data: data }
+    let faulty = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
+    let replica = replica();
+    let broker = Broker::start(faulty, &settings, replica.clone(), clock.clone()).await.unwrap();
+    Empty { broker, catalogue: Catalogue::new(tree), plan, replica, settings, clock, _data: data }
 }
 
 fn name(name: &str) -> PoolName {
@@ -213,9 +217,10 @@ async fn a_mark_that_a_killed_deletion_left_is_gone_after_the_next_start() {
     empty.catalogue.pool_set(&entry, &marked).await.unwrap().unwrap();
     assert_eq!(empty.create("q").await, Err("no_pool"));
     empty.broker.stop().await;
-    let again = Broker::start(empty.catalogue.clone(), &empty.settings, replica(), empty.clock.clone())
-        .await
-        .unwrap();
+    let again =
+        Broker::start(empty.catalogue.clone(), &empty.settings, empty.replica.clone(), empty.clock.clone())
+            .await
+            .unwrap();
     again.queue_create(&queue("q"), Metadata::empty()).await.unwrap();
 }
 
@@ -255,5 +260,40 @@ async fn every_slot_is_looked_at_before_a_pool_goes() {
 }
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "1".into(), ttl: None }]
+    vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
+}
+
+/// A pool on the disk of one replica would be out of reach for another (P9).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_on_the_disk_is_not_added_while_another_replica_is_up_or_joins() {
+    let other = Replica::new(Uuid::from_u128(2), "elsewhere", "127.0.0.1:2");
+    let empty = empty(Algorithm::default()).await;
+    let seen = empty.catalogue.registry().await.unwrap();
+    let joins = async || {
+        let component = Component {
+            instance: other.instance,
+            address: other.address.clone(),
+            version: "1".into(),
+            schema: 1,
+            state: ComponentState::Up,
+            weight: 1,
+            started: 0,
+        };
+        assert!(empty.catalogue.component_join(&seen, &other.host, &component).await.unwrap());
+    };
+    empty.plan.next(&[Fault::Held]);
+    let broker = empty.broker.clone();
+    let mut adding = JoinSet::new();
+    adding.spawn(async move { broker.pool_put(&name("late"), at_weight("late", 1)).await });
+    while !empty.plan.is_done() {
+        tokio::task::yield_now().await;
+    }
+    // The replica that adds the pool has seen itself alone.
+    joins().await;
+    empty.plan.release();
+    let refused = adding.join_next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(refused.code(), "not_alone");
+    let refused = empty.broker.pool_put(&name("later"), at_weight("later", 1)).await.unwrap_err();
+    assert_eq!(refused.code(), "not_alone");
+    assert_eq!(empty.catalogue.pool_names().await.unwrap(), []);
 }

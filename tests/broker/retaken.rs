@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::faulty::Fault::{Held, NotSent, UnknownAfter, UnknownBefore};
+use super::leases::all_queues;
 use super::outcomes::{Faulty, faulty};
 use super::{Whole, limit, queue, terms};
 
@@ -16,7 +17,7 @@ use super::{Whole, limit, queue, terms};
 const TRIES: usize = 6;
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "\"x\"".into(), ttl: None }]
+    vec![NewMessage { body: "\"x\"".into(), ttl: None, delay: None }]
 }
 
 /// Takes the queue's slot as another process would.
@@ -138,4 +139,42 @@ async fn while_a_slot_cannot_be_taken_its_requests_are_refused_and_other_slots_s
     whole.post(&queue("other"), 1, 3_600).await;
     assert_eq!(claim_when_served(whole, "q").await, ids);
     assert_eq!(claim_when_served(whole, "other").await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_not_listed_while_a_slot_of_theirs_is_away() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    whole.post(&queue("q"), 1, 3_600).await;
+    let project = queue("q").project;
+    assert_eq!(whole.broker.queues_list(&project, &all_queues()).await.unwrap().count, Some(1));
+    take_away(&faulty).await;
+    // The first is the claim's own.
+    faulty.tree.next(&[NotSent; 6]);
+    faulty.tree.skip(1);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    let refused = whole.broker.queues_list(&project, &all_queues()).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+    assert_eq!(claim_when_served(whole, "q").await.len(), 1);
+    assert_eq!(whole.broker.queues_list(&project, &all_queues()).await.unwrap().queues.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_a_slot_that_was_taken_anew_last_two_seconds_at_least() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    let others = whole.post(&queue("other"), 1, 3_600).await;
+    assert_eq!(whole.claim(&queue("q"), 1, 60).await, ids);
+    assert_eq!(whole.claim(&queue("other"), 1, 60).await, others);
+    whole.clock.advance(59_000);
+    faulty.pool.next(&[UnknownBefore; TRIES]);
+    whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(claim_when_served(whole, "q").await.is_empty());
+    whole.clock.advance(1_999);
+    // By now the claim of the slot that nobody took is over.
+    assert_eq!(whole.claim_soon(&queue("other"), 1).await, others);
+    assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+    whole.clock.advance(1);
+    assert_eq!(whole.claim_soon(&queue("q"), 1).await, ids);
 }

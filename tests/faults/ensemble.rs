@@ -1,21 +1,22 @@
 //! Owns the rounds in which the tree is in ZooKeeper and the pool on the service's disk: the service is killed,
-//! ZooKeeper is killed, and nothing acknowledged is lost. The judge and the load are those of [`super::crash`].
+//! ZooKeeper is killed, or both, and nothing acknowledged is lost. The judge and the load are those of [`super::crash`].
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use rand::SeedableRng;
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::crash::{assert_kept, create_queues, kill_under_load};
+use super::crash::{assert_kept, create_queues, kill_under_load, live_under_load};
 use super::drain::drain;
 use super::history::History;
 use super::load::Load;
 use super::verdict::judge;
-use crate::support::server::ServerBuilder;
+use crate::support::server::{Server, ServerBuilder};
 use crate::support::settings;
 use crate::support::zookeeper::ZooKeeper;
 
@@ -53,6 +54,55 @@ fn kill_9_of_zookeeper_loses_nothing_acknowledged_and_service_resumes_by_itself(
     }
     drain(&server.client(), &history);
     assert_kept("ZooKeeper killed", rounds, &judge(&history.record()));
+}
+
+/// ZooKeeper goes first, and the service a moment later or none.
+#[test]
+fn kill_9_of_both_under_load_loses_nothing_acknowledged() {
+    let (seed, rounds) = (settings::seed("both"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
+    let zookeeper = Mutex::new(ZooKeeper::start());
+    let dir = TempDir::new().expect("a temporary directory");
+    let builder = service_on(&zookeeper.lock(), &dir);
+    let live = |_: &Server, dice: &mut StdRng| {
+        thread::sleep(Duration::from_millis(dice.random_range(300..1500)));
+        zookeeper.lock().kill9();
+        thread::sleep(Duration::from_millis(dice.random_range(0..100)));
+    };
+    let verdict = live_under_load(&builder, rounds, seed, live, |_, _| zookeeper.lock().restart());
+    assert_kept("both killed", rounds, &verdict);
+}
+
+#[test]
+fn a_claim_keeps_its_deadline_over_the_death_of_both() {
+    let mut zookeeper = ZooKeeper::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    let builder = service_on(&zookeeper, &dir);
+    let server = builder.start();
+    let client = server.client();
+    client.post_messages("q", &[json!(1), json!(2)]).unwrap();
+    let before = Instant::now();
+    let claim = client.claim("q", 1, 60).unwrap().granted().unwrap();
+    let granted = Instant::now();
+    thread::sleep(Duration::from_secs(2));
+    zookeeper.kill9();
+    server.kill9();
+    zookeeper.restart();
+    let server = builder.start();
+    let client = server.client();
+    let since_granted = granted.elapsed().as_secs();
+    let status = client.get(&format!("/v2/queues/q/claims/{}", claim.id)).unwrap();
+    assert_eq!(status.status, StatusCode::OK);
+    let age = status.json()["age"].as_u64().unwrap();
+    // It is as old as it is, give or take the second that is rounded, and so ends when it was said to.
+    assert!((since_granted.saturating_sub(1)..=before.elapsed().as_secs() + 1).contains(&age), "{age}");
+    assert_eq!(status.json()["ttl"], 60);
+    assert_eq!(status.json()["messages"][0]["body"], json!(1));
+    // Its message is nobody else's before that.
+    let other = client.claim("q", 10, 60).unwrap().granted().unwrap();
+    assert_eq!(other.messages.iter().map(|message| &message.body).collect::<Vec<_>>(), [&json!(2)]);
+    let message = &claim.messages[0].id;
+    let deleted = client.delete_message("q", message, Some(&claim.id)).unwrap();
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT);
 }
 
 #[test]

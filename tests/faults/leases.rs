@@ -29,7 +29,8 @@ fn queue() -> QueueRef {
 async fn a_thawed_service_says_nothing_from_a_memory_that_somebody_else_has_overtaken() {
     let dir = TempDir::new().unwrap();
     let address = ZooKeeper::shared().fresh_tree();
-    let server = ServerBuilder::new(dir.path()).arg("--coordination").arg(address.to_string()).start();
+    let server = ServerBuilder::new(dir.path()).arg("--coordination").arg(address.to_string());
+    let server = server.arg("--pool").arg("embedded:journal").start();
     let client = server.client();
     assert_eq!(client.create_queue("q").unwrap().status, StatusCode::CREATED);
     assert_eq!(client.claim("q", 1, 60).unwrap().status, StatusCode::NO_CONTENT);

@@ -12,6 +12,8 @@ mod load;
 mod postgres;
 mod power_test;
 mod powercut;
+mod redis;
+mod redis_below;
 mod registry;
 mod relaxed_test;
 mod reopen_test;

@@ -11,7 +11,7 @@ use crate::support::server::ServerBuilder;
 use crate::support::zookeeper::ZooKeeper;
 
 fn service(address: &str, dir: &TempDir) -> ServerBuilder {
-    ServerBuilder::new(dir.path()).arg("--coordination").arg(address)
+    ServerBuilder::new(dir.path()).arg("--coordination").arg(address).arg("--pool").arg("embedded:journal")
 }
 
 /// The claims that a request gets once it is answered at all: a replica that lost its session is refused for a while.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use angarium::error::Error;
 use angarium::server::listener::{ConnectionLimits, run};
+use angarium::server::tls::Transport;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;
@@ -61,7 +62,7 @@ impl Server {
         let (stop, release) = (CancellationToken::new(), Arc::new(Notify::new()));
         let (on_held, held) = channel();
         let (on_end, ended) = channel();
-        let running = run(listener, app(on_held, release.clone()), limits, stop.clone());
+        let running = run(listener, Transport::Plain, app(on_held, release.clone()), limits, stop.clone());
         runtime.spawn(async move {
             running.await;
             let _ = on_end.send(());
@@ -237,6 +238,25 @@ fn connections_beyond_the_bound_wait_for_one_to_end() {
     assert!(is_silent(&mut third));
     drop(first);
     read_until(&mut third, "quick");
+    second.write_all(GET.as_bytes()).unwrap();
+    read_until(&mut second, "quick");
+}
+
+#[test]
+fn connections_of_one_address_beyond_its_bound_are_refused_at_once() {
+    let server = Server::start(ConnectionLimits { per_address: 2, ..Default::default() });
+    let mut first = server.send(GET);
+    let mut second = server.send(GET);
+    read_until(&mut first, "quick");
+    read_until(&mut second, "quick");
+    let refused = read_to_end(&mut server.connect());
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("retry-after: "), "{refused}");
+    drop(first);
+    // Its end counts when the server has seen it. Who is let in hears nothing before it has asked.
+    let given_up = Instant::now() + PATIENCE;
+    while !is_silent(&mut server.connect()) {
+        assert!(Instant::now() < given_up, "the first one still counts");
+    }
     second.write_all(GET.as_bytes()).unwrap();
     read_until(&mut second, "quick");
 }

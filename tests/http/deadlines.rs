@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use angarium::error::Error;
-use angarium::server::listener::{ConnectionLimits, serve};
+use angarium::server::connection::serve;
+use angarium::server::listener::ConnectionLimits;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;

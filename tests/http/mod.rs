@@ -1,11 +1,15 @@
 //! What a client sees: connections and their deadlines, and the API over a real socket.
 
+mod auth;
 mod bad_requests;
+mod bounds;
 mod bulk;
 mod claims;
+mod config;
 mod connections;
 mod deadlines;
 mod flavors;
+mod h2;
 mod health;
 mod home;
 mod listing;
@@ -15,9 +19,13 @@ mod pools;
 mod purge;
 mod queue_list;
 mod queues;
+mod redis_pools;
 mod restart;
 mod rules;
+mod schedule;
 mod shapes;
+mod tls;
+mod unread;
 
 use tempfile::TempDir;
 

@@ -107,3 +107,15 @@ fn an_absent_project_is_the_default_one() {
         assert_eq!(client.stats("q").unwrap().json()["messages"]["total"], json!(1), "{named:?}");
     }
 }
+
+#[test]
+fn a_queue_may_bound_its_posts_below_the_bound_of_all() {
+    let service = service();
+    service.client.put(QUEUE, Some(&json!({"_max_messages_post_size": 100}))).unwrap();
+    assert_eq!(service.client.post_messages("q", &[json!("x".repeat(20))]).unwrap().status, 201);
+    let refused = service.client.post_messages("q", &[json!("x".repeat(100))]).unwrap();
+    assert_eq!(refused.status, 400);
+    assert!(refused.json()["description"].as_str().unwrap().contains("at most 100 bytes"));
+    assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(1));
+    assert_eq!(service.client.post_messages("other", &[json!("x".repeat(100))]).unwrap().status, 201);
+}

@@ -7,7 +7,7 @@ use crate::support::server::{Server, ServerBuilder};
 
 impl Service {
     /// The service started again on its data.
-    fn again(self, end: impl FnOnce(Server)) -> Self {
+    pub(super) fn again(self, end: impl FnOnce(Server)) -> Self {
         end(self.server);
         let server = ServerBuilder::new(self.data.path()).start();
         Self { client: server.client(), server, data: self.data }

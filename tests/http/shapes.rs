@@ -98,7 +98,8 @@ fn check(answer: &Answer, sent: &dyn std::fmt::Debug) -> Result<(), TestCaseErro
         let is_said = |name: &str| body[name].as_str().is_some_and(|text| !text.is_empty());
         prop_assert!(is_said("title") && is_said("description") && is_said("code"), "{sent:?}: {body}");
         let said = body["description"].as_str().unwrap_or_default();
-        let leaks = ["i64", "u64", "expected struct", "serde", "invalid type", "RawValue", "?: "];
+        let leaks = ["i64", "u64", "expected struct", "serde", "invalid type", "RawValue"];
+        prop_assert!(!said.starts_with("?: "), "{sent:?}: {said}");
         prop_assert!(
             leaks.iter().all(|word| !said.contains(word) || text_has(sent, word)),
             "{sent:?}: {said}"

@@ -67,3 +67,11 @@ fn window_full_of_large_messages_reads_no_page() {
     assert!(world.engine.has_more());
     assert_eq!(world.engine.begin_refill(), None);
 }
+
+/// A page that was read while its claim ended showed it as it had been: ready.
+#[test]
+fn message_that_is_put_off_while_a_page_is_read_is_not_ready() {
+    let claimed = [Step::Take(1), Step::Flush, Step::Crash];
+    let read = [Step::BeginRefill, Step::PutOff(0, 1), Step::ReadPage(1), Step::Flush];
+    history(&[&posted(&[0, 0]), &claimed[..], &read, &[Step::FinishRefill, Step::Take(1)]].concat());
+}

@@ -32,6 +32,26 @@ pub enum Target {
 pub enum Step {
     /// A post goes to the lane: bodies by kind of size, and whether their life is short.
     Post(Vec<u8>, bool),
+    /// A post of messages that are ready after so many seconds.
+    Delayed(Vec<u8>, u8),
+    /// What is scheduled and due is looked for, or what was found is settled.
+    BeginWake,
+    ReadWake,
+    FinishWake,
+    /// A claim begins to end, and its messages are put off by so many seconds.
+    PutOff(u8, u8),
+    /// The pool is asked for expired messages, and they are removed.
+    BeginSweep,
+    FinishSweep,
+    /// A message of another queue is prepared: its id is below the next one or is it.
+    Arrive(u8),
+    /// A prepared message is published.
+    Publish(u8),
+    /// A message that moves away, or that was prepared and is not to come, goes.
+    Depart(u8),
+    /// A claim of so many messages waits, if there are none.
+    Join(u8),
+    Leave(u8),
     /// What waits in the lane goes out in one batch.
     Send,
     /// The batch that is out becomes durable.
@@ -114,6 +134,9 @@ fn step() -> impl Strategy<Value = Step> {
         26 => claims(),
         6 => (target(), named()).prop_map(|(target, named)| Step::Remove(target, named)),
         14 => refills(),
+        6 => schedules(),
+        6 => moves(),
+        4 => waits(),
         1 => (1u8..120).prop_map(Step::Advance),
         1 => Just(Step::Crash),
     ]
@@ -126,6 +149,35 @@ fn posts() -> impl Strategy<Value = Step> {
         3 => Just(Step::Send),
         2 => Just(Step::Apply),
         3 => Just(Step::Settle),
+    ]
+}
+
+fn schedules() -> impl Strategy<Value = Step> {
+    let sizes = prop::collection::vec(0u8..3, 1..4);
+    prop_oneof![
+        4 => (sizes, 1u8..90).prop_map(|(sizes, seconds)| Step::Delayed(sizes, seconds)),
+        3 => Just(Step::BeginWake),
+        3 => Just(Step::ReadWake),
+        3 => Just(Step::FinishWake),
+        2 => (any::<u8>(), 1u8..90).prop_map(|(claim, seconds)| Step::PutOff(claim, seconds)),
+        2 => Just(Step::BeginSweep),
+        2 => Just(Step::FinishSweep),
+        2 => (1u8..60).prop_map(Step::Advance),
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => any::<u8>().prop_map(Step::Arrive),
+        4 => any::<u8>().prop_map(Step::Publish),
+        2 => any::<u8>().prop_map(Step::Depart),
+    ]
+}
+
+fn waits() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (1u8..4).prop_map(Step::Join),
+        1 => any::<u8>().prop_map(Step::Leave),
     ]
 }
 

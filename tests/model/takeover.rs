@@ -7,11 +7,15 @@ use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId};
 use angarium::domain::message::{Header, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::QueueEngine;
+use angarium::engine::{Found, QueueEngine};
 
 use super::world::id;
 
 const ENDS: Timestamp = Timestamp::from_millis(60_000);
+
+fn found() -> Found {
+    Found { tail: id(9), is_scheduled: false, has_aside: false }
+}
 
 fn header(id: MessageId, attempts: u32) -> Header {
     let (created, expires) = (Timestamp::default(), Timestamp::from_millis(50_000));
@@ -37,7 +41,7 @@ fn claims() -> [ClaimId; 2] {
 fn message_under_two_claims_belongs_to_the_higher_attempt() {
     let [older, newer] = claims();
     for records in [[(older, 1), (newer, 2)], [(newer, 2), (older, 1)]] {
-        let mut engine = QueueEngine::open(id(9));
+        let mut engine = QueueEngine::open(found());
         for (claim, attempt) in records {
             let headers = vec![(header(id(1), 0), attempt)];
             engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, headers);
@@ -51,7 +55,7 @@ fn message_under_two_claims_belongs_to_the_higher_attempt() {
 #[test]
 fn claim_keeps_what_another_does_not_take_from_it() {
     let [older, newer] = claims();
-    let mut engine = QueueEngine::open(id(9));
+    let mut engine = QueueEngine::open(found());
     let headers = vec![(header(id(1), 0), 1), (header(id(2), 0), 1)];
     engine.restore_claim(older, ClaimTerms::stored(60, 60), ENDS, headers);
     engine.restore_claim(newer, ClaimTerms::stored(60, 60), ENDS, vec![(header(id(1), 0), 2)]);
@@ -63,7 +67,7 @@ fn claim_keeps_what_another_does_not_take_from_it() {
 fn restored_message_has_the_attempts_and_the_life_its_claim_gave_it() {
     let [claim, _] = claims();
     for (stored, attempt, expected) in [(0, 1, 1), (3, 1, 3), (2, 3, 3)] {
-        let mut engine = QueueEngine::open(id(9));
+        let mut engine = QueueEngine::open(found());
         let headers = vec![(header(id(1), stored), attempt)];
         engine.restore_claim(claim, ClaimTerms::stored(60, 70), ENDS, headers);
         let (_, header) = engine.hold(id(1)).expect("it is claimed");
@@ -74,7 +78,7 @@ fn restored_message_has_the_attempts_and_the_life_its_claim_gave_it() {
 #[test]
 fn claim_without_messages_is_not_restored() {
     let [claim, _] = claims();
-    let mut engine = QueueEngine::open(id(9));
+    let mut engine = QueueEngine::open(found());
     engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, vec![]);
     assert!(!engine.is_due(claim, ENDS));
     assert_eq!(engine.claimed(), 0);

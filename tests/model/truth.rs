@@ -5,16 +5,33 @@ use std::collections::BTreeMap;
 
 use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId};
-use angarium::domain::message::Header;
+use angarium::domain::message::{Header, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::Counts;
+use angarium::engine::{Counts, Ending};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Ready,
+    Scheduled,
+    /// Scheduled or prepared before.
+    Waking,
     Taking,
     Claimed(ClaimId),
     Returning(ClaimId),
+    Leaving,
+    /// Prepared or moving.
+    Aside,
+}
+
+impl Place {
+    /// Where an entry of the pool is that nothing happens to.
+    pub fn of(state: &State) -> Self {
+        match state {
+            State::Ready => Self::Ready,
+            State::Scheduled => Self::Scheduled,
+            State::Prepared(_) | State::Moving(_) | State::Failed => Self::Aside,
+        }
+    }
 }
 
 /// A message whose post was answered.
@@ -30,9 +47,15 @@ pub struct Known {
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub expires: Timestamp,
-    pub is_ending: bool,
-    /// Whether the end under way took its attempts back.
-    pub is_uncounted: bool,
+    /// How it ends, while it does.
+    pub ending: Option<Ending>,
+}
+
+/// What an end makes of a message.
+pub fn returned(header: &Header, ending: Ending) -> Header {
+    let attempts = header.attempts - u32::from(ending.counts == Counts::No);
+    let (ready, state) = ending.ready.map_or((header.ready, State::Ready), |at| (at, State::Scheduled));
+    Header { attempts, ready, state, ..header.clone() }
 }
 
 /// What the engine must answer to a removal.
@@ -41,6 +64,8 @@ pub enum Verdict {
     Begun,
     Claimed,
     ClaimEnded,
+    /// It moves to or from another queue.
+    OnItsWay,
     /// Not claimed; or only the pool knows.
     Free,
     AskPool,
@@ -57,7 +82,8 @@ pub struct Truth {
 impl Truth {
     pub fn posted(&mut self, header: Header) {
         let removals = self.strangers.remove(&header.id).unwrap_or(0);
-        self.messages.insert(header.id, Known { header, place: Place::Ready, removals });
+        let place = Place::of(&header.state);
+        self.messages.insert(header.id, Known { header, place, removals });
     }
 
     /// Messages that may be claimed, oldest first.
@@ -85,7 +111,7 @@ impl Truth {
             known.header.attempts += 1;
             terms.extend(&mut known.header, expires);
         }
-        self.claims.insert(id, Lease { expires, is_ending: false, is_uncounted: false });
+        self.claims.insert(id, Lease { expires, ending: None });
     }
 
     pub fn held_by(&self, claim: ClaimId) -> Vec<MessageId> {
@@ -94,41 +120,60 @@ impl Truth {
         self.messages.values().filter(|known| held(known)).map(|known| known.header.id).collect()
     }
 
-    pub fn begin_end(&mut self, claim: ClaimId, counts: Counts) {
+    pub fn begin_end(&mut self, claim: ClaimId, ending: Ending) {
         for id in self.held_by(claim) {
             let known = self.at(id);
-            if counts == Counts::No {
-                known.header.attempts -= 1;
-            }
             if known.removals == 0 {
                 known.place = Place::Returning(claim);
             }
         }
-        let lease = self.claims.get_mut(&claim).expect("the claim lives");
-        (lease.is_ending, lease.is_uncounted) = (true, counts == Counts::No);
+        self.claims.get_mut(&claim).expect("the claim lives").ending = Some(ending);
     }
 
     pub fn ended(&mut self, claim: ClaimId) {
+        let lease = self.claims.get(&claim).expect("the claim is ending");
+        let ending = lease.ending.expect("the claim is ending");
         for id in self.held_by(claim) {
-            self.move_to(id, Place::Ready);
+            let known = self.at(id);
+            known.header = returned(&known.header, ending);
+            known.place = Place::of(&known.header.state);
         }
         self.claims.remove(&claim);
     }
 
     pub fn end_failed(&mut self, claim: ClaimId) {
-        let lease = self.claims.get_mut(&claim).expect("the claim is ending");
-        let is_uncounted = std::mem::take(&mut lease.is_uncounted);
-        lease.is_ending = false;
+        self.claims.get_mut(&claim).expect("the claim is ending").ending = None;
         for id in self.held_by(claim) {
-            let known = self.at(id);
-            known.place = Place::Claimed(claim);
-            known.header.attempts += u32::from(is_uncounted);
+            self.move_to(id, Place::Claimed(claim));
+        }
+    }
+
+    /// They are ready now, whether somebody removes them or not.
+    pub fn woken(&mut self, ids: &[MessageId]) {
+        for id in ids {
+            let known = self.at(*id);
+            (known.header.state, known.place) = (State::Ready, Place::Ready);
+        }
+    }
+
+    /// They are where the pool has them.
+    pub fn stay(&mut self, ids: &[MessageId]) {
+        for id in ids {
+            let known = self.at(*id);
+            known.place = Place::of(&known.header.state);
+        }
+    }
+
+    pub fn set_aside(&mut self, headers: &[Header]) {
+        for header in headers {
+            let known = self.at(header.id);
+            (known.header, known.place) = (header.clone(), Place::Aside);
         }
     }
 
     /// Zaqar's table.
     pub fn judge(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Verdict {
-        let is_live = |claim| self.claims.get(&claim).is_some_and(|l| !l.is_ending && now < l.expires);
+        let is_live = |claim| self.claims.get(&claim).is_some_and(|l| l.ending.is_none() && now < l.expires);
         let Some(known) = self.messages.get(&id) else {
             let is_known = claim.is_none() || self.strangers.contains_key(&id);
             return if is_known { Verdict::Begun } else { Verdict::AskPool };
@@ -136,9 +181,13 @@ impl Truth {
         if known.removals > 0 {
             return Verdict::Begun;
         }
+        if matches!(known.place, Place::Leaving | Place::Aside) {
+            return Verdict::OnItsWay;
+        }
         match (known.place, claim) {
-            (Place::Ready, None) => Verdict::Begun,
-            (Place::Ready, Some(_)) => Verdict::Free,
+            // One that is being published is a free message already.
+            (Place::Ready | Place::Scheduled | Place::Waking, None) => Verdict::Begun,
+            (Place::Ready | Place::Scheduled | Place::Waking, Some(_)) => Verdict::Free,
             (Place::Claimed(holder), Some(claim)) if claim == holder && is_live(claim) => Verdict::Begun,
             (_, None) => Verdict::Claimed,
             (_, Some(claim)) if is_live(claim) => Verdict::Claimed,
@@ -158,7 +207,7 @@ impl Truth {
         self.strangers.remove(&id);
         let known = self.messages.remove(&id)?;
         let Place::Claimed(claim) = known.place else { return None };
-        let is_over = self.held_by(claim).is_empty() && !self.claims[&claim].is_ending;
+        let is_over = self.held_by(claim).is_empty() && self.claims[&claim].ending.is_none();
         is_over.then(|| self.claims.remove(&claim)).map(|_| claim)
     }
 

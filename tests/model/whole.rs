@@ -56,8 +56,8 @@ impl Whole {
 
     async fn post(&self, at: &QueueRef, bodies: &[Bytes], ttl: i64) -> Vec<MessageId> {
         let ttl = Some(MessageTtl::new(ttl, "ttl").expect("a lawful ttl"));
-        let new = |body: &Bytes| NewMessage { body: body.clone(), ttl };
-        self.broker.messages_post(at, bodies.iter().map(new).collect(), None).await.expect("posted")
+        let new = |body: &Bytes| NewMessage { body: body.clone(), ttl, delay: None };
+        self.broker.messages_post(at, bodies.iter().map(new).collect(), None).await.expect("posted").ids
     }
 
     async fn claim(&self, at: &QueueRef, limit: i64, ttl: i64) -> Option<ClaimView> {

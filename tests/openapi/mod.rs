@@ -73,6 +73,40 @@ fn operations_that_take_input_document_400_and_503() {
 }
 
 #[test]
+fn every_body_has_an_example() {
+    let document = document();
+    let silent: Vec<_> = operations(&document)
+        .filter(|operation| operation.bodies().any(|body| body.get("example").is_none()))
+        .map(|operation| operation.name())
+        .collect();
+    assert!(silent.is_empty(), "these lack an example, see src/api/openapi/examples.rs: {silent:#?}");
+}
+
+#[test]
+fn every_parameter_header_status_and_key_is_described() {
+    let document = document();
+    let mut silent: Vec<String> = Vec::new();
+    for operation in operations(&document) {
+        let parameters = operation.body["parameters"].as_array().into_iter().flatten();
+        let named = parameters.map(|parameter| (parameter["name"].to_string(), parameter));
+        let named = named.chain(operation.responses().map(|(status, answer)| (status.to_owned(), answer)));
+        let headers = operation.responses().flat_map(|(_, answer)| members(&answer["headers"]));
+        let named = named.chain(headers.map(|(name, header)| (name.to_owned(), header)));
+        let named = named.filter(|(_, part)| !is_described(part));
+        silent.extend(named.map(|(name, _)| format!("{}: {name}", operation.name())));
+    }
+    for (name, schema) in members(&document["components"]["schemas"]) {
+        let keys = members(&schema["properties"]).filter(|(_, key)| !is_described(key));
+        silent.extend(keys.map(|(key, _)| format!("{name}: {key}")));
+    }
+    assert!(silent.is_empty(), "these lack a description: {silent:#?}");
+}
+
+fn is_described(part: &Value) -> bool {
+    part["description"].as_str().is_some_and(|text| !text.trim().is_empty())
+}
+
+#[test]
 fn validator_finds_nothing() {
     let validator = settings::test_tools().join("bin/openapi-spec-validator");
     let ended =
@@ -102,6 +136,22 @@ impl Operation<'_> {
         let parameters = self.body["parameters"].as_array();
         self.body.get("requestBody").is_some() || parameters.is_some_and(|parameters| !parameters.is_empty())
     }
+
+    fn responses(&self) -> impl Iterator<Item = (&str, &Value)> {
+        members(&self.body["responses"])
+    }
+
+    /// The body of the request and those of the answers that are no errors, in each of their media types.
+    fn bodies(&self) -> impl Iterator<Item = &Value> {
+        let answers = self.responses().filter(|(status, _)| status.starts_with(['2', '3']));
+        let whole = std::iter::once(&self.body["requestBody"]).chain(answers.map(|(_, answer)| answer));
+        whole.flat_map(|part| members(&part["content"])).map(|(_, body)| body)
+    }
+}
+
+/// The members of an object; none when it is something else.
+fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    value.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value))
 }
 
 fn text(path: &str) -> String {

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod postgres;
+pub mod redis;
 pub mod server;
 pub mod settings;
 pub mod zookeeper;

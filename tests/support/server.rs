@@ -122,6 +122,11 @@ impl Server {
         self.child.id()
     }
 
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is our child");
+    }
+
     /// The last lines of both streams.
     pub fn last_lines(&self) -> String {
         self.output.text()
@@ -209,11 +214,14 @@ impl Output {
     }
 }
 
-/// `http://ADDRESS` from the line that says where the server listens.
+/// `http://ADDRESS`, or `https://ADDRESS`, from the line that says where the server listens.
 fn address_in(line: &str) -> Option<String> {
     let address = line.split_once(READY)?.1;
     let address = address.split(|c: char| c.is_whitespace() || c == '"').next()?;
-    address.starts_with("http://").then(|| address.trim_end_matches('/').to_owned())
+    ["http://", "https://"]
+        .iter()
+        .any(|scheme| address.starts_with(scheme))
+        .then(|| address.trim_end_matches('/').to_owned())
 }
 
 #[test]
@@ -221,5 +229,6 @@ fn address_is_read_from_plain_and_json_lines() {
     let base = Some("http://127.0.0.1:80".to_owned());
     assert_eq!(address_in("angarium listening on http://127.0.0.1:80"), base);
     assert_eq!(address_in(r#"{"message":"listening on http://127.0.0.1:80/"}"#), base);
+    assert_eq!(address_in("listening on https://[::1]:80").as_deref(), Some("https://[::1]:80"));
     assert_eq!(address_in("listening on nothing"), None);
 }

@@ -1,5 +1,5 @@
 //! The document in version 3.0 of OpenAPI, for generators that know no later one. Nothing is lost but what 3.0 cannot
-//! say: the names of a licence's register, and rules for the names of properties.
+//! say: the names of a licence's register, rules for the names of properties, and the roles that an operation needs.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,17 @@ pub fn rewrite(document: &mut Value) {
         license.remove("identifier");
         license.insert("url".to_owned(), json!("https://www.apache.org/licenses/LICENSE-2.0"));
     }
+    if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
+        let operations = paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::values_mut);
+        operations.filter_map(|operation| operation.get_mut("security")).for_each(forget_roles);
+    }
     rewrite_below(document);
+}
+
+/// Behind a scheme that is not of OAuth 3.0 has no names of roles.
+fn forget_roles(security: &mut Value) {
+    let alternatives = security.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+    alternatives.flat_map(Map::values_mut).for_each(|roles| *roles = json!([]));
 }
 
 fn rewrite_below(value: &mut Value) {

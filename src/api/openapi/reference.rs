@@ -9,8 +9,9 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:62em;marg
     code,.path{font-family:ui-monospace,monospace;font-size:.92em}h2{border-bottom:1px solid #ccc;margin-top:2em}\
     h3{margin:1.6em 0 .3em}.method{display:inline-block;min-width:4.5em;font-weight:700}\
     table{border-collapse:collapse;margin:.4em 0}td,th{border:1px solid #ddd;padding:.2em .6em;text-align:left;\
-    vertical-align:top}th{background:#f4f4f4}nav li{list-style:none}nav ul{padding-left:1em}\
-    @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th{background:#282828}\
+    vertical-align:top}th,pre{background:#f4f4f4}pre{padding:.6em;overflow:auto;\
+    font-size:.85em}nav li{list-style:none}nav ul{padding-left:1em}\
+    @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,pre{background:#282828}\
     td,th,h2{border-color:#444}a{color:#8bf}}";
 
 /// The page of a document.
@@ -112,6 +113,7 @@ impl Page {
                 kind(&content["schema"]),
                 escaped(media_type)
             ));
+            self.example(content);
         }
         self.put(format_args!("<table><tr><th>status<th>body<th>meaning"));
         for (status, response) in members(&body["responses"]) {
@@ -121,6 +123,20 @@ impl Page {
             self.put(format_args!("<tr><td>{status}<td>{}<td>{meaning}", kinds.join(", ")));
         }
         self.put(format_args!("</table>"));
+        for (status, response) in
+            members(&body["responses"]).filter(|(status, _)| status.starts_with(['2', '3']))
+        {
+            for (_, content) in members(&response["content"]) {
+                self.put(format_args!("<p>An answer with status {status}:</p>"));
+                self.example(content);
+            }
+        }
+    }
+
+    fn example(&mut self, content: &Value) {
+        if !content["example"].is_null() {
+            self.put(format_args!("<pre>{}</pre>", escaped(&format!("{:#}", content["example"]))));
+        }
     }
 
     fn schema(&mut self, name: &str, schema: &Value) {

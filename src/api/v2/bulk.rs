@@ -152,7 +152,8 @@ pub struct DeletionQuery {
     responses(
         (status = 200, description = "The messages that were popped.", body = MessagesBody),
         (status = 204, description = "Those of `ids` are gone."),
-        (status = 403, description = "One is under another claim. None was deleted.", body = crate::api::error::ErrorBody),
+        (status = 403, description = "One is under another claim. None was deleted. Or the caller may not do this.",
+            body = crate::api::error::ErrorBody),
         Errors
     )
 )]

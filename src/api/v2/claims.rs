@@ -12,10 +12,11 @@ use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, ClaimPath, Path, QueuePath};
 use crate::api::handed::Handed;
-use crate::api::json::{Json, RequestBody, reply};
+use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
 use crate::broker::Broker;
-use crate::domain::claim::{ClaimLimit, ClaimTerms};
+use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
+use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
 use crate::error::Error;
@@ -24,11 +25,11 @@ use crate::error::Error;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct ClaimBody {
     /// Seconds that the claim lasts; 300 when absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 43_200, nullable = false)]
     ttl: Option<i64>,
     /// Seconds that a message which would end before the claim outlives it; 60 when absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 43_200, nullable = false)]
     grace: Option<i64>,
 }
@@ -48,6 +49,10 @@ pub struct ClaimQuery {
     /// At most this many messages; 10 when absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
     limit: Option<String>,
+    /// Seconds to wait for messages when there are none, also for a queue that does not exist yet. Whoever waits is
+    /// served in the order of coming, as soon as there is something. Not at all when absent.
+    #[param(value_type = Option<u32>, minimum = 0, maximum = 20, nullable = false)]
+    wait: Option<String>,
 }
 
 /// A claim and its messages.
@@ -68,7 +73,7 @@ pub struct ClaimReply {
     responses(
         (status = 201, description = "The claim.", body = ClaimReply,
             headers(("Location" = String, description = "The path of the claim."))),
-        (status = 204, description = "There is nothing to claim."),
+        (status = 204, description = "There is nothing to claim, or there was not while it waited."),
         Errors
     )
 )]
@@ -79,8 +84,9 @@ pub async fn post(
     Json(body): Json<ClaimBody>,
 ) -> Result<Response, ApiError> {
     let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?)?;
+    let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?;
     let terms = ClaimTerms::new(body.ttl, body.grace)?;
-    let Some((claim, handover)) = broker.claim_create(&asked.queue, terms, limit).await? else {
+    let Some((claim, handover)) = broker.claim_wait(&asked.queue, terms, limit, wait).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
@@ -162,19 +168,33 @@ fn no_claim(name: &str) -> Error {
     Error::NotFound { what: "claim", name: name.to_owned() }
 }
 
-/// Releases a claim: its messages can be claimed again at once. One that is over is released already.
+/// How a claim is released.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ReleaseQuery {
+    /// Seconds until its messages can be claimed again; at once when absent. Their life does not become longer by it.
+    #[param(value_type = Option<u32>, minimum = 0, maximum = 900, nullable = false)]
+    delay: Option<String>,
+}
+
+/// Releases a claim: its messages can be claimed again, at once or after a delay. One that is over is released already.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_release", tag = "claims",
-    params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders),
+    params(
+        QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), ReleaseQuery, CallerHeaders
+    ),
     responses((status = 204, description = "It is over."), Errors)
 )]
 pub async fn delete(
     State(broker): State<Broker>,
     asked: Asked,
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
+    Query(query): Query<ReleaseQuery>,
 ) -> Result<StatusCode, ApiError> {
+    let delay = integer("delay", query.delay.as_deref())?;
+    let delay = delay.map(|seconds| Delay::seconds(seconds, "delay")).transpose()?;
     // What cannot be an id is the id of no claim, and such a claim is over.
     let Ok(id) = claim_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
-    broker.claim_release(&asked.queue, id).await?;
+    broker.claim_put_off(&asked.queue, id, delay).await?;
     Ok(StatusCode::NO_CONTENT)
 }

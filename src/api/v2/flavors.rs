@@ -11,7 +11,7 @@ use super::page::{Link, links};
 use super::pools::PoolsQuery;
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{Caller, CallerHeaders, Path};
-use crate::api::json::{Json, RequestBody, reply};
+use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, boolean, integer};
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, FlavorView};
@@ -38,7 +38,7 @@ pub struct FlavorBody {
     #[schema(min_items = 1, max_items = 40)]
     pool_list: Vec<String>,
     /// Accepted for Zaqar's clients and not looked at: what a flavor can do follows from its pools.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
     capabilities: Option<Box<RawValue>>,
 }
@@ -167,6 +167,7 @@ pub async fn get(
 /// placed in one of them.
 #[utoipa::path(
     put, path = "/v2/flavors/{flavor}", operation_id = "flavor_put", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorBody,
     responses(
         (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
@@ -188,6 +189,7 @@ pub async fn put(
 /// Gives a flavor other pools. Queues that it has placed stay where they are.
 #[utoipa::path(
     patch, path = "/v2/flavors/{flavor}", operation_id = "flavor_patch", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorChangeBody,
     responses(
         (status = 200, description = "The flavor as it is now.", body = FlavorReply),
@@ -210,6 +212,7 @@ pub async fn patch(
 /// Deletes a flavor. Its pools then have none, and take queues that name none.
 #[utoipa::path(
     delete, path = "/v2/flavors/{flavor}", operation_id = "flavor_delete", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders, RoleHeaders),
     responses(
         (status = 204, description = "There is no such flavor any more."),

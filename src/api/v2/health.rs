@@ -86,6 +86,7 @@ impl From<PoolHealth> for PoolHealthBody {
 /// How coordination and each pool do.
 #[utoipa::path(
     get, path = "/v2/health", operation_id = "health", tag = "health",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(CallerHeaders, RoleHeaders),
     responses(
         (status = 200, description = "What was found, good or bad.", body = HealthReply),

@@ -10,9 +10,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, QueuePath};
-use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, reply};
+use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
 use crate::api::query::Query;
-use crate::broker::{Broker, MessageView};
+use crate::broker::{Broker, MessageView, Posted};
+use crate::domain::delay::Delay;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
 use crate::domain::message::{MessageTtl, NewMessage};
@@ -25,6 +26,10 @@ pub struct PostBody {
     /// In the order in which they are to be claimed.
     #[schema(min_items = 1, value_type = Vec<PostedMessage>)]
     messages: Vec<Object<PostedMessage>>,
+    /// What they came in.
+    #[serde(skip)]
+    #[schema(ignore)]
+    bytes: usize,
 }
 
 /// A message to post. Unknown keys are dropped.
@@ -34,13 +39,43 @@ struct PostedMessage {
     #[schema(value_type = serde_json::Value)]
     body: Box<RawValue>,
     /// Seconds that it lives; 3600 when absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 1_209_600, nullable = false)]
     ttl: Option<i64>,
+    /// Seconds until it can be claimed; the queue's `_default_message_delay` when absent. Its life begins then.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 0, maximum = 900, nullable = false)]
+    delay: Option<i64>,
+    /// The date from which it can be claimed, in place of a delay: any, with time and offset from UTC (RFC 3339).
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(format = DateTime, nullable = false)]
+    not_before: Option<String>,
+}
+
+impl PostedMessage {
+    /// Checks the message at this place of the request.
+    fn into_new(self, index: usize) -> Result<NewMessage, Error> {
+        let field = |name| format!("messages[{index}].{name}");
+        let ttl = self.ttl.map(|ttl| MessageTtl::new(ttl, field("ttl"))).transpose()?;
+        let delay = match (self.delay, self.not_before) {
+            (None, None) => None,
+            (Some(seconds), None) => Some(Delay::seconds(seconds, field("delay"))?),
+            (None, Some(date)) => Some(Delay::until(&date, field("not_before"))?),
+            (Some(_), Some(_)) => {
+                let why = "a message has a delay or a date, not both";
+                return Err(Error::invalid(Place::Limit, field("not_before"), why));
+            }
+        };
+        Ok(NewMessage { body: into_bytes(self.body), ttl, delay })
+    }
 }
 
 impl RequestBody for PostBody {
     const BYTES: usize = limits::POST_BYTES;
+
+    fn measured(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
 }
 
 impl PostBody {
@@ -48,12 +83,8 @@ impl PostBody {
         if self.messages.is_empty() {
             return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
         }
-        let checked = |(index, Object(message)): (usize, Object<PostedMessage>)| {
-            let ttl =
-                message.ttl.map(|ttl| MessageTtl::new(ttl, format!("messages[{index}].ttl"))).transpose()?;
-            Ok(NewMessage { body: into_bytes(message.body), ttl })
-        };
-        self.messages.into_iter().enumerate().map(checked).collect()
+        let messages = self.messages.into_iter().enumerate();
+        messages.map(|(index, Object(message))| message.into_new(index)).collect()
     }
 }
 
@@ -65,15 +96,19 @@ pub struct PostReply {
     /// The ids of the messages, in the same order.
     #[schema(value_type = Vec<uuid::Uuid>)]
     ids: Vec<MessageId>,
+    /// How durable they are: `sync` when they outlive a power cut, `relaxed` when the last moments may be lost in one
+    /// (the queue's attribute `_durability` asks for that).
+    #[schema(example = "sync")]
+    durability: &'static str,
 }
 
-/// Posts messages, all of them or none. They are on disk when this is answered. The queue is created when
+/// Posts messages, all of them or none. They are on disk when this is answered, unless the queue asks for less. The queue is created when
 /// there is none.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_post", tag = "messages",
     params(QueuePath, CallerHeaders), request_body = PostBody,
     responses(
-        (status = 201, description = "They are on disk.", body = PostReply,
+        (status = 201, description = "They are kept as durably as the answer says.", body = PostReply,
             headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
         Errors,
         NoRoom
@@ -84,7 +119,10 @@ pub async fn post(
     asked: Asked,
     Json(body): Json<PostBody>,
 ) -> Result<Response, ApiError> {
-    let ids = broker.messages_post(&asked.queue, body.into_messages()?, asked.client).await?;
+    let bytes = body.bytes;
+    let messages = body.into_messages()?;
+    let Posted { ids, durability } =
+        broker.messages_post_sized(&asked.queue, messages, asked.client, bytes).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and no more ids than these can be asked for at once.
@@ -93,8 +131,8 @@ pub async fn post(
         _ => base.clone(),
     };
     let resources = texts.iter().map(|id| format!("{base}/{id}")).collect();
-    Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &PostReply { resources, ids }))
-        .into_response())
+    let posted = PostReply { resources, ids, durability: durability.as_str() };
+    Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &posted)).into_response())
 }
 
 /// A message.
@@ -109,6 +147,10 @@ pub struct MessageBody {
     ttl: u32,
     /// Seconds since it was posted.
     age: u64,
+    /// How often it has been claimed, this claim included. Only under a claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    claim_count: Option<u32>,
     /// JSON, as it was posted.
     #[schema(value_type = serde_json::Value)]
     body: RawJson,
@@ -120,7 +162,8 @@ impl MessageBody {
         if let Some(claim) = view.claim {
             href.push_str(&format!("?claim_id={claim}"));
         }
-        Self { id: view.id, href, ttl: view.ttl, age: view.age, body: RawJson(view.body) }
+        let claim_count = view.claim.map(|_| view.attempts);
+        Self { id: view.id, href, ttl: view.ttl, age: view.age, body: RawJson(view.body), claim_count }
     }
 }
 
@@ -161,7 +204,8 @@ pub struct DeleteQuery {
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), DeleteQuery, CallerHeaders),
     responses(
         (status = 204, description = "It is gone."),
-        (status = 403, description = "It is under another claim.", body = crate::api::error::ErrorBody),
+        (status = 403, description = "It is under another claim. Or the caller may not do this.",
+            body = crate::api::error::ErrorBody),
         Errors
     )
 )]

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::page::{Link, links};
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, Path};
-use crate::api::json::{Json, RequestBody, reply};
+use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, boolean, integer};
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, PoolView};
@@ -58,17 +58,18 @@ pub struct DetailQuery {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"uri": "embedded:pools/fast", "weight": 100, "flavor": "fast", "options": {}}))]
 pub struct PoolBody {
-    /// Where its storage is: `embedded:PATH`, a path below the data directory. No other pool may have it.
+    /// Where its storage is: `embedded:PATH`, a path below the data directory; or `postgres://`, `redis://`, `rediss://`,
+    /// `redis-cluster://` or `redis-sentinel://` with servers. No other pool may have it.
     #[schema(min_length = 1, max_length = 255)]
     uri: String,
     /// Its share of new queues: the chance of each pool is its weight divided by the weights of all. 0 takes none.
-    #[schema(value_type = u32)]
+    #[schema(minimum = 0, maximum = 4_294_967_295_u32)]
     weight: i64,
     /// The flavor whose queues it takes. Without one it takes the queues that name no flavor.
     #[serde(default)]
     flavor: Option<String>,
     /// What its driver is told.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
     options: Option<Box<RawValue>>,
 }
@@ -95,23 +96,23 @@ impl PoolBody {
 #[schema(example = json!({"weight": 0}))]
 pub struct PoolChangeBody {
     /// Another way to the same storage; another storage only while no queue is in the pool.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(min_length = 1, max_length = 255, nullable = false)]
     uri: Option<String>,
     /// Its share of new queues; 0 takes none.
-    #[serde(default)]
-    #[schema(value_type = Option<u32>, nullable = false)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 0, maximum = 4_294_967_295_u32, nullable = false)]
     weight: Option<i64>,
     /// Its flavor; empty or null takes it away.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     flavor: Option<Option<String>>,
     /// What its driver is told.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
     options: Option<Box<RawValue>>,
     /// `active`, or `draining`, which takes no new queues whatever its weight.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false, pattern = "^(active|draining)$")]
     state: Option<String>,
 }
@@ -158,10 +159,11 @@ pub struct PoolReply {
     /// Its name.
     #[schema(example = "default")]
     name: String,
-    /// Where its storage is.
+    /// Where its storage is. Passwords are shown as `***`.
     #[schema(example = "embedded:journal")]
     uri: String,
     /// Its share of new queues.
+    #[schema(value_type = i64, minimum = 0, maximum = 4_294_967_295_u32)]
     weight: u32,
     /// Its flavor; null when it has none.
     flavor: Option<String>,
@@ -181,7 +183,7 @@ impl PoolReply {
         Self {
             href: path(&name),
             name: name.to_string(),
-            uri: pool.uri.as_str().to_owned(),
+            uri: pool.uri.without_password(),
             weight: pool.weight,
             flavor: pool.flavor.map(|flavor| flavor.to_string()),
             options: None,
@@ -207,6 +209,7 @@ pub struct PoolsReply {
 /// The pools, by name.
 #[utoipa::path(
     get, path = "/v2/pools", operation_id = "pools_list", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolsQuery, CallerHeaders, RoleHeaders),
     responses(
         (status = 200, description = "A page of them.", body = PoolsReply,
@@ -238,6 +241,7 @@ fn view(detailed: Option<bool>) -> fn(PoolView) -> PoolReply {
 /// A pool.
 #[utoipa::path(
     get, path = "/v2/pools/{pool}", operation_id = "pool_get", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, DetailQuery, CallerHeaders, RoleHeaders),
     responses(
         (status = 200, description = "The pool.", body = PoolReply),
@@ -261,6 +265,7 @@ pub async fn get(
 /// first, and stamped as that of this pool.
 #[utoipa::path(
     put, path = "/v2/pools/{pool}", operation_id = "pool_put", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolBody,
     responses(
         (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
@@ -284,6 +289,7 @@ pub async fn put(
 /// Changes a pool.
 #[utoipa::path(
     patch, path = "/v2/pools/{pool}", operation_id = "pool_patch", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolChangeBody,
     responses(
         (status = 200, description = "The pool as it is now.", body = PoolReply),
@@ -307,6 +313,7 @@ pub async fn patch(
 /// Deletes a pool that no queue is in. What is in its storage stays there, and belongs to no pool.
 #[utoipa::path(
     delete, path = "/v2/pools/{pool}", operation_id = "pool_delete", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders),
     responses(
         (status = 204, description = "There is no such pool any more."),

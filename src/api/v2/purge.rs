@@ -19,8 +19,19 @@ const SUBSCRIPTIONS: &str = "subscriptions";
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct PurgeBody {
     /// `messages`, `subscriptions`, or both.
-    #[schema(example = json!(["messages"]))]
+    #[schema(value_type = Vec<ResourceType>, example = json!(["messages"]))]
     resource_types: Vec<String>,
+}
+
+/// Documents what can be purged.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its description is used: an error names the element of the list")]
+enum ResourceType {
+    /// The messages of the queue.
+    Messages,
+    /// Its subscriptions, of which there are none here.
+    Subscriptions,
 }
 
 impl RequestBody for PurgeBody {

@@ -103,6 +103,7 @@ pub(super) fn path(queue: &QueueRef) -> String {
 /// Figures of a queue.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StatsBody {
+    /// How many messages there are, and which are the oldest and the newest.
     messages: MessageCounts,
 }
 

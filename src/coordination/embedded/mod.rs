@@ -53,7 +53,9 @@ impl EmbeddedTree {
 
     fn node(&self, path: &str) -> Result<Option<Node>, TreeError> {
         path::check(path)?;
-        let value = self.journal.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
+        // A view, so that of a commit under way nothing is seen: what is read next must fit what is read here.
+        let view = self.journal.view().map_err(not_sent)?;
+        let value = view.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
         let stored = value.as_ref().map(stored::decode).transpose()?;
         Ok(stored.map(|stored| stored.node).or_else(|| (path == "/").then(root)))
     }

@@ -101,9 +101,10 @@ impl Shared {
         };
         let session = Arc::new(session);
         info!(address = %self.address, session = %session.client.session_id(), "a session with ZooKeeper");
-        self.session.send_replace(Some(Arc::clone(&session)));
+        // Told before it can be used: who has used it finds it in the view.
         let generation = self.view.borrow().generation + 1;
         self.view.send_replace(SessionView { generation, link: Link::Connected });
+        self.session.send_replace(Some(Arc::clone(&session)));
         let writer_commits = self.patience.writer_commits;
         let committer = Committer { session: &session, writer, waiting, writer_commits };
         let end = tokio::select! {

@@ -1,5 +1,6 @@
-//! The tree's promises ([`angarium::coordination::Coordination`]), kept by the embedded tree and by ZooKeeper's,
-//! and what ZooKeeper's adds: answers that stay true when connections, servers and sessions are lost.
+//! The tree's promises ([`angarium::coordination::Coordination`]), kept by the embedded tree and by ZooKeeper's, alone
+//! and behind a tree of planned faults; what holds of either when faults are planned; and what ZooKeeper's adds: answers
+//! that stay true when connections, servers and sessions are lost.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by them")]
 
 mod bounds;
@@ -7,11 +8,14 @@ mod commits;
 mod concurrency;
 mod ephemerals;
 mod faults;
+pub mod faulty;
 mod history;
 mod links;
 mod nodes;
+mod planned;
 mod proxy;
 mod watches;
+mod writers;
 mod zookeeper;
 
 use std::sync::Arc;
@@ -24,6 +28,7 @@ use bytes::Bytes;
 use tempfile::TempDir;
 
 use crate::support::zookeeper::ZooKeeper;
+use faulty::{FaultyTree, Plan};
 
 type Tree = Arc<dyn Coordination>;
 
@@ -46,11 +51,26 @@ async fn zookeeper() -> Fresh {
     Fresh { tree: Arc::new(tree), _data: None }
 }
 
+/// The tree behind one that has no faults planned.
+fn behind(Fresh { tree, _data }: Fresh) -> Fresh {
+    Fresh { tree: Arc::new(FaultyTree::new(tree, Plan::default())), _data }
+}
+
+async fn embedded_behind_faults() -> Fresh {
+    behind(embedded().await)
+}
+
+async fn zookeeper_behind_faults() -> Fresh {
+    behind(zookeeper().await)
+}
+
 /// Stamps a test for each fact and each implementation.
 macro_rules! conformance {
     ($($subject:ident: $($fact:ident)+;)+) => {
         conformance!(@ embedded $($subject: $($fact)+;)+);
         conformance!(@ zookeeper $($subject: $($fact)+;)+);
+        conformance!(@ embedded_behind_faults $($subject: $($fact)+;)+);
+        conformance!(@ zookeeper_behind_faults $($subject: $($fact)+;)+);
     };
     (@ $implementation:ident $($subject:ident: $($fact:ident)+;)+) => {
         mod $implementation {

@@ -122,7 +122,9 @@ async fn pipe(
         if now == Wire::Cut {
             return;
         }
+        // What is asked for after the wire was set is carried as it was set.
         tokio::select! {
+            biased;
             changed = wire.changed() => if changed.is_err() { return },
             read = from.read(&mut bytes), if carries(now) => {
                 let Ok(read @ 1..) = read else { return };

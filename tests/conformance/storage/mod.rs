@@ -18,6 +18,7 @@ mod opener;
 pub mod owner;
 mod postgres;
 mod reads;
+mod redis;
 mod reopening;
 mod scans;
 mod states;
@@ -37,7 +38,7 @@ macro_rules! conformance {
     };
 }
 
-conformance! { [embedded, postgres_server] {
+conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned

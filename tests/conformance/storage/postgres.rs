@@ -1,23 +1,16 @@
 //! What the PostgreSQL driver promises beyond the trait, and the holes of fencing (P1) as they were seen there.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use angarium::clock::Clock;
 use angarium::domain::durability::Durability;
 use angarium::domain::message::Message;
-use angarium::storage::open::PoolOpener;
 use angarium::storage::{PoolStore, QueueChanges, Stamp, StoreError};
 
-use super::drivers::registered;
+use super::drivers::{opened, registered};
 use super::owner::{Owner, SLOT, appends, epoch, id, ids, message, messages, queue, removes};
 use crate::support::postgres::{PASSWORD, Postgres, fresh_schema, wait_until};
-
-fn opened(uri: &str) -> Arc<dyn PoolStore> {
-    PoolOpener::new(Path::new(""), Clock::manual(0), []).open(uri).unwrap()
-}
 
 fn stamp(system: u128) -> Stamp {
     Stamp { system: Uuid::from_u128(system), pool: Uuid::from_u128(2) }
@@ -224,8 +217,8 @@ async fn server_that_does_not_sync_reaches_only_relaxed() {
 async fn tables_and_indexes_stay_as_large_as_what_they_hold() {
     const HELD: u64 = 2_000;
     const STEP: u64 = 500;
-    // Alone: rows are kept as long as anybody's transaction may see them.
-    let server = Postgres::start(&[]);
+    // Alone, since rows are kept as long as anybody's transaction may see them: also one that the server itself begins.
+    let server = Postgres::start(&["autovacuum = off"]);
     let mut owner = Owner::fence(&registered(&server.uri("")).await, SLOT, 1).await;
     let at = queue(SLOT, 1);
     let mut sizes = Vec::new();

@@ -10,7 +10,13 @@ impl World {
         self.granting.clear();
         self.ending.clear();
         self.spent.clear();
-        self.engine = QueueEngine::open(self.last_id);
+        (self.waking, self.sweep) = (None, None);
+        self.departing.clear();
+        (self.line, self.turns) = (Line::default(), Vec::new());
+        let totals = self.pool.totals();
+        let tail = if totals.ready() == 0 { MessageId::ZERO } else { self.last_id };
+        let found = Found { tail, is_scheduled: totals.scheduled > 0, has_aside: totals.aside > 0 };
+        self.engine = QueueEngine::open(found);
         self.truth = Truth::default();
         for message in self.pool.entries.values() {
             self.truth.posted(message.header.clone());
@@ -29,6 +35,7 @@ impl World {
                 let attempt = record.messages.iter().find(|(id, _)| *id == header.id).map_or(0, |(_, n)| *n);
                 let known = self.truth.messages.get_mut(&header.id).expect("the pool has it");
                 known.header.attempts = header.attempts.max(attempt);
+                known.header.state = State::Ready;
                 headers.push((header, attempt));
             }
             self.engine.restore_claim(*claim, terms(), record.expires, headers);
@@ -37,24 +44,27 @@ impl World {
 
     /// What holds after each step.
     pub fn check(&self) {
-        let hidden = |place| !matches!(place, Place::Ready);
-        let claimed = self.truth.messages.values().filter(|known| hidden(known.place)).count();
+        self.check_line();
+        let is_claimed = |place| matches!(place, Place::Taking | Place::Claimed(_) | Place::Returning(_));
+        let claimed = self.truth.messages.values().filter(|known| is_claimed(known.place)).count();
         assert_eq!(self.engine.claimed(), claimed as u64, "claimed");
-        if let Some(oldest) = self.pool.entries.keys().next() {
+        let mut entries = self.pool.entries.values().map(|message| &message.header);
+        if let Some(Header { id: oldest, .. }) = entries.find(|header| header.state == State::Ready) {
             assert!(self.engine.low() <= *oldest, "{} is above {oldest}", self.engine.low());
             assert!(self.low <= *oldest, "the pool's hint {} is above {oldest}", self.low);
         }
         for (claim, lease) in &self.truth.claims {
-            let is_due = !lease.is_ending && lease.expires <= self.now;
+            let is_due = lease.ending.is_none() && lease.expires <= self.now;
             assert_eq!(self.engine.is_due(*claim, self.now), is_due, "whether the claim is due");
         }
         for (id, known) in &self.truth.messages {
             let expected = match known.place {
                 Place::Claimed(claim) => Some((claim, known.header.clone())),
-                Place::Ready | Place::Taking | Place::Returning(_) => None,
+                Place::Ready | Place::Scheduled | Place::Waking => None,
+                Place::Taking | Place::Returning(_) | Place::Leaving | Place::Aside => None,
             };
             assert_eq!(self.engine.hold(*id), expected, "who holds {id}");
-            if known.removals == 0 {
+            if known.removals == 0 && !self.departing.contains(id) {
                 self.check_durable(&known.header, known.place);
             }
         }
@@ -70,36 +80,56 @@ impl World {
                 assert_eq!(&entry.header, header, "the stored header of a ready message");
                 assert!(!self.tree.values().any(|r| named(r).is_some()), "a ready message is under a record");
             }
-            Place::Claimed(claim) if !self.truth.claims[&claim].is_ending => {
+            Place::Scheduled | Place::Aside => assert_eq!(&entry.header, header, "the stored header"),
+            Place::Claimed(claim) if self.truth.claims[&claim].ending.is_none() => {
                 assert_eq!(self.tree.get(&claim).and_then(named), Some(header.attempts), "its record");
             }
             Place::Taking | Place::Claimed(_) | Place::Returning(_) => {}
+            Place::Waking | Place::Leaving => {}
         }
     }
 
     /// Lets everything under way come to its end, then takes all there is: exactly what is ready, in order.
     pub fn drain(&mut self) {
+        (self.line, self.turns) = (Line::default(), Vec::new());
         self.finish_refill();
         self.flush();
+        while self.engine.is_waking(self.now) {
+            self.begin_wake();
+            self.flush();
+        }
         let now = self.now;
+        let is_due = |header: &Header| header.state == State::Scheduled && header.ready <= now;
+        assert!(self.truth.messages.values().all(|known| !is_due(&known.header)), "due, and not ready");
         let ready = self.truth.ready().into_iter().filter(|header| !header.is_expired(now));
-        let expected: Vec<MessageId> = ready.map(|header| header.id).collect();
+        let expected: Vec<MessageId> =
+            ready.filter(|header| header.attempts < MOST).map(|header| header.id).collect();
         let mut drained = Vec::new();
         for _ in 0..ROUNDS {
             let taken = self.take(3);
             drained.extend(taken.messages.iter().map(|(header, _)| header.id));
-            let is_empty = taken.messages.is_empty() && taken.expired.is_empty();
-            if is_empty && !self.engine.has_more() {
+            if taken.is_empty() && !self.engine.has_more() {
                 assert_eq!(drained, expected);
-                return;
+                return self.check_swept();
             }
             self.begin_refill();
-            assert!(!is_empty || self.refill.is_some(), "an empty window is not filled");
+            assert!(!taken.is_empty() || self.refill.is_some(), "an empty window is not filled");
             self.finish_refill();
             self.flush();
             self.check();
         }
         panic!("the queue is never whole");
+    }
+
+    /// A sweep leaves nothing whose life is over but what is claimed or on its way.
+    fn check_swept(&mut self) {
+        self.begin_sweep();
+        self.finish_sweep();
+        self.flush();
+        for known in self.truth.messages.values().filter(|known| known.header.is_expired(self.now)) {
+            let is_kept = matches!(known.place, Place::Claimed(_) | Place::Aside);
+            assert!(is_kept, "{} is over and stays", known.header.id);
+        }
     }
 
     pub(super) fn flush(&mut self) {
@@ -114,6 +144,13 @@ impl World {
         while !self.ending.is_empty() {
             self.finish_end(0);
         }
+        self.read_wake();
+        while self.flight.is_some() || !self.waiting.is_empty() {
+            self.send();
+            self.apply();
+            self.settle();
+        }
+        self.finish_wake();
         self.clear_spent();
     }
 }

@@ -6,13 +6,18 @@ impl World {
     /// What is taken must be the oldest of what is ready, without a hole.
     pub(super) fn take(&mut self, limit: usize) -> Taken {
         let ready: Vec<Header> = self.truth.ready().into_iter().cloned().collect();
-        let taken = self.engine.take(limit, self.now);
-        let (mut messages, mut expired) = (taken.messages.iter(), taken.expired.iter());
-        let count = messages.len() + expired.len();
+        let taken = self.engine.take(limit, Some(MOST), self.now);
+        let (mut messages, mut expired, mut dead) =
+            (taken.messages.iter(), taken.expired.iter(), taken.dead.iter());
+        let count = messages.len() + expired.len() + dead.len();
         assert!(count <= ready.len(), "{count} taken of {} that are ready", ready.len());
         for header in &ready[..count] {
             if header.is_expired(self.now) {
                 assert_eq!(expired.next(), Some(&header.id));
+                continue;
+            }
+            if header.attempts >= MOST {
+                assert_eq!(dead.next(), Some(header));
                 continue;
             }
             let (found, body) = messages.next().expect("no hole among the taken");
@@ -22,6 +27,11 @@ impl World {
         }
         let is_all = count == ready.len() || self.engine.has_more() || taken.messages.len() == limit;
         assert!(is_all, "{count} taken of {}, and the window says it is all", ready.len());
+        self.hide_taken(&taken);
+        taken
+    }
+
+    fn hide_taken(&mut self, taken: &Taken) {
         let ids: Vec<MessageId> = taken.messages.iter().map(|(header, _)| header.id).collect();
         ids.iter().for_each(|id| self.truth.move_to(*id, Place::Taking));
         if !ids.is_empty() {
@@ -32,7 +42,10 @@ impl World {
             taken.expired.iter().for_each(|id| self.truth.begin_remove(*id));
             self.waiting.push_back(Change::Remove(taken.expired.clone()));
         }
-        taken
+        if !taken.dead.is_empty() {
+            taken.dead.iter().for_each(|header| self.truth.move_to(header.id, Place::Leaving));
+            self.set_aside(&taken.dead);
+        }
     }
 
     pub(super) fn record(&mut self, at: usize) {
@@ -66,19 +79,19 @@ impl World {
         ids.iter().for_each(|id| self.truth.move_to(*id, Place::Ready));
     }
 
-    pub(super) fn end(&mut self, number: u8, is_counted: bool) {
-        let counts = if is_counted { Counts::Yes } else { Counts::No };
+    pub(super) fn end(&mut self, number: u8, ending: Ending) {
         let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
         let Some(at) = nth(&claims, number) else { return };
         let claim = claims[at];
-        let Some(ended) = self.engine.begin_end(claim, counts) else {
-            return assert!(self.truth.claims[&claim].is_ending, "a live claim can be ended");
+        let Some(ended) = self.engine.begin_end(claim, ending) else {
+            return assert!(self.truth.claims[&claim].ending.is_some(), "a live claim can be ended");
         };
-        assert!(!self.truth.claims[&claim].is_ending, "a claim is ended by one");
-        self.truth.begin_end(claim, counts);
+        assert!(self.truth.claims[&claim].ending.is_none(), "a claim is ended by one");
         for header in &ended.headers {
-            assert_eq!(header, self.truth.header(header.id), "what is written of a returning message");
+            let expected = returned(self.truth.header(header.id), ending);
+            assert_eq!(header, &expected, "what is written of a returning message");
         }
+        self.truth.begin_end(claim, ending);
         if ended.headers.is_empty() {
             return self.ending.push((claim, Stage::HeadersDurable));
         }

@@ -1,28 +1,26 @@
 //! Posts, and the lane to the pool with one batch out at a time.
 
-use angarium::domain::message::State;
-
 use super::*;
 
 impl World {
-    pub(super) fn post(&mut self, sizes: &[u8], is_short: bool) {
-        let ttl = if is_short { 60 } else { 3_600 };
+    pub(super) fn post(&mut self, sizes: &[u8], ttl: u32, delay: u32) {
         let mut messages = Vec::new();
         for size in sizes {
             self.count += 1;
             let body = Bytes::from_static(&BODY[..SIZES[usize::from(*size)]]);
             let size = u32::try_from(body.len()).expect("bodies are small");
-            let (created, expires) = (self.now, self.now.plus_seconds(ttl));
+            let (created, ready) = (self.now, self.now.plus_seconds(delay));
+            let expires = ready.plus_seconds(ttl);
             let header = Header {
                 id: id(self.count),
                 created,
-                ready: created,
+                ready,
                 ttl,
                 expires,
                 attempts: 0,
                 client: None,
                 size,
-                state: State::Ready,
+                state: if delay > 0 { State::Scheduled } else { State::Ready },
             };
             messages.push(Message { header, body });
         }
@@ -38,8 +36,12 @@ impl World {
         for work in &works {
             match work {
                 Change::Post(messages) => changes.appends.extend_from_slice(messages),
-                Change::Return(_, headers) => changes.updates.extend_from_slice(headers),
+                Change::Prepare(messages) => changes.appends.extend_from_slice(messages),
+                Change::Return(_, headers) | Change::Wake(headers) | Change::SetAside(headers) => {
+                    changes.updates.extend_from_slice(headers);
+                }
                 Change::Remove(ids) => changes.removes.extend_from_slice(ids),
+                Change::Depart(id) => changes.removes.push(*id),
             }
         }
         self.flight = Some(Flight { works, changes, is_durable: false });
@@ -53,6 +55,9 @@ impl World {
             self.low = self.low.min(message.header.id);
             self.last_id = self.last_id.max(message.header.id);
         }
+        for header in flight.changes.updates.iter().filter(|header| header.state == State::Ready) {
+            self.low = self.low.min(header.id);
+        }
         self.pool.apply(&flight.changes);
     }
 
@@ -65,6 +70,10 @@ impl World {
                 Change::Post(_) => {}
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
                 Change::Return(claim, _) => self.end_failed(claim),
+                Change::Wake(headers) => self.settle_wake(&headers, is_durable),
+                Change::SetAside(headers) => self.settle_aside(&headers, is_durable),
+                Change::Prepare(messages) => self.settle_arrival(messages, is_durable),
+                Change::Depart(id) => self.settle_departure(id, is_durable),
                 Change::Remove(ids) if is_durable => self.removed(&ids),
                 Change::Remove(ids) => {
                     self.engine.remove_failed(&ids);

@@ -5,9 +5,12 @@
 mod checks;
 mod claims;
 mod lane;
+mod moves;
 mod removals;
+mod schedule;
+mod waiting;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use rand::SeedableRng;
@@ -15,19 +18,22 @@ use rand::rngs::SmallRng;
 
 use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Message};
+use angarium::domain::message::{Header, Message, Peer, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::{Counts, QueueEngine, Refill, Removal, Taken};
+use angarium::engine::{Answered, Ending, Found, Line, QueueEngine, Refill, Removal, Taken};
+use angarium::engine::{Place as Turn, prepared};
 use angarium::error::Error;
 use angarium::storage::{Direction, Page, QueueChanges};
 
 use super::step::{Named, Step, Target};
-use super::truth::{Place, Truth, Verdict};
+use super::truth::{Place, Truth, Verdict, returned};
 use crate::conformance::storage::naive::NaiveQueue;
 
 /// Bytes of bodies: three of the largest fill the window.
 pub const SIZES: [usize; 3] = [2, 70_000, 400_000];
 static BODY: [u8; 400_000] = [b'0'; 400_000];
+/// How often a message is claimed before it is dead.
+const MOST: u32 = 2;
 /// Far more rounds than a drain needs.
 const ROUNDS: usize = 10_000;
 
@@ -35,7 +41,20 @@ const ROUNDS: usize = 10_000;
 enum Change {
     Post(Vec<Message>),
     Return(ClaimId, Vec<Header>),
+    Wake(Vec<Header>),
+    SetAside(Vec<Header>),
+    Prepare(Vec<Message>),
     Remove(Vec<MessageId>),
+    /// Of messages that are aside.
+    Depart(MessageId),
+}
+
+/// How far scheduled messages are made ready.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waking {
+    Begun,
+    /// What is due is on its way, and what was seen next is due then.
+    Read(Option<Timestamp>),
 }
 
 /// A batch that is out.
@@ -79,6 +98,15 @@ pub struct World {
     ending: Vec<(ClaimId, Stage)>,
     spent: Vec<ClaimId>,
     refill: Option<(Refill, Option<Page>)>,
+    waking: Option<Waking>,
+    /// What the pool said to a sweep.
+    sweep: Option<Vec<Header>>,
+    departing: BTreeSet<MessageId>,
+    /// Claims that wait, each for so many messages, and their places.
+    line: Line<usize>,
+    turns: Vec<Turn>,
+    /// Messages that came from another queue so far.
+    arrived: u64,
     gone: Vec<MessageId>,
     now: Timestamp,
     /// Ids given so far.
@@ -101,7 +129,7 @@ fn nth<T>(of: &[T], number: u8) -> Option<usize> {
 impl World {
     pub fn new() -> Self {
         Self {
-            engine: QueueEngine::open(MessageId::ZERO),
+            engine: QueueEngine::open(Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false }),
             truth: Truth::default(),
             pool: NaiveQueue::default(),
             low: MessageId::ZERO,
@@ -113,6 +141,12 @@ impl World {
             ending: Vec::new(),
             spent: Vec::new(),
             refill: None,
+            waking: None,
+            sweep: None,
+            departing: BTreeSet::new(),
+            line: Line::default(),
+            turns: Vec::new(),
+            arrived: 0,
             gone: Vec::new(),
             now: Timestamp::from_millis(1_000_000),
             count: 0,
@@ -122,15 +156,33 @@ impl World {
 
     pub fn take_step(&mut self, step: &Step) {
         match step {
-            Step::Post(sizes, is_short) => self.post(sizes, *is_short),
+            Step::Post(sizes, is_short) => self.post(sizes, if *is_short { 60 } else { 3_600 }, 0),
+            Step::Delayed(sizes, seconds) => self.post(sizes, 60, u32::from(*seconds)),
+            Step::BeginWake => self.begin_wake(),
+            Step::ReadWake => self.read_wake(),
+            Step::FinishWake => self.finish_wake(),
+            Step::PutOff(number, seconds) => {
+                let ready = Some(self.now.plus_seconds(u32::from(*seconds)));
+                self.end(*number, Ending { ready, ..Ending::COUNTED });
+            }
+            Step::BeginSweep => self.begin_sweep(),
+            Step::FinishSweep => self.finish_sweep(),
+            Step::Arrive(number) => self.arrive(*number),
+            Step::Publish(number) => self.publish(*number),
+            Step::Depart(number) => self.depart(*number),
+            Step::Join(limit) => self.turns.push(self.line.join(usize::from(*limit))),
+            Step::Leave(number) => self.leave(*number),
             Step::Send => self.send(),
             Step::Apply => self.apply(),
             Step::Settle => self.settle(),
-            Step::Take(limit) => drop(self.take(usize::from(*limit))),
+            // Nobody overtakes those who wait.
+            Step::Take(limit) if self.line.is_empty() => drop(self.take(usize::from(*limit))),
+            Step::Take(limit) => self.turns.push(self.line.join(usize::from(*limit))),
             Step::Record(number) => drop(nth(&self.granting, *number).map(|at| self.record(at))),
             Step::Grant(number) => drop(nth(&self.granting, *number).map(|at| self.grant(at))),
             Step::PutBack(number) => drop(nth(&self.granting, *number).map(|at| self.put_back(at))),
-            Step::End(number, counts) => self.end(*number, *counts),
+            Step::End(number, true) => self.end(*number, Ending::COUNTED),
+            Step::End(number, false) => self.end(*number, Ending::UNCOUNTED),
             Step::Unrecord(number) => drop(nth(&self.ending, *number).map(|at| self.unrecord(at))),
             Step::FinishEnd(number) => drop(nth(&self.ending, *number).map(|at| self.finish_end(at))),
             Step::FailEnd(number) => drop(nth(&self.ending, *number).map(|at| self.fail_end(at))),
@@ -144,5 +196,6 @@ impl World {
             Step::Flush => self.flush(),
             Step::Crash => self.crash(),
         }
+        self.serve();
     }
 }

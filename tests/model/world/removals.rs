@@ -8,25 +8,32 @@ impl World {
     pub(super) fn remove(&mut self, target: Target, named: Named) {
         let Some(id) = self.target(target) else { return };
         let claim = self.named(id, named);
-        let verdict = self.truth.judge(id, claim, self.now);
-        let answer = self.engine.begin_remove(id, claim, self.now);
+        let verdict = match self.truth.judge(id, claim, self.now) {
+            Verdict::AskPool if self.pool.entries.contains_key(&id) => Verdict::Free,
+            Verdict::AskPool => Verdict::Begun,
+            verdict => verdict,
+        };
+        let mut answer = self.engine.begin_remove(id, claim, self.now);
+        if let Ok(Removal::AskPool(asked)) = answer {
+            let entry = self.pool.entries.get(&id);
+            let answered = entry.map_or(Answered::Absent, |entry| Answered::There(&entry.header.state));
+            answer = self.engine.begin_remove_asked(id, claim, (asked, answered), self.now);
+        }
         let is_right = match (&answer, verdict) {
+            // It has departed, and nobody was told yet.
+            (Ok(Removal::Begun), Verdict::OnItsWay) => !self.pool.entries.contains_key(&id),
             (Ok(Removal::Begun), verdict) => verdict == Verdict::Begun,
-            (Ok(Removal::AskPool), Verdict::AskPool | Verdict::Free) => true,
             (Err(Error::NotClaimed(of)), Verdict::Free) => *of == id,
             (Err(Error::Claimed(of)), Verdict::Claimed) => *of == id,
             (Err(Error::ClaimEnded(_)), Verdict::ClaimEnded) => true,
-            (Ok(Removal::AskPool) | Err(_), _) => false,
+            (Err(Error::Unavailable { .. }), Verdict::OnItsWay) => true,
+            (Ok(Removal::AskPool(_)) | Err(_), _) => false,
         };
         assert!(is_right, "{answer:?} for {id}, and not {verdict:?}");
-        match answer {
-            Ok(Removal::Begun) => {}
-            Ok(Removal::AskPool) if self.pool.entries.contains_key(&id) => return,
-            Ok(Removal::AskPool) => self.engine.begin_remove_absent(id),
-            Err(_) => return,
+        if answer.is_ok() {
+            self.truth.begin_remove(id);
+            self.waiting.push_back(Change::Remove(vec![id]));
         }
-        self.truth.begin_remove(id);
-        self.waiting.push_back(Change::Remove(vec![id]));
     }
 
     pub(super) fn target(&self, target: Target) -> Option<MessageId> {
@@ -36,9 +43,13 @@ impl World {
                 nth(&known, number).map(|at| known[at])
             }
             Target::Unanswered(number) => {
-                let is_unanswered = |id: &&MessageId| !self.truth.messages.contains_key(id);
-                let listed: Vec<&MessageId> = self.pool.entries.keys().filter(is_unanswered).collect();
-                nth(&listed, number).map(|at| *listed[at])
+                let is_unanswered = |message: &&Message| {
+                    let header = &message.header;
+                    // Nobody is shown what is prepared.
+                    Place::of(&header.state) != Place::Aside && !self.truth.messages.contains_key(&header.id)
+                };
+                let listed: Vec<&Message> = self.pool.entries.values().filter(is_unanswered).collect();
+                nth(&listed, number).map(|at| listed[at].header.id)
             }
             Target::Gone(number) => nth(&self.gone, number).map(|at| self.gone[at]),
             Target::Never => Some(MessageId::from_bytes([1; 16])),
@@ -50,7 +61,8 @@ impl World {
             Named::Nobody => None,
             Named::Holder => match self.truth.messages.get(&id)?.place {
                 Place::Claimed(claim) | Place::Returning(claim) => Some(claim),
-                Place::Ready | Place::Taking => None,
+                Place::Ready | Place::Scheduled | Place::Waking => None,
+                Place::Taking | Place::Leaving | Place::Aside => None,
             },
             Named::Other(number) => {
                 let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();

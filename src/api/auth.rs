@@ -1,0 +1,252 @@
+//! Who asks, and whether they may: before any handler runs, for every route alike.
+//!
+//! What a route needs stands in its part of the OpenAPI document and is read from there, so that what is said and what
+//! is done are one: an operation needs a token unless its `security` says that none will do, and an administrator's if
+//! it names the role. A route that says nothing needs a token.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde_json::Value;
+use tokio::sync::watch;
+use utoipa::openapi::OpenApi;
+
+use super::error::{ApiError, refusals};
+use super::extract::{PROJECT, text};
+use super::origin;
+use crate::domain::access::{Role, TokenTable};
+use crate::domain::names::ProjectId;
+use crate::error::Error;
+
+const ROLES: &str = "x-roles";
+const TOKEN: &str = "x-auth-token";
+
+/// How the service learns who asks.
+#[derive(Clone, Debug)]
+pub enum Authentication {
+    /// It does not: callers are what they say they are, as in Zaqar without Keystone.
+    Off,
+    /// By these tokens, which may change while it runs.
+    Tokens(watch::Receiver<Arc<TokenTable>>),
+}
+
+/// Who asks: it is with every request that reaches a handler.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The project whose queues are meant.
+    pub project: ProjectId,
+    /// What the caller may do.
+    pub role: Role,
+}
+
+/// What an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    /// Nothing: it tells nothing about anybody's queues.
+    Nothing,
+    /// A role.
+    Role(Role),
+}
+
+/// Lets through who may pass.
+#[derive(Debug)]
+pub struct Gate {
+    authentication: Authentication,
+    /// The needs of each path, by method.
+    needs: HashMap<String, Vec<(Method, Need)>>,
+}
+
+impl Gate {
+    /// A gate before the operations of `document`.
+    pub fn new(authentication: Authentication, document: &OpenApi) -> Self {
+        let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
+        Self { authentication, needs: needs(&document) }
+    }
+
+    fn need(&self, request: &Request) -> Need {
+        let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
+        let Some(operations) = self.needs.get(path) else { return Need::Role(Role::Member) };
+        match operations.iter().find(|(method, _)| method == request.method()) {
+            Some((_, need)) => *need,
+            // A method that is not there: the answer says which are, to whoever may use one.
+            None => operations.iter().map(|(_, need)| *need).min().unwrap_or(Need::Role(Role::Member)),
+        }
+    }
+
+    fn identify(&self, request: &Request) -> Result<Identity, Error> {
+        let headers = request.headers();
+        let need = self.need(request);
+        let identity = match &self.authentication {
+            Authentication::Off => {
+                origin::check(request.uri(), headers)?;
+                Identity { project: named_project(headers)?, role: claimed_role(headers) }
+            }
+            Authentication::Tokens(_) if need == Need::Nothing => {
+                Identity { project: named_project(headers)?, role: Role::Member }
+            }
+            Authentication::Tokens(table) => known(&table.borrow(), headers)?,
+        };
+        match need {
+            Need::Role(role) if identity.role < role => Err(Error::NotAuthorized(role.as_str())),
+            Need::Role(_) | Need::Nothing => Ok(identity),
+        }
+    }
+}
+
+/// Learns who asks and refuses who may not.
+pub async fn admit(
+    State(gate): State<Arc<Gate>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let identity = gate.identify(&request)?;
+    request.extensions_mut().insert(identity);
+    Ok(next.run(request).await)
+}
+
+/// Adds to each operation what the gate may answer in its place.
+pub fn describe(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let security = serde_json::to_value(&operation.security).unwrap_or_default();
+            if need(&security) == Need::Nothing {
+                continue;
+            }
+            for (status, response) in refusals() {
+                operation.responses.responses.entry(status).or_insert(response);
+            }
+        }
+    }
+}
+
+/// What the token of a request grants.
+fn known(table: &TokenTable, headers: &HeaderMap) -> Result<Identity, Error> {
+    let token = token(headers)?.ok_or(Error::Unauthenticated("the request has no token"))?;
+    let grant = table.grant(token).ok_or(Error::Unauthenticated("the token is not known"))?;
+    let project = match text(headers, PROJECT)?.filter(|named| !named.is_empty()) {
+        None => grant.project.clone(),
+        Some(named) if named == grant.project.as_str() => grant.project.clone(),
+        Some(named) if grant.role >= Role::Admin => ProjectId::new(named)?,
+        Some(_) => return Err(Error::ForeignProject),
+    };
+    Ok(Identity { project, role: grant.role })
+}
+
+/// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it.
+fn token(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+    let Some(credentials) = headers.get(header::AUTHORIZATION) else {
+        let token = headers.get(TOKEN).map(|token| token.to_str());
+        return token.transpose().map_err(|_| Error::Unauthenticated("the token is not known"));
+    };
+    let credentials = credentials.to_str().unwrap_or_default();
+    let (scheme, token) = credentials.split_once(' ').unwrap_or_default();
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Error::Unauthenticated("`Authorization` must be `Bearer TOKEN`"));
+    }
+    Ok(Some(token.trim()))
+}
+
+fn named_project(headers: &HeaderMap) -> Result<ProjectId, Error> {
+    ProjectId::new(text(headers, PROJECT)?.unwrap_or_default())
+}
+
+/// The role that a caller says it has, for want of authentication. Zaqar's policies see the same header; who sends
+/// none is whoever started the service.
+fn claimed_role(headers: &HeaderMap) -> Role {
+    let mut lists = headers.get_all(ROLES).iter().peekable();
+    let is_admin = |role: &str| role.trim().eq_ignore_ascii_case(Role::Admin.as_str());
+    let is_there = lists.peek().is_some();
+    if !is_there || lists.any(|list| list.to_str().is_ok_and(|list| list.split(',').any(is_admin))) {
+        return Role::Admin;
+    }
+    Role::Member
+}
+
+fn needs(document: &Value) -> HashMap<String, Vec<(Method, Need)>> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    paths
+        .map(|(path, operations)| {
+            let operations = operations.as_object().into_iter().flatten();
+            // Beside its operations a path may have parameters and a summary, which are no methods.
+            let needs = operations.filter_map(|(method, operation)| {
+                let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
+                Some((method, need(&operation["security"])))
+            });
+            (path.clone(), needs.collect())
+        })
+        .collect()
+}
+
+/// What one operation needs: the least of its alternatives. An empty one lets everybody in; the names behind a scheme
+/// are roles (OpenAPI 3.1, Security Requirement Object).
+fn need(security: &Value) -> Need {
+    // Absent it is that of the whole document: any token.
+    let Some(alternatives) = security.as_array() else { return Need::Role(Role::Member) };
+    let least = alternatives.iter().filter_map(Value::as_object).map(|schemes| {
+        let mut roles = schemes.values().filter_map(Value::as_array).flatten();
+        match schemes.is_empty() {
+            true => Need::Nothing,
+            false if roles.any(|role| role == Role::Admin.as_str()) => Need::Role(Role::Admin),
+            false => Need::Role(Role::Member),
+        }
+    });
+    least.min().unwrap_or(Need::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_route_that_says_nothing_needs_a_token() {
+        assert_eq!(need(&Value::Null), Need::Role(Role::Member));
+        assert_eq!(need(&json!([])), Need::Nothing);
+        assert_eq!(need(&json!([{}])), Need::Nothing);
+        assert_eq!(need(&json!([{"bearer": []}])), Need::Role(Role::Member));
+        assert_eq!(
+            need(&json!([{"bearer": ["admin"]}, {"x_auth_token": ["admin"]}])),
+            Need::Role(Role::Admin)
+        );
+    }
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_token_comes_in_either_header() {
+        for (pairs, found) in [
+            (&[][..], None),
+            (&[("authorization", "Bearer abc")], Some("abc")),
+            (&[("authorization", "bearer  abc ")], Some("abc")),
+            (&[("x-auth-token", "abc")], Some("abc")),
+            (&[("x-auth-token", "old"), ("authorization", "Bearer abc")], Some("abc")),
+        ] {
+            assert_eq!(token(&headers(pairs)).unwrap(), found);
+        }
+        for bad in ["Basic abc", "abc", "", "Bearerabc"] {
+            assert!(token(&headers(&[("authorization", bad)])).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn without_authentication_the_roles_are_what_the_caller_says() {
+        for (pairs, role) in [
+            (&[][..], Role::Admin),
+            (&[("x-roles", "admin")], Role::Admin),
+            (&[("x-roles", "reader, Admin")], Role::Admin),
+            (&[("x-roles", "")], Role::Member),
+            (&[("x-roles", "member")], Role::Member),
+            (&[("x-roles", "administrator")], Role::Member),
+        ] {
+            assert_eq!(claimed_role(&headers(pairs)), role, "{pairs:?}");
+        }
+    }
+}

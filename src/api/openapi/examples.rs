@@ -1,0 +1,229 @@
+//! An example of the body of every request and of every answer that is not an error, by the id of the operation.
+//! Never says what a body may be: that is its type's.
+
+use serde_json::{Value, json};
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{Content, OpenApi, RefOr};
+
+const MESSAGE: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
+const CLAIM: &str = "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17";
+
+/// The bodies of an operation that has them.
+#[derive(Default)]
+struct Bodies {
+    request: Option<Value>,
+    answer: Option<Value>,
+}
+
+impl Bodies {
+    fn request(body: Value) -> Self {
+        Self { request: Some(body), answer: None }
+    }
+
+    fn answer(body: Value) -> Self {
+        Self { request: None, answer: Some(body) }
+    }
+
+    fn both(request: Value, answer: Value) -> Self {
+        Self { request: Some(request), answer: Some(answer) }
+    }
+}
+
+/// Writes the examples into the document.
+pub fn fill_in(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in methods.into_iter().flatten() {
+            fill_in_operation(operation);
+        }
+    }
+}
+
+fn fill_in_operation(operation: &mut Operation) {
+    let bodies = bodies(operation.operation_id.as_deref().unwrap_or_default());
+    if let (Some(example), Some(RefOr::T(request))) = (bodies.request, &mut operation.request_body) {
+        request.content.values_mut().for_each(|content| set(content, &example));
+    }
+    let Some(example) = bodies.answer else { return };
+    for (status, response) in &mut operation.responses.responses {
+        if let (b'2' | b'3', RefOr::T(response)) = (status.as_bytes().first().unwrap_or(&b'5'), response) {
+            response.content.values_mut().for_each(|content| set(content, &example));
+        }
+    }
+}
+
+fn set(content: &mut RefOr<Content>, example: &Value) {
+    if let RefOr::T(content) = content {
+        content.example = Some(example.clone());
+    }
+}
+
+/// What stands for the operation; nothing for one without bodies. A test of the document names the operations with
+/// bodies that are missing here.
+fn bodies(operation: &str) -> Bodies {
+    match operation {
+        "versions" | "home" | "openapi" | "reference" | "health" | "readyz" => of_the_service(operation),
+        "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge" => {
+            of_queues(operation)
+        }
+        "messages_post" | "messages_list" | "messages_delete" | "message_get" => of_messages(operation),
+        "claim_create" | "claim_get" | "claim_renew" => of_claims(operation),
+        "pools_list" | "pool_get" | "pool_put" | "pool_patch" => of_pools(operation),
+        "flavors_list" | "flavor_get" | "flavor_put" | "flavor_patch" => of_flavors(operation),
+        _ => Bodies::default(),
+    }
+}
+
+fn of_the_service(operation: &str) -> Bodies {
+    match operation {
+        "versions" => Bodies::answer(json!({"versions": [{
+            "id": "2",
+            "status": "CURRENT",
+            "updated": "2014-9-24T04:06:47Z",
+            "media-types": [{
+                "base": "application/json",
+                "type": "application/vnd.openstack.messaging-v2+json"
+            }],
+            "links": [{"href": "/v2/", "rel": "self"}]
+        }]})),
+        "home" => Bodies::answer(json!({"resources": {"rel/queue_stats": {
+            "href-template": "/v2/queues/{queue_name}/stats",
+            "href-vars": {"queue_name": "param/queue_name"},
+            "hints": {"allow": ["GET"], "formats": {"application/json": {}}}
+        }}})),
+        "openapi" => Bodies::answer(json!({
+            "openapi": "3.1.0",
+            "info": {"title": "Angarium", "version": env!("CARGO_PKG_VERSION")},
+            "paths": {}
+        })),
+        "reference" => Bodies::answer(json!("<!doctype html><html lang=\"en\"></html>")),
+        "health" => Bodies::answer(json!({
+            "catalog_reachable": true,
+            "storage_reachable": true,
+            "pools": {"default": {
+                "storage_reachable": true,
+                "writable": true,
+                "state": "active",
+                "weight": 100,
+                "seconds": 0.0004,
+                "class": "sync",
+                "bytes": {"free": 41_231_687_680_u64, "total": 63_278_391_296_u64}
+            }}
+        })),
+        "readyz" => Bodies::answer(json!({"warnings": []})),
+        _ => Bodies::default(),
+    }
+}
+
+fn of_queues(operation: &str) -> Bodies {
+    let metadata = || json!({"_default_message_ttl": 600, "team": "billing"});
+    let shown = || {
+        json!({
+            "_max_messages_post_size": 262_144,
+            "_default_message_ttl": 600,
+            "_default_message_delay": 0,
+            "_dead_letter_queue": null,
+            "_dead_letter_queue_messages_ttl": null,
+            "_max_claim_count": null,
+            "_enable_encrypt_messages": false,
+            "team": "billing"
+        })
+    };
+    match operation {
+        "queues_list" => Bodies::answer(json!({
+            "queues": [{"name": "invoices", "href": "/v2/queues/invoices", "metadata": shown()}],
+            "links": [{"rel": "next", "href": "/v2/queues?detailed=true&with_count=true&marker=invoices"}],
+            "count": 1
+        })),
+        "queue_create" => Bodies::request(metadata()),
+        "queue_get" => Bodies::answer(shown()),
+        "queue_patch" => {
+            Bodies::both(json!([{"op": "add", "path": "/metadata/team", "value": "billing"}]), shown())
+        }
+        "queue_stats" => {
+            let href = format!("/v2/queues/invoices/messages/{MESSAGE}");
+            let end = json!({"href": href, "age": 63, "created": "2026-11-21T07:02:38Z"});
+            Bodies::answer(json!({
+                "messages": {"claimed": 0, "free": 1, "total": 1, "oldest": end, "newest": end}
+            }))
+        }
+        "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
+        _ => Bodies::default(),
+    }
+}
+
+/// A message; the end of its path is `?claim_id=` when it is under a claim.
+fn message(end: &str) -> Value {
+    json!({
+        "id": MESSAGE,
+        "href": format!("/v2/queues/invoices/messages/{MESSAGE}{end}"),
+        "ttl": 600,
+        "age": 3,
+        "body": {"invoice": 4711, "event": "paid"}
+    })
+}
+
+fn of_messages(operation: &str) -> Bodies {
+    match operation {
+        "messages_post" => Bodies::both(
+            json!({"messages": [{"body": {"invoice": 4711, "event": "paid"}, "ttl": 600}]}),
+            json!({"resources": [format!("/v2/queues/invoices/messages/{MESSAGE}")], "ids": [MESSAGE]}),
+        ),
+        "messages_list" => Bodies::answer(json!({
+            "messages": [message("")],
+            "links": [{"rel": "next", "href": format!("/v2/queues/invoices/messages?marker={MESSAGE}")}]
+        })),
+        "messages_delete" => Bodies::answer(json!({"messages": [message("")]})),
+        "message_get" => Bodies::answer(message("")),
+        _ => Bodies::default(),
+    }
+}
+
+fn of_claims(operation: &str) -> Bodies {
+    let terms = json!({"ttl": 300, "grace": 60});
+    let messages = json!([message(&format!("?claim_id={CLAIM}"))]);
+    match operation {
+        "claim_create" => Bodies::both(terms, json!({"id": CLAIM, "messages": messages})),
+        "claim_get" => Bodies::answer(json!({
+            "ttl": 300, "age": 12, "href": format!("/v2/queues/invoices/claims/{CLAIM}"), "messages": messages
+        })),
+        "claim_renew" => Bodies::request(terms),
+        _ => Bodies::default(),
+    }
+}
+
+fn of_pools(operation: &str) -> Bodies {
+    let brief = json!({
+        "href": "/v2/pools/fast-1", "name": "fast-1", "uri": "embedded:pools/fast-1", "weight": 100, "flavor": "fast"
+    });
+    let mut detailed = brief.clone();
+    detailed["options"] = json!({});
+    detailed["state"] = json!("active");
+    match operation {
+        "pools_list" => Bodies::answer(json!({
+            "pools": [brief], "links": [{"rel": "next", "href": "/v2/pools?marker=fast-1"}]
+        })),
+        "pool_get" => Bodies::answer(detailed),
+        "pool_put" => Bodies::request(json!({
+            "uri": "embedded:pools/fast-1", "weight": 100, "flavor": "fast", "options": {}
+        })),
+        "pool_patch" => Bodies::both(json!({"weight": 100}), brief),
+        _ => Bodies::default(),
+    }
+}
+
+fn of_flavors(operation: &str) -> Bodies {
+    let brief = json!({"href": "/v2/flavors/fast", "name": "fast", "pool_list": ["fast-1", "fast-2"]});
+    let mut detailed = brief.clone();
+    detailed["capabilities"] = json!(["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]);
+    let pools = json!({"pool_list": ["fast-1", "fast-2"]});
+    match operation {
+        "flavors_list" => Bodies::answer(json!({
+            "flavors": [brief], "links": [{"rel": "next", "href": "/v2/flavors?marker=fast"}]
+        })),
+        "flavor_get" => Bodies::answer(detailed),
+        "flavor_put" => Bodies::request(pools),
+        "flavor_patch" => Bodies::both(pools, detailed),
+        _ => Bodies::default(),
+    }
+}

@@ -1,0 +1,36 @@
+//! Bodies that may be absent. The attribute of a route says such a body with `Option`, which utoipa takes for one that
+//! may be absent or `null`; here `null` is a body like another, and refused.
+
+use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::{OpenApi, RefOr, Schema};
+
+/// Takes the `null` out of the bodies of all requests.
+pub fn narrow(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in methods.into_iter().flatten() {
+            let Some(RefOr::T(request)) = &mut operation.request_body else { continue };
+            for content in request.content.values_mut() {
+                if let RefOr::T(content) = content
+                    && let Some(schema) = &mut content.schema
+                {
+                    narrow_schema(schema);
+                }
+            }
+        }
+    }
+}
+
+fn narrow_schema(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::OneOf(choice)) = schema else { return };
+    choice.items.retain(|item| !is_null(item));
+    if choice.items.len() == 1
+        && let Some(only) = choice.items.pop()
+    {
+        *schema = only;
+    }
+}
+
+fn is_null(schema: &RefOr<Schema>) -> bool {
+    matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null))
+}

@@ -1,0 +1,162 @@
+//! How much at once: requests and long polls in all, and requests of a project in a second. What is beyond is answered
+//! at once, so that nobody hangs who could go elsewhere or come again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::auth::Identity;
+use super::error::ApiError;
+use crate::clock::Clock;
+use crate::domain::limits;
+use crate::domain::names::ProjectId;
+use crate::domain::rate::{Rate, Used};
+use crate::error::Error;
+
+/// Paths that are answered however much there is to do: whoever restarts a service that is busy makes it worse.
+const ALWAYS: [&str; 2] = ["/livez", "/readyz"];
+
+/// How much the service does at once.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLimits {
+    /// Requests in progress that do not wait for a message.
+    pub requests: usize,
+    /// Requests in progress that do.
+    pub long_polls: usize,
+    /// Requests of a project in a second; none: as many as it likes.
+    pub project_rate: Option<Rate>,
+}
+
+/// What is in progress, and what each project has used.
+#[derive(Debug)]
+pub struct Quota {
+    limits: RequestLimits,
+    requests: Semaphore,
+    long_polls: Semaphore,
+    /// Held for one look at the map.
+    used: Mutex<HashMap<ProjectId, Used>>,
+    clock: Clock,
+}
+
+impl Quota {
+    /// Nothing in progress, nothing used.
+    pub fn new(limits: RequestLimits, clock: Clock) -> Self {
+        let places = |number: usize| Semaphore::new(number.min(Semaphore::MAX_PERMITS));
+        let (requests, long_polls) = (places(limits.requests), places(limits.long_polls));
+        Self { limits, requests, long_polls, used: Mutex::default(), clock }
+    }
+
+    /// A place for a request, for as long as it is in progress.
+    fn place(&self, query: &str) -> Result<SemaphorePermit<'_>, Error> {
+        let places = if is_long_poll(query) { &self.long_polls } else { &self.requests };
+        places.try_acquire().map_err(|_| Error::Overloaded)
+    }
+
+    /// Counts one more request of a project.
+    fn spend(&self, project: &ProjectId) -> Result<(), Error> {
+        let Some(rate) = self.limits.project_rate else { return Ok(()) };
+        let now = self.clock.now();
+        let mut used = self.used.lock();
+        let before = used.get(project).copied().unwrap_or_default();
+        let Some(after) = rate.spend(before, now) else {
+            return Err(Error::TooFast { per_second: rate.per_second() });
+        };
+        if used.len() >= limits::RATED_PROJECTS && !used.contains_key(project) {
+            used.retain(|_, used| !used.is_over(now));
+        }
+        // With so many projects at work in one second the rate of each is not what the service suffers from.
+        if used.len() < limits::RATED_PROJECTS || used.contains_key(project) {
+            used.insert(project.clone(), after);
+        }
+        Ok(())
+    }
+}
+
+/// Lets a request through while there is room for it.
+pub async fn bounded(
+    State(quota): State<Arc<Quota>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    if ALWAYS.contains(&request.uri().path()) {
+        return Ok(next.run(request).await);
+    }
+    let _place = quota.place(request.uri().query().unwrap_or_default())?;
+    if let Some(identity) = request.extensions().get::<Identity>() {
+        quota.spend(&identity.project)?;
+    }
+    Ok(next.run(request).await)
+}
+
+/// Whether a request may wait for a message: `wait=` with anything but nothing and zero.
+fn is_long_poll(query: &str) -> bool {
+    let waits = query.split('&').filter_map(|parameter| parameter.strip_prefix("wait="));
+    waits.into_iter().any(|seconds| !seconds.trim_start_matches('0').is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    fn quota(requests: usize, long_polls: usize, per_second: Option<u32>) -> (Quota, Clock) {
+        let clock = Clock::manual(1_000);
+        let project_rate = per_second.and_then(NonZeroU32::new).map(Rate::new);
+        (Quota::new(RequestLimits { requests, long_polls, project_rate }, clock.clone()), clock)
+    }
+
+    fn project(name: &str) -> ProjectId {
+        ProjectId::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_long_poll_names_a_time_to_wait() {
+        for query in ["wait=1", "limit=2&wait=20", "wait=x"] {
+            assert!(is_long_poll(query), "{query}");
+        }
+        for query in ["", "wait=", "wait=0", "limit=2&wait=00", "await=1"] {
+            assert!(!is_long_poll(query), "{query}");
+        }
+    }
+
+    #[test]
+    fn requests_and_long_polls_have_places_of_their_own() {
+        let (quota, _) = quota(1, 1, None);
+        let request = quota.place("").unwrap();
+        assert!(matches!(quota.place("limit=1"), Err(Error::Overloaded)));
+        let _poll = quota.place("wait=5").unwrap();
+        assert!(matches!(quota.place("wait=5"), Err(Error::Overloaded)));
+        drop(request);
+        assert!(quota.place("").is_ok());
+    }
+
+    #[test]
+    fn a_project_that_is_too_fast_stops_no_other() {
+        let (quota, clock) = quota(1, 1, Some(2));
+        assert!(quota.spend(&project("a")).is_ok());
+        assert!(quota.spend(&project("a")).is_ok());
+        assert!(matches!(quota.spend(&project("a")), Err(Error::TooFast { per_second: 2 })));
+        assert!(quota.spend(&project("b")).is_ok());
+        clock.advance(1_000);
+        assert!(quota.spend(&project("a")).is_ok());
+    }
+
+    #[test]
+    fn projects_at_rest_are_forgotten() {
+        let (quota, clock) = quota(1, 1, Some(1));
+        for number in 0..limits::RATED_PROJECTS {
+            quota.spend(&project(&number.to_string())).unwrap();
+        }
+        quota.spend(&project("one more")).unwrap();
+        assert_eq!(quota.used.lock().len(), limits::RATED_PROJECTS);
+        clock.advance(2_000);
+        quota.spend(&project("one more")).unwrap();
+        assert_eq!(quota.used.lock().len(), 1);
+    }
+}

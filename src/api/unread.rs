@@ -1,0 +1,160 @@
+//! What is left of a request's body when the answer is there before it was read. Owns the bounds of reading on and
+//! dropping it. Never looks at a byte of it, and never changes an answer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::oneshot;
+
+use crate::domain::limits;
+
+/// Where a body comes back to that its reader drops before the end.
+#[derive(Debug)]
+pub struct Unread(oneshot::Receiver<Rest>);
+
+/// A body and how much of it was read.
+#[derive(Debug)]
+struct Rest {
+    body: Body,
+    read: usize,
+}
+
+/// Watches the body of a request. None when it has none, or when its client waits to be told to send it: that client
+/// sends nothing after a refusal.
+pub fn watch(request: Request) -> (Request, Option<Unread>) {
+    if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
+        return (request, None);
+    }
+    let (home, unread) = oneshot::channel();
+    let request =
+        request.map(|body| Body::new(Watched { rest: Some(Rest { body, read: 0 }), home: Some(home) }));
+    (request, Some(Unread(unread)))
+}
+
+impl Unread {
+    /// Reads and drops what is left, so that a client which is still sending sees the answer and not a broken
+    /// connection. Gives up after [`limits::EXCESS_BYTES`] in all, and after [`limits::BODY_DEADLINE`].
+    pub async fn read(mut self) {
+        // Nothing has come back when the body was read to its end, or broke off.
+        let Ok(mut rest) = self.0.try_recv() else { return };
+        let dropped = async {
+            while rest.read <= limits::EXCESS_BYTES {
+                let Some(Ok(frame)) = rest.body.frame().await else { return };
+                rest.read = rest.read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+            }
+        };
+        // A client that is too slow sees what it sees without this.
+        let _ = tokio::time::timeout(limits::BODY_DEADLINE, dropped).await;
+    }
+}
+
+/// A body that goes home when it is dropped before its end.
+struct Watched {
+    /// None when the body has ended.
+    rest: Option<Rest>,
+    home: Option<oneshot::Sender<Rest>>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut rest.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                rest.read = rest.read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+            }
+            // After an error there is nothing to read on for.
+            Poll::Ready(None | Some(Err(_))) => self.rest = None,
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.as_ref().is_none_or(|rest| rest.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.rest.as_ref().map_or(SizeHint::with_exact(0), |rest| rest.body.size_hint())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let (Some(rest), Some(home)) = (self.rest.take(), self.home.take())
+            && !rest.body.is_end_stream()
+        {
+            // Fails when the whole request is dropped, because its client has gone.
+            let _ = home.send(rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A body without an end: pieces of a MiB, or nothing when there is none to count in.
+    struct Endless(Option<Arc<AtomicUsize>>);
+
+    impl HttpBody for Endless {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            let Some(given) = &self.0 else { return Poll::Pending };
+            given.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 1 << 20])))))
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_than_the_bound_is_read() {
+        let given = Arc::new(AtomicUsize::new(0));
+        let (request, unread) = watch(Request::new(Body::new(Endless(Some(given.clone())))));
+        drop(request);
+        unread.unwrap().read().await;
+        assert_eq!(given.load(Ordering::Relaxed), (limits::EXCESS_BYTES >> 20) + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_sending_is_waited_for_until_the_deadline() {
+        let (request, unread) = watch(Request::new(Body::new(Endless(None))));
+        drop(request);
+        let since = Instant::now();
+        unread.unwrap().read().await;
+        assert_eq!(since.elapsed(), limits::BODY_DEADLINE);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_was_read_is_done_with() {
+        let (request, unread) = watch(Request::new(Body::from("text")));
+        assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "text");
+        assert!(unread.unwrap().0.try_recv().is_err());
+    }
+
+    #[test]
+    fn requests_without_a_body_are_not_watched() {
+        assert!(watch(Request::new(Body::empty())).1.is_none());
+    }
+}

@@ -1,0 +1,354 @@
+//! Moves of messages to another queue: dead letters (P5). The steps stand in the engine's `moves`.
+//!
+//! Each queue with entries aside has one task that carries them on: those that move away to their target, those that
+//! were prepared here by asking their source. It begins when messages are set aside and when a queue that has such
+//! entries is opened, and ends when there are none. A target that cannot be reached is tried again, with longer and
+//! longer pauses; its messages stay hidden meanwhile.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tracing::{error, warn};
+
+use super::lanes::Change;
+use super::messages::settled;
+use super::slot::{OpenQueue, Slot, SlotState};
+use super::{Broker, storage_failed};
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::{Header, Message, Peer, State};
+use crate::domain::names::QueueRef;
+use crate::engine::{Fate, prepared};
+use crate::error::{Error, Part};
+use crate::storage::{Direction, Order, PoolStore, Position};
+
+/// A queue with entries aside, at its owner.
+struct Side<'a> {
+    slot: &'a Arc<Slot>,
+    at: &'a QueueRef,
+    id: QueueId,
+    store: Arc<dyn PoolStore>,
+}
+
+/// What one pass over the entries aside came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pass {
+    /// None of them is on its way.
+    Idle,
+    /// Some were brought to their end.
+    Moved,
+    /// Some wait for somebody else.
+    Waits,
+}
+
+impl Broker {
+    /// Sets messages aside that were claimed as often as they may be; once that is durable they are moved.
+    pub(super) fn set_aside(
+        &self,
+        slot: &Arc<Slot>,
+        state: &mut SlotState,
+        at: &QueueRef,
+        dead: Vec<Header>,
+        target: QueueRef,
+    ) {
+        let peer = Arc::new(Peer { at: target, queue: None });
+        let moving = |header: Header| Header { state: State::Moving(Arc::clone(&peer)), ..header };
+        // The lane tells the engine how it went.
+        drop(self.submit(slot, state, at, Change::SetAside(dead.into_iter().map(moving).collect())));
+    }
+
+    /// Begins to carry on what is aside in a queue, if something is and nobody does already.
+    pub(super) fn start_mover(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
+        if !queue.engine.has_aside() || std::mem::replace(&mut queue.is_moving, true) {
+            return;
+        }
+        let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
+        self.0.tasks.spawn(async move { broker.run_mover(&slot, &at, id).await });
+    }
+
+    async fn run_mover(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) {
+        let (mut pause, longest) = limits::MOVE_PAUSES;
+        loop {
+            let pass = match self.move_aside(slot, at, id).await {
+                Ok(pass) => pass,
+                Err(error) => {
+                    warn!(queue = %at.name, %error, "messages could not be moved");
+                    Pass::Waits
+                }
+            };
+            match pass {
+                Pass::Idle if slot.state.lock().rest_mover(at, id) => return,
+                Pass::Idle => {}
+                Pass::Moved => pause = limits::MOVE_PAUSES.0,
+                Pass::Waits => {
+                    if !self.next_turn(pause).await {
+                        return;
+                    }
+                    pause = (pause * 2).min(longest);
+                }
+            }
+            if self.0.stop.is_cancelled() || slot.closed.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    /// Goes once over what is aside in a queue: what is known to be, or all that its pool has.
+    async fn move_aside(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) -> Result<Pass, Error> {
+        let Some(side) = self.side(slot, at, id)? else { return Ok(Pass::Idle) };
+        let (known, asides) = {
+            let mut state = slot.state.lock();
+            let queue = state.queue_mut(at, id).ok_or_else(|| closed(at))?;
+            (queue.engine.aside(limits::MOVE_MESSAGES), queue.engine.asides())
+        };
+        if let Some(ids) = known {
+            return self.move_known(&side, &ids).await;
+        }
+        let (mut after, mut pass) = (None, Ok(Pass::Idle));
+        loop {
+            let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+            let page = side.store.scan(id, Order::Aside, Direction::Up, after, messages, bytes).await;
+            let page = page.map_err(storage_failed)?;
+            after = page.messages.last().map(|message| Position::id(message.header.id));
+            pass = worse(pass, self.move_page(&side, page.messages).await);
+            if page.is_last {
+                break;
+            }
+        }
+        if let (Ok(Pass::Idle), Some(queue)) = (&pass, slot.state.lock().queue_mut(at, id)) {
+            queue.engine.none_aside(asides);
+        }
+        pass
+    }
+
+    async fn move_known(&self, side: &Side<'_>, ids: &[MessageId]) -> Result<Pass, Error> {
+        if ids.is_empty() {
+            return Ok(Pass::Idle);
+        }
+        let found = side.store.get(side.id, ids).await.map_err(storage_failed)?;
+        let is_aside = |id: &MessageId| {
+            let on_its_way = |state: &State| matches!(state, State::Moving(_) | State::Prepared(_));
+            found.iter().any(|message| message.header.id == *id && on_its_way(&message.header.state))
+        };
+        let gone: Vec<MessageId> = ids.iter().copied().filter(|id| !is_aside(id)).collect();
+        if let Some(queue) = side.slot.state.lock().queue_mut(side.at, side.id) {
+            queue.engine.not_aside(&gone);
+        }
+        // Others may be known beyond these.
+        self.move_page(side, found).await.map(|pass| pass.max(Pass::Moved))
+    }
+
+    async fn move_page(&self, side: &Side<'_>, messages: Vec<Message>) -> Result<Pass, Error> {
+        let mut pass = Ok(Pass::Idle);
+        let (away, here) = by_peer(messages);
+        for (peer, messages) in away {
+            let moved = self.move_away(side, &peer.at, messages).await;
+            pass = worse(pass, moved.map(|()| Pass::Moved));
+        }
+        for (peer, headers) in here {
+            pass = worse(pass, self.settle_prepared(side, &peer, headers).await);
+        }
+        pass
+    }
+
+    /// A queue and its storage; none when it is not open any more.
+    fn side<'a>(
+        &self,
+        slot: &'a Arc<Slot>,
+        at: &'a QueueRef,
+        id: QueueId,
+    ) -> Result<Option<Side<'a>>, Error> {
+        let pool = slot.state.lock().queue_mut(at, id).map(|queue| queue.pool.clone());
+        let Some(pool) = pool else { return Ok(None) };
+        Ok(Some(Side { slot, at, id, store: self.pool(&pool)?.store()? }))
+    }
+
+    /// Steps 2 to 4 for messages of one target.
+    async fn move_away(
+        &self,
+        source: &Side<'_>,
+        target: &QueueRef,
+        messages: Vec<Message>,
+    ) -> Result<(), Error> {
+        let headers: Vec<Header> = messages.iter().map(|message| message.header.clone()).collect();
+        if target == source.at {
+            error!(queue = %target.name, "dead letters cannot be moved to the queue that they are in");
+            let failed = headers.into_iter().map(|header| Header { state: State::Failed, ..header });
+            return self.change(source, Change::Update(failed.collect())).await;
+        }
+        let slot = self.slot(target).await?;
+        // Nobody else prepares, publishes or drops here until the end.
+        let _moves = slot.moves.lock().await;
+        self.open_or_create(&slot, target).await?;
+        let id = slot.state.lock().queues.get(target).map(|queue| queue.id);
+        let side = id.map(|id| self.side(&slot, target, id)).transpose()?.flatten();
+        let side = side.ok_or_else(|| closed(target))?;
+        let prepared = self.prepare(source, &side, messages).await?;
+        self.change(source, Change::Remove(prepared.iter().map(|header| header.id).collect())).await?;
+        let published = self.wake(side.slot, side.at, side.id, prepared).await;
+        // It settles what is left, or finds that nothing is.
+        if let Some(queue) = slot.state.lock().queue_mut(target, side.id) {
+            self.start_mover(&slot, target, queue);
+        }
+        published
+    }
+
+    /// Makes sure that the target has the messages, prepared. Returns their headers there.
+    async fn prepare(
+        &self,
+        source: &Side<'_>,
+        target: &Side<'_>,
+        messages: Vec<Message>,
+    ) -> Result<Vec<Header>, Error> {
+        let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
+        let found = target.store.get(target.id, &ids).await.map_err(storage_failed)?;
+        // A try before this one was cut short.
+        let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
+        let ttl = {
+            let mut state = source.slot.state.lock();
+            state.queue_mut(source.at, source.id).and_then(|queue| queue.attributes.dead_letter_ttl)
+        };
+        let peer = Arc::new(Peer { at: source.at.clone(), queue: Some(source.id) });
+        let now = self.0.clock.now();
+        let mut absent = Vec::new();
+        for Message { header, body } in messages {
+            if headers.iter().all(|found| found.id != header.id) {
+                absent.push(Message { header: prepared(&header, &peer, ttl, now), body });
+            }
+        }
+        if !absent.is_empty() {
+            headers.extend(absent.iter().map(|message| message.header.clone()));
+            self.change(target, Change::Prepare(absent)).await?;
+        }
+        Ok(headers)
+    }
+
+    /// Asks the source of prepared messages what is to become of them.
+    async fn settle_prepared(
+        &self,
+        target: &Side<'_>,
+        peer: &Peer,
+        headers: Vec<Header>,
+    ) -> Result<Pass, Error> {
+        let _moves = target.slot.moves.lock().await;
+        let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
+        // Somebody else may have brought them to their end while the lock was taken.
+        let still: Vec<Header> = target
+            .store
+            .get(target.id, &ids)
+            .await
+            .map_err(storage_failed)?
+            .into_iter()
+            .map(|message| message.header)
+            .filter(|header| matches!(header.state, State::Prepared(_)))
+            .collect();
+        let states = self.states_at_source(peer, &ids).await?;
+        let (mut publish, mut drop, mut waits) = (Vec::new(), Vec::new(), Pass::Moved);
+        for header in still {
+            match Fate::of(states.get(&header.id)) {
+                Fate::Publish => publish.push(header),
+                Fate::Drop => drop.push(header.id),
+                Fate::Wait => waits = Pass::Waits,
+            }
+        }
+        if !drop.is_empty() {
+            self.change(target, Change::Remove(drop)).await?;
+        }
+        self.wake(target.slot, target.at, target.id, publish).await?;
+        Ok(waits)
+    }
+
+    /// The states of messages at the queue that they come from; those that are absent are gone there.
+    async fn states_at_source(
+        &self,
+        peer: &Peer,
+        ids: &[MessageId],
+    ) -> Result<HashMap<MessageId, State>, Error> {
+        let slot = self.slot(&peer.at).await?;
+        // Opening it fences its pool: nobody before can take anything back.
+        self.open(&slot, &peer.at).await?;
+        let (id, store) = {
+            let state = slot.state.lock();
+            let queue = state.queues.get(&peer.at).filter(|queue| peer.queue.is_none_or(|id| id == queue.id));
+            let Some(queue) = queue else { return Ok(HashMap::new()) };
+            (queue.id, self.pool(&queue.pool)?.store()?)
+        };
+        let found = store.get(id, ids).await.map_err(storage_failed)?;
+        Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
+    }
+
+    /// A change of one side of a move, durable when this returns.
+    async fn change(&self, side: &Side<'_>, change: Change) -> Result<(), Error> {
+        let arriving: Vec<MessageId> = match &change {
+            Change::Prepare(messages) => messages.iter().map(|message| message.header.id).collect(),
+            _ => Vec::new(),
+        };
+        let outcome = {
+            let mut state = side.slot.state.lock();
+            let queue = state.queue_mut(side.at, side.id).ok_or_else(|| closed(side.at))?;
+            if let Some(newest) = arriving.iter().max() {
+                queue.engine.expect_aside(&arriving);
+                // What is posted from now on comes after them.
+                state.ids.skip_to(*newest);
+            }
+            self.submit(side.slot, &mut state, side.at, change)?
+        };
+        let outcome = settled(outcome).await;
+        if let Some(queue) =
+            side.slot.state.lock().queue_mut(side.at, side.id).filter(|_| !arriving.is_empty())
+        {
+            queue.engine.expect_aside(&arriving);
+        }
+        outcome
+    }
+}
+
+impl SlotState {
+    /// Whether the mover of a queue, which found nothing on its way, may end.
+    fn rest_mover(&mut self, at: &QueueRef, id: QueueId) -> bool {
+        let Some(queue) = self.queue_mut(at, id) else { return true };
+        queue.is_moving = queue.engine.has_aside();
+        !queue.is_moving
+    }
+}
+
+/// Of two parts of a pass the one that needs more: an error, or the greater.
+fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok(one.max(other)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
+type Away = Vec<(Arc<Peer>, Vec<Message>)>;
+type Here = Vec<(Arc<Peer>, Vec<Header>)>;
+
+/// Entries that are aside: those that move away by their target, those that were prepared by their source. Failed ones
+/// are left out.
+fn by_peer(messages: Vec<Message>) -> (Away, Here) {
+    let (mut away, mut here) = (Away::new(), Here::new());
+    for message in messages {
+        match &message.header.state {
+            State::Moving(peer) => {
+                let peer = Arc::clone(peer);
+                match away.iter_mut().find(|(known, _)| *known == peer) {
+                    Some((_, messages)) => messages.push(message),
+                    None => away.push((peer, vec![message])),
+                }
+            }
+            State::Prepared(peer) => {
+                let peer = Arc::clone(peer);
+                match here.iter_mut().find(|(known, _)| *known == peer) {
+                    Some((_, headers)) => headers.push(message.header),
+                    None => here.push((peer, vec![message.header])),
+                }
+            }
+            State::Ready | State::Scheduled | State::Failed => {}
+        }
+    }
+    (away, here)
+}
+
+fn closed(at: &QueueRef) -> Error {
+    Error::unavailable(Part::Server, format!("queue {} was closed", at.name))
+}

@@ -1,0 +1,118 @@
+//! Scheduled messages become ready in time, whether anybody asks for them or not.
+//!
+//! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. Of
+//! queues that nobody has opened nothing becomes ready: they are looked at when they are opened.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::lanes::Change;
+use super::messages::settled;
+use super::slot::{OpenQueue, Slot};
+use super::{Broker, storage_failed};
+use crate::domain::ids::QueueId;
+use crate::domain::limits;
+use crate::domain::message::Header;
+use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::time::Timestamp;
+use crate::error::Error;
+use crate::storage::{Direction, Order, Position};
+
+impl Broker {
+    pub(super) async fn wake_scheduled(&self) {
+        while self.next_turn(limits::SCHEDULE_TICK).await {
+            let now = self.0.clock.now();
+            for slot in self.0.cells.owned() {
+                let mut state = slot.state.lock();
+                while let Some(at) = state.take_wake(now) {
+                    if let Some(queue) = state.queues.get_mut(&at) {
+                        self.start_wake(&slot, &at, queue, now);
+                    }
+                    state.note_wake(&at);
+                }
+            }
+        }
+    }
+
+    /// Begins to make ready what is due in a queue, if something may be.
+    pub(super) fn start_wake(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue, now: Timestamp) {
+        if !queue.engine.begin_wake(now) {
+            return;
+        }
+        let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
+        let (id, pool) = (queue.id, queue.pool.clone());
+        self.0.tasks.spawn(async move {
+            let next = match broker.wake_due(&slot, &at, id, &pool).await {
+                Ok(next) => next,
+                Err(error) => {
+                    warn!(%error, queue = %at.name, "scheduled messages could not be made ready");
+                    broker.next_turn(limits::MOVE_PAUSES.0).await;
+                    Some(now)
+                }
+            };
+            let mut state = slot.state.lock();
+            let Some(queue) = state.queue_mut(&at, id) else { return };
+            queue.engine.finish_wake(next);
+            state.note_wake(&at);
+            // Whoever waited to hear whether something is due.
+            broker.serve(&slot, &mut state, &at);
+        });
+    }
+
+    /// Makes ready what is due. Returns when the first one is due that is not.
+    async fn wake_due(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: QueueId,
+        pool: &PoolName,
+    ) -> Result<Option<Timestamp>, Error> {
+        let store = self.pool(pool)?.store()?;
+        let mut after = None;
+        loop {
+            let (messages, bytes) = (limits::WAKE_MESSAGES, limits::WAKE_BYTES);
+            let page = store.scan(id, Order::Schedule, Direction::Up, after, messages, bytes).await;
+            let page = page.map_err(storage_failed)?;
+            let last = page.messages.last().map(|message| Position::of(&message.header));
+            let now = self.0.clock.now();
+            let mut due: Vec<Header> = page.messages.into_iter().map(|message| message.header).collect();
+            let later = due.split_off(due.partition_point(|header| header.ready <= now));
+            self.wake(slot, at, id, due).await?;
+            match later.first() {
+                Some(next) => return Ok(Some(next.ready)),
+                None if page.is_last => return Ok(None),
+                None => after = last,
+            }
+        }
+    }
+
+    /// Makes entries ready that are scheduled or prepared; those that somebody else changes are passed over.
+    pub(super) async fn wake(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: QueueId,
+        headers: Vec<Header>,
+    ) -> Result<(), Error> {
+        let outcome = {
+            let mut state = slot.state.lock();
+            let Some(queue) = state.queue_mut(at, id) else { return Ok(()) };
+            let ready = queue.engine.wake(headers);
+            if ready.is_empty() {
+                return Ok(());
+            }
+            let ids: Vec<_> = ready.iter().map(|header| header.id).collect();
+            match self.submit(slot, &mut state, at, Change::Wake(ready)) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    if let Some(queue) = state.queue_mut(at, id) {
+                        queue.engine.wake_failed(&ids);
+                    }
+                    return Err(error);
+                }
+            }
+        };
+        settled(outcome).await
+    }
+}

@@ -1,0 +1,158 @@
+//! Removing messages whose life is over without being asked, wherever they lie (P14).
+//!
+//! The pools keep an order by expiry over all queues of a slot, so a sweep costs what it finds: not the backlog, and not
+//! the number of queues. Queues that nobody has opened stay closed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::lanes::Change;
+use super::messages::settled;
+use super::slot::{Slot, SlotState};
+use super::{Broker, storage_failed};
+use crate::domain::ids::{MessageId, QueueId, Slot as SlotNumber};
+use crate::domain::limits;
+use crate::domain::message::Header;
+use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::time::Timestamp;
+use crate::error::Error;
+use crate::storage::Due;
+
+/// Expired messages by their queue.
+type Expired = HashMap<QueueId, Vec<Header>>;
+
+impl Broker {
+    /// One slot after the other, so that each has its turn within [`limits::SWEEP_ROUND`].
+    pub(super) async fn sweep_messages(&self) {
+        let tick = limits::SWEEP_ROUND / u32::try_from(limits::SLOTS).expect("there are 256 slots");
+        loop {
+            for number in SlotNumber::all() {
+                if !self.next_turn(tick).await {
+                    return;
+                }
+                // Not while no claim can be renewed.
+                let is_held = self.claim_time() < self.0.clock.now();
+                let Some(slot) = self.0.cells.get(number).filter(|_| !is_held) else { continue };
+                for pool in self.0.pools.all() {
+                    let pool = &pool.entry.name;
+                    if let Err(error) = self.sweep(&slot, pool).await {
+                        warn!(slot = %number, %pool, %error, "expired messages could not be removed");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn sweep(&self, slot: &Arc<Slot>, pool: &PoolName) -> Result<(), Error> {
+        // A pool that is unavailable was complained of already.
+        let Ok(store) = self.pool(pool)?.store() else { return Ok(()) };
+        for _ in 0..limits::SWEEP_LOOKS {
+            let now = self.0.clock.now();
+            slot.state.lock().begin_sweeps(pool);
+            let (number, limit) = (slot.owned.slot, limits::SWEEP_MESSAGES);
+            let found = store.due(number, Due::Expiry, now, limit).await;
+            let mut expired = Expired::new();
+            let mut count = 0;
+            for (queue, header) in found.as_ref().map_or(&[][..], Vec::as_slice) {
+                expired.entry(*queue).or_default().push(header.clone());
+                count += 1;
+            }
+            // Whatever came of it, the sweeps that have begun are finished.
+            let removals = self.remove_expired(slot, pool, expired, now).await?;
+            found.map_err(storage_failed)?;
+            if count < limit || removals == 0 || self.0.stop.is_cancelled() || slot.closed.is_cancelled() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes messages of open queues through their engines, which spare claimed ones, and others directly. Returns
+    /// from how many queues.
+    async fn remove_expired(
+        &self,
+        slot: &Arc<Slot>,
+        pool: &PoolName,
+        mut expired: Expired,
+        now: Timestamp,
+    ) -> Result<usize, Error> {
+        let mut removals = Vec::new();
+        {
+            let mut state = slot.state.lock();
+            for (at, gone) in state.finish_sweeps(pool, &mut expired, now) {
+                removals.push(self.submit(slot, &mut state, &at, Change::Remove(gone))?);
+            }
+        }
+        let unopened = if expired.is_empty() { 0 } else { self.remove_unopened(slot, pool, expired).await? };
+        let open = removals.len();
+        for removal in removals {
+            settled(removal).await?;
+        }
+        Ok(open + unopened)
+    }
+
+    /// As [`Broker::remove_expired`], of queues that are not open. Nobody opens, deletes or cleans one meanwhile.
+    async fn remove_unopened(
+        &self,
+        slot: &Arc<Slot>,
+        pool: &PoolName,
+        expired: Expired,
+    ) -> Result<usize, Error> {
+        let _gate = slot.gate.lock().await;
+        self.open_lane(slot, pool, &*self.pool(pool)?).await?;
+        let mut removals = Vec::new();
+        {
+            let mut state = slot.state.lock();
+            // Whoever has opened it since will sweep it at the next turn.
+            let mut others: HashSet<QueueId> = state.queues.values().map(|queue| queue.id).collect();
+            others.extend(&state.dropped);
+            for (queue, headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {
+                let claimed = state.claimed_unopened(queue);
+                let gone: Vec<MessageId> =
+                    headers.iter().map(|header| header.id).filter(|id| !claimed.contains(id)).collect();
+                if !gone.is_empty() {
+                    removals.extend(self.submit_unopened(slot, &mut state, pool, queue, gone));
+                }
+            }
+        }
+        let queues = removals.len();
+        for removal in removals {
+            settled(removal).await?;
+        }
+        Ok(queues)
+    }
+}
+
+impl SlotState {
+    fn begin_sweeps(&mut self, pool: &PoolName) {
+        for queue in self.queues.values_mut().filter(|queue| queue.pool == *pool) {
+            queue.engine.begin_sweep();
+        }
+    }
+
+    /// What is to be removed from the open queues, which are taken out of `expired`.
+    fn finish_sweeps(
+        &mut self,
+        pool: &PoolName,
+        expired: &mut Expired,
+        now: Timestamp,
+    ) -> Vec<(QueueRef, Vec<MessageId>)> {
+        let mut gone = Vec::new();
+        for (at, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.pool == *pool) {
+            let headers = expired.remove(&queue.id).unwrap_or_default();
+            let ids = queue.engine.finish_sweep(headers, now);
+            if !ids.is_empty() {
+                gone.push((at.clone(), ids));
+            }
+        }
+        gone
+    }
+
+    /// Messages under claims of a queue that is not open.
+    fn claimed_unopened(&self, queue: QueueId) -> HashSet<MessageId> {
+        let claims = self.unopened.get(&queue).into_iter().flatten();
+        claims.flat_map(|(_, record)| &record.messages).map(|message| message.id).collect()
+    }
+}

@@ -1,0 +1,290 @@
+//! Claims that wait: whatever becomes ready is handed to the first of them at once.
+//!
+//! A claim that waits holds a place in the line of its queue, in its client's own time: when the client goes, the
+//! place is free, and what had been handed to it goes to the next one, without having counted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::Broker;
+use super::slot::{Slot, SlotState};
+use crate::domain::claim::ClaimLimit;
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::Header;
+use crate::domain::names::QueueRef;
+use crate::engine::Place;
+use crate::error::{Error, Part};
+
+/// Messages chosen for a claim, and the queue they are of, with the token that keeps it from being deleted.
+type Handed = (QueueId, TaskTrackerToken, Vec<(Header, Option<Bytes>)>);
+
+type Answer = Result<Option<Handed>, Error>;
+
+/// Somebody in a line.
+pub(super) struct Waiter {
+    limit: ClaimLimit,
+    patience: Patience,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// When somebody in a line wants to hear that there is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// As soon as it is known.
+    None,
+    /// Not before his time is over.
+    Long,
+}
+
+/// Messages chosen for a claim. Dropped before they are used they go to the next one who waits.
+pub(super) struct Chosen {
+    broker: Broker,
+    slot: Arc<Slot>,
+    at: QueueRef,
+    pub(super) queue: QueueId,
+    /// Until the claim's record is there, or is not, the queue is not deleted.
+    _use: TaskTrackerToken,
+    pub(super) messages: Vec<(Header, Option<Bytes>)>,
+}
+
+impl Chosen {
+    pub(super) fn ids(&self) -> Vec<MessageId> {
+        self.messages.iter().map(|(header, _)| header.id).collect()
+    }
+
+    /// They are the claim's now.
+    pub(super) fn used(&mut self) -> Vec<(Header, Option<Bytes>)> {
+        std::mem::take(&mut self.messages)
+    }
+}
+
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        if self.messages.is_empty() {
+            return;
+        }
+        let ids = self.ids();
+        let mut state = self.slot.state.lock();
+        if let Some(queue) = state.queue_mut(&self.at, self.queue) {
+            queue.engine.put_back(&ids);
+        }
+        self.broker.serve(&self.slot, &mut state, &self.at);
+    }
+}
+
+/// A place in a line, given up when it is dropped.
+struct Waiting<'a> {
+    broker: &'a Broker,
+    slot: &'a Arc<Slot>,
+    at: &'a QueueRef,
+    place: Place,
+    answer: oneshot::Receiver<Answer>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.slot.state.lock();
+        state.leave(self.at, self.place);
+        if let Ok(Ok(Some((queue, _use, messages)))) = self.answer.try_recv() {
+            let ids: Vec<MessageId> = messages.iter().map(|(header, _)| header.id).collect();
+            if let Some(queue) = state.queue_mut(self.at, queue) {
+                queue.engine.put_back(&ids);
+            }
+            self.broker.serve(self.slot, &mut state, self.at);
+        }
+    }
+}
+
+/// What one look at a queue gave.
+pub(super) enum Look {
+    Chosen(Handed),
+    /// There is nothing to claim.
+    Nothing,
+    /// There may be more, and it is on its way.
+    Pending,
+}
+
+impl SlotState {
+    fn leave(&mut self, at: &QueueRef, place: Place) {
+        let Some(line) = self.lines.get_mut(at) else { return };
+        self.waiters -= usize::from(line.leave(place).is_some());
+        if line.is_empty() {
+            self.lines.remove(at);
+        }
+    }
+
+    fn take_first(&mut self, at: &QueueRef) -> Option<Waiter> {
+        let line = self.lines.get_mut(at)?;
+        let first = line.take_first();
+        self.waiters -= usize::from(first.is_some());
+        if line.is_empty() {
+            self.lines.remove(at);
+        }
+        first
+    }
+
+    /// Answers those of the line for whom it holds.
+    fn dismiss(&mut self, at: &QueueRef, holds: impl Fn(&Waiter) -> bool, answer: impl Fn() -> Answer) {
+        let Some(line) = self.lines.get_mut(at) else { return };
+        let gone = line.dismiss(|waiter| holds(waiter));
+        self.waiters -= gone.len();
+        if line.is_empty() {
+            self.lines.remove(at);
+        }
+        for waiter in gone {
+            // Whoever has left needs no answer.
+            let _ = waiter.answer.send(answer());
+        }
+    }
+}
+
+impl Broker {
+    /// Hides messages for a claim. When there are none it waits: for those that must be read in the pool or are about to
+    /// become ready, and for others as long as the claim will. None when there is nothing to claim.
+    pub(super) async fn choose(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        limit: ClaimLimit,
+        wait: Duration,
+    ) -> Result<Option<Chosen>, Error> {
+        let wait = if self.0.waits.is_cancelled() { Duration::ZERO } else { wait };
+        let mut waiting = {
+            let mut state = slot.state.lock();
+            // Nobody overtakes those who wait already.
+            if !state.lines.contains_key(at) {
+                match self.look(slot, &mut state, at, limit)? {
+                    Look::Chosen(handed) => return Ok(Some(self.chosen(slot, at, handed))),
+                    Look::Nothing if wait.is_zero() => return Ok(None),
+                    Look::Nothing | Look::Pending => {}
+                }
+            }
+            let patience = if wait.is_zero() { Patience::None } else { Patience::Long };
+            let waiting = self.join(slot, &mut state, at, limit, patience)?;
+            self.serve(slot, &mut state, at);
+            waiting
+        };
+        if !wait.is_zero() {
+            let told = tokio::select! {
+                biased;
+                told = &mut waiting.answer => Some(told),
+                () = tokio::time::sleep(wait) => None,
+                () = self.0.waits.cancelled() => None,
+                () = slot.closed.cancelled() => None,
+            };
+            if let Some(told) = told {
+                return self.told(slot, at, told);
+            }
+            waiting.hurry();
+        }
+        self.hear(slot, at, &mut waiting, limits::CLAIM_DEADLINE).await
+    }
+
+    /// Waits for an answer that must come soon.
+    async fn hear(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        waiting: &mut Waiting<'_>,
+        patience: Duration,
+    ) -> Result<Option<Chosen>, Error> {
+        tokio::select! {
+            biased;
+            told = &mut waiting.answer => self.told(slot, at, told),
+            () = tokio::time::sleep(patience) => {
+                Err(Error::unavailable(Part::Storage, "waiting messages come too slowly"))
+            }
+            () = slot.closed.cancelled() => {
+                Err(Error::unavailable(Part::Coordination, "the slot is taken anew"))
+            }
+            () = self.0.stop.cancelled() => Err(Error::Unavailable { part: Part::Server, cause: None }),
+        }
+    }
+
+    fn told(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        told: Result<Answer, oneshot::error::RecvError>,
+    ) -> Result<Option<Chosen>, Error> {
+        let gone = |_| Error::unavailable(Part::Server, "the queue was closed");
+        Ok(told.map_err(gone)??.map(|handed| self.chosen(slot, at, handed)))
+    }
+
+    fn chosen(&self, slot: &Arc<Slot>, at: &QueueRef, (queue, _use, messages): Handed) -> Chosen {
+        Chosen { broker: self.clone(), slot: Arc::clone(slot), at: at.clone(), queue, _use, messages }
+    }
+
+    fn join<'a>(
+        &'a self,
+        slot: &'a Arc<Slot>,
+        state: &mut SlotState,
+        at: &'a QueueRef,
+        limit: ClaimLimit,
+        patience: Patience,
+    ) -> Result<Waiting<'a>, Error> {
+        if state.waiters >= limits::SLOT_WAITERS {
+            return Err(Error::TooMany { what: "claims that wait in one slot", bound: limits::SLOT_WAITERS });
+        }
+        if state.lines.get(at).is_some_and(|line| line.len() >= limits::QUEUE_WAITERS) {
+            return Err(Error::TooMany {
+                what: "claims that wait for one queue",
+                bound: limits::QUEUE_WAITERS,
+            });
+        }
+        let (answer, told) = oneshot::channel();
+        let place = state.lines.entry(at.clone()).or_default().join(Waiter { limit, patience, answer });
+        state.waiters += 1;
+        Ok(Waiting { broker: self, slot, at, place, answer: told })
+    }
+
+    /// Hands what is ready to those who wait for it, the first one first. Called whenever something may have become
+    /// ready, or turned out not to be there.
+    pub(super) fn serve(&self, slot: &Arc<Slot>, state: &mut SlotState, at: &QueueRef) {
+        while let Some(first) = state.lines.get(at).and_then(|line| line.first()) {
+            if first.answer.is_closed() {
+                state.take_first(at);
+                continue;
+            }
+            let limit = first.limit;
+            match self.look(slot, state, at, limit) {
+                Ok(Look::Chosen(handed)) => {
+                    let Some(waiter) = state.take_first(at) else { return };
+                    let Err(Ok(Some((queue, _use, messages)))) = waiter.answer.send(Ok(Some(handed))) else {
+                        continue;
+                    };
+                    let ids: Vec<MessageId> = messages.iter().map(|(header, _)| header.id).collect();
+                    if let Some(queue) = state.queue_mut(at, queue) {
+                        queue.engine.put_back(&ids);
+                    }
+                }
+                Ok(Look::Nothing) => {
+                    return state.dismiss(at, |waiter| waiter.patience == Patience::None, || Ok(None));
+                }
+                Ok(Look::Pending) => return,
+                Err(_) => {
+                    let failed =
+                        || Error::unavailable(Part::Storage, "waiting messages cannot be claimed now");
+                    return state.dismiss(at, |_| true, || Err(failed()));
+                }
+            }
+        }
+    }
+}
+
+impl Waiting<'_> {
+    /// From here on it wants to hear that there is nothing.
+    fn hurry(&mut self) {
+        let mut state = self.slot.state.lock();
+        let waiter = state.lines.get_mut(self.at).and_then(|line| line.get_mut(self.place));
+        if let Some(waiter) = waiter {
+            waiter.patience = Patience::None;
+            self.broker.serve(self.slot, &mut state, self.at);
+        }
+    }
+}

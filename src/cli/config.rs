@@ -1,0 +1,15 @@
+//! `angarium config`: the settings that the service would start with.
+
+use std::io::Write;
+
+use crate::config::Config;
+use crate::config::layers::Given;
+
+/// Prints the settings in the form of a file, then says whether they go together.
+pub(super) fn run(given: &Given, config: &Config) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(given.effective().as_bytes())?;
+    out.flush()?;
+    config.check()?;
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The settings of connections: how many, and how long a client may keep one waiting.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::units::duration;
+
+/// Bounds of the connections of clients. What a deadline counts from stands at `server::listener::ConnectionLimits`.
+#[derive(Args, Clone, Debug)]
+pub struct ConnectionSettings {
+    /// Connections served at once; more wait until one ends
+    #[arg(long, env = "ANGARIUM_MAX_CONNECTIONS", default_value = "4096", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: u32,
+
+    /// Connections of one address; one more is refused
+    #[arg(long, env = "ANGARIUM_MAX_CONNECTIONS_PER_ADDRESS", default_value = "1024", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections_per_address: u32,
+
+    /// Requests at once on one connection of HTTP/2
+    #[arg(long, env = "ANGARIUM_MAX_STREAMS", default_value = "100", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_streams: u32,
+
+    /// How long a client that waits for an answer may be silent before it is asked whether it is still there
+    #[arg(long, env = "ANGARIUM_PROBE_AFTER", default_value = "20s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub probe_after: Duration,
+
+    /// How long a new connection may send nothing, or shake hands
+    #[arg(long, env = "ANGARIUM_FIRST_BYTE_TIMEOUT", default_value = "10s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub first_byte_timeout: Duration,
+
+    /// How long the header of a request may take from its first byte on
+    #[arg(long, env = "ANGARIUM_HEADER_TIMEOUT", default_value = "10s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub header_timeout: Duration,
+
+    /// How long a request's body may make no progress
+    #[arg(long, env = "ANGARIUM_BODY_TIMEOUT", default_value = "30s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub body_timeout: Duration,
+
+    /// How long an answer may wait for its client to read on
+    #[arg(long, env = "ANGARIUM_WRITE_TIMEOUT", default_value = "30s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub write_timeout: Duration,
+
+    /// How long a connection may rest between requests; more than a load balancer in front keeps its own
+    #[arg(long, env = "ANGARIUM_IDLE_TIMEOUT", default_value = "90s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub idle_timeout: Duration,
+
+    /// How long requests in progress may take to finish once the service is told to stop
+    #[arg(long, env = "ANGARIUM_DRAIN_TIMEOUT", default_value = "25s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub drain_timeout: Duration,
+
+    /// Bytes of the header of a request
+    #[arg(long, env = "ANGARIUM_MAX_HEADER_BYTES", default_value = "65536", value_name = "BYTES")]
+    #[arg(value_parser = clap::value_parser!(u32).range(8_192..=1_048_576))]
+    pub max_header_bytes: u32,
+}

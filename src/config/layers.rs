@@ -1,0 +1,247 @@
+//! Where a setting comes from: a flag wins over the environment, that over the file, that over the default.
+//!
+//! The fields of `Config` are the only list of settings. A key of the file is the name of a field; what the file says is
+//! put under the flags and the environment as if it were the default, so that a new field is a flag, a variable and a
+//! key at once and none of the three can be forgotten.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::builder::Resettable;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command};
+use thiserror::Error as ThisError;
+
+use super::Config;
+
+/// The sub-commands that take settings. So does the program without one.
+const TAKE_SETTINGS: [&str; 2] = ["serve", "config"];
+
+/// The setting that names the file.
+const FILE: &str = "config";
+
+/// Why a file of settings cannot be used.
+#[derive(Debug, ThisError)]
+#[error("{path}: {why}")]
+pub struct BadFile {
+    path: PathBuf,
+    why: String,
+}
+
+/// The settings as they were given, each with its source.
+#[derive(Debug)]
+pub struct Given {
+    /// What was given, for the whole program.
+    pub matches: ArgMatches,
+    file: Option<SettingsFile>,
+}
+
+#[derive(Debug)]
+struct SettingsFile {
+    path: PathBuf,
+    values: Vec<(String, String)>,
+}
+
+/// Reads the arguments of the process, the environment, and the file if one is named. Ends the process with a message
+/// when the arguments are wrong, or when they ask for help.
+pub fn read(command: Command) -> Result<Given, BadFile> {
+    let command = without_empty(command);
+    let matches = command.clone().get_matches();
+    let named = settings_of(&matches).and_then(|settings| settings.get_one::<PathBuf>(FILE));
+    let Some(path) = named else { return Ok(Given { matches, file: None }) };
+    let file = SettingsFile::read(path)?;
+    let matches = with_file(command, &file.values).get_matches();
+    Ok(Given { matches, file: Some(file) })
+}
+
+/// What was given to the command that takes settings.
+fn settings_of(matches: &ArgMatches) -> Option<&ArgMatches> {
+    match matches.subcommand() {
+        None => Some(matches),
+        Some((name, matches)) => TAKE_SETTINGS.contains(&name).then_some(matches),
+    }
+}
+
+/// An environment variable that is empty counts as not set, as it is meant in scripts and compose files.
+fn without_empty(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let value = arg.get_env().map(std::env::var_os);
+        if value == Some(Some(OsString::new())) { arg.env(Resettable::Reset) } else { arg }
+    });
+    command.mut_subcommands(without_empty)
+}
+
+/// The command with other defaults, wherever it takes settings.
+fn with_file(command: Command, values: &[(String, String)]) -> Command {
+    let defaults = |command: Command| {
+        values.iter().fold(command, |command, (key, value)| {
+            command.mut_arg(key, |arg| arg.default_value(value.clone()))
+        })
+    };
+    TAKE_SETTINGS.iter().fold(defaults(command), |command, name| command.mut_subcommand(name, defaults))
+}
+
+/// A command that has the settings and nothing else, and looks at no environment.
+fn settings() -> Command {
+    let command = Config::augment_args(Command::new("angarium")).disable_help_flag(true);
+    command.mut_args(|arg| arg.env(Resettable::Reset))
+}
+
+impl SettingsFile {
+    fn read(path: &Path) -> Result<Self, BadFile> {
+        let failed = |why| BadFile { path: path.to_owned(), why };
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let values = parse(&text).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), values })
+    }
+}
+
+/// The settings of a file as text, each of them one that exists and has a right value.
+fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let settings = settings();
+    let mut values = Vec::with_capacity(table.len());
+    for (key, value) in table {
+        if key == FILE || !settings.get_arguments().any(|arg| arg.get_id() == key.as_str()) {
+            return Err(format!("there is no setting `{key}`{}", meant(&settings, &key)));
+        }
+        let value = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Boolean(answer) => answer.to_string(),
+            toml::Value::Float(_)
+            | toml::Value::Datetime(_)
+            | toml::Value::Array(_)
+            | toml::Value::Table(_) => {
+                return Err(format!("{key}: it must be a string, a whole number, true or false"));
+            }
+        };
+        let flag = format!("--{}={value}", key.replace('_', "-"));
+        if let Err(error) = settings.clone().try_get_matches_from(["angarium", &flag]) {
+            return Err(format!("{key}: {}", first_line(&error)));
+        }
+        values.push((key, value));
+    }
+    Ok(values)
+}
+
+/// A hint for the commonest slip: the name as the flag has it.
+fn meant(settings: &Command, key: &str) -> String {
+    let name = key.trim_start_matches('-').replace('-', "_");
+    let is_close = name != key && settings.get_arguments().any(|arg| arg.get_id() == name.as_str());
+    if is_close { format!("; it is `{name}`") } else { String::new() }
+}
+
+/// What is wrong with a value, without the flag, which the file does not have, and the advice on flags.
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    match line.split_once("' for '--").and_then(|(value, rest)| Some((value, rest.split_once("': ")?.1))) {
+        Some((value, why)) => format!("{value}': {why}"),
+        None => line.to_owned(),
+    }
+}
+
+impl Given {
+    /// The settings as a file: what holds, and where each comes from. Passwords in addresses are left out.
+    pub fn effective(&self) -> String {
+        let Some(matches) = settings_of(&self.matches) else { return String::new() };
+        let mut text = String::new();
+        for arg in settings().get_arguments() {
+            let key = arg.get_id().as_str();
+            let value = matches.get_raw(key).and_then(|mut values| values.next());
+            match value {
+                _ if key == FILE => {}
+                None => text.push_str(&format!("# {key} is not set\n")),
+                Some(value) => {
+                    let value = literal(&masked(&value.to_string_lossy()));
+                    text.push_str(&format!("{key} = {value}  # {}\n", self.source(matches, key)));
+                }
+            }
+        }
+        text
+    }
+
+    fn source(&self, matches: &ArgMatches, key: &str) -> String {
+        match (matches.value_source(key), &self.file) {
+            (Some(ValueSource::CommandLine), _) => "flag".to_owned(),
+            (Some(ValueSource::EnvVariable), _) => "environment".to_owned(),
+            (_, Some(file)) if file.values.iter().any(|(known, _)| known == key) => {
+                file.path.display().to_string()
+            }
+            _ => "default".to_owned(),
+        }
+    }
+}
+
+/// A value of TOML: a number or a truth as itself, anything else as a string.
+fn literal(value: &str) -> String {
+    let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
+    if is_number || matches!(value, "true" | "false") { value.to_owned() } else { super::quoted(value) }
+}
+
+/// A value without the password of an address: `scheme://user:password@host`.
+fn masked(value: &str) -> String {
+    let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let Some(at) = rest[..end].rfind('@') else { return value.to_owned() };
+    let (user, host) = rest.split_at(at);
+    let Some((user, _)) = user.split_once(':') else { return value.to_owned() };
+    format!("{scheme}://{user}:***{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_file_says_which_key_is_wrong() {
+        for (text, said) in [
+            ("listne = 'x'", "there is no setting `listne`"),
+            ("log-format = 'json'", "there is no setting `log-format`; it is `log_format`"),
+            ("config = 'other.toml'", "there is no setting `config`"),
+            ("listen = 'here'", "listen: invalid value 'here'"),
+            ("max_connections = 0", "max_connections: invalid value '0': 0 is not in 1..=1000000"),
+            ("header_timeout = 10", "header_timeout: invalid value '10'"),
+            ("[server]\nlisten = '127.0.0.1:1'", "there is no setting `server`"),
+            ("listen = ['127.0.0.1:1']", "listen: it must be a string"),
+            ("listen = ", "TOML parse error"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_setting_can_stand_in_a_file() {
+        for arg in settings().get_arguments().filter(|arg| arg.get_id() != FILE) {
+            let key = arg.get_id().as_str();
+            assert_eq!(arg.get_long().map(|long| long.replace('-', "_")).as_deref(), Some(key));
+            let Some(default) = arg.get_default_values().first() else { continue };
+            let text = format!("{key} = {}", literal(&default.to_string_lossy()));
+            assert_eq!(parse(&text).unwrap().len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_setting_has_a_variable_of_its_name() {
+        for arg in Config::augment_args(Command::new("angarium")).get_arguments() {
+            let name = format!("ANGARIUM_{}", arg.get_id().as_str().to_uppercase());
+            assert_eq!(arg.get_env(), Some(std::ffi::OsStr::new(&name)));
+        }
+    }
+
+    #[test]
+    fn passwords_of_addresses_are_masked() {
+        for (value, shown) in [
+            ("redis://me:secret@host:6379/0", "redis://me:***@host:6379/0"),
+            ("redis://:s@cr@t@host", "redis://:***@host"),
+            ("postgres://me@host/db", "postgres://me@host/db"),
+            ("zookeeper://a:1,b:2/root", "zookeeper://a:1,b:2/root"),
+            ("127.0.0.1:8888", "127.0.0.1:8888"),
+        ] {
+            assert_eq!(masked(value), shown);
+        }
+    }
+}

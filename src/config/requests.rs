@@ -1,0 +1,23 @@
+//! The settings of requests: how many at once, and how many of a project.
+
+use std::num::NonZeroU32;
+
+use clap::Args;
+
+/// Bounds of the requests of all clients. One more is answered at once, 503 or 429, with `Retry-After`.
+#[derive(Args, Clone, Debug)]
+pub struct RequestSettings {
+    /// Requests in progress at once, without those that wait for a message
+    #[arg(long, env = "ANGARIUM_MAX_REQUESTS", default_value = "4096", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests: u32,
+
+    /// Requests at once that wait for a message
+    #[arg(long, env = "ANGARIUM_MAX_LONG_POLLS", default_value = "4096", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_long_polls: u32,
+
+    /// Requests of each project in a second; without it as many as it likes
+    #[arg(long, env = "ANGARIUM_PROJECT_REQUESTS_PER_SECOND", value_name = "NUMBER")]
+    pub project_requests_per_second: Option<NonZeroU32>,
+}

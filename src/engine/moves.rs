@@ -1,0 +1,147 @@
+//! Moves to another queue, as far as one queue sees them (P5).
+//!
+//! ```text
+//! source:  ready ──take──▶ leaving ──▶ moving ─────────────────▶ gone
+//! target:                               prepared ──────────────────▶ ready
+//!          1. moving is durable   2. prepared is   3. removed   4. published
+//! ```
+//!
+//! Between 1 and 4 nobody claims, deletes or sees the message; each step begins when the one before is durable. Entries in
+//! these states are in the pool; of a bounded number the ids are here too, so that a million of them that cannot get to
+//! their target cost no memory.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::hidden::Why;
+use super::queue::QueueEngine;
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::message::{Header, MessageTtl, Peer, State};
+use crate::domain::time::Timestamp;
+
+/// What becomes of a prepared entry that is found at the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The source has it no more: it is this queue's.
+    Publish,
+    /// The source is still to let it go.
+    Wait,
+    /// The source has it, and does not move it: it is the source's.
+    Drop,
+}
+
+impl Fate {
+    /// The fate of an entry by the state that it has at its source; absent when it is gone there.
+    pub fn of(source: Option<&State>) -> Self {
+        match source {
+            None => Self::Publish,
+            Some(State::Moving(_)) => Self::Wait,
+            Some(State::Ready | State::Scheduled | State::Prepared(_) | State::Failed) => Self::Drop,
+        }
+    }
+}
+
+/// The header of a message at the queue it moves to: its id and its age stay, and it was never claimed there. With a
+/// ttl its life begins anew.
+pub fn prepared(header: &Header, source: &Arc<Peer>, ttl: Option<MessageTtl>, now: Timestamp) -> Header {
+    let (ttl, expires) =
+        ttl.map_or((header.ttl, header.expires), |ttl| (ttl.seconds(), now.plus_seconds(ttl.seconds())));
+    let state = State::Prepared(Arc::clone(source));
+    Header { ttl, expires, ready: now, attempts: 0, state, ..header.clone() }
+}
+
+/// What is known of the entries that are prepared, moving or failed.
+#[derive(Debug)]
+pub(super) struct Aside {
+    /// All those that are prepared or moving; absent when only the pool knows, because it was not asked yet or because
+    /// they are too many.
+    known: Option<BTreeSet<MessageId>>,
+    /// How often entries were set aside.
+    times: u64,
+}
+
+impl Aside {
+    pub(super) fn found(is_there: bool) -> Self {
+        Self { known: (!is_there).then(BTreeSet::new), times: 0 }
+    }
+
+    fn add(&mut self, ids: &[MessageId]) {
+        self.times += 1;
+        if let Some(known) = &mut self.known {
+            known.extend(ids);
+            if known.len() > limits::ASIDE_KNOWN {
+                self.known = None;
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: MessageId) {
+        if let Some(known) = &mut self.known {
+            known.remove(&id);
+        }
+    }
+
+    /// Whether an answer of the pool is as new as what is known here.
+    pub(super) fn is_answered(&self, id: MessageId, asked: Option<u64>) -> bool {
+        self.has(id).is_some() || asked == Some(self.times)
+    }
+
+    /// Whether a message is on its way; absent when only the pool knows.
+    pub(super) fn has(&self, id: MessageId) -> Option<bool> {
+        self.known.as_ref().map(|known| known.contains(&id))
+    }
+
+    pub(super) fn times(&self) -> u64 {
+        self.times
+    }
+}
+
+impl QueueEngine {
+    /// Messages that were leaving are set aside, durably.
+    pub fn set_aside(&mut self, ids: &[MessageId]) {
+        self.aside.add(ids);
+        for id in ids {
+            // A page under way may show it as it was.
+            if let Some(refill) = &mut self.refill {
+                refill.remove(*id);
+            }
+            if self.hidden.get(id).is_some_and(|hidden| hidden.why == Why::Leaving) {
+                self.hidden.remove(id);
+            }
+        }
+    }
+
+    /// Entries are prepared here: said before they are written, and again when they are, since in between the pool may
+    /// have been asked for them.
+    pub fn expect_aside(&mut self, ids: &[MessageId]) {
+        self.aside.add(ids);
+    }
+
+    /// Whether there may be entries that are prepared or moving.
+    pub fn has_aside(&self) -> bool {
+        self.aside.known.as_ref().is_none_or(|known| !known.is_empty())
+    }
+
+    /// Those entries, the first `limit` of them; none when only the pool knows.
+    pub fn aside(&self, limit: usize) -> Option<Vec<MessageId>> {
+        self.aside.known.as_ref().map(|known| known.iter().take(limit).copied().collect())
+    }
+
+    /// How often entries were set aside; for [`QueueEngine::none_aside`].
+    pub fn asides(&self) -> u64 {
+        self.aside.times
+    }
+
+    /// The pool has no such entry under these ids.
+    pub fn not_aside(&mut self, ids: &[MessageId]) {
+        ids.iter().for_each(|id| self.aside.forget(*id));
+    }
+
+    /// The pool, asked for all of them when there had been `asides`, had none: they are known from here on.
+    pub fn none_aside(&mut self, asides: u64) {
+        if self.aside.times == asides {
+            self.aside.known = Some(BTreeSet::new());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! How many connections each address has, so that one client cannot take them all.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The open connections by address. Clones share them. The lock is held for one look at the map.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    most: usize,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// A connection that counts. It no longer does when this is dropped.
+#[derive(Debug)]
+pub struct Counted {
+    address: IpAddr,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Addresses {
+    /// At most `most` connections for each address.
+    pub fn new(most: usize) -> Self {
+        Self { most, open: Arc::default() }
+    }
+
+    /// Counts one more connection from `address`; none when that would be too many.
+    pub fn admit(&self, address: IpAddr) -> Option<Counted> {
+        let address = customer(address);
+        let mut open = self.open.lock();
+        let count = open.entry(address).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Counted { address, open: Arc::clone(&self.open) })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        if let Some(count) = open.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What counts as one address. A customer gets a network of 2^64 IPv6 addresses, so that is counted as one.
+fn customer(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_has_so_many_connections_and_no_more() {
+        let addresses = Addresses::new(2);
+        let first = addresses.admit(address("10.0.0.1")).unwrap();
+        let _second = addresses.admit(address("::ffff:10.0.0.1")).unwrap();
+        assert!(addresses.admit(address("10.0.0.1")).is_none());
+        assert!(addresses.admit(address("10.0.0.2")).is_some());
+        drop(first);
+        assert!(addresses.admit(address("10.0.0.1")).is_some());
+    }
+
+    #[test]
+    fn a_network_of_one_customer_is_one_address() {
+        let addresses = Addresses::new(1);
+        let _first = addresses.admit(address("2001:db8::1")).unwrap();
+        assert!(addresses.admit(address("2001:db8::ffff:0:0:1")).is_none());
+        assert!(addresses.admit(address("2001:db8:0:1::1")).is_some());
+    }
+
+    #[test]
+    fn addresses_without_connections_are_forgotten() {
+        let addresses = Addresses::new(1);
+        drop(addresses.admit(address("10.0.0.1")));
+        assert!(addresses.open.lock().is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+//! What clients meet, made from the settings: who is let in, over what, and how much of it. Never serves.
+
+use thiserror::Error as ThisError;
+
+use super::listener::ConnectionLimits;
+use super::reload::{Reloader, UnreadableFile};
+use super::tls::{Credentials, Transport};
+use crate::api::{Authentication, RequestLimits};
+use crate::config::connections::ConnectionSettings;
+use crate::config::requests::RequestSettings;
+use crate::config::{Config, tokens};
+use crate::domain::rate::Rate;
+
+/// Why nobody can be served like this.
+#[derive(Debug, ThisError)]
+pub enum FaceError {
+    /// The signal to read files again.
+    #[error("cannot receive SIGHUP")]
+    Signal(#[source] std::io::Error),
+    /// A file that the settings name.
+    #[error(transparent)]
+    File(#[from] UnreadableFile),
+}
+
+/// What clients meet.
+pub struct Face {
+    /// How callers are known.
+    pub authentication: Authentication,
+    /// How much of requests.
+    pub requests: RequestLimits,
+    /// What lies between the socket and HTTP.
+    pub transport: Transport,
+    /// How much of connections.
+    pub connections: ConnectionLimits,
+    /// Keeps tokens and certificates true to their files.
+    pub reloader: Reloader,
+}
+
+impl Face {
+    /// Reads the files that the settings name.
+    pub fn new(config: &Config) -> Result<Self, FaceError> {
+        let mut reloader = Reloader::new().map_err(FaceError::Signal)?;
+        let authentication = authentication(config, &mut reloader)?;
+        let transport = transport(config, &mut reloader)?;
+        let requests = request_limits(&config.requests);
+        let connections = connection_limits(&config.connections);
+        Ok(Self { authentication, requests, transport, connections, reloader })
+    }
+}
+
+fn authentication(config: &Config, reloader: &mut Reloader) -> Result<Authentication, UnreadableFile> {
+    let Some(path) = config.tokens.clone() else { return Ok(Authentication::Off) };
+    let from = path.clone();
+    Ok(Authentication::Tokens(reloader.watch(&[&path], move || tokens::read(&from))?))
+}
+
+fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, UnreadableFile> {
+    let (Some(certificates), Some(key)) = (config.tls_cert.clone(), config.tls_key.clone()) else {
+        return Ok(Transport::Plain);
+    };
+    let from = (certificates.clone(), key.clone());
+    let read = move || Credentials::read(&from.0, &from.1);
+    Ok(Transport::Tls(reloader.watch(&[&certificates, &key], read)?))
+}
+
+fn number(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn request_limits(settings: &RequestSettings) -> RequestLimits {
+    RequestLimits {
+        requests: number(settings.max_requests),
+        long_polls: number(settings.max_long_polls),
+        project_rate: settings.project_requests_per_second.map(Rate::new),
+    }
+}
+
+fn connection_limits(settings: &ConnectionSettings) -> ConnectionLimits {
+    ConnectionLimits {
+        connections: number(settings.max_connections),
+        per_address: number(settings.max_connections_per_address),
+        streams: settings.max_streams,
+        probe: settings.probe_after,
+        first_byte: settings.first_byte_timeout,
+        header: settings.header_timeout,
+        idle: settings.idle_timeout,
+        body: settings.body_timeout,
+        write: settings.write_timeout,
+        drain: settings.drain_timeout,
+        buffer: number(settings.max_header_bytes),
+        ..ConnectionLimits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        connections: ConnectionSettings,
+    }
+
+    #[test]
+    fn defaults_of_settings_are_those_of_the_listener() {
+        let settings = Program::parse_from(["angarium"]).connections;
+        assert_eq!(connection_limits(&settings), ConnectionLimits::default());
+    }
+}

@@ -1,0 +1,127 @@
+-- A batch. KEYS: record, bytes, schedule, buckets, then eight of each queue.
+-- ARGV: epoch, number before, number, greatest id or nothing, then of each queue: its id, and lists that begin with
+-- the number of their elements: id and value of appends (and before them their bytes), ids of the ready among them,
+-- id and header of updates, ids of removes, buckets with least and greatest id, name and value of notes, names of
+-- notes that go.
+-- The record is checked before the first write and written last, since scripts do not roll back.
+
+local record = redis.call('GET', KEYS[1])
+if not record then return {'went back'} end
+local epoch, seq = string.sub(record, 1, 24), string.sub(record, 25, 40)
+if epoch > ARGV[1] then return {'fenced', epoch} end
+if epoch ~= ARGV[1] then return {'went back'} end
+if seq == ARGV[3] then
+  -- Written again, so that whoever waits for replicas waits for this.
+  redis.call('SET', KEYS[1], record)
+  return {'done'}
+end
+if seq ~= ARGV[2] then return {seq > ARGV[3] and 'stale' or 'went back'} end
+
+local at = 5
+
+-- The bounds of the next list in ARGV, whose elements take `width` places.
+local function list(width)
+  local first = at + 1
+  at = first + tonumber(ARGV[at]) * width
+  return first, at - 1
+end
+
+local function call_many(command, key, first, last)
+  for from = first, last, MANY do
+    redis.call(command, key, unpack(ARGV, from, math.min(from + MANY - 1, last)))
+  end
+end
+
+local function add_ready(key, first, last)
+  for from = first, last, MANY / 2 do
+    local members = {}
+    for place = from, math.min(from + MANY / 2 - 1, last) do
+      members[#members + 1] = 0
+      members[#members + 1] = ARGV[place]
+    end
+    redis.call('ZADD', key, unpack(members))
+  end
+end
+
+local function update(keys, queue, id, header)
+  if redis.call('HEXISTS', keys.entries, id) == 0 then return end
+  local old = redis.call('HGET', keys.headers, id)
+  local was, is = old and string.byte(old, 2) or 0, string.byte(header, 2)
+  if was == SCHEDULED then unschedule(keys, queue, id, old) end
+  if is == 0 then
+    if was ~= 0 then
+      redis.call('ZREM', keys.aside, id)
+      redis.call('ZADD', keys.ready, 0, id)
+    end
+  elseif was == 0 then
+    redis.call('ZREM', keys.ready, id)
+    redis.call('ZADD', keys.aside, 0, id)
+  end
+  if is == SCHEDULED then
+    local ready = string.sub(header, 3, 10)
+    redis.call('ZADD', keys.scheduled, 0, ready .. id)
+    redis.call('ZADD', keys.schedule, 0, ready .. queue .. id)
+  end
+  redis.call('HSET', keys.headers, id, header)
+end
+
+-- Removes entries and answers with the bytes of their bodies.
+local function remove_all(keys, queue, first, last)
+  local bytes, changed = 0, redis.call('EXISTS', keys.headers) == 1
+  for place = first, last do
+    local length = redis.call('HSTRLEN', keys.entries, ARGV[place])
+    if length > 0 then
+      bytes = bytes + length - HEAD
+      if changed then remove(keys, queue, ARGV[place]) end
+    end
+  end
+  if not changed then
+    -- Only ready ones have no header of their own.
+    call_many('HDEL', keys.entries, first, last)
+    call_many('ZREM', keys.ready, first, last)
+  end
+  return bytes
+end
+
+local function touch(keys, queue, bucket, least, greatest)
+  local range = redis.call('HGET', keys.ranges, bucket)
+  if range then
+    local low, high = string.sub(range, 1, 32), string.sub(range, 33)
+    if low < least then least = low end
+    if high > greatest then greatest = high end
+  else
+    redis.call('ZADD', KEYS[4], 0, string.sub(bucket, 1, 8) .. queue .. string.sub(bucket, 9))
+  end
+  redis.call('HSET', keys.ranges, bucket, least .. greatest)
+end
+
+local function add_notes(keys, first, last)
+  for place = first, last, 2 do
+    redis.call('HSET', keys.notes, ARGV[place], ARGV[place + 1])
+    redis.call('ZADD', keys.names, 0, ARGV[place])
+  end
+end
+
+local place = 5
+while at <= #ARGV do
+  local keys, queue = keys_of(place), ARGV[at]
+  local bytes = tonumber(ARGV[at + 1])
+  at, place = at + 2, place + 8
+  call_many('HSET', keys.entries, list(2))
+  add_ready(keys.ready, list(1))
+  local first, last = list(2)
+  for update_at = first, last, 2 do update(keys, queue, ARGV[update_at], ARGV[update_at + 1]) end
+  bytes = bytes - remove_all(keys, queue, list(1))
+  count_bytes(queue, bytes)
+  first, last = list(3)
+  for touched = first, last, 3 do touch(keys, queue, ARGV[touched], ARGV[touched + 1], ARGV[touched + 2]) end
+  add_notes(keys, list(2))
+  first, last = list(1)
+  call_many('HDEL', keys.notes, first, last)
+  call_many('ZREM', keys.names, first, last)
+end
+
+local greatest = string.sub(record, 41)
+if ARGV[4] > greatest then greatest = ARGV[4] end
+redis.call('SET', KEYS[1], epoch .. ARGV[3] .. greatest)
+return {'done'}

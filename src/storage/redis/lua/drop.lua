@@ -1,0 +1,38 @@
+-- Part of a queue goes. KEYS: as of a batch of one queue. ARGV: epoch, queue, most entries and notes.
+
+local record = redis.call('GET', KEYS[1])
+if not record then return {'went back'} end
+local epoch = string.sub(record, 1, 24)
+if epoch > ARGV[1] then return {'fenced', epoch} end
+if epoch ~= ARGV[1] then return {'went back'} end
+
+local keys, queue, left = keys_of(5), ARGV[2], tonumber(ARGV[3])
+
+-- The first members of a set, as many as may still go.
+local function next_of(key)
+  if left == 0 then return {} end
+  local members = redis.call('ZRANGE', key, 0, left - 1)
+  left = left - #members
+  return members
+end
+
+local bytes = 0
+for _, key in ipairs({keys.ready, keys.aside}) do
+  for _, id in ipairs(next_of(key)) do
+    bytes = bytes + math.max(redis.call('HSTRLEN', keys.entries, id) - HEAD, 0)
+    remove(keys, queue, id)
+  end
+end
+for _, name in ipairs(next_of(keys.names)) do
+  redis.call('HDEL', keys.notes, name)
+  redis.call('ZREM', keys.names, name)
+end
+count_bytes(queue, -bytes)
+if redis.call('EXISTS', keys.ready, keys.aside, keys.names) > 0 then return {'more'} end
+
+for _, bucket in ipairs(redis.call('HKEYS', keys.ranges)) do
+  redis.call('ZREM', KEYS[4], string.sub(bucket, 1, 8) .. queue .. string.sub(bucket, 9))
+end
+redis.call('DEL', keys.entries, keys.headers, keys.scheduled, keys.ranges, keys.notes)
+redis.call('HDEL', KEYS[2], queue)
+return {'done'}

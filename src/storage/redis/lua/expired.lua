@@ -1,0 +1,62 @@
+-- A look into a past bucket for what is expired, which forgets what it finds empty.
+-- KEYS: buckets, entries, headers, ready, aside, ranges.
+-- ARGV: queue, bucket, its span, the id after which to look or nothing, most entries to find, most ids to look at.
+-- Answers with the id to look after next, or nothing at the end of the bucket, then id and header of each.
+
+local queue, bucket, after = ARGV[1], ARGV[2], ARGV[4]
+local limit, budget = tonumber(ARGV[5]), tonumber(ARGV[6])
+local member = string.sub(bucket, 1, 8) .. queue .. string.sub(bucket, 9)
+local range = redis.call('HGET', KEYS[6], bucket)
+if not range then
+  redis.call('ZREM', KEYS[1], member)
+  return {''}
+end
+local least, greatest = string.sub(range, 1, 32), string.sub(range, 33)
+local from = after == '' and '[' .. raw(least) or '(' .. after
+local finish, span, ttl = number(bucket, 1, 8), tonumber(ARGV[3]), string.sub(bucket, 9)
+
+-- Ids to look at in their order, and the last of them if there may be more.
+local ids, cut = {}, nil
+for place = 4, 5 do
+  local found = redis.call('ZRANGEBYLEX', KEYS[place], from, '[' .. raw(greatest), 'LIMIT', 0, budget)
+  if #found == budget then
+    local last = hex(found[budget])
+    if not cut or last < cut then cut = last end
+  end
+  for _, id in ipairs(found) do ids[#ids + 1] = hex(id) end
+end
+table.sort(ids)
+
+local first, last
+local answer = {''}
+for _, text in ipairs(ids) do
+  if cut and text > cut then break end
+  local id = raw(text)
+  local header = redis.call('HGET', KEYS[3], id)
+  if not header then header = string.sub(redis.call('HGET', KEYS[2], id) or '', 1, HEAD) end
+  local expires = #header >= HEAD and number(header, 11, 8) or 0
+  if string.sub(header, 27, 30) == ttl and expires < finish and expires >= finish - span then
+    first, last = first or text, text
+    local state = string.byte(header, 2)
+    if state ~= PREPARED and state ~= MOVING then
+      answer[#answer + 1] = id
+      answer[#answer + 1] = header
+      if #answer > 2 * limit then
+        answer[1] = id
+        return answer
+      end
+    end
+  end
+end
+if cut then answer[1] = raw(cut) end
+if after == '' then
+  -- What was looked at from the first on can be forgotten up to what is still there.
+  local low, high = first or cut, cut and greatest or last
+  if not low then
+    redis.call('HDEL', KEYS[6], bucket)
+    redis.call('ZREM', KEYS[1], member)
+  elseif low .. high ~= range then
+    redis.call('HSET', KEYS[6], bucket, low .. high)
+  end
+end
+return answer

@@ -1,0 +1,9 @@
+-- Entries by id. KEYS: entries, headers. ARGV: ids. Answers with value and header of each, both empty where there is none.
+
+local answer = {}
+for _, id in ipairs(ARGV) do
+  local value = redis.call('HGET', KEYS[1], id)
+  answer[#answer + 1] = value or ''
+  answer[#answer + 1] = value and redis.call('HGET', KEYS[2], id) or ''
+end
+return answer

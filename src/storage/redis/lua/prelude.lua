@@ -1,0 +1,54 @@
+-- What the other scripts share. The layout of keys and values stands in stored.rs.
+-- Text in hex is compared with <, never raw bytes: Redis compares strings as the locale says.
+
+local HEAD = 54 -- bytes of a header before its peer
+local SCHEDULED, PREPARED, MOVING = 1, 2, 3
+local MANY = 4000 -- arguments that one call may have; Lua's stack holds 8,000
+
+local function hex(raw)
+  return (string.gsub(raw, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
+end
+
+local function raw(text)
+  return (string.gsub(text, '%x%x', function(byte) return string.char(tonumber(byte, 16)) end))
+end
+
+-- A number of `length` bytes, big endian. Exact below 2^53, which milliseconds reach in 285,000 years.
+local function number(text, from, length)
+  local sum = 0
+  for at = from, from + length - 1 do sum = sum * 256 + string.byte(text, at) end
+  return sum
+end
+
+-- Where a scheduled entry lies in the schedules of its queue and of its slot.
+local function unschedule(keys, queue, id, header)
+  local ready = string.sub(header, 3, 10)
+  redis.call('ZREM', keys.scheduled, ready .. id)
+  redis.call('ZREM', keys.schedule, ready .. queue .. id)
+end
+
+-- Keys of one queue from the place `at` of KEYS on.
+local function keys_of(at)
+  return {
+    schedule = KEYS[3], entries = KEYS[at], headers = KEYS[at + 1], ready = KEYS[at + 2], aside = KEYS[at + 3],
+    scheduled = KEYS[at + 4], ranges = KEYS[at + 5], notes = KEYS[at + 6], names = KEYS[at + 7],
+  }
+end
+
+-- Adds to the bytes of a queue.
+local function count_bytes(queue, bytes)
+  if bytes ~= 0 and redis.call('HINCRBY', KEYS[2], queue, string.format('%.0f', bytes)) == 0 then
+    redis.call('HDEL', KEYS[2], queue)
+  end
+end
+
+-- Removes an entry that is there, of whatever state.
+local function remove(keys, queue, id)
+  local header = redis.call('HGET', keys.headers, id)
+  if header then
+    if string.byte(header, 2) == SCHEDULED then unschedule(keys, queue, id, header) end
+    redis.call('HDEL', keys.headers, id)
+  end
+  redis.call('HDEL', keys.entries, id)
+  if redis.call('ZREM', keys.ready, id) == 0 then redis.call('ZREM', keys.aside, id) end
+end

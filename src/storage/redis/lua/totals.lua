@@ -1,0 +1,6 @@
+-- What a queue holds. KEYS: bytes, entries, aside, scheduled. ARGV: queue.
+
+return {
+  redis.call('HLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or 0),
+  redis.call('ZCARD', KEYS[4]), redis.call('ZCARD', KEYS[3]),
+}

@@ -1,0 +1,283 @@
+//! The Redis driver: entries in a Redis or Valkey server, in the master that Sentinels name, or in a cluster.
+//!
+//! A batch is one call of a script, which checks the record of its slot before it writes. Where the servers are, what an
+//! acknowledgement means there and when a pool is refused stands in the README; the layout in `stored.rs`.
+
+mod address;
+mod batch;
+mod connection;
+mod due;
+mod errors;
+mod link;
+mod reads;
+mod scripts;
+mod server;
+mod stored;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use redis::{Cmd, Value};
+
+pub use address::{Address, AddressError};
+
+use super::{
+    Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
+    Totals,
+};
+use crate::domain::durability::Durability;
+use crate::domain::ids::{MessageId, QueueId, Slot};
+use crate::domain::limits;
+use crate::domain::message::{Header, Message};
+use crate::domain::time::Timestamp;
+use address::Waits;
+use due::Turn;
+use link::{Known, Link};
+use reads::{Asked, bytes, list};
+
+/// A pool in Redis. It connects when it is first used, and again whenever that is needed.
+pub struct RedisPool {
+    address: Arc<Address>,
+    known: Arc<Known>,
+    reads: Link,
+    /// Several where batches wait for replicas: those behind them on a connection wait too.
+    writes: Vec<Link>,
+    /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
+    turns: Mutex<HashMap<Slot, Turn>>,
+}
+
+/// What a script that writes says.
+enum Said {
+    Done(Option<Bytes>),
+    More,
+}
+
+impl RedisPool {
+    /// The pool at `address`. Nothing is connected yet.
+    pub fn new(address: Address) -> Self {
+        let (address, known) = (Arc::new(address), Arc::new(Known::default()));
+        let link = || Link::new(Arc::clone(&address), Arc::clone(&known));
+        let many = if address.waits.any() { limits::REDIS_WAITING } else { 1 };
+        let (reads, writes) = (link(), (0..many).map(|_| link()).collect());
+        Self { address, known, reads, writes, turns: Mutex::default() }
+    }
+
+    /// The link for writes of a slot, always the same one.
+    fn write_link(&self, slot: Slot) -> &Link {
+        &self.writes[usize::from(slot.0) % self.writes.len()]
+    }
+
+    /// What a batch must wait for. A relaxed one waits for nobody.
+    fn waits(&self, durability: Durability) -> Waits {
+        match durability {
+            Durability::Relaxed => Waits::default(),
+            Durability::Sync => self.address.waits,
+        }
+    }
+
+    /// Whether the batch is the last one that was applied, for one that was refused because the memory is full: it may
+    /// have been applied before that.
+    async fn is_applied(&self, batch: &Batch) -> Result<bool, StoreError> {
+        let doubt = |error: StoreError| StoreError::Unknown(error.to_string());
+        let way = self.reads.way().await.map_err(doubt)?;
+        let mut ask = redis::cmd("GET");
+        ask.arg(way.keys.record(batch.slot));
+        match self.reads.ask_one(way, &ask).await.map_err(doubt)? {
+            Value::Nil => Err(StoreError::WentBack),
+            record => {
+                let record = bytes(record)?;
+                let (epoch, seq) = stored::decode_record(&String::from_utf8_lossy(&record))?;
+                next(epoch, seq, batch)
+            }
+        }
+    }
+
+    /// Makes the records of all slots, and then the stamp.
+    async fn make(&self, stamp: Stamp) -> Result<(), StoreError> {
+        let mut open = self.reads.open().await?;
+        let keys = stored::Keys::new(&self.address.prefix, stamp);
+        let unknown = |error: redis::RedisError| errors::write_failed(&error, errors::Sent::Repeatedly);
+        let record = |slot| {
+            let mut set = redis::cmd("SET");
+            set.arg(keys.record(slot)).arg(stored::first_record()).arg("NX");
+            set
+        };
+        let records: Vec<_> = Slot::all().map(record).collect();
+        link::make_all(&mut open.connection, &records, self.address.waits).await.map_err(unknown)?;
+        let mut set = redis::cmd("SET");
+        set.arg(stored::stamp_key(&self.address.prefix)).arg(stored::encode_stamp(stamp)).arg("NX");
+        let made = link::make_all(&mut open.connection, &[set], self.address.waits).await;
+        // The stamp that is there now is read anew, with the next connection: somebody else's may have come first.
+        self.reads.forget(&open);
+        made.map_err(unknown)?;
+        match self.reads.open().await?.stamp {
+            Some(found) if found == stamp => Ok(()),
+            Some(found) => Err(StoreError::Stamped(found)),
+            None => Err(StoreError::WentBack),
+        }
+    }
+}
+
+/// Whether a batch was applied, is the next one, or why it is refused, by the record of its slot.
+fn next(epoch: Epoch, seq: u64, batch: &Batch) -> Result<bool, StoreError> {
+    if epoch > batch.epoch {
+        return Err(StoreError::Fenced(epoch));
+    }
+    if epoch < batch.epoch || batch.seq > seq.saturating_add(1) {
+        return Err(StoreError::WentBack);
+    }
+    if batch.seq < seq { Err(StoreError::Stale) } else { Ok(batch.seq == seq) }
+}
+
+/// Reads the answer of a script that writes.
+fn said(answer: Value) -> Result<Said, StoreError> {
+    let unknown = |error: StoreError| StoreError::Unknown(error.to_string());
+    let mut answer = list(answer).map_err(unknown)?.into_iter();
+    let word = answer.next().map(bytes).transpose().map_err(unknown)?.unwrap_or_default();
+    let more = answer.next().map(bytes).transpose().map_err(unknown)?;
+    match &word[..] {
+        b"done" => Ok(Said::Done(more)),
+        b"more" => Ok(Said::More),
+        b"stale" => Err(StoreError::Stale),
+        b"went back" => Err(StoreError::WentBack),
+        b"fenced" => {
+            let epoch = more.unwrap_or_default();
+            Err(StoreError::Fenced(stored::decode_epoch(&String::from_utf8_lossy(&epoch))?))
+        }
+        _ => Err(StoreError::Unknown("a script gave an answer that it does not have".into())),
+    }
+}
+
+#[async_trait]
+impl PoolStore for RedisPool {
+    async fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+        Ok(self.reads.open().await?.stamp)
+    }
+
+    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+        match self.reads.open().await?.stamp {
+            Some(found) if found == stamp => Ok(()),
+            Some(found) => Err(StoreError::Stamped(found)),
+            None => self.make(stamp).await,
+        }
+    }
+
+    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        let link = self.write_link(slot);
+        let way = link.way().await?;
+        let mut call: Cmd = scripts::FENCE.call(&[way.keys.record(slot)]);
+        call.arg(stored::encode_epoch(epoch));
+        match link.write(way, &scripts::FENCE, call, self.address.waits).await.and_then(said) {
+            Ok(Said::Done(Some(last))) => stored::decode_hex_id(&String::from_utf8_lossy(&last)),
+            Ok(Said::Done(None) | Said::More) => Err(StoreError::Unknown("the fence has no answer".into())),
+            // Registration made the record. Without it the storage is not what it was.
+            Err(StoreError::WentBack) => {
+                Err(StoreError::NotSent(format!("the storage has lost the record of slot {slot}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        batch::check_bounds(batch)?;
+        let link = self.write_link(batch.slot);
+        let way = link.way().await?;
+        let (script, call) = batch::call(batch, &way.keys);
+        match link.write(way, script, call, self.waits(batch.durability)).await {
+            Ok(answer) => said(answer).map(|_| ()),
+            Err(StoreError::Full) if self.is_applied(batch).await? => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn scan(
+        &self,
+        queue: QueueId,
+        order: Order,
+        direction: Direction,
+        after: Option<Position>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        self.page(Asked { queue, order, direction, messages, bytes }, after).await
+    }
+
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        match due {
+            _ if limit == 0 => Ok(Vec::new()),
+            Due::Schedule => self.scheduled(slot, before, limit).await,
+            Due::Expiry => self.expired(slot, before, limit).await,
+        }
+    }
+
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
+        self.entries(queue, ids).await
+    }
+
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        self.totals_of(queue).await
+    }
+
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.notes_of(queue, kind, after, limit).await
+    }
+
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<Dropped, StoreError> {
+        let link = self.write_link(slot);
+        let way = link.way().await?;
+        let names: Vec<_> = way.keys.slot_keys(slot).into_iter().chain(way.keys.queue_keys(queue)).collect();
+        let mut call = scripts::DROP.call(&names);
+        call.arg(stored::encode_epoch(epoch)).arg(&queue.as_bytes()[..]).arg(limit.min(limits::REDIS_PAGE));
+        match said(link.write(way, &scripts::DROP, call, self.address.waits).await?)? {
+            Said::Done(_) => Ok(Dropped::Done),
+            Said::More => Ok(Dropped::More),
+        }
+    }
+
+    fn reach(&self) -> Durability {
+        self.known.class()
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        let way = self.reads.way().await?;
+        let mut ask = redis::cmd("GET");
+        ask.arg(way.keys.record(Slot(0)));
+        let asked = Instant::now();
+        self.reads.ask_one(way, &ask).await?;
+        let took = asked.elapsed();
+        let memory = self.known.memory();
+        Ok(Health {
+            took,
+            class: self.reach(),
+            free: memory.map(|(used, most)| most.saturating_sub(used)),
+            total: memory.map(|(_, most)| most),
+        })
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        self.reads.check()?;
+        self.writes.iter().try_for_each(Link::check)
+    }
+}

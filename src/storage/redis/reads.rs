@@ -1,0 +1,198 @@
+//! Reads: pages in each order, entries by id, notes, totals. Each call of a script is of one moment; a long page is
+//! several calls, so that none holds up the server.
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+
+use super::RedisPool;
+use super::errors::strange;
+use super::scripts::{GET, NOTES, SCAN, TOTALS};
+use super::stored::{self, HEAD_BYTES, damaged};
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::Message;
+use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Totals};
+
+/// Which entries a page shows.
+pub(super) struct Asked {
+    pub(super) queue: QueueId,
+    pub(super) order: Order,
+    pub(super) direction: Direction,
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+/// The elements of an answer that is a list.
+pub(super) fn list(value: Value) -> Result<Vec<Value>, StoreError> {
+    match value {
+        Value::Array(values) => Ok(values),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn bytes(value: Value) -> Result<Bytes, StoreError> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes.into()),
+        Value::SimpleString(text) => Ok(text.into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn number(value: &Value) -> Result<u64, StoreError> {
+    match value {
+        Value::Int(number) => Ok(u64::try_from(*number).unwrap_or(0)),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn unexpected(value: &Value) -> StoreError {
+    StoreError::NotSent(strange(value).to_string())
+}
+
+/// An entry of its value and, if that is not empty, the header that stands for the one in it.
+fn message(id: MessageId, value: &Bytes, header: &Bytes) -> Result<Message, StoreError> {
+    if value.len() < HEAD_BYTES {
+        return Err(damaged("a message"));
+    }
+    let header = stored::decode_header(id, if header.is_empty() { value } else { header })?;
+    Ok(Message { header, body: value.slice(HEAD_BYTES..) })
+}
+
+impl Asked {
+    /// The command of Redis, and the bounds of the range behind `after`.
+    fn range(&self, after: Option<Position>) -> (&'static str, Vec<u8>, Vec<u8>) {
+        let member = |position: Position| match self.order {
+            Order::Ready | Order::Aside => position.id.as_bytes().to_vec(),
+            Order::Schedule => stored::schedule_member(position.ready, position.id),
+        };
+        let (command, first, last) = match self.direction {
+            Direction::Up => ("ZRANGEBYLEX", b"-", b"+"),
+            Direction::Down => ("ZREVRANGEBYLEX", b"+", b"-"),
+        };
+        let first = after.map_or_else(|| first.to_vec(), |after| [b"(", &member(after)[..]].concat());
+        (command, first, last.to_vec())
+    }
+}
+
+impl RedisPool {
+    pub(super) async fn page(&self, asked: Asked, after: Option<Position>) -> Result<Page, StoreError> {
+        let mut page = Page { messages: Vec::new(), is_last: false };
+        let (mut read, mut after) = (0, after);
+        loop {
+            let messages = (asked.messages - page.messages.len()).min(limits::REDIS_PAGE);
+            let is_part = self.part(&asked, after, messages, asked.bytes - read, &mut page).await?;
+            let last = page.messages.last();
+            read = page.messages.iter().map(|message| message.body.len()).sum();
+            if page.is_last || !is_part || page.messages.len() >= asked.messages || read > asked.bytes {
+                return Ok(page);
+            }
+            after = last.map(|message| Position::of(&message.header));
+        }
+    }
+
+    /// Adds what one call gives. Says whether there may be more.
+    async fn part(
+        &self,
+        asked: &Asked,
+        after: Option<Position>,
+        messages: usize,
+        bytes_left: usize,
+        page: &mut Page,
+    ) -> Result<bool, StoreError> {
+        let way = self.reads.way().await?;
+        let (order, skip) = match asked.order {
+            Order::Ready => ("ready", 1),
+            Order::Aside => ("aside", 1),
+            Order::Schedule => ("scheduled", 9),
+        };
+        let (command, first, last) = asked.range(after);
+        let names = ["entries", "headers", order].map(|what| way.keys.of_queue(asked.queue, what));
+        let mut call = SCAN.call(&names);
+        call.arg(command).arg(first).arg(last);
+        call.arg(messages).arg(bytes_left.min(limits::REDIS_PAGE_BYTES)).arg(skip);
+        let mut answer = list(self.reads.read(way, &SCAN, &call).await?)?.into_iter();
+        page.is_last = answer.next().as_ref().map(number).transpose()? == Some(1);
+        while let (Some(id), Some(value), Some(header)) = (answer.next(), answer.next(), answer.next()) {
+            let id = stored::decode_id(&bytes(id)?)?;
+            page.messages.push(message(id, &bytes(value)?, &bytes(header)?)?);
+        }
+        Ok(!page.is_last)
+    }
+
+    pub(super) async fn entries(
+        &self,
+        queue: QueueId,
+        ids: &[MessageId],
+    ) -> Result<Vec<Message>, StoreError> {
+        let mut found = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(limits::REDIS_GET) {
+            let way = self.reads.way().await?;
+            let mut call = GET.call(&["entries", "headers"].map(|what| way.keys.of_queue(queue, what)));
+            ids.iter().for_each(|id| {
+                call.arg(&id.as_bytes()[..]);
+            });
+            let mut answer = list(self.reads.read(way, &GET, &call).await?)?.into_iter();
+            for id in ids {
+                let (Some(value), Some(header)) = (answer.next(), answer.next()) else {
+                    return Err(damaged("an answer"));
+                };
+                let (value, header) = (bytes(value)?, bytes(header)?);
+                if !value.is_empty() {
+                    found.push(message(*id, &value, &header)?);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn totals_of(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        let way = self.reads.way().await?;
+        let bytes = way.keys.of_slot(queue.slot(), "bytes");
+        let [entries, aside, scheduled] =
+            ["entries", "aside", "scheduled"].map(|what| way.keys.of_queue(queue, what));
+        let mut call = TOTALS.call(&[bytes, entries, aside, scheduled]);
+        call.arg(&queue.as_bytes()[..]);
+        let answer = list(self.reads.read(way, &TOTALS, &call).await?)?;
+        let numbers = answer.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+        let &[messages, bytes, scheduled, not_ready] = &numbers[..] else { return Err(damaged("an answer")) };
+        Ok(Totals { messages, bytes, scheduled, aside: not_ready.saturating_sub(scheduled) })
+    }
+
+    pub(super) async fn notes_of(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        let mut found: Vec<Note> = Vec::new();
+        let mut after = after;
+        while found.len() < limit {
+            let many = (limit - found.len()).min(limits::REDIS_PAGE);
+            let way = self.reads.way().await?;
+            let call =
+                notes_call(&["notes", "names"].map(|what| way.keys.of_queue(queue, what)), kind, after, many);
+            let mut answer = list(self.reads.read(way, &NOTES, &call).await?)?.into_iter();
+            let known = found.len();
+            while let (Some(name), Some(value)) = (answer.next(), answer.next()) {
+                found.push(stored::decode_note(bytes(name)?, bytes(value)?)?);
+            }
+            if found.len() < known + many {
+                break;
+            }
+            after = found.last().map(|note| note.key.clone());
+        }
+        Ok(found)
+    }
+}
+
+fn notes_call(names: &[String; 2], kind: u8, after: Option<Bytes>, limit: usize) -> Cmd {
+    let first = match &after {
+        Some(after) => [b"(", &stored::note_name(kind, after)[..]].concat(),
+        None => vec![b'[', kind],
+    };
+    let last = kind.checked_add(1).map_or_else(|| b"+".to_vec(), |next| vec![b'(', next]);
+    let mut call = NOTES.call(names);
+    call.arg(first).arg(last).arg(limit);
+    call
+}

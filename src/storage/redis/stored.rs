@@ -1,0 +1,374 @@
+//! How a pool lies in Redis. These forms are in databases and never change; new ones get new tags.
+//!
+//! `P` is the prefix, `angarium` unless the URI says otherwise. `T` is `{P:system id:pool id:slot}`, ids in 32 hex digits
+//! and the slot in 2: its braces put all of a slot into one hash slot of a cluster. `Q` is the queue id in 32 hex digits.
+//!
+//! | key | type | holds | life |
+//! |---|---|---|---|
+//! | `P:stamp` | string | installation, pool, in hex | for ever |
+//! | `T:record` | string | generation, transaction, number, greatest id, in hex (8 + 16 + 16 + 32) | for ever; made at registration |
+//! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
+//! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
+//! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look into the past bucket finds nothing |
+//! | `T:entries:Q` | hash | message id → head of the header, body | of the message |
+//! | `T:headers:Q` | hash | message id → header | from the first change, or from the first if it is not ready then, to the end |
+//! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
+//! | `T:aside:Q` | sorted set | message id | of the message, while it is in another state |
+//! | `T:scheduled:Q` | sorted set | ready, message id (8 + 16) | of the message, while it is scheduled |
+//! | `T:ranges:Q` | hash | end, ttl (8 + 4) → least id, greatest id, in hex | of the bucket |
+//! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | as the owner says |
+//! | `T:names:Q` | sorted set | kind, key | of the note |
+//!
+//! Scores are all 0: members lie in the order of their bytes. A header in headers stands for the one in entries. Of an
+//! entry that is not ready it is always there.
+//!
+//! A bucket stands for the entries of one queue and ttl whose life ends within one span of time, up to `end`; its range
+//! says where they are among the ids.
+//!
+//! A header is tag 1, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 +
+//! 16); the client id is zero when there is none. That is its head. States are 0 ready, 1 scheduled, 2 prepared, 3 moving, 4
+//! failed. In prepared and moving the peer follows, but not in entries: queue id or zero, bytes of the project, project, bytes
+//! of the name, name (16 + 2 + any + 2 + any). Numbers are big endian; times are milliseconds, ttl seconds.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes};
+use uuid::Uuid;
+
+use crate::domain::ids::{MessageId, QueueId, Slot};
+use crate::domain::message::{Header, Peer, State};
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::time::Timestamp;
+use crate::storage::{Epoch, Note, Stamp, StoreError};
+
+const TAG: u8 = 1;
+/// Bytes of a header before its peer.
+pub(super) const HEAD_BYTES: usize = 54;
+const NO_QUEUE: [u8; 16] = [0; 16];
+/// Milliseconds of the least span of a bucket.
+const LEAST_SPAN: u64 = 8_000;
+
+/// The names of all keys of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    tag: Arc<str>,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, stamp: Stamp) -> Self {
+        Self { tag: format!("{prefix}:{}:{}", stamp.system.simple(), stamp.pool.simple()).into() }
+    }
+
+    pub(super) fn record(&self, slot: Slot) -> String {
+        self.of_slot(slot, "record")
+    }
+
+    pub(super) fn of_slot(&self, slot: Slot, what: &str) -> String {
+        format!("{{{}:{slot}}}:{what}", self.tag)
+    }
+
+    pub(super) fn of_queue(&self, queue: QueueId, what: &str) -> String {
+        format!("{{{}:{}}}:{what}:{queue}", self.tag, queue.slot())
+    }
+
+    /// Keys of a slot that every script that writes names first.
+    pub(super) fn slot_keys(&self, slot: Slot) -> [String; 4] {
+        ["record", "bytes", "schedule", "buckets"].map(|what| self.of_slot(slot, what))
+    }
+
+    /// Keys of a queue, in the order of the scripts.
+    pub(super) fn queue_keys(&self, queue: QueueId) -> [String; 8] {
+        ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names"]
+            .map(|what| self.of_queue(queue, what))
+    }
+}
+
+/// The key of the stamp, which is known before the stamp is.
+pub(super) fn stamp_key(prefix: &str) -> String {
+    format!("{prefix}:stamp")
+}
+
+pub(super) fn encode_hex_id(id: MessageId) -> String {
+    format!("{:032x}", u128::from_be_bytes(*id.as_bytes()))
+}
+
+pub(super) fn encode_stamp(stamp: Stamp) -> String {
+    format!("{} {}", stamp.system.simple(), stamp.pool.simple())
+}
+
+pub(super) fn decode_stamp(text: &str) -> Result<Stamp, StoreError> {
+    let ids = text.split_once(' ').and_then(|(system, pool)| {
+        Some(Stamp { system: Uuid::parse_str(system).ok()?, pool: Uuid::parse_str(pool).ok()? })
+    });
+    ids.ok_or_else(|| damaged("the stamp of the pool"))
+}
+
+/// The record of a slot that nobody has fenced.
+pub(super) fn first_record() -> String {
+    "0".repeat(72)
+}
+
+pub(super) fn encode_epoch(epoch: Epoch) -> String {
+    format!("{:08x}{:016x}", epoch.generation, epoch.transaction)
+}
+
+pub(super) fn decode_epoch(text: &str) -> Result<Epoch, StoreError> {
+    let parts = text.split_at_checked(8).and_then(|(generation, transaction)| {
+        let generation = u32::from_str_radix(generation, 16).ok()?;
+        Some(Epoch { generation, transaction: u64::from_str_radix(transaction, 16).ok()? })
+    });
+    parts.ok_or_else(|| damaged("the record of a slot"))
+}
+
+/// Epoch and number of a record.
+pub(super) fn decode_record(text: &str) -> Result<(Epoch, u64), StoreError> {
+    let seq = text.get(24..40).and_then(|seq| u64::from_str_radix(seq, 16).ok());
+    let seq = seq.ok_or_else(|| damaged("the record of a slot"))?;
+    Ok((decode_epoch(&text[..24])?, seq))
+}
+
+pub(super) fn encode_seq(seq: u64) -> String {
+    format!("{seq:016x}")
+}
+
+pub(super) fn decode_hex_id(text: &str) -> Result<MessageId, StoreError> {
+    let id = u128::from_str_radix(text, 16).map_err(|_| damaged("an id"))?;
+    Ok(MessageId::from_bytes(id.to_be_bytes()))
+}
+
+pub(super) fn decode_id(bytes: &[u8]) -> Result<MessageId, StoreError> {
+    bytes.try_into().map(MessageId::from_bytes).map_err(|_| damaged("the id of a message"))
+}
+
+/// Where an entry lies in the schedule of its queue.
+pub(super) fn schedule_member(ready: Timestamp, id: MessageId) -> Vec<u8> {
+    [&ready.as_millis().to_be_bytes()[..], id.as_bytes()].concat()
+}
+
+/// What an element of a slot's schedule says.
+pub(super) fn decode_scheduled(mut member: &[u8]) -> Result<(Timestamp, QueueId, MessageId), StoreError> {
+    if member.len() != 40 {
+        return Err(damaged("the schedule of a slot"));
+    }
+    let ready = Timestamp::from_millis(member.get_u64());
+    let queue = QueueId::from_bytes(member.get_u128().to_be_bytes());
+    Ok((ready, queue, decode_id(member)?))
+}
+
+/// A bucket of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bucket {
+    /// Milliseconds; the first instant that is not in it.
+    pub(super) end: u64,
+    pub(super) ttl: u32,
+}
+
+impl Bucket {
+    /// Where an entry is found when its life is over.
+    pub(super) fn of(header: &Header) -> Self {
+        let span = span(header.ttl);
+        let end = (header.expires.as_millis() / span).saturating_add(1).saturating_mul(span);
+        Self { end, ttl: header.ttl }
+    }
+
+    /// Milliseconds that it covers.
+    pub(super) fn span(self) -> u64 {
+        span(self.ttl)
+    }
+
+    pub(super) fn encode(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.end.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.ttl.to_be_bytes());
+        bytes
+    }
+
+    /// The bucket of an element of a slot's buckets, and its queue.
+    pub(super) fn decode(mut member: &[u8]) -> Result<(QueueId, Self), StoreError> {
+        if member.len() != 28 {
+            return Err(damaged("the buckets of a slot"));
+        }
+        let end = member.get_u64();
+        let queue = QueueId::from_bytes(member.get_u128().to_be_bytes());
+        Ok((queue, Self { end, ttl: member.get_u32() }))
+    }
+}
+
+/// A power of two times the least, at most a thirty-second part of the ttl.
+fn span(ttl: u32) -> u64 {
+    let parts = u64::from(ttl) * 1_000 / 32 / LEAST_SPAN;
+    LEAST_SPAN << parts.max(1).ilog2()
+}
+
+pub(super) fn note_name(kind: u8, key: &[u8]) -> Vec<u8> {
+    [&[kind], key].concat()
+}
+
+pub(super) fn encode_note(note: &Note) -> Vec<u8> {
+    [&note.expires.as_millis().to_be_bytes()[..], &note.value].concat()
+}
+
+pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError> {
+    let (Some(&kind), true) = (name.first(), value.len() >= 8) else { return Err(damaged("a note")) };
+    let expires = Timestamp::from_millis((&value[..8]).get_u64());
+    Ok(Note { kind, key: name.slice(1..), value: value.slice(8..), expires })
+}
+
+/// Appends the head of a header.
+pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
+    let state = match header.state {
+        State::Ready => 0,
+        State::Scheduled => 1,
+        State::Prepared(_) => 2,
+        State::Moving(_) => 3,
+        State::Failed => 4,
+    };
+    value.put_u8(TAG);
+    value.put_u8(state);
+    value.put_u64(header.ready.as_millis());
+    value.put_u64(header.expires.as_millis());
+    value.put_u64(header.created.as_millis());
+    value.put_u32(header.ttl);
+    value.put_u32(header.attempts);
+    value.put_u32(header.size);
+    value.put_slice(header.client.unwrap_or_default().as_bytes());
+}
+
+/// Appends a whole header.
+pub(super) fn put_header(value: &mut Vec<u8>, header: &Header) {
+    put_head(value, header);
+    let (State::Prepared(peer) | State::Moving(peer)) = &header.state else { return };
+    value.put_slice(peer.queue.as_ref().map_or(&NO_QUEUE[..], |queue| &queue.as_bytes()[..]));
+    for text in [peer.at.project.as_str(), peer.at.name.as_str()] {
+        value.put_u16(u16::try_from(text.len()).expect("names have at most a few hundred bytes"));
+        value.put_slice(text.as_bytes());
+    }
+}
+
+pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, StoreError> {
+    if rest.len() < HEAD_BYTES || rest.get_u8() != TAG {
+        return Err(damaged("the header of a message"));
+    }
+    let state = rest.get_u8();
+    let (ready, expires, created) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
+    let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
+    let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
+    let state = match state {
+        0 => State::Ready,
+        1 => State::Scheduled,
+        2 => State::Prepared(take_peer(&mut rest)?),
+        3 => State::Moving(take_peer(&mut rest)?),
+        4 => State::Failed,
+        _ => return Err(damaged("the state of a message")),
+    };
+    Ok(Header {
+        id,
+        created: Timestamp::from_millis(created),
+        ready: Timestamp::from_millis(ready),
+        ttl,
+        expires: Timestamp::from_millis(expires),
+        attempts,
+        client,
+        size,
+        state,
+    })
+}
+
+fn take_peer(rest: &mut &[u8]) -> Result<Arc<Peer>, StoreError> {
+    let queue = rest.try_get_u128().map_err(|_| no_peer())?.to_be_bytes();
+    let project = ProjectId::new(take_text(rest)?).map_err(|_| no_peer())?;
+    let name = QueueName::new(take_text(rest)?).map_err(|_| no_peer())?;
+    let queue = (queue != NO_QUEUE).then(|| QueueId::from_bytes(queue));
+    Ok(Arc::new(Peer { at: QueueRef { project, name }, queue }))
+}
+
+fn take_text<'a>(rest: &mut &'a [u8]) -> Result<&'a str, StoreError> {
+    let length = usize::from(rest.try_get_u16().map_err(|_| no_peer())?);
+    let (text, after) = rest.split_at_checked(length).ok_or_else(no_peer)?;
+    *rest = after;
+    str::from_utf8(text).map_err(|_| no_peer())
+}
+
+fn no_peer() -> StoreError {
+    damaged("the other queue of a move")
+}
+
+pub(super) fn damaged(what: &str) -> StoreError {
+    StoreError::NotSent(format!("{what} is damaged"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(state: State) -> Header {
+        Header {
+            id: MessageId::from_bytes([7; 16]),
+            created: Timestamp::from_millis(1),
+            ready: Timestamp::from_millis(5),
+            ttl: 60,
+            expires: Timestamp::from_millis(60_005),
+            attempts: 3,
+            client: Some(Uuid::from_u128(9)),
+            size: 2,
+            state,
+        }
+    }
+
+    fn peer(queue: Option<QueueId>) -> Arc<Peer> {
+        let (project, name) = (ProjectId::new("p/q r").unwrap(), QueueName::new("dead").unwrap());
+        Arc::new(Peer { at: QueueRef { project, name }, queue })
+    }
+
+    #[test]
+    fn a_header_survives_its_stored_form_in_every_state_and_cut_off_it_is_damaged() {
+        let queue = QueueId::from_bytes([3; 16]);
+        for state in [
+            State::Ready,
+            State::Scheduled,
+            State::Prepared(peer(Some(queue))),
+            State::Moving(peer(None)),
+            State::Failed,
+        ] {
+            let (header, mut value) = (header(state), Vec::new());
+            put_header(&mut value, &header);
+            assert_eq!(decode_header(header.id, &value).unwrap(), header);
+            for length in 0..value.len() {
+                assert!(decode_header(header.id, &value[..length]).is_err(), "{length}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_slot_share_their_hash_tag() {
+        let stamp = Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(2) };
+        let (keys, queue) = (Keys::new("p", stamp), QueueId::from_bytes([0xab; 16]));
+        let tag = |key: &str| key.split_once('}').unwrap().0.to_owned();
+        let record = keys.record(Slot(0xab));
+        assert_eq!(tag(&record), format!("{{p:{:032x}:{:032x}:ab", 1, 2));
+        for key in keys.queue_keys(queue).iter().chain(&keys.slot_keys(Slot(0xab))) {
+            assert_eq!(tag(key), tag(&record), "{key}");
+        }
+    }
+
+    #[test]
+    fn records_and_stamps_survive_their_stored_form() {
+        let epoch = Epoch { generation: 3, transaction: u64::MAX };
+        assert_eq!(decode_epoch(&encode_epoch(epoch)).unwrap(), epoch);
+        let record = format!("{}{}{}", encode_epoch(epoch), encode_seq(77), encode_hex_id(MessageId::ZERO));
+        assert_eq!(decode_record(&record).unwrap(), (epoch, 77));
+        let stamp = Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(2) };
+        assert_eq!(decode_stamp(&encode_stamp(stamp)).unwrap(), stamp);
+        assert!(decode_stamp("angarium").is_err());
+    }
+
+    #[test]
+    fn an_instant_lies_within_its_bucket() {
+        for (ttl, millis) in [(0, 0), (60, 7_999), (60, 8_000), (1_209_600, 123_456_789_012)] {
+            let header = Header { ttl, expires: Timestamp::from_millis(millis), ..header(State::Ready) };
+            let bucket = Bucket::of(&header);
+            assert!(bucket.end > millis && bucket.end - bucket.span() <= millis, "{bucket:?}");
+            assert!(bucket.span() <= 8_000.max(u64::from(ttl) * 1_000 / 32));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Two replicas that join at the same time, and a pool on a disk that is added while another joins: of the two one has to
+//! look again (P9).
+
+use std::sync::Arc;
+
+use angarium::broker::{Broker, PoolSettings};
+use angarium::catalogue::Catalogue;
+use angarium::clock::Clock;
+use angarium::cluster::replicas::{self, Replica};
+use angarium::coordination::Coordination;
+use angarium::coordination::embedded::EmbeddedTree;
+use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use angarium::domain::time::Timestamp;
+use angarium::error::Error;
+use angarium::journal::Journal;
+use angarium::storage::embedded::EmbeddedPool;
+use tempfile::TempDir;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::faulty::{Fault, FaultyTree, Plan};
+use super::one_pool;
+use crate::support::zookeeper::ZooKeeper;
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+fn replica(number: u128) -> Replica {
+    Replica::new(Uuid::from_u128(number), format!("host-{number}"), format!("127.0.0.1:{number}"))
+}
+
+struct Embedded {
+    tree: Arc<EmbeddedTree>,
+    journal: Journal,
+    _data: TempDir,
+}
+
+/// A tree with nobody in it.
+async fn embedded() -> Embedded {
+    let data = TempDir::new().unwrap();
+    let journal = Journal::open(&data.path().join("journal"), &Clock::manual(NOW.as_millis())).unwrap();
+    let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
+    Catalogue::new(tree.clone()).system(Uuid::new_v4()).await.unwrap();
+    Embedded { tree, journal, _data: data }
+}
+
+/// Lets a replica join over each of these at the same instant. Who was let in.
+async fn join_at_once(catalogues: Vec<Catalogue>) -> Vec<u128> {
+    let barrier = Arc::new(Barrier::new(catalogues.len()));
+    let mut joining = JoinSet::new();
+    for (number, catalogue) in (1..).zip(catalogues) {
+        let barrier = Arc::clone(&barrier);
+        joining.spawn(async move {
+            barrier.wait().await;
+            match replicas::join(&catalogue, &replica(number), NOW).await {
+                Ok(()) => Some(number),
+                Err(Error::NotAlone(_)) => None,
+                Err(error) => panic!("{error:?}"),
+            }
+        });
+    }
+    joining.join_all().await.into_iter().flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_replicas_that_join_an_embedded_tree_at_the_same_instant_one_is_let_in() {
+    for _ in 0..20 {
+        let Embedded { tree, .. } = &embedded().await;
+        let catalogues = (0..4).map(|_| Catalogue::new(tree.clone())).collect();
+        assert_eq!(join_at_once(catalogues).await.len(), 1);
+        let registry = Catalogue::new(tree.clone()).registry().await.unwrap();
+        assert_eq!(registry.others(Uuid::nil()).count(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_replicas_that_join_zookeeper_at_the_same_instant_one_is_let_in() {
+    for _ in 0..3 {
+        let address = ZooKeeper::shared().fresh_tree();
+        let mut trees: Vec<Arc<dyn Coordination>> = Vec::new();
+        for _ in 0..2 {
+            trees.push(Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await.unwrap()));
+        }
+        Catalogue::new(trees[0].clone()).system(Uuid::new_v4()).await.unwrap();
+        let catalogues = trees.iter().map(|tree| Catalogue::new(tree.clone())).collect();
+        assert_eq!(join_at_once(catalogues).await.len(), 1);
+        for tree in trees {
+            tree.close().await;
+        }
+    }
+}
+
+/// Whoever looked first, but commits later, has not seen the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_looked_before_another_one_joined_is_not_let_in() {
+    let Embedded { tree, .. } = &embedded().await;
+    let plan = Plan::default();
+    let slow = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
+    plan.next(&[Fault::Held]);
+    let mut joining = JoinSet::new();
+    joining.spawn(async move { replicas::join(&slow, &replica(1), NOW).await });
+    while !plan.is_done() {
+        tokio::task::yield_now().await;
+    }
+    replicas::join(&Catalogue::new(tree.clone()), &replica(2), NOW).await.unwrap();
+    plan.release();
+    let refused = joining.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(refused, Error::NotAlone(_)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_services_that_start_at_the_same_instant_one_serves_and_the_other_takes_nothing() {
+    let Embedded { tree, journal, .. } = &embedded().await;
+    let mut starting = JoinSet::new();
+    for number in 1..=2 {
+        let catalogue = Catalogue::new(tree.clone());
+        let settings: PoolSettings = one_pool(Arc::new(EmbeddedPool::new(journal.clone())));
+        let clock = Clock::manual(NOW.as_millis());
+        starting.spawn(async move { Broker::start(catalogue, &settings, replica(number), clock).await });
+    }
+    let started = starting.join_all().await;
+    let (serving, refused): (Vec<_>, Vec<_>) = started.into_iter().partition(Result::is_ok);
+    // It is not alone, or finds the stamp of the other in the storage that it was about to make its own.
+    let [Err(error)] = &refused[..] else { panic!("one is refused") };
+    assert!(matches!(error, Error::NotAlone(_) | Error::Unavailable { .. }), "{error:?}");
+    let [Ok(broker)] = &serving[..] else { panic!("one serves") };
+    let created = broker.queue_create(&super::queue("q"), angarium::domain::queue::Metadata::empty()).await;
+    created.unwrap();
+}

@@ -1,0 +1,117 @@
+//! The connection to the tree goes and comes, a session is lost, a service begins again: no claim ends for a moment, in
+//! which its holder can renew it (P3).
+
+use std::time::{Duration, Instant};
+
+use angarium::clock::Clock;
+use angarium::domain::ids::ClaimId;
+use angarium::domain::limits;
+use angarium::journal::Journal;
+use uuid::Uuid;
+
+use super::faulty::Away;
+use super::outcomes::faulty;
+use super::{Whole, limit, queue, start, terms, whole};
+
+/// Long enough for the duty that ends claims to have its turn.
+async fn turns() {
+    tokio::time::sleep(3 * limits::EXPIRY_TICK).await;
+}
+
+/// Claims a message for a minute.
+async fn claim_one(whole: &Whole) -> ClaimId {
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let (view, mut handover) = claim.unwrap();
+    handover.done();
+    view.id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_claim_expires_during_a_suspension_and_for_two_seconds_after_it() {
+    for away in [Away::Held, Away::Refused] {
+        let faulty = faulty().await;
+        let (whole, link) = (&faulty.whole, &faulty.link);
+        let ids = whole.post(&queue("q"), 1, 3_600).await;
+        claim_one(whole).await;
+        link.suspend(away);
+        whole.clock.advance(60_000);
+        turns().await;
+        link.connect();
+        turns().await;
+        assert!(whole.claim(&queue("q"), 1, 300).await.is_empty(), "{away:?}");
+        whole.clock.advance(1_999);
+        turns().await;
+        assert!(whole.claim(&queue("q"), 1, 300).await.is_empty(), "{away:?}");
+        whole.clock.advance(1);
+        assert_eq!(whole.claim_soon(&queue("q"), 1).await, ids, "{away:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_time_was_over_in_a_suspension_can_be_renewed_in_the_moment_after_it() {
+    let faulty = faulty().await;
+    let (whole, link) = (&faulty.whole, &faulty.link);
+    whole.post(&queue("q"), 1, 3_600).await;
+    let claim = claim_one(whole).await;
+    turns().await;
+    link.suspend(Away::Refused);
+    whole.clock.advance(60_000);
+    link.connect();
+    whole.broker.claim_get(&queue("q"), claim).await.unwrap();
+    whole.broker.claim_renew(&queue("q"), claim, terms(60)).await.unwrap();
+    whole.clock.advance(59_999);
+    turns().await;
+    assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_time_was_over_while_nobody_served_can_be_renewed_in_the_moment_after() {
+    for is_renewed in [true, false] {
+        let Whole { broker, clock, _data } = whole().await;
+        let before = Whole { broker, clock, _data };
+        let ids = before.post(&queue("q"), 1, 3_600).await;
+        let claim = claim_one(&before).await;
+        before.broker.stop().await;
+        let now = before.clock.now().as_millis();
+        let Whole { broker, _data, .. } = before;
+        drop(broker);
+        let clock = Clock::manual(now + 120_000);
+        let journal = Journal::open(&_data.path().join("journal"), &clock).unwrap();
+        let broker = start(journal.clone(), journal, clock.clone()).await;
+        let after = Whole { broker, clock, _data };
+        assert!(after.claim(&queue("q"), 1, 300).await.is_empty());
+        after.clock.advance(1_999);
+        turns().await;
+        assert!(after.claim(&queue("q"), 1, 300).await.is_empty());
+        if is_renewed {
+            after.broker.claim_renew(&queue("q"), claim, terms(60)).await.unwrap();
+            after.clock.advance(59_999);
+            turns().await;
+            assert!(after.claim(&queue("q"), 1, 300).await.is_empty());
+        }
+        after.clock.advance(1);
+        assert_eq!(after.claim_soon(&queue("q"), 1).await, ids);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_lost_session_the_replica_is_registered_again_before_it_speaks_from_memory() {
+    let faulty = faulty().await;
+    let (whole, link) = (&faulty.whole, &faulty.link);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let registered = async || {
+        let registry = faulty.catalogue.registry().await.unwrap();
+        registry.others(Uuid::nil()).count()
+    };
+    assert_eq!(registered().await, 1);
+    link.lose(Away::Refused).await;
+    assert_eq!(registered().await, 0);
+    assert!(whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.is_err());
+    link.connect();
+    let start = Instant::now();
+    while whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not speak again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(registered().await, 1);
+}

@@ -1,0 +1,163 @@
+//! Claims that wait for messages.
+
+use std::time::Duration;
+
+use angarium::broker::ClaimView;
+use angarium::domain::claim::ClaimWait;
+use angarium::domain::delay::Delay;
+use angarium::domain::message::NewMessage;
+use angarium::error::Error;
+use tokio::task::JoinSet;
+
+use super::{Whole, limit, queue, terms, whole};
+
+/// Longer than anything here takes on a busy machine.
+fn long() -> ClaimWait {
+    ClaimWait::new(Some(20)).unwrap()
+}
+
+/// Waits for one message, in a task of its own; it is in line when this returns.
+async fn wait_in_line(
+    whole: &Whole,
+    tasks: &mut JoinSet<(usize, Option<ClaimView>)>,
+    number: usize,
+    name: &str,
+) {
+    let (broker, at) = (whole.broker.clone(), queue(name));
+    tasks.spawn(async move {
+        let claim = broker.claim_wait(&at, terms(300), limit(1), long()).await.unwrap();
+        (
+            number,
+            claim.map(|(view, mut handover)| {
+                handover.done();
+                view
+            }),
+        )
+    });
+    // Nothing shows that it waits; this is long enough for it to come to that.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_are_served_by_a_post_in_the_order_of_coming() {
+    let whole = whole().await;
+    // The queue does not exist yet.
+    let mut tasks = JoinSet::new();
+    for number in 0..3 {
+        wait_in_line(&whole, &mut tasks, number, "q").await;
+    }
+    let ids = whole.post(&queue("q"), 5, 3_600).await;
+    for _ in 0..3 {
+        let (number, claim) = tasks.join_next().await.unwrap().unwrap();
+        assert_eq!(claim.unwrap().messages[0].id, ids[number]);
+    }
+    assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[3..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_nothing_is_told_so_when_the_time_is_over() {
+    let whole = whole().await;
+    let wait = ClaimWait::new(Some(1)).unwrap();
+    let none = whole.broker.claim_wait(&queue("q"), terms(300), limit(1), wait).await.unwrap();
+    assert!(none.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_an_expiry_and_a_schedule_serve_who_waits() {
+    let whole = whole().await;
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let (view, mut handover) = claim.unwrap();
+    handover.done();
+    let mut tasks = JoinSet::new();
+    wait_in_line(&whole, &mut tasks, 0, "q").await;
+    whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
+    let (_, again) = tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(again.unwrap().messages[0].id, ids[0]);
+
+    wait_in_line(&whole, &mut tasks, 1, "q").await;
+    whole.clock.advance(300_000);
+    let (_, again) = tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(again.unwrap().messages[0].id, ids[0]);
+
+    let delay = Some(Delay::Seconds(30));
+    let message = vec![NewMessage { body: "1".into(), ttl: None, delay }];
+    let delayed = whole.broker.messages_post(&queue("q"), message, None).await.unwrap().ids;
+    wait_in_line(&whole, &mut tasks, 2, "q").await;
+    whole.clock.advance(30_000);
+    let (_, due) = tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(due.unwrap().messages[0].id, delayed[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_does_not_wait_overtakes_nobody() {
+    let whole = whole().await;
+    let mut tasks = JoinSet::new();
+    wait_in_line(&whole, &mut tasks, 0, "q").await;
+    // At once, though somebody stands before it.
+    assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+    whole.post(&queue("q"), 1, 3_600).await;
+    assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+    assert!(tasks.join_next().await.unwrap().unwrap().1.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_for_a_client_that_left_is_for_the_next_one_and_was_not_claimed() {
+    let whole = whole().await;
+    let mut gone = JoinSet::new();
+    for number in 0..3 {
+        wait_in_line(&whole, &mut gone, number, "q").await;
+    }
+    let mut tasks = JoinSet::new();
+    wait_in_line(&whole, &mut tasks, 3, "q").await;
+    gone.abort_all();
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    let (_, claim) = tasks.join_next().await.unwrap().unwrap();
+    let claim = claim.unwrap();
+    assert_eq!((claim.messages[0].id, claim.messages[0].attempts), (ids[0], 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_of_a_waiter_that_is_not_handed_over_goes_to_the_next_one() {
+    let whole = whole().await;
+    let (broker, at) = (whole.broker.clone(), queue("q"));
+    let mut left = JoinSet::new();
+    // It waits, gets its claim, and drops it.
+    left.spawn(async move { drop(broker.claim_wait(&at, terms(300), limit(1), long()).await.unwrap()) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut tasks = JoinSet::new();
+    wait_in_line(&whole, &mut tasks, 1, "q").await;
+    whole.post(&queue("q"), 1, 3_600).await;
+    let (_, claim) = tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(claim.unwrap().messages[0].attempts, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_tells_those_who_wait_that_there_is_nothing() {
+    let whole = whole().await;
+    let mut tasks = JoinSet::new();
+    wait_in_line(&whole, &mut tasks, 0, "q").await;
+    whole.broker.end_waits();
+    assert!(tasks.join_next().await.unwrap().unwrap().1.is_none());
+    let late = whole.broker.claim_wait(&queue("q"), terms(300), limit(1), long()).await.unwrap();
+    assert!(late.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_has_an_end() {
+    let whole = whole().await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..=angarium::domain::limits::QUEUE_WAITERS {
+        let broker = whole.broker.clone();
+        tasks.spawn(
+            async move { broker.claim_wait(&queue("q"), terms(300), limit(1), long()).await.map(drop) },
+        );
+    }
+    // The one for whom there is no place does not wait.
+    let refused = tasks.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(refused, Error::TooMany { .. }), "{refused:?}");
+    whole.broker.end_waits();
+    while let Some(told) = tasks.join_next().await {
+        told.unwrap().unwrap();
+    }
+}

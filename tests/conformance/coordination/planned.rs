@@ -1,0 +1,197 @@
+//! What holds of every tree when commits, connections and sessions fail: an unknown outcome is one of two, what comes
+//! late meets its fence, and whoever was away is told to look again.
+
+use std::sync::Arc;
+
+use angarium::coordination::Refusal::BadVersion;
+use angarium::coordination::TreeError::{Fenced, NotSent, Refused, Unknown};
+use angarium::coordination::{Event, Link, Mode};
+use tokio::task::JoinSet;
+
+use super::faulty::{Away, Fault, FaultyTree, Plan};
+use super::watches::{hears_of, next};
+use super::{
+    Fresh, Tree, assert_error, commit, create, create_as, create_with, fence, refused, set, set_at, version,
+};
+
+/// A tree whose faults are planned, and the tree behind it, as another process would see it.
+struct Planned {
+    tree: Tree,
+    link: Arc<FaultyTree>,
+    plan: Plan,
+    witness: Tree,
+}
+
+impl Planned {
+    fn of(fresh: &Fresh) -> Self {
+        let plan = Plan::default();
+        let link = Arc::new(FaultyTree::new(Arc::clone(&fresh.tree), plan.clone()));
+        Self { tree: link.clone(), link, plan, witness: Arc::clone(&fresh.tree) }
+    }
+}
+
+async fn a_commit_that_is_not_sent_is_not_there_and_can_be_made_again(planned: Planned) {
+    let Planned { tree, plan, .. } = planned;
+    plan.next(&[Fault::NotSent]);
+    assert_error!(refused(&tree, &[], &[create("/t")]).await, NotSent(_));
+    assert_eq!(version(&tree, "/t").await, None);
+    commit(&tree, &[create("/t")]).await;
+}
+
+async fn a_commit_without_an_outcome_is_there_whole_or_not_at_all(planned: Planned) {
+    let Planned { tree, plan, .. } = planned;
+    for (fault, directory, is_applied) in
+        [(Fault::UnknownBefore, "/a", false), (Fault::UnknownAfter, "/b", true)]
+    {
+        commit(&tree, &[create(directory)]).await;
+        plan.next(&[fault]);
+        let ops = [set(directory, "new"), create_with(format!("{directory}/x"), "x")];
+        let error = refused(&tree, &[], &ops).await;
+        assert!(matches!(error, Unknown(_)) && !error.nothing_written(), "{error:?}");
+        // The next read shows it, as it would a commit that was acknowledged.
+        assert_eq!(version(&tree, directory).await, Some(u32::from(is_applied)));
+        assert_eq!(version(&tree, &format!("{directory}/x")).await, is_applied.then_some(0));
+    }
+}
+
+async fn the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied(planned: Planned) {
+    let Planned { tree, plan, .. } = planned;
+    commit(&tree, &[create("/t")]).await;
+    plan.next(&[Fault::UnknownBefore]);
+    refused(&tree, &[], &[set_at("/t", 0)]).await;
+    commit(&tree, &[set_at("/t", 0)]).await;
+    plan.next(&[Fault::UnknownAfter]);
+    refused(&tree, &[], &[set_at("/t", 1)]).await;
+    assert_error!(refused(&tree, &[], &[set_at("/t", 1)]).await, Refused { op: 0, why: BadVersion });
+    assert_eq!(version(&tree, "/t").await, Some(2));
+}
+
+async fn a_commit_that_comes_late_meets_its_fence(planned: Planned) {
+    let Planned { tree, plan, witness, .. } = planned;
+    commit(&tree, &[create("/slot"), create("/t")]).await;
+    plan.next(&[Fault::Held]);
+    let mut late = JoinSet::new();
+    let caller = Arc::clone(&tree);
+    late.spawn(async move { caller.commit(&[fence("/slot", 0)], &[create("/t/late")]).await });
+    while !plan.is_done() {
+        tokio::task::yield_now().await;
+    }
+    commit(&witness, &[set("/slot", "taken")]).await;
+    plan.release();
+    assert_error!(late.join_next().await.unwrap().unwrap().unwrap_err(), Fenced(0));
+    assert_eq!(witness.children("/t").await.unwrap(), [""; 0]);
+}
+
+async fn without_a_connection_nothing_is_sent_and_the_session_lasts(planned: Planned) {
+    let Planned { tree, link, witness, .. } = planned;
+    commit(&tree, &[create("/t"), create_as("/t/e", Mode::Ephemeral)]).await;
+    let before = *tree.session().borrow();
+    link.suspend(Away::Refused);
+    assert_error!(refused(&tree, &[], &[create("/t/a")]).await, NotSent(_));
+    assert_error!(tree.get("/t").await.unwrap_err(), NotSent(_));
+    assert_error!(tree.children("/t").await.unwrap_err(), NotSent(_));
+    assert_error!(tree.check_open().unwrap_err(), NotSent(_));
+    assert_error!(tree.check_lease().unwrap_err(), NotSent(_));
+    assert_eq!(tree.session().borrow().link, Link::Suspended);
+    assert_eq!(witness.children("/t").await.unwrap(), ["e"]);
+    link.connect();
+    assert_eq!(*tree.session().borrow(), before);
+    assert_eq!(tree.children("/t").await.unwrap(), ["e"]);
+    tree.check_lease().unwrap();
+}
+
+async fn calls_that_wait_for_the_connection_are_answered_when_it_is_back(planned: Planned) {
+    let Planned { tree, link, witness, .. } = planned;
+    commit(&tree, &[create("/t"), create("/slot")]).await;
+    link.suspend(Away::Held);
+    let mut waiting = JoinSet::new();
+    for (slot, path) in [(0, "/t/good"), (1, "/t/fenced")] {
+        let caller = Arc::clone(&tree);
+        waiting.spawn(async move { caller.commit(&[fence("/slot", slot)], &[create(path)]).await.is_ok() });
+    }
+    assert!(waiting.try_join_next().is_none());
+    assert_eq!(witness.children("/t").await.unwrap(), [""; 0]);
+    link.connect();
+    assert_eq!(waiting.join_all().await.into_iter().filter(|is_done| *is_done).count(), 1);
+    assert_eq!(witness.children("/t").await.unwrap(), ["good"]);
+}
+
+async fn whoever_watches_looks_again_after_a_suspension(planned: Planned) {
+    let Planned { tree, link, witness, .. } = planned;
+    commit(&tree, &[create("/t")]).await;
+    let mut watch = tree.watch_tree("/t").unwrap();
+    assert_eq!(next(&mut watch).await, Event::Resync);
+    link.suspend(Away::Refused);
+    commit(&witness, &[create("/t/unheard")]).await;
+    link.connect();
+    assert_eq!(next(&mut watch).await, Event::Resync);
+    assert_eq!(tree.children("/t").await.unwrap(), ["unheard"]);
+    commit(&witness, &[create("/t/heard")]).await;
+    hears_of(&mut watch, "/t/heard").await;
+}
+
+async fn a_lost_session_takes_its_ephemeral_nodes_along_and_the_next_one_has_a_greater_number(
+    planned: Planned,
+) {
+    let Planned { tree, link, witness, .. } = planned;
+    commit(&tree, &[create("/t"), create("/t/kept"), create_as("/t/e", Mode::Ephemeral)]).await;
+    commit(&tree, &[create_as("/t/n", Mode::Numbered)]).await;
+    let first = tree.session().borrow().generation;
+    link.lose(Away::Refused).await;
+    assert_eq!(tree.session().borrow().link, Link::Lost);
+    assert_eq!(witness.children("/t").await.unwrap(), ["kept"]);
+    assert_error!(refused(&tree, &[], &[create("/t/a")]).await, NotSent(_));
+    link.connect();
+    assert!(tree.session().borrow().generation > first);
+    commit(&tree, &[create_as("/t/e", Mode::Ephemeral)]).await;
+    // What belongs to this session does not go with the last one again.
+    link.suspend(Away::Refused);
+    link.connect();
+    assert_eq!(tree.children("/t").await.unwrap(), ["e", "kept"]);
+}
+
+async fn whoever_watches_hears_of_a_lost_session_before_all_that_follows(planned: Planned) {
+    let Planned { tree, link, .. } = planned;
+    commit(&tree, &[create("/t"), create_as("/t/e", Mode::Ephemeral)]).await;
+    let mut watch = tree.watch_tree("/t").unwrap();
+    assert_eq!(next(&mut watch).await, Event::Resync);
+    link.lose(Away::Refused).await;
+    assert_eq!(next(&mut watch).await, Event::Lost);
+    link.connect();
+    assert_eq!(next(&mut watch).await, Event::Resync);
+    assert_eq!(tree.children("/t").await.unwrap(), [""; 0]);
+    commit(&tree, &[create("/t/a")]).await;
+    hears_of(&mut watch, "/t/a").await;
+}
+
+/// Stamps a test for each fact and each implementation behind the faults.
+macro_rules! planned {
+    ($($fact:ident)+) => {
+        planned!(@ embedded $($fact)+);
+        planned!(@ zookeeper $($fact)+);
+    };
+    (@ $implementation:ident $($fact:ident)+) => {
+        mod $implementation {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $fact() {
+                    let fresh = super::super::$implementation().await;
+                    super::$fact(super::Planned::of(&fresh)).await;
+                    fresh.tree.close().await;
+                }
+            )+
+        }
+    };
+}
+
+planned! {
+    a_commit_that_is_not_sent_is_not_there_and_can_be_made_again
+    a_commit_without_an_outcome_is_there_whole_or_not_at_all
+    the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied
+    a_commit_that_comes_late_meets_its_fence
+    without_a_connection_nothing_is_sent_and_the_session_lasts
+    calls_that_wait_for_the_connection_are_answered_when_it_is_back
+    whoever_watches_looks_again_after_a_suspension
+    a_lost_session_takes_its_ephemeral_nodes_along_and_the_next_one_has_a_greater_number
+    whoever_watches_hears_of_a_lost_session_before_all_that_follows
+}

@@ -1,0 +1,248 @@
+//! What the Redis driver does beyond the promises of every pool: which servers it refuses, what it makes of their settings,
+//! and what it leaves behind.
+
+use std::path::Path;
+use std::process::Command;
+
+use angarium::domain::durability::Durability;
+use angarium::domain::ids::MessageId;
+use angarium::domain::message::Message;
+use angarium::storage::{Due, Stamp, StoreError};
+use uuid::Uuid;
+
+use super::drivers::{STAMP, opened, registered};
+use super::owner::{
+    Owner, SLOT, appends, epoch, id, ids, in_state, living, message, messages, peer, queue, start,
+};
+use crate::support::redis::{Redis, SYNCED, wait_until};
+use angarium::domain::message::State;
+
+async fn refusal(uri: &str) -> String {
+    match opened(uri).register(STAMP).await {
+        Err(StoreError::NotSent(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn server_that_may_evict_is_refused_with_the_reason() {
+    let redis = Redis::start(&["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
+    let why = refusal(&redis.uri("")).await;
+    assert!(why.contains("maxmemory-policy is allkeys-lru and must be noeviction"), "{why}");
+    assert!(opened(&redis.uri("")).fence(SLOT, epoch(1)).await.is_err());
+}
+
+#[tokio::test]
+async fn replica_is_refused() {
+    let master = Redis::start(&[]);
+    let replica = Redis::start(&[&format!("replicaof 127.0.0.1 {}", master.port())]);
+    assert!(refusal(&replica.uri("")).await.contains("not a master"));
+}
+
+#[tokio::test]
+async fn server_that_is_not_there_is_said_to_be_unreachable() {
+    let mut redis = Redis::start(&[]);
+    redis.kill9();
+    let pool = opened(&redis.uri(""));
+    assert!(pool.check_open().is_ok(), "nobody has tried yet");
+    assert!(matches!(pool.health().await, Err(StoreError::NotSent(_))));
+    assert!(matches!(pool.check_open(), Err(StoreError::NotSent(_))));
+}
+
+#[tokio::test]
+async fn class_is_what_the_log_of_the_server_makes_it() {
+    for (settings, class) in [
+        (SYNCED, Durability::Sync),
+        (&["appendonly yes", "appendfsync everysec"], Durability::Relaxed),
+        (&["appendonly yes", "appendfsync always", "no-appendfsync-on-rewrite yes"], Durability::Relaxed),
+        (&["appendonly no"], Durability::Relaxed),
+    ] {
+        let redis = Redis::start(settings);
+        let pool = registered(&redis.uri("")).await;
+        assert_eq!((pool.reach(), pool.health().await.unwrap().class), (class, class), "{settings:?}");
+    }
+}
+
+#[tokio::test]
+async fn pool_whose_servers_come_down_to_relaxed_acknowledges_nothing_before_it_says_so() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    redis.set("appendfsync", "everysec");
+    redis.cut_connections();
+    let batch = owner.batch(2, vec![appends(queue(SLOT, 1), &messages([2]))]);
+    let mut failures = Vec::new();
+    while let Err(error) = pool.commit(&batch).await {
+        failures.push(error.to_string());
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(failures.iter().any(|why| why.contains("only reach relaxed now")), "{failures:?}");
+    assert_eq!(pool.reach(), Durability::Relaxed);
+    assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(1), id(2)]);
+}
+
+#[tokio::test]
+async fn waitaof_is_refused_where_the_server_does_not_have_it() {
+    let redis = Redis::start(SYNCED);
+    assert!(refusal(&redis.uri("waitaof=0")).await.contains("waitaof needs a server from 7.2 on"));
+}
+
+#[tokio::test]
+async fn batch_is_unknown_until_the_replicas_asked_for_have_it() {
+    let master = Redis::start(SYNCED);
+    let mut replica = Redis::start(&[&format!("replicaof 127.0.0.1 {}", master.port())]);
+    let is_linked = || {
+        let info: String = redis::cmd("INFO").arg("replication").query(&mut master.connect()).unwrap();
+        info.contains("state=online")
+    };
+    wait_until("the replica is linked", is_linked);
+    let pool = registered(&master.uri("wait=1")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    replica.kill9();
+    let batch = owner.batch(2, vec![appends(queue(SLOT, 1), &messages([2]))]);
+    let failure = pool.commit(&batch).await;
+    assert!(matches!(&failure, Err(StoreError::Unknown(why)) if why.contains("0 replicas")), "{failure:?}");
+    // Neither is the repeat of a batch that the server has already.
+    assert!(matches!(pool.commit(&batch).await, Err(StoreError::Unknown(_))));
+    replica.restart();
+    wait_until("the replica is linked", is_linked);
+    pool.commit(&batch).await.unwrap();
+    assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1, 2]));
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (2, 20));
+}
+
+#[tokio::test]
+async fn storage_of_another_installation_is_refused() {
+    let redis = Redis::start(SYNCED);
+    let first = registered(&redis.uri("")).await;
+    let other = Stamp { system: Uuid::from_u128(3), ..STAMP };
+    let refused = opened(&redis.uri("")).register(other).await;
+    assert!(matches!(refused, Err(StoreError::Stamped(found)) if found == STAMP), "{refused:?}");
+    assert_eq!(opened(&redis.uri("")).stamp().await.unwrap(), Some(STAMP));
+    // Below another prefix it is another storage.
+    assert_eq!(opened(&redis.uri("prefix=other")).stamp().await.unwrap(), None);
+    opened(&redis.uri("prefix=other")).register(other).await.unwrap();
+    first.register(STAMP).await.unwrap();
+}
+
+#[tokio::test]
+async fn storage_that_was_never_registered_has_no_owner() {
+    let redis = Redis::start(SYNCED);
+    let refused = opened(&redis.uri("")).fence(SLOT, epoch(1)).await;
+    assert!(
+        matches!(&refused, Err(StoreError::NotSent(why)) if why.contains("never registered")),
+        "{refused:?}"
+    );
+    let keys: u64 = redis::cmd("DBSIZE").query(&mut redis.connect()).unwrap();
+    assert_eq!(keys, 0);
+}
+
+#[tokio::test]
+async fn emptied_storage_serves_nothing_as_if_all_were_well() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    let _: () = redis::cmd("FLUSHALL").query(&mut redis.connect()).unwrap();
+    let late = owner.send(2, vec![appends(queue(SLOT, 1), &messages([2]))]).await;
+    assert!(matches!(late, Err(StoreError::WentBack)), "{late:?}");
+    let fenced = pool.fence(SLOT, epoch(2)).await;
+    assert!(
+        matches!(&fenced, Err(StoreError::NotSent(why)) if why.contains("lost the record")),
+        "{fenced:?}"
+    );
+    redis.cut_connections();
+    let mut why = String::new();
+    while !why.contains("lost its stamp") {
+        why = pool.totals(queue(SLOT, 1)).await.err().map(|error| error.to_string()).unwrap_or_default();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn passwords_are_used_and_never_shown() {
+    let redis = Redis::start(&["requirepass pass@word", "appendonly yes"]);
+    let uri = |password: &str| format!("redis://default:{password}@127.0.0.1:{}", redis.port());
+    registered(&uri("pass%40word")).await;
+    let why = refusal(&uri("wr0ngword")).await;
+    assert!(!why.contains("wr0ngword"), "{why}");
+    assert!(!refusal(&redis.uri("")).await.contains("pass@word"));
+}
+
+#[tokio::test]
+async fn connection_with_tls_is_checked_against_the_certificates_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    make_certificates(dir.path());
+    let (cert, key, ca) = (at("server.pem"), at("server.key"), at("ca.pem"));
+    let redis = Redis::start_with_tls(&cert, &key, &ca);
+    let pool = registered(&format!("rediss://127.0.0.1:{}?ca={ca}", redis.tls_port())).await;
+    assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
+    // The system does not know whoever signed it.
+    refusal(&format!("rediss://127.0.0.1:{}", redis.tls_port())).await;
+}
+
+fn make_certificates(dir: &Path) {
+    let script = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tests -keyout ca.key -out ca.pem && \
+                  openssl req -newkey rsa:2048 -nodes -subj /CN=redis -keyout server.key -out server.csr && \
+                  echo 'subjectAltName=IP:127.0.0.1' >extensions && openssl x509 -req -in server.csr -CA ca.pem \
+                  -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out server.pem";
+    let made = Command::new("sh").args(["-c", script]).current_dir(dir).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// The keys of a pool that holds nothing: its stamp and its records.
+const EMPTY: u64 = 1 + 256;
+
+async fn keys_left(redis: &Redis) -> u64 {
+    redis::cmd("DBSIZE").query(&mut redis.connect()).unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_what_came_and_went() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    assert_eq!(keys_left(&redis).await, EMPTY);
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    for number in 1..=20 {
+        let sent: Vec<Message> = (1..=20)
+            .map(|rank| living(message(100 * number + rank, "1"), 60))
+            .map(|message| if number % 2 == 0 { in_state(message, State::Moving(peer())) } else { message })
+            .collect();
+        owner.append(queue(SLOT, number), &sent).await;
+        owner.remove(queue(SLOT, number), &ids(&sent)).await;
+    }
+    assert_eq!(pool.due(SLOT, Due::Expiry, start().plus_seconds(1_000), 100).await.unwrap(), []);
+    assert_eq!(keys_left(&redis).await, EMPTY);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_dropped_queue() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages(1..=100)).await;
+    owner.update(queue(SLOT, 1), &[in_state(message(7, "1"), State::Failed).header]).await;
+    owner.drop_queue(queue(SLOT, 1), 10).await;
+    assert_eq!(keys_left(&redis).await, EMPTY);
+}
+
+#[tokio::test]
+async fn long_reads_and_drops_are_joined_of_several_calls() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    let sent = messages(1..=5_000);
+    owner.append(queue(SLOT, 1), &sent).await;
+    assert!(owner.all(queue(SLOT, 1)).await == sent);
+    assert!(owner.get(queue(SLOT, 1), &ids(&sent)).await == sent);
+    let due = pool.due(SLOT, Due::Expiry, start().plus_seconds(100_000), 10_000).await.unwrap();
+    assert_eq!(due.len(), 5_000);
+    let gone: Vec<MessageId> = ids(&sent[..4_500]);
+    owner.remove(queue(SLOT, 1), &gone).await;
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (500, 5_000));
+    owner.drop_queue(queue(SLOT, 1), 5_000).await;
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (0, 0));
+}

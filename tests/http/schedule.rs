@@ -1,0 +1,133 @@
+//! Delays, waits, durability and dead letters over HTTP.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Service, service};
+use crate::support::client::Answer;
+use crate::support::server::Server;
+
+const MESSAGES: &str = "/v2/queues/q/messages";
+
+fn post(service: &Service, message: &Value) -> Answer {
+    service.client.post(MESSAGES, &json!({"messages": [message]})).unwrap()
+}
+
+fn wait(service: &Service, seconds: &str) -> Answer {
+    let path = format!("/v2/queues/q/claims?wait={seconds}");
+    service.client.send(Method::POST, &path, &[], None).unwrap()
+}
+
+#[test]
+fn a_message_with_a_delay_or_a_date_is_not_claimed_before() {
+    let service = service();
+    assert_eq!(post(&service, &json!({"body": 1, "delay": 900})).status, 201);
+    assert_eq!(post(&service, &json!({"body": 2, "not_before": "9000-01-01T00:00:00Z"})).status, 201);
+    assert_eq!(service.client.claim("q", 20, 60).unwrap().status, 204);
+    assert_eq!(post(&service, &json!({"body": 3, "not_before": "1999-01-01T00:00:00+01:00"})).status, 201);
+    let claim = service.client.claim("q", 20, 60).unwrap().json();
+    assert_eq!(claim["messages"].as_array().unwrap().len(), 1);
+    assert_eq!((&claim["messages"][0]["body"], &claim["messages"][0]["claim_count"]), (&json!(3), &json!(1)));
+}
+
+#[test]
+fn what_is_no_lawful_delay_is_400_and_names_the_field() {
+    let service = service();
+    for (message, field) in [
+        (json!({"body": 1, "delay": 901}), "messages[0].delay"),
+        (json!({"body": 1, "delay": -1}), "messages[0].delay"),
+        (json!({"body": 1, "delay": "1"}), "messages[0].delay"),
+        (json!({"body": 1, "not_before": "soon"}), "messages[0].not_before"),
+        (json!({"body": 1, "delay": 1, "not_before": "2030-01-01T00:00:00Z"}), "messages[0].not_before"),
+    ] {
+        let answer = post(&service, &message);
+        assert_eq!(answer.status, 400, "{message}");
+        assert!(answer.text().contains(field), "{message}: {}", answer.text());
+    }
+}
+
+#[test]
+fn a_post_says_how_durable_it_is() {
+    let service = service();
+    assert_eq!(post(&service, &json!({"body": 1})).json()["durability"], json!("sync"));
+    service.client.put("/v2/queues/r", Some(&json!({"_durability": "relaxed"}))).unwrap();
+    let relaxed = service.client.post("/v2/queues/r/messages", &json!({"messages": [{"body": 1}]}));
+    assert_eq!(relaxed.unwrap().json()["durability"], json!("relaxed"));
+}
+
+#[test]
+fn a_claim_that_waits_is_answered_by_a_post_and_within_bounds() {
+    let service = service();
+    for seconds in ["21", "-1", "x"] {
+        assert_eq!(wait(&service, seconds).status, 400, "{seconds}");
+    }
+    assert_eq!(wait(&service, "1").status, 204);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| wait(&service, "20"));
+        std::thread::sleep(Duration::from_millis(200));
+        post(&service, &json!({"body": 1}));
+        assert_eq!(waiting.join().unwrap().status, 201);
+    });
+}
+
+#[test]
+fn a_claim_released_with_a_delay_comes_back_later() {
+    let service = service();
+    post(&service, &json!({"body": 1}));
+    let claim = service.client.claim("q", 1, 60).unwrap().json();
+    let path = format!("/v2/queues/q/claims/{}", claim["id"].as_str().unwrap());
+    assert_eq!(service.client.delete(&format!("{path}?delay=901")).unwrap().status, 400);
+    assert_eq!(service.client.delete(&format!("{path}?delay=1")).unwrap().status, 204);
+    assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 204);
+    let again = wait(&service, "20").json();
+    assert_eq!(again["messages"][0]["claim_count"], json!(2));
+}
+
+#[test]
+fn dead_letters_move_as_soon_as_the_metadata_say_so_and_survive_kill_9() {
+    let service = service();
+    post(&service, &json!({"body": "poison"}));
+    let claim = service.client.claim("q", 1, 60).unwrap().json();
+    service.client.release_claim("q", claim["id"].as_str().unwrap()).unwrap();
+    let patch = |target: &str| {
+        let body = json!([
+            {"op": "add", "path": "/metadata/_max_claim_count", "value": 1},
+            {"op": "add", "path": "/metadata/_dead_letter_queue", "value": target},
+        ]);
+        let kind = "application/openstack-messaging-v2.0-json-patch";
+        service.client.send_as(Method::PATCH, "/v2/queues/q", kind, body.to_string().as_bytes()).unwrap()
+    };
+    assert_eq!(patch("q").status, 400, "a queue cannot take its own dead letters");
+    assert_eq!(patch("dead").status, 200);
+    assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 204);
+    // Somewhere in its move, or at its end.
+    let service = service.again(Server::kill9);
+    let start = Instant::now();
+    let moved = loop {
+        let _ = service.client.claim("q", 1, 60).unwrap();
+        let claim = service.client.claim("dead", 20, 60).unwrap();
+        if claim.status == 201 {
+            break claim.json();
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not come");
+    };
+    assert_eq!(moved["messages"][0]["body"], json!("poison"));
+    assert_eq!(moved["messages"][0]["id"], claim["messages"][0]["id"]);
+    assert_eq!(service.client.get("/v2/queues/q/stats").unwrap().json()["messages"]["total"], json!(0));
+}
+
+#[test]
+fn a_shutdown_answers_claims_that_wait_with_204() {
+    let service = service();
+    let client = service.server.client();
+    let waiting = std::thread::spawn(move || {
+        client.send(Method::POST, "/v2/queues/q/claims?wait=20", &[], None).unwrap().status
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    assert!(service.server.terminate().success());
+    assert_eq!(waiting.join().unwrap(), 204);
+    assert!(start.elapsed() < Duration::from_secs(15), "it waited to the end");
+}

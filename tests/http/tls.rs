@@ -1,0 +1,228 @@
+//! TLS with the built program: what a client sees of it, and certificates that change while it runs.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, Version};
+use http_body_util::Empty;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tempfile::TempDir;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_util::task::TaskTracker;
+
+use crate::support::server::{Server, ServerBuilder};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory with the certificate and the key of a service, and data.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.0.path().join("cert.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.0.path().join("key.pem")
+    }
+
+    /// Puts a new certificate there, and tells which.
+    fn issue(&self) -> CertificateDer<'static> {
+        let (certificate, key) = issued();
+        std::fs::write(self.certificate(), certificate.pem()).unwrap();
+        std::fs::write(self.key(), key.serialize_pem()).unwrap();
+        certificate.der().clone()
+    }
+
+    fn start(&self) -> Server {
+        ServerBuilder::new(&self.0.path().join("data"))
+            .arg("--tls-cert")
+            .arg(self.certificate())
+            .arg("--tls-key")
+            .arg(self.key())
+            .start()
+    }
+}
+
+fn issued() -> (rcgen::Certificate, rcgen::KeyPair) {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    (cert, signing_key)
+}
+
+/// Shakes hands as a client that trusts `certificate` only and offers `protocols`.
+async fn connect(
+    server: &Server,
+    certificate: &CertificateDer<'static>,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<tokio::net::TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let stream = tokio::net::TcpStream::connect(address(server)).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+fn address(server: &Server) -> String {
+    server.base().strip_prefix("https://").unwrap().to_owned()
+}
+
+fn ping(version: Version) -> Request<Empty<Bytes>> {
+    let request = Request::builder().version(version).header("host", "localhost");
+    request.uri("https://localhost/v2/ping").body(Empty::new()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http1_is_served_over_tls() {
+    let place = Place::new();
+    let certificate = place.issue();
+    let server = place.start();
+    for protocols in [&[b"http/1.1".as_slice()][..], &[]] {
+        let stream = connect(&server, &certificate, protocols).await.unwrap();
+        let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        TaskTracker::new().spawn(connection);
+        let answer = client.send_request(ping(Version::HTTP_11)).await.unwrap();
+        assert_eq!((answer.status(), answer.version()), (StatusCode::NO_CONTENT, Version::HTTP_11));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_is_served_to_whom_offers_it() {
+    let place = Place::new();
+    let certificate = place.issue();
+    let server = place.start();
+    let stream = connect(&server, &certificate, &[b"h2", b"http/1.1"]).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = handshake.await.unwrap();
+    TaskTracker::new().spawn(connection);
+    let answer = client.send_request(ping(Version::HTTP_2)).await.unwrap();
+    assert_eq!((answer.status(), answer.version()), (StatusCode::NO_CONTENT, Version::HTTP_2));
+}
+
+/// Whether a client that trusts `certificate` only is served, at some time.
+async fn becomes_served(server: &Server, certificate: &CertificateDer<'static>) -> bool {
+    let given_up = Instant::now() + PATIENCE;
+    while Instant::now() < given_up {
+        if connect(server, certificate, &[]).await.is_ok() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_certificate_is_taken_at_sighup_and_no_connection_is_dropped() {
+    let place = Place::new();
+    let before = place.issue();
+    let server = place.start();
+    let stream = connect(&server, &before, &[]).await.unwrap();
+    let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    TaskTracker::new().spawn(connection);
+    assert_eq!(client.send_request(ping(Version::HTTP_11)).await.unwrap().status(), StatusCode::NO_CONTENT);
+
+    let after = place.issue();
+    server.hang_up();
+    assert!(becomes_served(&server, &after).await, "{}", server.last_lines());
+    connect(&server, &before, &[]).await.expect_err("it is not shown any more");
+    client.ready().await.unwrap();
+    assert_eq!(client.send_request(ping(Version::HTTP_11)).await.unwrap().status(), StatusCode::NO_CONTENT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_without_its_key_changes_nothing() {
+    let place = Place::new();
+    let good = place.issue();
+    let server = place.start();
+    std::fs::write(place.certificate(), issued().0.pem()).unwrap();
+    server.hang_up();
+    // Read again by now or not: either way the first one is shown, and the service is there.
+    let given_up = Instant::now() + PATIENCE;
+    while !server.last_lines().contains("cannot be used") {
+        assert!(Instant::now() < given_up, "{}", server.last_lines());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    connect(&server, &good, &[]).await.unwrap();
+}
+
+#[test]
+fn a_start_with_wrong_files_says_which() {
+    let place = Place::new();
+    place.issue();
+    std::fs::write(place.key(), issued().1.serialize_pem()).unwrap();
+    let said = refused(&place.certificate(), &place.key());
+    assert!(said.contains("cert.pem") && said.contains("key.pem"), "{said}");
+    let said = refused(&place.certificate(), Path::new("/nowhere/key.pem"));
+    assert!(said.contains("/nowhere/key.pem"), "{said}");
+    std::fs::write(place.certificate(), "nothing").unwrap();
+    let said = refused(&place.certificate(), &place.key());
+    assert!(said.contains("there is no certificate"), "{said}");
+}
+
+/// What the program says when it does not start with these.
+fn refused(certificate: &Path, key: &Path) -> String {
+    let data = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_angarium"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data.path().join("data"))
+        .arg("--tls-cert")
+        .arg(certificate)
+        .arg("--tls-key")
+        .arg(key)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn who_speaks_in_the_clear_to_tls_is_closed() {
+    use std::io::{Read, Write};
+    let place = Place::new();
+    place.issue();
+    let server = place.start();
+    let mut client = TcpStream::connect(address(&server)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    // The end may be a reset: what was sent is not read whole.
+    let _ = client.read_to_end(&mut said);
+    assert!(!said.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn who_does_not_shake_hands_is_closed() {
+    use std::io::Read;
+    let place = Place::new();
+    place.issue();
+    let server = ServerBuilder::new(&place.0.path().join("data"))
+        .arg("--tls-cert")
+        .arg(place.certificate())
+        .arg("--tls-key")
+        .arg(place.key())
+        .arg("--first-byte-timeout=300ms")
+        .start();
+    let mut client = TcpStream::connect(address(&server)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}

@@ -1,0 +1,348 @@
+//! Owns private Redis servers: alone, as a cluster, or under Sentinels; each on its own port and directory, on the
+//! loopback alone. None outlives the test process, even one that is killed: a shell holds the server and ends it when the
+//! pipe from here closes.
+//!
+//! It needs Debian's `redis-tools`: the program that checks dumps is the server under another name.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::Commands;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const PROGRAM: &str = "/usr/bin/redis-check-rdb";
+const START: Duration = Duration::from_secs(60);
+/// What a pool needs to be of the class `sync`.
+pub const SYNCED: &[&str] = &["appendonly yes", "appendfsync always", "save \"\""];
+
+/// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
+/// then removes `$2` if that names anything.
+const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
+cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || rm -rf -- "$data""#;
+
+/// What the shell does with the data when the server has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastWill {
+    KeepData,
+    /// For a server that lives as long as the process, whose value is never dropped.
+    RemoveData,
+}
+
+/// A server. Dropping it ends the process and removes its data.
+pub struct Redis {
+    data: TempDir,
+    port: u16,
+    /// Where it speaks TLS, if it does.
+    tls_port: Option<u16>,
+    arguments: Vec<String>,
+    will: LastWill,
+    running: Option<Running>,
+}
+
+struct Running {
+    shell: Child,
+    server: Pid,
+}
+
+impl Redis {
+    /// Starts a server with these settings and empty data, and waits until it answers.
+    pub fn start(settings: &[&str]) -> Self {
+        Self::start_with(free_port(), settings, &[], LastWill::KeepData)
+    }
+
+    /// Starts one that speaks TLS too, with these files.
+    pub fn start_with_tls(certificate: &str, key: &str, authority: &str) -> Self {
+        let port = free_port();
+        let redis = Self::start(&[
+            &format!("tls-port {port}"),
+            &format!("tls-cert-file {certificate}"),
+            &format!("tls-key-file {key}"),
+            &format!("tls-ca-cert-file {authority}"),
+            "tls-auth-clients no",
+        ]);
+        Self { tls_port: Some(port), ..redis }
+    }
+
+    fn start_with(port: u16, settings: &[&str], arguments: &[&str], will: LastWill) -> Self {
+        let data = TempDir::new().expect("there is a temporary directory");
+        assert!(
+            Path::new(PROGRAM).exists(),
+            "{PROGRAM} is missing: run the tests with tests/run, which installs what they need (redis-tools)"
+        );
+        symlink(PROGRAM, data.path().join("redis-server")).expect("the directory is ours");
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let mut redis = Self { data, port, tls_port: None, arguments, will, running: None };
+        redis.configure(settings);
+        redis.restart();
+        redis
+    }
+
+    /// Settings of the next start.
+    fn configure(&self, settings: &[&str]) {
+        let dir = self.data.path();
+        let text = format!(
+            "port {}\nbind 127.0.0.1\ndir {}\nlogfile \"\"\n{}\n",
+            self.port,
+            dir.display(),
+            settings.join("\n")
+        );
+        fs::write(dir.join("redis.conf"), text).expect("the directory is ours");
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("it was started with TLS")
+    }
+
+    /// Where it keeps its data.
+    pub fn data(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// The URI of a pool on it, with these parameters.
+    pub fn uri(&self, parameters: &str) -> String {
+        format!("redis://127.0.0.1:{}/0?{parameters}", self.port)
+    }
+
+    /// A connection of the test's own.
+    pub fn connect(&self) -> redis::Connection {
+        let client = redis::Client::open(("127.0.0.1", self.port)).expect("it is an address");
+        client.get_connection().expect("the server runs")
+    }
+
+    /// Cuts every connection of clients but the one that this needs.
+    pub fn cut_connections(&self) {
+        let cut = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query(&mut self.connect());
+        let _: u64 = cut.expect("connections can be cut");
+    }
+
+    /// Changes a setting while it runs.
+    pub fn set(&self, name: &str, value: &str) {
+        let mut connection = self.connect();
+        let done: redis::RedisResult<()> =
+            redis::cmd("CONFIG").arg("SET").arg(name).arg(value).query(&mut connection);
+        done.expect("the setting is accepted");
+    }
+
+    /// SIGKILL. The data stays for [`Redis::restart`].
+    pub fn kill9(&mut self) {
+        drop(self.running.take().expect("the server runs"));
+    }
+
+    /// Stops it from answering, with its connections open.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let running = self.running.as_ref().expect("the server runs");
+        kill_process(running.server, signal).expect("the server is our child");
+    }
+
+    /// Starts it on the data it had, and waits until it answers.
+    pub fn restart(&mut self) {
+        assert!(self.running.is_none(), "the server runs already");
+        let dir = self.data.path();
+        let mut command = vec![dir.join("redis-server").into_os_string(), dir.join("redis.conf").into()];
+        command.extend(self.arguments.iter().map(Into::into));
+        let running = Running::start(dir, &command, self.will);
+        let deadline = Instant::now() + START;
+        while !self.answers() {
+            let said = fs::read_to_string(dir.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "Redis does not answer after {START:?}\n{said}");
+            // One that has ended stays a zombie until the shell ends.
+            let stat = fs::read_to_string(format!("/proc/{}/stat", running.server.as_raw_nonzero()));
+            assert!(stat.is_ok_and(|stat| !stat.contains(") Z")), "Redis ended at its start\n{said}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.running = Some(running);
+    }
+
+    /// Whether it answers, and has loaded its data.
+    fn answers(&self) -> bool {
+        let ask = || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            stream.write_all(b"PING\r\n")?;
+            let mut answer = [0; 7];
+            stream.read_exact(&mut answer)?;
+            std::io::Result::Ok(answer)
+        };
+        ask().is_ok_and(|answer| [b"+PONG\r\n", b"-NOAUTH"].contains(&&answer))
+    }
+}
+
+impl Running {
+    fn start(dir: &Path, command: &[std::ffi::OsString], will: LastWill) -> Self {
+        let mut shell = Command::new("sh")
+            .args(["-c", HOLD, "redis"])
+            .arg(dir.join("log"))
+            .arg(if will == LastWill::RemoveData { dir } else { Path::new("") })
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let mut line = String::new();
+        let stdout = shell.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("the shell says the process id");
+        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell says the process id");
+        Self { shell, server }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
+        let _ = kill_process(self.server, Signal::KILL);
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// A cluster of three masters with a replica each.
+pub struct RedisCluster {
+    pub nodes: Vec<Redis>,
+}
+
+impl RedisCluster {
+    /// Starts the servers and joins them.
+    pub fn start() -> Self {
+        Self::start_with(LastWill::KeepData)
+    }
+
+    /// The cluster that tests share, each with a prefix of its own. It ends with the test process.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<RedisCluster> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start_with(LastWill::RemoveData))
+    }
+
+    fn start_with(will: LastWill) -> Self {
+        let node = |_| {
+            let bus = format!("cluster-port {}", free_port());
+            let mut settings = SYNCED.to_vec();
+            settings.extend(["cluster-enabled yes", "cluster-node-timeout 2000", &bus]);
+            Redis::start_with(free_port(), &settings, &[], will)
+        };
+        let cluster = Self { nodes: (0..6).map(node).collect() };
+        let addresses = cluster.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        let joined = Command::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(addresses)
+            .args(["--cluster-replicas", "1", "--cluster-yes"])
+            .output()
+            .expect("redis-cli is in redis-tools");
+        assert!(joined.status.success(), "{}", String::from_utf8_lossy(&joined.stdout));
+        wait_until("the cluster is whole", || cluster.nodes.iter().all(Self::is_whole));
+        cluster
+    }
+
+    /// Whether the node sees all slots served, and is linked if it is a replica.
+    fn is_whole(node: &Redis) -> bool {
+        let mut connection = node.connect();
+        let state: String = redis::cmd("CLUSTER").arg("INFO").query(&mut connection).unwrap_or_default();
+        let info: String = redis::cmd("INFO").arg("replication").query(&mut connection).unwrap_or_default();
+        let is_linked = info.contains("role:master") && info.contains("connected_slaves:1")
+            || info.contains("master_link_status:up");
+        state.contains("cluster_state:ok") && is_linked
+    }
+
+    pub fn uri(&self, parameters: &str) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        format!("redis-cluster://{}?{parameters}", nodes.join(","))
+    }
+
+    pub fn fresh_uri(&self) -> String {
+        self.uri(&format!("prefix={}", fresh_prefix()))
+    }
+
+    /// The master that serves a key.
+    pub fn master_of(&mut self, key: &str) -> &mut Redis {
+        let serves = |node: &Redis| {
+            let read: redis::RedisResult<Option<String>> = node.connect().get(key);
+            read.is_ok()
+        };
+        self.nodes.iter_mut().find(|node| serves(node)).expect("a node serves the key")
+    }
+}
+
+/// A master with a replica, and three Sentinels that watch them.
+pub struct RedisSentinels {
+    pub master: Redis,
+    pub replica: Redis,
+    sentinels: Vec<Redis>,
+}
+
+impl RedisSentinels {
+    /// Starts them all, and waits until the Sentinels know each other and the replica.
+    pub fn start(settings: &[&str]) -> Self {
+        let master = Redis::start(settings);
+        let follows = format!("replicaof 127.0.0.1 {}", master.port);
+        let mut of_replica = settings.to_vec();
+        of_replica.push(&follows);
+        let replica = Redis::start(&of_replica);
+        let watch = format!(
+            "sentinel monitor main 127.0.0.1 {} 2\nsentinel down-after-milliseconds main 1000\n\
+             sentinel failover-timeout main 4000",
+            master.port
+        );
+        let sentinel = |_| Redis::start_with(free_port(), &[&watch], &["--sentinel"], LastWill::KeepData);
+        let sentinels: Vec<_> = (0..3).map(sentinel).collect();
+        let whole = Self { master, replica, sentinels };
+        wait_until("the Sentinels know each other", || whole.sentinels.iter().all(Self::knows_all));
+        // Known to the Sentinels, it may still be reading its first copy.
+        wait_until("the replica follows", || {
+            let info: String =
+                redis::cmd("INFO").arg("replication").query(&mut whole.master.connect()).unwrap_or_default();
+            info.contains("state=online")
+        });
+        whole
+    }
+
+    fn knows_all(sentinel: &Redis) -> bool {
+        let info: String =
+            redis::cmd("INFO").arg("sentinel").query(&mut sentinel.connect()).unwrap_or_default();
+        info.contains("status=ok") && info.contains("slaves=1,sentinels=3")
+    }
+
+    pub fn uri(&self, parameters: &str) -> String {
+        let nodes: Vec<_> = self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        format!("redis-sentinel://{}/main?{parameters}", nodes.join(","))
+    }
+}
+
+/// A prefix of keys that no other test has.
+pub fn fresh_prefix() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("test-{}", NEXT.fetch_add(1, Ordering::SeqCst))
+}
+
+/// Asks until it is so, for a bounded time.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + START;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not after {START:?}: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
+    listener.local_addr().expect("it is bound").port()
+}
