@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -44,8 +45,6 @@ pub(super) struct Slot {
     pub(super) gate: tokio::sync::Mutex<()>,
     /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
     fencing: tokio::sync::Mutex<()>,
-    /// Held by whoever moves messages into the slot's queues, so that two never deal with the same one (P5).
-    pub(super) moves: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,
     /// When it was taken.
@@ -54,6 +53,8 @@ pub(super) struct Slot {
     no_expiry_before: Timestamp,
     /// Why it must be taken anew; empty while it need not.
     lost: OnceLock<&'static str>,
+    /// Whether its queues were all looked at for moves that an owner before has begun.
+    is_searched: AtomicBool,
     /// Cancelled under the lock of the state, so that who holds that knows. Long waits end with it.
     pub(super) closed: CancellationToken,
 }
@@ -156,11 +157,11 @@ impl Slot {
             state: Mutex::new(state),
             gate: tokio::sync::Mutex::new(()),
             fencing: tokio::sync::Mutex::new(()),
-            moves: tokio::sync::Mutex::new(()),
             changed: Arc::default(),
             taken,
             no_expiry_before,
             lost: OnceLock::new(),
+            is_searched: AtomicBool::new(false),
             closed: CancellationToken::new(),
         }
     }
@@ -196,6 +197,16 @@ impl Slot {
             return Err(Error::unavailable(Part::Coordination, "the slot is taken anew"));
         }
         Ok(())
+    }
+
+    /// Whether its queues were all looked at for moves that an owner before has begun.
+    pub(super) fn is_searched(&self) -> bool {
+        self.is_searched.load(Ordering::Relaxed)
+    }
+
+    /// Notes that they were.
+    pub(super) fn note_searched(&self) {
+        self.is_searched.store(true, Ordering::Relaxed);
     }
 
     /// The pools it has a lane to.

@@ -13,13 +13,26 @@ use angarium::storage::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 pub use crate::conformance::coordination::faulty::{Away, Fault, FaultyTree, Plan};
 
-/// A pool with a plan of faults.
+/// A pool with a plan of faults. It keeps the batches that it was given.
 pub struct FaultyPool {
-    pub pool: Arc<dyn PoolStore>,
-    pub plan: Plan,
+    pool: Arc<dyn PoolStore>,
+    plan: Plan,
+    given: Mutex<Vec<Batch>>,
+}
+
+impl FaultyPool {
+    pub fn new(pool: Arc<dyn PoolStore>, plan: Plan) -> Self {
+        Self { pool, plan, given: Mutex::default() }
+    }
+
+    /// The batches that it was given, whatever became of them.
+    pub fn given(&self) -> Vec<Batch> {
+        self.given.lock().clone()
+    }
 }
 
 #[async_trait]
@@ -38,6 +51,7 @@ impl PoolStore for FaultyPool {
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let unknown = || StoreError::Unknown("as planned".into());
+        self.given.lock().push(batch.clone());
         match self.plan.take() {
             Fault::None => self.pool.commit(batch).await,
             Fault::Held => {

@@ -9,6 +9,8 @@ mod handover;
 mod joining;
 mod leases;
 mod listing;
+mod moves;
+mod moves_random;
 mod outcomes;
 mod pools;
 mod retaken;

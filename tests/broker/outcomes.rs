@@ -17,6 +17,9 @@ pub(super) struct Faulty {
     pub(super) whole: Whole,
     pub(super) tree: Plan,
     pub(super) pool: Plan,
+    /// The pool itself, behind its faults and before them.
+    pub(super) store: Arc<EmbeddedPool>,
+    pub(super) given: Arc<FaultyPool>,
     /// The tree's connection and session.
     pub(super) link: Arc<FaultyTree>,
     pub(super) catalogue: Catalogue,
@@ -31,10 +34,11 @@ pub(super) async fn faulty() -> Faulty {
     let catalogue = Catalogue::new(embedded.clone());
     let link = Arc::new(FaultyTree::new(embedded, tree.clone()));
     let faulty_tree = Catalogue::new(link.clone());
-    let store =
-        one_pool(Arc::new(FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() }));
-    let broker = Broker::start(faulty_tree, &store, replica(), clock.clone()).await.unwrap();
-    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, link, catalogue }
+    let store = Arc::new(EmbeddedPool::new(journal));
+    let given = Arc::new(FaultyPool::new(store.clone(), pool.clone()));
+    let settings = one_pool(given.clone());
+    let broker = Broker::start(faulty_tree, &settings, replica(), clock.clone()).await.unwrap();
+    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, store, given, link, catalogue }
 }
 
 impl Faulty {
