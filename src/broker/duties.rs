@@ -37,6 +37,8 @@ impl Broker {
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_pools().await });
         let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.follow_pools().await });
+        let broker = self.clone();
         self.0.tasks.spawn(async move { broker.resume_moves().await });
     }
 

@@ -12,6 +12,7 @@ mod listing;
 mod moves;
 mod moves_random;
 mod outcomes;
+mod pool_records;
 mod pools;
 mod retaken;
 mod schedule;
