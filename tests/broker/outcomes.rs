@@ -153,3 +153,29 @@ async fn a_claim_that_is_over_while_its_renewal_is_under_way_and_fails_still_end
     faulty.whole.clock.advance(1_000);
     assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_metadata_that_nobody_knows_of_has_no_effect_or_its_whole_effect() {
+    use angarium::domain::message::NewMessage;
+    use angarium::domain::patch::Change;
+    for (fault, bytes) in [(Fault::UnknownBefore, 200), (Fault::UnknownAfter, 100)] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let at = queue("q");
+        let before = super::metadata(r#"{"_max_messages_post_size": 200}"#);
+        whole.broker.queue_create(&at, before).await.unwrap();
+        let value = serde_json::value::RawValue::from_string("100".to_owned()).unwrap();
+        let change = Change::Replace("_max_messages_post_size".to_owned(), value);
+        faulty.tree.next(&[fault]);
+        let unknown = whole.broker.queue_patch(&at, vec![change]).await.unwrap_err();
+        assert!(!unknown.nothing_written());
+        let post = async |size| {
+            let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+            whole.broker.messages_post_sized(&at, vec![message], None, size).await
+        };
+        let shown = whole.broker.queue_metadata(&at).await.unwrap().unwrap();
+        assert_eq!(shown.attributes().max_post_size, Some(bytes), "{fault:?}");
+        post(bytes).await.unwrap();
+        post(bytes + 1).await.unwrap_err();
+    }
+}
