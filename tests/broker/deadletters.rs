@@ -23,7 +23,7 @@ pub(super) const FOR_EVER: usize = 100_000;
 /// One store, over which brokers start one after the other, each with a plan of faults.
 pub(super) struct Lives {
     pub(super) journal: Journal,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The records of the last one that was started.
     catalogue: Mutex<Option<Catalogue>>,
     _data: TempDir,

@@ -22,11 +22,19 @@ pub struct FaultyPool {
     pool: Arc<dyn PoolStore>,
     plan: Plan,
     given: Mutex<Vec<Batch>>,
+    /// Fences that are held.
+    pub fences: Plan,
+    fenced: Mutex<Vec<Slot>>,
 }
 
 impl FaultyPool {
     pub fn new(pool: Arc<dyn PoolStore>, plan: Plan) -> Self {
-        Self { pool, plan, given: Mutex::default() }
+        Self { pool, plan, given: Mutex::default(), fences: Plan::default(), fenced: Mutex::default() }
+    }
+
+    /// The slots that it was fenced for, one after the other.
+    pub fn fenced(&self) -> Vec<Slot> {
+        self.fenced.lock().clone()
     }
 
     /// The batches that it was given, whatever became of them.
@@ -46,6 +54,10 @@ impl PoolStore for FaultyPool {
     }
 
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        self.fenced.lock().push(slot);
+        if self.fences.take() == Fault::Held {
+            self.fences.held().await;
+        }
         self.pool.fence(slot, epoch).await
     }
 

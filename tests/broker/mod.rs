@@ -5,6 +5,7 @@ mod deadletters;
 mod deletion;
 mod expiry;
 mod faulty;
+mod fences;
 mod handover;
 mod joining;
 mod leases;
