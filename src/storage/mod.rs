@@ -9,6 +9,7 @@ pub mod embedded;
 pub mod open;
 mod page;
 pub mod redis;
+mod states;
 
 use async_trait::async_trait;
 use bytes::Bytes;
