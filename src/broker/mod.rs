@@ -31,6 +31,7 @@ mod sending;
 mod slot;
 mod sweeps;
 mod time;
+mod unfinished;
 mod waiting;
 
 use std::sync::Arc;

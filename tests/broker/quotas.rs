@@ -53,7 +53,7 @@ impl Bounded {
         let tree = Arc::new(EmbeddedTree::open(self.journal.clone()).await.unwrap());
         let catalogue = Catalogue::new(Arc::new(FaultyTree::new(tree, self.tree.clone())));
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
-        let pools = one_pool(Arc::new(FaultyPool { pool, plan: self.pool.clone() }));
+        let pools = one_pool(Arc::new(FaultyPool::new(pool, self.pool.clone())));
         let (clock, quotas) = (self.clock.clone(), self.quotas.subscribe());
         let broker = Broker::start_within(catalogue, &pools, replica(), clock, quotas).await.unwrap();
         Whole { broker, clock: self.clock.clone(), _data: tempfile::tempdir().unwrap() }
