@@ -176,6 +176,9 @@ async fn moves_of_a_slot_that_was_taken_anew_are_finished_though_nobody_uses_its
     let (faulty, ids) = about_to_move(ONCE).await;
     move_until(&faulty, 3).await;
     take_slot_of(&faulty, "dead").await;
+    faulty.whole.broker.queue_patch(&queue("dead"), Vec::new()).await.unwrap_err();
+    until("it is not served", async || faulty.whole.broker.queue_metadata(&queue("dead")).await.is_ok())
+        .await;
     let dead = id_of(&faulty.catalogue, "dead").await.unwrap();
     faulty.pool.release();
     until("the message is not published", async || {
