@@ -207,6 +207,23 @@ pub const DROPPED_TURN: usize = 1_024;
 /// than a commit to the tree takes.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long a connection to PostgreSQL may take to come about, and how long a use waits for a free one.
+pub const POSTGRES_CONNECT: Duration = Duration::from_secs(3);
+/// A statement that runs longer in PostgreSQL is ended there, undone for certain. A batch takes milliseconds.
+pub const POSTGRES_STATEMENT: Duration = Duration::from_secs(4);
+/// A statement to PostgreSQL without an answer after this time has no known outcome: longer than it may run.
+pub const POSTGRES_ANSWER: Duration = Duration::from_secs(6);
+/// After a failed try to connect to PostgreSQL the next one comes after this time.
+pub const POSTGRES_PAUSE: Duration = Duration::from_millis(500);
+/// Connections of one pool to PostgreSQL for reads, and for batches: of the hundred that a server has by default.
+pub const POSTGRES_READS: usize = 8;
+/// See [`POSTGRES_READS`].
+pub const POSTGRES_WRITES: usize = 16;
+/// Entries that one statement in PostgreSQL removes of a dropped queue.
+pub const POSTGRES_PAGE: usize = 4_096;
+/// Bytes that an entry in PostgreSQL takes beside its body: a row, its key and its place in the index of expiry.
+pub const POSTGRES_ENTRY_BYTES: i64 = 256;
+
 /// How long a connection to Redis may take to come about.
 pub const REDIS_CONNECT: Duration = Duration::from_secs(2);
 /// A command to Redis without an answer after this time has no known outcome. A batch takes milliseconds.

@@ -8,6 +8,7 @@ mod batch;
 pub mod embedded;
 pub mod open;
 mod page;
+pub mod postgres;
 pub mod redis;
 mod states;
 
