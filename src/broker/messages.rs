@@ -110,7 +110,7 @@ impl Broker {
         let queue = state.queues.get(at).ok_or_else(gone)?;
         let lane = state.lanes.get(&queue.pool).ok_or_else(gone)?;
         lane.check_open()?;
-        let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
+        let durability = reached(queue.attributes.durability, lane.reach())?;
         let mut random = rand::rng();
         let mut message = |new: NewMessage| {
             let header = header(&new, &queue.attributes, client, now, state.ids.next(now, &mut random));
@@ -234,6 +234,18 @@ enum Begun {
     Removal(Outcome),
     /// What the pool has must be known first.
     Asked(Asked),
+}
+
+/// How durable a post to a queue is in a pool that reaches `reach`. Where nobody said it is as durable as can be; a queue
+/// that asks for a sync by name is not served with less (P11).
+fn reached(asked: Option<Durability>, reach: Durability) -> Result<Durability, Error> {
+    match asked {
+        Some(asked) if asked > reach => Err(Error::unavailable(
+            Part::Storage,
+            "the pool cannot sync what is posted, and the queue asks for it",
+        )),
+        asked => Ok(asked.unwrap_or_default().min(reach)),
+    }
 }
 
 /// The header of a message that is posted now to a queue with these attributes.
