@@ -13,6 +13,7 @@ use angarium::domain::message::{Header, Message, NewMessage};
 use angarium::domain::queue::Metadata;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::{Batch, Epoch, PoolStore, QueueChanges};
+use tokio::task::JoinSet;
 
 use super::deadletters::Lives;
 use super::faulty::{Fault, FaultyPool, Plan};
@@ -50,19 +51,13 @@ async fn of_those_who_need_a_pool_at_the_same_time_one_fences_it() {
         let message = NewMessage { body: "1".into(), ttl: None, delay: None };
         broker.messages_post(&queue("q"), vec![message], None).await
     };
-    let posting = tokio::spawn({
-        let broker = broker.clone();
-        async move { post(&broker).await }
-    });
+    let mut posting = JoinSet::new();
+    let other = broker.clone();
+    posting.spawn(async move { post(&other).await });
     // It has its chance to come between.
-    for _ in 0..40 {
-        if posting.is_finished() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
     pool.fences.release();
-    posting.await.unwrap().unwrap();
+    posting.join_next().await.unwrap().unwrap().unwrap();
     post(&broker).await.unwrap();
     let slot = queue("q").slot();
     assert_eq!(pool.fenced().iter().filter(|fenced| **fenced == slot).count(), 1);
