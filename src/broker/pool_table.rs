@@ -145,9 +145,9 @@ impl PoolTable {
         self.close(&pool.entry.pool.uri);
     }
 
-    /// Closes a storage that no pool has.
+    /// Closes a storage that no pool has, by whatever spelling of its place.
     pub(super) fn close(&self, uri: &PoolUri) {
-        if self.pools.read().values().all(|other| other.entry.pool.uri != *uri) {
+        if !self.pools.read().values().any(|other| other.entry.pool.uri.is_at(uri)) {
             self.opener.close(uri.as_str());
         }
     }
