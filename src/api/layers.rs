@@ -1,7 +1,7 @@
 //! What holds for every request: its id, the method rules, what the client accepts, the form of errors.
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -12,15 +12,19 @@ use super::accept;
 use super::error::{ApiError, plain_body};
 use super::unread;
 use crate::error::Error;
+use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What serves, for whoever looks for what is wrong.
+const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
 /// Gives a request its id, and its answer the headers and, if it is an error, the body.
 ///
 /// HEAD is 405 but on ping and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there
 /// is GET, and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
-pub async fn frame(mut request: Request, next: Next) -> Response {
+pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next) -> Response {
     let id = format!("req-{}", Uuid::new_v4());
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
@@ -47,6 +51,7 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
     }
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         log(&error.0, &id);
+        count(&meter, response.status(), &error.0);
         *response.body_mut() = Body::from(error.body(&id));
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_LENGTH);
@@ -56,7 +61,18 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
+    response.headers_mut().insert(header::SERVER, SERVER);
     response
+}
+
+/// Counts what was refused for want of something, by its reason.
+fn count(meter: &Meter, status: StatusCode, error: &Error) {
+    if let StatusCode::TOO_MANY_REQUESTS
+    | StatusCode::SERVICE_UNAVAILABLE
+    | StatusCode::INSUFFICIENT_STORAGE = status
+    {
+        meter.refuse(&Refusal { status: status.as_u16(), reason: error.code().to_owned() });
+    }
 }
 
 /// Takes the request, so that its body is done with.

@@ -17,6 +17,7 @@ mod membership;
 mod messages;
 mod metadata;
 mod moves;
+mod observation;
 mod pool_deletion;
 mod pool_health;
 mod pool_table;
@@ -53,9 +54,11 @@ use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits;
 use crate::error::{Error, Part};
+use crate::metrics::Meter;
 use crate::storage::{Epoch, StoreError};
 use cells::Cells;
 use membership::Membership;
+use observation::Watch;
 use pool_table::PoolTable;
 use retake::Taken;
 use slot::Slot;
@@ -71,6 +74,10 @@ struct Shared {
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
+    /// What is counted and measured.
+    meter: Meter,
+    /// Where pages of metrics look.
+    watch: Watch,
     membership: Membership,
     /// As what this process takes slots.
     owner: Owner,
@@ -116,8 +123,21 @@ impl Broker {
         }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
-        let shared =
-            Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop, waits };
+        let (meter, watch) = (Meter::default(), Watch::default());
+        let shared = Shared {
+            catalogue,
+            pools,
+            cells,
+            clock,
+            meter,
+            watch,
+            membership,
+            owner,
+            generation,
+            tasks,
+            stop,
+            waits,
+        };
         let broker = Self(Arc::new(shared));
         broker.reopen_marked_pools().await;
         broker.start_duties();
@@ -140,6 +160,11 @@ impl Broker {
     /// Whether only a restart can help: the embedded tree closes itself after a failed write.
     pub fn check_alive(&self) -> Result<(), Error> {
         self.0.catalogue.check_alive()
+    }
+
+    /// What it counts and measures.
+    pub fn meter(&self) -> &Meter {
+        &self.0.meter
     }
 
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes.

@@ -185,6 +185,8 @@ impl Broker {
         let side = side.ok_or_else(|| closed(target))?;
         let prepared = self.prepare(source, &side, messages).await?;
         self.change(source, Change::Remove(prepared.iter().map(|header| header.id).collect())).await?;
+        let dead_lettered = u64::try_from(prepared.len()).unwrap_or_default();
+        self.0.meter.queue(source.at).dead_lettered.inc_by(dead_lettered);
         let published = self.wake(side.slot, side.at, side.id, prepared).await;
         // It settles what is left, or finds that nothing is.
         if let Some(queue) = slot.state.lock().queue_mut(target, side.id) {

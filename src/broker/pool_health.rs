@@ -57,8 +57,8 @@ impl Broker {
     pub(super) async fn watch_pools(&self) {
         loop {
             for answer in self.ask_pools().await {
-                if let (Some(pool), Ok(health)) = (self.0.pools.get(&answer.name), answer.health) {
-                    pool.note_use(&health);
+                if let Some(pool) = self.0.pools.get(&answer.name) {
+                    pool.note_health(answer.health.ok());
                 }
             }
             if !self.next_turn(limits::POOL_TICK).await {

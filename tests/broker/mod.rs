@@ -1,6 +1,7 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
 mod clock;
+mod counting;
 mod deadletters;
 mod deletion;
 mod expiry;
@@ -9,6 +10,7 @@ mod handover;
 mod joining;
 mod leases;
 mod listing;
+mod metrics;
 mod outcomes;
 mod pools;
 mod retaken;
