@@ -18,6 +18,7 @@ mod origin;
 mod query;
 mod quota;
 mod roles;
+mod trace;
 mod unread;
 mod v2;
 mod versions;

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::warn;
+use tracing::{Instrument, warn};
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
@@ -167,9 +167,14 @@ impl Broker {
         &self.0.meter
     }
 
-    /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
+    /// Whether a message could be posted and claimed now: the tree and some pool accept writes, the replica is a member in
+    /// the session there is, and nobody has told it to stop.
     pub fn check_ready(&self) -> Result<(), Error> {
+        if self.0.waits.is_cancelled() {
+            return Err(Error::unavailable(Part::Server, "the service is stopping"));
+        }
         self.0.catalogue.check_open()?;
+        self.check_member()?;
         self.0.pools.check_open()
     }
 
@@ -180,11 +185,13 @@ impl Broker {
         change: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        self.0.tasks.spawn(async move {
+        let task = async move {
             if let Err(Err(error)) = reply.send(change.await) {
                 warn!(%error, "a change failed after its client had left");
             }
-        });
+        };
+        // What it logs is of the request that began it.
+        self.0.tasks.spawn(task.in_current_span());
         answer.await.unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a task ended without an answer")))
     }
 }

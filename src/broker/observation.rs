@@ -112,7 +112,7 @@ impl Broker {
         self.0.meter.page(&observed)
     }
 
-    fn session_state(&self) -> SessionState {
+    pub(super) fn session_state(&self) -> SessionState {
         match self.0.catalogue.session().borrow().link {
             Link::Connected => SessionState::Connected,
             Link::Suspended => SessionState::Suspended,

@@ -92,6 +92,11 @@ impl OpenPool {
         }
     }
 
+    /// Whether a post has a chance now.
+    pub(super) fn is_writable(&self) -> bool {
+        self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
+    }
+
     /// What a page of metrics shows of it.
     pub(super) fn observed(&self) -> ObservedPool {
         let health = *self.health.read();
@@ -99,7 +104,7 @@ impl OpenPool {
         ObservedPool {
             name: self.entry.name.to_string(),
             is_up: health.is_some(),
-            is_writable: self.store.as_ref().is_ok_and(|store| store.check_open().is_ok()),
+            is_writable: self.is_writable(),
             latency: health.map(|health| health.took),
             space: health.and_then(|health| health.free.zip(health.total)),
         }
@@ -269,13 +274,12 @@ impl PoolTable {
         catalogue.pool_add(&registry, &first.name, &pool).await.map(|_| ())
     }
 
-    /// Whether some pool accepts writes now.
+    /// Whether some pool accepts new messages now.
     pub(super) fn check_open(&self) -> Result<(), Error> {
-        let is_open = |pool: &Arc<OpenPool>| pool.store().is_ok_and(|store| store.check_open().is_ok());
-        if self.all().iter().any(is_open) {
+        if self.all().iter().any(|pool| pool.is_writable()) {
             return Ok(());
         }
-        Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
+        Err(Error::unavailable(Part::Storage, "no pool accepts new messages"))
     }
 
     /// Whether some pool can be used. An installation without pools waits for its first.

@@ -40,6 +40,20 @@ pub enum SessionState {
     Lost,
 }
 
+impl SessionState {
+    /// Each of them.
+    pub(super) const ALL: [Self; 3] = [Self::Connected, Self::Suspended, Self::Lost];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Suspended => "suspended",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// A queue.
 #[derive(Clone, Debug)]
 pub struct ObservedQueue {
@@ -207,13 +221,9 @@ impl States {
     pub(super) fn set(&self, observed: &Observed, names: &Queues) {
         self.set_queues(&observed.queues, names);
         self.set_pools(&observed.pools);
-        for (name, state) in [
-            ("connected", SessionState::Connected),
-            ("suspended", SessionState::Suspended),
-            ("lost", SessionState::Lost),
-        ] {
-            let is_it = i64::from(observed.session == state);
-            self.session.get_or_create(&SessionLabels { state: name }).set(is_it);
+        for state in SessionState::ALL {
+            let labels = SessionLabels { state: state.as_str() };
+            self.session.get_or_create(&labels).set(i64::from(observed.session == state));
         }
         self.slots.set(count(observed.slots));
         self.waiting_claims.set(count(observed.waiting_claims));

@@ -1,5 +1,6 @@
 //! Work below the requests: commits to the pools, claims that wait, connections.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -28,7 +29,10 @@ type Histograms = Family<PoolLabels, Histogram, fn() -> Histogram>;
 
 /// How long commits to a pool take, and how much each of them carries. Clones share it.
 #[derive(Clone, Debug)]
-pub struct CommitMeter {
+pub struct CommitMeter(Arc<Commits>);
+
+#[derive(Debug)]
+struct Commits {
     durations: Histogram,
     messages: Histogram,
 }
@@ -36,8 +40,8 @@ pub struct CommitMeter {
 impl CommitMeter {
     /// Notes a commit of changes of so many messages, successful or not.
     pub fn note(&self, messages: usize, took: Duration) {
-        self.durations.observe(took.as_secs_f64());
-        self.messages.observe(f64::from(u32::try_from(messages).unwrap_or(u32::MAX)));
+        self.0.durations.observe(took.as_secs_f64());
+        self.0.messages.observe(f64::from(u32::try_from(messages).unwrap_or(u32::MAX)));
     }
 }
 
@@ -96,10 +100,9 @@ impl Work {
 
     pub(super) fn commits(&self, pool: &str) -> CommitMeter {
         let labels = PoolLabels { pool: pool.to_owned() };
-        CommitMeter {
-            durations: self.durations.get_or_create_owned(&labels),
-            messages: self.messages.get_or_create_owned(&labels),
-        }
+        let (durations, messages) =
+            (self.durations.get_or_create_owned(&labels), self.messages.get_or_create_owned(&labels));
+        CommitMeter(Arc::new(Commits { durations, messages }))
     }
 
     pub(super) fn open_connection(&self) -> OpenConnection {

@@ -107,6 +107,8 @@ fn of_the_service(operation: &str) -> Bodies {
         "health" => Bodies::answer(json!({
             "catalog_reachable": true,
             "storage_reachable": true,
+            "ready": true,
+            "session": "connected",
             "pools": {"default": {
                 "storage_reachable": true,
                 "writable": true,
