@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::info::Info;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use observed::{Observed, ObservedPool, ObservedQueue, QueueFigures, SessionState};
@@ -61,8 +62,10 @@ impl Default for Meter {
         let work = Work::register(&mut registry);
         let states = States::register(&mut registry);
         let process = Process::register(&mut registry);
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("angarium_build", "The program that serves", build);
+        // No `info` of OpenMetrics, which readers of Prometheus's older form do not know.
+        let build = Family::<[(&str, &str); 1], Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("angarium_build_info", "The program that serves", build);
         Self(Arc::new(All { registry, queues, requests, work, states: Mutex::new((states, process)) }))
     }
 }

@@ -65,8 +65,8 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let (commits, messages): (fn() -> Histogram, fn() -> Histogram) =
-            (|| Histogram::new(COMMITS), || Histogram::new(MESSAGES));
+        let commits: fn() -> Histogram = || Histogram::new(COMMITS);
+        let messages: fn() -> Histogram = || Histogram::new(MESSAGES);
         let work = Self {
             durations: Family::new_with_constructor(commits),
             messages: Family::new_with_constructor(messages),

@@ -4,23 +4,32 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{path, text};
-use crate::support::server::Server;
+use crate::support::server::ServerBuilder;
 use crate::support::settings::test_tools;
 
 const RULES: &str = "packaging/prometheus/angarium.rules.yaml";
 const DASHBOARD: &str = "packaging/grafana/angarium.json";
 
-/// The page of a service at work.
+/// The page of a service that has refused a post for want of room, once its pool was asked how it does.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
     let data = tempfile::tempdir().unwrap();
-    let server = Server::start(data.path());
+    let server = ServerBuilder::new(data.path()).arg(format!("--reserve={}", u64::MAX)).start();
     let client = server.client();
     client.post_messages("q", &[json!(1)]).unwrap();
-    client.get("/metrics").unwrap().text()
+    let start = Instant::now();
+    loop {
+        let page = client.get("/metrics").unwrap().text();
+        if page.contains("angarium_pool_latency_seconds{") {
+            return page;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{page}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 });
 
 /// The metrics of the page, each with the names of its series.
@@ -33,7 +42,6 @@ fn shown() -> BTreeSet<String> {
         let suffixes: &[&str] = match kind {
             "counter" => &["_total"],
             "histogram" => &["_bucket", "_sum", "_count"],
-            "info" => &["_info"],
             _ => &[""],
         };
         names.extend(suffixes.iter().map(|suffix| format!("{name}{suffix}")));
