@@ -106,6 +106,11 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_PLACEMENT", default_value_t, value_name = "HOW")]
     pub placement: Algorithm,
 
+    /// Queues with metrics of their own; those that come later share the name `_other`
+    #[arg(long, env = "ANGARIUM_METRICS_QUEUES", default_value = "200", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub metrics_queues: u32,
+
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
     pub log_format: LogFormat,
@@ -150,15 +155,6 @@ impl Config {
             return Err(ConfigError::HalfTls);
         }
         Ok(())
-    }
-}
-
-/// What is wrong with a file of TOML, and in which line. The line itself may hold a secret, so it is not shown.
-fn in_words(text: &str, error: &toml::de::Error) -> String {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    match before {
-        Some(before) => format!("line {}: {}", before.matches('\n').count() + 1, error.message()),
-        None => error.message().to_owned(),
     }
 }
 

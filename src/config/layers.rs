@@ -12,7 +12,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use thiserror::Error as ThisError;
 
-use super::{Config, in_words};
+use super::Config;
 use crate::domain::pool::hide_passwords;
 
 /// The sub-commands that take settings. So does the program without one.
@@ -124,6 +124,15 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
         values.push((key, value));
     }
     Ok(values)
+}
+
+/// What is wrong with a file of TOML, and in which line. The line itself may hold a secret, so it is not shown.
+pub(super) fn in_words(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    match before {
+        Some(before) => format!("line {}: {}", before.matches('\n').count() + 1, error.message()),
+        None => error.message().to_owned(),
+    }
 }
 
 /// A hint for the commonest slip: the name as the flag has it.

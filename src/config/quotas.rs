@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 
-use super::in_words;
+use super::layers::in_words;
 use crate::domain::names::ProjectId;
 use crate::domain::quota::{Quota, QuotaTable};
 

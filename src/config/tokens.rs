@@ -12,7 +12,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{in_words, quoted};
+use super::layers::in_words;
+use super::quoted;
 use crate::domain::access::{Grant, Role, TokenHash, TokenTable};
 use crate::domain::names::ProjectId;
 

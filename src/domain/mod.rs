@@ -20,3 +20,4 @@ pub mod queue;
 pub mod quota;
 pub mod rate;
 pub mod time;
+pub mod trace;

@@ -15,6 +15,7 @@ mod home;
 mod listing;
 mod messages;
 mod metadata;
+mod metrics;
 mod pools;
 mod purge;
 mod queue_list;
@@ -26,6 +27,7 @@ mod rules;
 mod schedule;
 mod shapes;
 mod tls;
+mod traces;
 mod unread;
 
 use tempfile::TempDir;
