@@ -92,7 +92,7 @@ fn log(error: &Error, request_id: &str) {
             let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
             error!(request_id, cause, "{error}");
         }
-        Error::NoPool => error!(request_id, "{error}"),
+        Error::NoPool | Error::NotDurable(_) => error!(request_id, "{error}"),
         Error::Invalid { .. }
         | Error::NotFound { .. }
         | Error::Claimed(_)

@@ -139,7 +139,8 @@ impl Broker {
         check_free(&wanted.uri, &entry.name, &others)?;
         self.check_reach(&registry, &entry.name, &wanted.uri)?;
         let store = table.open(&wanted.uri).await.map_err(|error| cannot_open(&wanted.uri, &error))?;
-        let stamp = store.stamp().await.map_err(super::storage_failed)?;
+        let stamp = store.stamp().await;
+        let stamp = stamp.map_err(|error| super::storage_failed(Part::Storage, error))?;
         let moved = if stamp == Some(table.stamp(entry.pool.id)) {
             self.0.catalogue.pool_move(&registry, &entry, &wanted).await
         } else {

@@ -3,6 +3,7 @@
 mod clock;
 mod deadletters;
 mod deletion;
+mod drivers;
 mod expiry;
 mod faulty;
 mod handover;

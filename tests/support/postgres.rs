@@ -38,7 +38,7 @@ const SETTINGS: &str = "
 /// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
 /// then removes `$2` if that names anything.
 const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
-cat >/dev/null; kill -9 $!; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
+cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
 
 /// What the shell does with the data when the server has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,6 +216,22 @@ impl Postgres {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
+    /// The server's own load generator, which logs in here.
+    pub fn pgbench(&self) -> Command {
+        let mut command = Command::new(programs().join("pgbench"));
+        command.env("PGPASSWORD", PASSWORD).args([
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "angarium",
+            "-d",
+            "postgres",
+            "-p",
+            &self.port.to_string(),
+        ]);
+        command
+    }
+
     fn psql(&self, text: &str) -> Command {
         let mut command = Command::new(programs().join("psql"));
         command
@@ -238,6 +254,25 @@ impl Postgres {
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
         ));
         Holder { child, end }
+    }
+
+    /// Copies its data while it is stopped, for [`Postgres::go_back`].
+    pub fn keep_data(&self) {
+        self.replace_data(&self.data(), &self.dir.path().join("kept"));
+    }
+
+    /// Puts the copy in place of the data while it is stopped: the server has lost its tail.
+    pub fn go_back(&self) {
+        self.replace_data(&self.dir.path().join("kept"), &self.data());
+    }
+
+    fn replace_data(&self, from: &Path, to: &Path) {
+        assert!(self.running.is_none(), "the server runs");
+        if to.exists() {
+            fs::remove_dir_all(to).expect("the directory is ours");
+        }
+        let copied = Command::new("cp").arg("-a").args([from, to]).status().expect("there is cp");
+        assert!(copied.success(), "cp: {copied}");
     }
 
     /// SIGKILL to the server; its sessions end with it. The data stays for [`Postgres::restart`].

@@ -26,7 +26,7 @@ pub use address::{Address, AddressError};
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
@@ -150,6 +150,10 @@ impl PoolStore for PostgresPool {
         let took = asked.elapsed();
         let free = self.address.quota.map(|quota| quota.saturating_sub(self.known.used()));
         Ok(Health { took, class: self.reach(), free, total: self.address.quota })
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.usage_of_all().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

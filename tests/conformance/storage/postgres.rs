@@ -168,6 +168,37 @@ async fn tables_of_a_newer_program_are_refused() {
     assert!(refused.to_string().contains("newer program"), "{refused}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_start_together_make_the_tables_once() {
+    let scene = Scene::new();
+    let uri = scene.server.uri(&format!("schema={}", scene.schema));
+    let mut replicas = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let store = opened(&uri);
+        replicas.spawn(async move {
+            store.register(stamp(1)).await.unwrap();
+            store.stamp().await.unwrap()
+        });
+    }
+    assert!(replicas.join_all().await.into_iter().all(|found| found == Some(stamp(1))));
+    assert_eq!(scene.server.sql(&format!("SELECT count(*) FROM {}.records", scene.schema)), "256");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statement_that_runs_too_long_is_ended_by_the_server_and_undone() {
+    let scene = Scene::new();
+    let pool = scene.pool().await;
+    let owner = Owner::fence(&pool, SLOT, 1).await;
+    let holder = scene.hold();
+    let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);
+    let ended = pool.commit(&batch).await;
+    assert!(matches!(&ended, Err(StoreError::NotSent(why)) if why.contains("timeout")), "{ended:?}");
+    assert_eq!(owner.all(queue(SLOT, 1)).await, []);
+    drop(holder);
+    pool.commit(&batch).await.unwrap();
+    assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1]));
+}
+
 #[tokio::test]
 async fn server_that_takes_no_writes_is_refused() {
     let uri = Postgres::shared().uri("options=-c%20default_transaction_read_only%3Don");
