@@ -68,8 +68,6 @@ fn script(transaction: u64) -> String {
     values
         .extend([format!("{BODY_BYTES}::int4"), "NULL::uuid".into(), "NULL::bytea".into()].map(|v| each(&v)));
     values.push(":bodies".into());
-    // Updates, notes and removes of notes: none.
-    values.extend((0..11 + 5 + 3).map(|_| "'{}'".to_owned()));
     let mut statement = STATEMENT.to_owned();
     for (place, value) in values.iter().enumerate().rev() {
         statement = statement.replace(&format!("${}", place + 1), value);

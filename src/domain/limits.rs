@@ -176,6 +176,13 @@ pub const MOVE_BYTES: usize = 1 << 20;
 /// Pauses between tries of a move whose target cannot be reached: the first, and the longest. Each is twice the one
 /// before.
 pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Queues of a slot that was taken whose pools are asked in one step for moves that were begun before, and the pause
+/// between two steps: a hundred thousand queues take about a minute, beside what clients ask for.
+pub const UNFINISHED_QUEUES: usize = 64;
+/// See [`UNFINISHED_QUEUES`].
+pub const UNFINISHED_STEP: Duration = Duration::from_millis(20);
+/// How often to look for slots that were taken, and how often when a pool could not be asked.
+pub const UNFINISHED_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// Seconds after which what nobody asked for is tried again: ends of claims, scheduled messages that are due.
 pub const RETRY_SECONDS: u32 = 1;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.

@@ -10,6 +10,7 @@ pub mod open;
 mod page;
 pub mod postgres;
 pub mod redis;
+mod states;
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -44,7 +44,7 @@ struct Opening {
 impl Opener for Opening {
     fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         let pool = self.opener.open(uri)?;
-        Ok(Arc::new(FaultyPool { pool, plan: self.plan.clone() }))
+        Ok(Arc::new(FaultyPool::new(pool, self.plan.clone())))
     }
 
     fn close(&self, uri: &str) {

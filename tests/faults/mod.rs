@@ -16,6 +16,7 @@ mod powercut;
 mod redis;
 mod redis_below;
 mod registry;
+mod relaxed_queues;
 mod relaxed_test;
 mod reopen_test;
 mod rollback;

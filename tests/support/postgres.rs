@@ -96,6 +96,19 @@ impl Postgres {
         server
     }
 
+    /// Starts one that speaks TLS too, with these files.
+    pub fn start_with_tls(certificate: &Path, key: &Path) -> Self {
+        let mut server = Self::start(&[]);
+        let (to_certificate, to_key) = (server.data().join("tls.pem"), server.data().join("tls.key"));
+        for (from, to) in [(certificate, &to_certificate), (key, &to_key)] {
+            server.write(to, &fs::read_to_string(from).expect("the file is there"));
+        }
+        server.configure(&["ssl = on", "ssl_cert_file = 'tls.pem'", "ssl_key_file = 'tls.key'"]);
+        server.kill9();
+        server.restart();
+        server
+    }
+
     fn prepared(will: LastWill) -> Self {
         let dir = TempDir::new().expect("there is a temporary directory");
         let server = Self { dir, port: free_port(), will, running: None };

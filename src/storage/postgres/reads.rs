@@ -76,7 +76,7 @@ const EXPIRED: &str = concat!(
     "SELECT queue, ",
     header!(),
     " FROM entries
-    WHERE slot = $1::int2 AND state < 3 AND expires <= $2::int8
+    WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires <= $2::int8
         AND (expires, queue, id) > ($4::int8, $5::uuid, $6::uuid)
         AND (expires, queue, id) <= ($7::int8, $8::uuid, $9::uuid)
     ORDER BY slot, expires, queue, id LIMIT $3::int8"

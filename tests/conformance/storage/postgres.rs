@@ -10,6 +10,7 @@ use angarium::storage::{PoolStore, QueueChanges, Stamp, StoreError};
 
 use super::drivers::{opened, registered};
 use super::owner::{Owner, SLOT, appends, epoch, id, ids, message, messages, queue, removes};
+use super::redis::make_certificates;
 use crate::support::postgres::{PASSWORD, Postgres, fresh_schema, wait_until};
 
 fn stamp(system: u128) -> Stamp {
@@ -203,6 +204,21 @@ async fn statement_that_runs_too_long_is_ended_by_the_server_and_undone() {
 async fn server_that_takes_no_writes_is_refused() {
     let uri = Postgres::shared().uri("options=-c%20default_transaction_read_only%3Don");
     let refused = opened(&uri).stamp().await;
+    assert!(matches!(refused, Err(StoreError::NotSent(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn connection_with_tls_is_checked_against_the_certificates_given() {
+    let dir = tempfile::tempdir().unwrap();
+    make_certificates(dir.path());
+    let server = Postgres::start_with_tls(&dir.path().join("server.pem"), &dir.path().join("server.key"));
+    let ca = dir.path().join("ca.pem");
+    let uri = server.uri(&format!("sslmode=verify-full&sslrootcert={}", ca.display()));
+    let pool = registered(&uri).await;
+    assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
+    assert_ne!(server.sql("SELECT count(*) FROM pg_stat_ssl WHERE ssl"), "0");
+    // The system does not know whoever signed it.
+    let refused = opened(&server.uri("sslmode=require")).stamp().await;
     assert!(matches!(refused, Err(StoreError::NotSent(_))), "{refused:?}");
 }
 

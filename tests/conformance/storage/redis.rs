@@ -106,6 +106,11 @@ async fn batch_is_unknown_until_the_replicas_asked_for_have_it() {
     assert!(matches!(&failure, Err(StoreError::Unknown(why)) if why.contains("0 replicas")), "{failure:?}");
     // Neither is the repeat of a batch that the server has already.
     assert!(matches!(pool.commit(&batch).await, Err(StoreError::Unknown(_))));
+    // A full memory refuses the repeat of what was applied, and nobody has it but the master.
+    master.set("maxmemory", "1");
+    let failure = pool.commit(&batch).await;
+    assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
+    master.set("maxmemory", "0");
     replica.restart();
     wait_until("the replica is linked", is_linked);
     pool.commit(&batch).await.unwrap();
@@ -184,7 +189,7 @@ async fn connection_with_tls_is_checked_against_the_certificates_given() {
     refusal(&format!("rediss://127.0.0.1:{}", redis.tls_port())).await;
 }
 
-fn make_certificates(dir: &Path) {
+pub fn make_certificates(dir: &Path) {
     let script = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tests -keyout ca.key -out ca.pem && \
                   openssl req -newkey rsa:2048 -nodes -subj /CN=redis -keyout server.key -out server.csr && \
                   echo 'subjectAltName=IP:127.0.0.1' >extensions && openssl x509 -req -in server.csr -CA ca.pem \
