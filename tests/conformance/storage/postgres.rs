@@ -1,6 +1,7 @@
 //! What the PostgreSQL driver promises beyond the trait, and the holes of fencing (P1) as they were seen there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -177,11 +178,15 @@ async fn replicas_that_start_together_make_the_tables_once() {
     for _ in 0..12 {
         let store = opened(&uri);
         replicas.spawn(async move {
-            store.register(stamp(1)).await.unwrap();
-            store.stamp().await.unwrap()
+            // On a busy machine a connection may take longer than it is given.
+            while let Err(error) = store.register(stamp(1)).await {
+                assert!(matches!(error, StoreError::NotSent(_)), "{error}");
+                tokio::time::sleep(Duration::from_millis(600)).await;
+            }
         });
     }
-    assert!(replicas.join_all().await.into_iter().all(|found| found == Some(stamp(1))));
+    replicas.join_all().await;
+    assert_eq!(scene.server.sql(&format!("SELECT count(*) FROM {}.stamp", scene.schema)), "1");
     assert_eq!(scene.server.sql(&format!("SELECT count(*) FROM {}.records", scene.schema)), "256");
 }
 
