@@ -61,9 +61,11 @@ impl ApiError {
             Error::OverQuota { .. } => (StatusCode::TOO_MANY_REQUESTS, "Over quota"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
-            Error::NoPool | Error::Overloaded | Error::Unavailable { .. } | Error::Unknown { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
-            }
+            Error::NoPool
+            | Error::NotDurable(_)
+            | Error::Overloaded
+            | Error::Unavailable { .. }
+            | Error::Unknown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable"),
         }
     }
 

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::Broker;
 use super::lanes::Change;
 use super::ledger::Reservation;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
@@ -119,7 +119,10 @@ impl Broker {
         let queue = state.queues.get(at).ok_or_else(gone)?;
         let lane = state.lanes.get(&queue.pool).ok_or_else(gone)?;
         lane.check_open()?;
-        let durability = reached(queue.attributes.durability, lane.reach())?;
+        if !queue.attributes.allow(lane.reach()) {
+            return Err(Error::NotDurable(queue.pool.clone()));
+        }
+        let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let mut random = rand::rng();
         let mut message = |new: NewMessage| {
             let header = header(&new, &queue.attributes, client, now, state.ids.next(now, &mut random));
@@ -153,7 +156,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(missing)?;
             (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.hold(id))
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.clock.now();
         match hold {
@@ -232,7 +235,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(gone)?;
             (queue.id, self.pool(&queue.pool)?.store()?)
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         Ok(found.into_iter().next().map(|message| message.header.state))
     }
 }
@@ -243,18 +246,6 @@ enum Begun {
     Removal(Outcome),
     /// What the pool has must be known first.
     Asked(Asked),
-}
-
-/// How durable a post to a queue is in a pool that reaches `reach`. Where nobody said it is as durable as can be; a queue
-/// that asks for a sync by name is not served with less (P11).
-fn reached(asked: Option<Durability>, reach: Durability) -> Result<Durability, Error> {
-    match asked {
-        Some(asked) if asked > reach => Err(Error::unavailable(
-            Part::Storage,
-            "the pool cannot sync what is posted, and the queue asks for it",
-        )),
-        asked => Ok(asked.unwrap_or_default().min(reach)),
-    }
 }
 
 /// The header of a message that is posted now to a queue with these attributes.

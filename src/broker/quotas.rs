@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
+use super::Broker;
 use super::ledger::{Counted, Counting, Reservation, uncounted};
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::domain::ids::{QueueId, Slot as SlotNumber};
 use crate::domain::limits;
 use crate::domain::names::{PoolName, ProjectId};
@@ -173,7 +173,8 @@ impl Broker {
         let since = self.0.ledger.looks(queue);
         let open = self.pool_of_record(pool).await?;
         self.open_lane(slot, pool, &open).await?;
-        let totals = open.store()?.totals(queue).await.map_err(storage_failed)?;
+        let store = open.store()?;
+        let totals = store.totals(queue).await.map_err(|error| store.failed(error))?;
         self.enter(slot, |ledger| ledger.found(project, queue, (slot.epoch, since), totals));
         Ok(())
     }

@@ -66,16 +66,6 @@ pub const BODY_DEADLINE: Duration = Duration::from_secs(60);
 /// Projects whose use of their rate is remembered at once, at about a hundred bytes each.
 pub const RATED_PROJECTS: usize = 65_536;
 
-/// Projects whose holdings are remembered at once beside those that hold nothing, which are counted again in an instant.
-pub const COUNTED_PROJECTS: usize = 65_536;
-/// How long a request waits while it is counted what its project holds. Then 503, and the counting goes on: of a hundred
-/// thousand queues it takes seconds.
-pub const COUNT_WAIT: Duration = Duration::from_secs(5);
-/// How often queues are counted again whose pool did not answer, or whose slot was taken anew.
-pub const RECOUNT_TICK: Duration = Duration::from_secs(2);
-/// Queues whose totals are asked for at once.
-pub const COUNT_AT_ONCE: usize = 64;
-
 /// Bytes of a `tracestate` that is kept with a message (W3C Trace Context: at least 512 are to be passed on).
 pub const TRACE_STATE_BYTES: usize = 512;
 /// Its members (W3C Trace Context: 32).
@@ -88,6 +78,16 @@ pub const NAMED_QUEUES: usize = 200;
 pub const NAMED_QUEUES_MOST: usize = 10_000;
 /// How long one page of metrics may look at queues that have changed; what is left shows older figures.
 pub const OBSERVATION: Duration = Duration::from_secs(3);
+
+/// Projects whose holdings are remembered at once beside those that hold nothing, which are counted again in an instant.
+pub const COUNTED_PROJECTS: usize = 65_536;
+/// How long a request waits while it is counted what its project holds. Then 503, and the counting goes on: of a hundred
+/// thousand queues it takes seconds.
+pub const COUNT_WAIT: Duration = Duration::from_secs(5);
+/// How often queues are counted again whose pool did not answer, or whose slot was taken anew.
+pub const RECOUNT_TICK: Duration = Duration::from_secs(2);
+/// Queues whose totals are asked for at once.
+pub const COUNT_AT_ONCE: usize = 64;
 
 /// Parts of all queues, the unit of ownership. It is a byte, so it is written into ids and never changes.
 pub const SLOTS: usize = 256;

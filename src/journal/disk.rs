@@ -64,8 +64,8 @@ impl RoomWatch {
         self.looked = Some(Instant::now());
         let space = DiskSpace::at(&self.path);
         let room = Room::of(space, self.reserve);
+        let free = space.map_or(u64::MAX, |space| space.free);
         if room != self.room {
-            let free = space.map(|space| space.free);
             match room {
                 Room::Free => info!(free, "there is room for new messages again"),
                 Room::Reserved => {

@@ -9,7 +9,7 @@ use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -91,6 +91,10 @@ impl PoolStore for CountingPool {
 
     fn reach(&self) -> Durability {
         self.pool.reach()
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.pool.usage().await
     }
 
     async fn health(&self) -> Result<Health, StoreError> {
