@@ -128,7 +128,7 @@ fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
             let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
             error!(request_id, trace_id, cause, "{error}");
         }
-        Error::NoPool => error!(request_id, trace_id, "{error}"),
+        Error::NoPool | Error::NotDurable(_) => error!(request_id, trace_id, "{error}"),
         Error::Invalid { .. }
         | Error::NotFound { .. }
         | Error::Claimed(_)

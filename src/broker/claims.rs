@@ -6,12 +6,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::error;
 
+use super::Broker;
 use super::ends::Cause;
 use super::lanes::Change;
 use super::messages::MessageView;
 use super::slot::{Deadline, OpenQueue, Slot, SlotState};
 use super::waiting::{Chosen, Look};
-use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
@@ -187,7 +187,7 @@ impl Broker {
                     let after = after.map(Position::id);
                     let (messages, bytes) = (limits::REFILL_MESSAGES, limits::WINDOW_BYTES);
                     let page = store.scan(id, Order::Ready, Direction::Up, after, messages, bytes).await;
-                    page.map_err(storage_failed)
+                    page.map_err(|error| store.failed(error))
                 }
                 Err(error) => Err(error),
             };
@@ -318,8 +318,8 @@ impl Broker {
         if !absent.is_empty() {
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
             let pool = slot.state.lock().queues.get(at).map(|queue| queue.pool.clone()).ok_or_else(gone)?;
-            let found =
-                self.pool(&pool)?.store()?.get(chosen.queue, &absent).await.map_err(storage_failed)?;
+            let store = self.pool(&pool)?.store()?;
+            let found = store.get(chosen.queue, &absent).await.map_err(|error| store.failed(error))?;
             bodies.extend(found.into_iter().map(|message| (message.header.id, message.body)));
         }
         if bodies.len() < chosen.messages.len() {

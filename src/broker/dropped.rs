@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
+use super::Broker;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::catalogue::DroppedQueue;
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
@@ -136,7 +136,7 @@ impl Broker {
                 // A sweep may be removing messages of it that have expired: one or the other.
                 let gate = slot.gate.lock().await;
                 let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::DROPPED_TURN);
-                let dropped = dropped.await.map_err(storage_failed)?;
+                let dropped = dropped.await.map_err(|error| store.failed(error))?;
                 drop(gate);
                 match dropped {
                     Dropped::Done => break,

@@ -13,8 +13,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{error, warn};
 use uuid::Uuid;
 
+use super::Broker;
+use super::pool_table::NamedStore;
 use super::slot::{Slot, SlotState};
-use super::{Broker, storage_failed};
 use crate::domain::attributes::Attributes;
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId};
@@ -33,7 +34,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Lane {
     /// The pool that it leads to, whatever name that has.
     pool: Uuid,
-    store: Arc<dyn PoolStore>,
+    store: NamedStore,
     /// The number of the last batch that was applied.
     seq: u64,
     /// Posts in it are bounded by messages and bytes; removals and returns by what the engine hides.
@@ -134,7 +135,7 @@ enum Outcome {
 }
 
 impl Lane {
-    pub(super) fn new(pool: Uuid, store: Arc<dyn PoolStore>, meter: CommitMeter) -> Self {
+    pub(super) fn new(pool: Uuid, store: NamedStore, meter: CommitMeter) -> Self {
         Self {
             pool,
             store,
@@ -154,12 +155,12 @@ impl Lane {
     }
 
     /// Goes on over another handle of the same storage.
-    pub(super) fn reach_over(&mut self, store: Arc<dyn PoolStore>) {
+    pub(super) fn reach_over(&mut self, store: NamedStore) {
         self.store = store;
     }
 
-    pub(super) fn store(&self) -> Arc<dyn PoolStore> {
-        Arc::clone(&self.store)
+    pub(super) fn store(&self) -> NamedStore {
+        self.store.clone()
     }
 
     /// The most durable class of writes that its pool can reach.
@@ -170,12 +171,12 @@ impl Lane {
     /// Whether new messages are accepted. Removals and returns always are: they free what is held.
     pub(super) fn check_open(&self) -> Result<(), Error> {
         if self.is_closed {
-            return Err(Error::unavailable(Part::Storage, "an earlier batch had no known outcome"));
+            return Err(Error::unavailable(self.store.part(), "an earlier batch had no known outcome"));
         }
         if self.messages_waiting >= limits::LANE_MESSAGES || self.bytes_waiting >= limits::LANE_BYTES {
-            return Err(Error::unavailable(Part::Storage, "too many messages wait for the pool"));
+            return Err(Error::unavailable(self.store.part(), "too many messages wait for the pool"));
         }
-        self.store.check_open().map_err(storage_failed)
+        self.store.check_open().map_err(|error| self.store.failed(error))
     }
 
     /// Accepts nothing any more, and gives back what was not sent.
@@ -254,12 +255,13 @@ impl SlotState {
             {
                 next.push((at, todo));
             }
+            let part = || Part::Pool(pool.clone());
             // Nobody may be waiting any more; the outcome is the same.
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
-                Outcome::NotDone => Err(Error::unavailable(Part::Storage, "the batch was not written")),
+                Outcome::NotDone => Err(Error::unavailable(part(), "the batch was not written")),
                 Outcome::Full => Err(Error::Full),
-                Outcome::Unknown => Err(Error::unknown(Part::Storage, "the batch has no known outcome")),
+                Outcome::Unknown => Err(Error::unknown(part(), "the batch has no known outcome")),
             });
         }
         next

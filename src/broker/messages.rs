@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::Broker;
 use super::lanes::Change;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
@@ -114,6 +114,9 @@ impl Broker {
         let queue = state.queues.get(at).ok_or_else(gone)?;
         let lane = state.lanes.get(&queue.pool).ok_or_else(gone)?;
         lane.check_open()?;
+        if !queue.attributes.allow(lane.reach()) {
+            return Err(Error::NotDurable(queue.pool.clone()));
+        }
         let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let mut random = rand::rng();
         let mut message = |new: NewMessage| {
@@ -148,7 +151,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(missing)?;
             (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.hold(id))
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.clock.now();
         match hold {
@@ -227,7 +230,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(gone)?;
             (queue.id, self.pool(&queue.pool)?.store()?)
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         Ok(found.into_iter().next().map(|message| message.header.state))
     }
 }

@@ -44,7 +44,7 @@ pub use claims::{ClaimView, Handover};
 pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
 pub use messages::{MessageView, Posted};
-pub use pool_health::{HealthReport, PoolHealth};
+pub use pool_health::{HealthReport, PoolHealth, PoolReport};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
 pub use renewal::ClaimStatus;
@@ -197,11 +197,11 @@ impl Broker {
     }
 }
 
-/// What a failed call to a pool means to a request.
-fn storage_failed(error: StoreError) -> Error {
+/// What a failed call to this part, a pool or a storage that is to be one, means to a request.
+fn storage_failed(part: Part, error: StoreError) -> Error {
     match error {
         StoreError::Full => Error::Full,
-        error if error.nothing_written() => Error::unavailable(Part::Storage, error),
-        error => Error::unknown(Part::Storage, error),
+        error if error.nothing_written() => Error::unavailable(part, error),
+        error => Error::unknown(part, error),
     }
 }

@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::ends::Cause;
 use super::slot::{OpenQueue, Slot};
-use super::{Broker, storage_failed};
+use super::Broker;
 use crate::catalogue::Link;
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
@@ -150,10 +150,10 @@ impl Broker {
     /// Asks the pool of a queue how much it holds.
     async fn look_at(&self, slot: &Slot, changed: &Changed) -> Result<(), Error> {
         let store = self.pool(&changed.pool)?.store()?;
-        let totals = store.totals(changed.id).await.map_err(storage_failed)?;
+        let totals = store.totals(changed.id).await.map_err(|error| store.failed(error))?;
         let oldest = match totals.ready() {
             0 => None,
-            _ => self.milestone(&*store, changed.id, changed.oldest.clone(), Direction::Up).await?,
+            _ => self.milestone(&store, changed.id, changed.oldest.clone(), Direction::Up).await?,
         };
         let mut state = slot.state.lock();
         if let Some(queue) = state.queue_mut(&changed.at, changed.id) {

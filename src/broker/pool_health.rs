@@ -7,12 +7,13 @@ use tracing::{error, warn};
 
 use super::Broker;
 use super::pool_table::OpenPool;
+use super::pools::PoolView;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
 use crate::error::Error;
 use crate::metrics::SessionState;
-use crate::storage::Health;
+use crate::storage::{Health, Usage};
 
 /// How everything does.
 #[derive(Clone, Debug)]
@@ -40,7 +41,29 @@ pub struct PoolHealth {
     pub health: Result<Health, String>,
 }
 
+/// A pool, how it does, and what it holds.
+#[derive(Clone, Debug)]
+pub struct PoolReport {
+    /// How it does.
+    pub health: PoolHealth,
+    /// What all its queues hold together, if it said so in time.
+    pub usage: Option<Usage>,
+}
+
 impl Broker {
+    /// A pool and what it says of itself. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
+    pub async fn pool_report(&self, name: &PoolName) -> Result<PoolReport, Error> {
+        let PoolView { name, pool } = self.pool_get(name).await?;
+        let open = self.pool_of_record(&name).await?;
+        let store = open.store().ok();
+        let usage = async {
+            let store = store?;
+            timeout(limits::HEALTH_DEADLINE, store.usage()).await.ok()?.ok()
+        };
+        let (health, usage) = tokio::join!(ask(Arc::clone(&open)), usage);
+        Ok(PoolReport { health: PoolHealth { pool, ..health }, usage })
+    }
+
     /// Asks the tree and all pools at the same time. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
     pub async fn health(&self) -> HealthReport {
         let (pools, names) =

@@ -1,6 +1,7 @@
 //! The open pools: the storage behind each name, opened, checked and exchanged while requests use it.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,6 +54,33 @@ pub struct PoolSettings {
     pub placement: Algorithm,
 }
 
+/// The storage of a pool, under the pool's name: whoever fails there says which it was.
+#[derive(Clone)]
+pub(super) struct NamedStore {
+    name: PoolName,
+    store: Arc<dyn PoolStore>,
+}
+
+impl Deref for NamedStore {
+    type Target = dyn PoolStore;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+impl NamedStore {
+    /// The part of the service that it is.
+    pub(super) fn part(&self) -> Part {
+        Part::Pool(self.name.clone())
+    }
+
+    /// What a failed call means to a request.
+    pub(super) fn failed(&self, error: StoreError) -> Error {
+        storage_failed(self.part(), error)
+    }
+}
+
 /// A pool of the catalogue.
 pub(super) struct OpenPool {
     pub(super) entry: PoolEntry,
@@ -70,11 +98,12 @@ impl OpenPool {
     }
 
     /// The storage of the pool. A pool that is unavailable stops only its own queues.
-    pub(super) fn store(&self) -> Result<Arc<dyn PoolStore>, Error> {
-        let unavailable = |why: &String| {
-            Error::unavailable(Part::Storage, format!("pool {} is unavailable: {why}", self.entry.name))
-        };
-        self.store.as_ref().map(Arc::clone).map_err(unavailable)
+    pub(super) fn store(&self) -> Result<NamedStore, Error> {
+        let name = self.entry.name.clone();
+        match &self.store {
+            Ok(store) => Ok(NamedStore { name, store: Arc::clone(store) }),
+            Err(why) => Err(Error::unavailable(Part::Pool(name), why.clone())),
+        }
     }
 
     /// What placement needs to know of it.
@@ -169,9 +198,9 @@ impl PoolTable {
         self.close(&pool.entry.pool.uri);
     }
 
-    /// Closes a storage that no pool has.
+    /// Closes a storage that no pool has, by whatever spelling of its place.
     pub(super) fn close(&self, uri: &PoolUri) {
-        if self.pools.read().values().all(|other| other.entry.pool.uri != *uri) {
+        if !self.pools.read().values().any(|other| other.entry.pool.uri.is_at(uri)) {
             self.opener.close(uri.as_str());
         }
     }
@@ -299,7 +328,7 @@ impl Broker {
     /// The open pool of a name.
     pub(super) fn pool(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
         let pool = self.0.pools.get(name);
-        pool.ok_or_else(|| Error::unavailable(Part::Storage, format!("pool {name} is not open")))
+        pool.ok_or_else(|| Error::unavailable(Part::Pool(name.clone()), "it is not open"))
     }
 
     /// Reads the records of all pools anew: somebody else changed one.
@@ -348,14 +377,14 @@ impl Broker {
     pub(super) fn exchange_pool(&self, pool: OpenPool) {
         let (name, before) = (pool.entry.name.clone(), self.0.pools.get(&pool.entry.name));
         let is_same = before.as_ref().is_some_and(|before| before.entry.pool.id == pool.entry.pool.id);
-        let store = pool.store.clone();
+        let store = pool.store();
         self.0.pools.insert(pool);
         for slot in self.0.cells.owned() {
             let mut state = slot.state.lock();
             match (&store, is_same) {
                 (Ok(store), true) => {
                     if let Some(lane) = state.lanes.get_mut(&name) {
-                        lane.reach_over(Arc::clone(store));
+                        lane.reach_over(store.clone());
                     }
                 }
                 (Err(_), true) => {}
@@ -391,7 +420,7 @@ impl Broker {
 fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
     match failure {
         StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
-        other => storage_failed(other),
+        other => storage_failed(Part::Storage, other),
     }
 }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tracing::warn;
 
+use super::Broker;
 use super::lanes::Change;
 use super::messages::settled;
 use super::slot::{Slot, SlotState};
-use super::{Broker, storage_failed};
 use crate::domain::ids::{MessageId, QueueId, Slot as SlotNumber};
 use crate::domain::limits;
 use crate::domain::message::Header;
@@ -61,7 +61,7 @@ impl Broker {
             }
             // Whatever came of it, the sweeps that have begun are finished.
             let removals = self.remove_expired(slot, pool, expired, now).await?;
-            found.map_err(storage_failed)?;
+            found.map_err(|error| store.failed(error))?;
             if count < limit || removals == 0 || self.0.stop.is_cancelled() || slot.closed.is_cancelled() {
                 return Ok(());
             }

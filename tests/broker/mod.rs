@@ -4,6 +4,7 @@ mod clock;
 mod counting;
 mod deadletters;
 mod deletion;
+mod drivers;
 mod expiry;
 mod faulty;
 mod fences;

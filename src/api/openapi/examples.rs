@@ -213,7 +213,14 @@ fn of_pools(operation: &str) -> Bodies {
         "pools_list" => Bodies::answer(json!({
             "pools": [brief], "links": [{"rel": "next", "href": "/v2/pools?marker=fast-1"}]
         })),
-        "pool_get" => Bodies::answer(detailed),
+        "pool_get" => {
+            detailed["health"] = json!({
+                "storage_reachable": true, "writable": true, "state": "active", "weight": 100, "seconds": 0.0002,
+                "class": "sync", "bytes": {"free": 70_000_000_000_u64, "total": 100_000_000_000_u64}
+            });
+            detailed["usage"] = json!({"queues": 3, "messages": 1_200, "bytes": 240_000});
+            Bodies::answer(detailed)
+        }
         "pool_put" => Bodies::request(json!({
             "uri": "embedded:pools/fast-1", "weight": 100, "flavor": "fast", "options": {}
         })),

@@ -36,7 +36,7 @@ pub struct HealthReply {
 
 /// How a pool does.
 #[derive(Debug, Serialize, ToSchema)]
-struct PoolHealthBody {
+pub struct PoolHealthBody {
     /// Whether it can be reached.
     storage_reachable: bool,
     /// Whether it accepts new messages now.

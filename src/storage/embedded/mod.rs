@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
@@ -203,6 +203,10 @@ impl PoolStore for EmbeddedPool {
             free: space.map(|space| space.free),
             total: space.map(|space| space.total),
         })
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.read(scan::usage).await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
