@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::Broker;
 use super::ends::Cause;
 use super::slot::{OpenQueue, Slot};
-use super::Broker;
 use crate::catalogue::Link;
 use crate::domain::ids::QueueId;
 use crate::domain::limits;

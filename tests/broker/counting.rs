@@ -9,7 +9,7 @@ use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -67,6 +67,10 @@ impl PoolStore for CountingPool {
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.totals.fetch_add(1, Ordering::Relaxed);
         self.pool.totals(queue).await
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.pool.usage().await
     }
 
     async fn notes(
