@@ -69,10 +69,6 @@ impl PoolStore for CountingPool {
         self.pool.totals(queue).await
     }
 
-    async fn usage(&self) -> Result<Usage, StoreError> {
-        self.pool.usage().await
-    }
-
     async fn notes(
         &self,
         queue: QueueId,
