@@ -110,14 +110,16 @@ impl Broker {
         let bodies = self.bodies(slot, at, &chosen).await?;
         let queue = chosen.queue;
         let messages = chosen.used();
-        let outcome = {
+        let (outcome, counters) = {
             let mut state = slot.state.lock();
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
-            state.queue_mut(at, queue).ok_or_else(gone)?.engine.begin_remove_taken(&ids);
-            self.submit(slot, &mut state, at, Change::Remove(ids))?
+            let queue = state.queue_mut(at, queue).ok_or_else(gone)?;
+            queue.engine.begin_remove_taken(&ids);
+            let counters = Arc::clone(&queue.counters);
+            (self.submit(slot, &mut state, at, Change::Remove(ids))?, counters)
         };
         settled(outcome).await?;
-        self.0.meter.queue(at).claimed.inc_by(u64::try_from(messages.len()).unwrap_or_default());
+        counters.claimed.inc_by(u64::try_from(messages.len()).unwrap_or_default());
         let now = self.0.clock.now();
         let view = |(header, _): &(Header, _)| {
             let (_, body) = bodies.iter().find(|(id, _)| *id == header.id)?;

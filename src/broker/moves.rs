@@ -201,8 +201,9 @@ impl Broker {
     ) -> Result<(), Error> {
         let prepared = self.prepare(source, target, messages).await?;
         self.change(source, Change::Depart(prepared.iter().map(|header| header.id).collect())).await?;
-        let dead_lettered = u64::try_from(prepared.len()).unwrap_or_default();
-        self.0.meter.queue(source.at).dead_lettered.inc_by(dead_lettered);
+        if let Some(queue) = source.slot.state.lock().queue_mut(source.at, source.id) {
+            queue.counters.dead_lettered.inc_by(u64::try_from(prepared.len()).unwrap_or_default());
+        }
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 

@@ -258,3 +258,12 @@ async fn the_parts_of_the_service_show_how_they_do() {
     assert!(value(&page, "process_resident_memory_bytes", &[]) > 1e6);
     assert!(value(&page, "process_open_fds", &[]) >= 3.0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_stopping_is_not_ready() {
+    let whole = whole().await;
+    assert!(whole.broker.check_ready().is_ok());
+    whole.broker.end_waits();
+    assert!(whole.broker.check_ready().is_err());
+    assert_eq!(value(&whole.broker.metrics_page().await, "angarium_ready", &[]), 0.0);
+}

@@ -3,9 +3,12 @@
 It exits with an error at the first thing that is not as the client's users expect it.
 """
 
+import json
+import urllib.request
+
 from zaqarclient.transport import errors
 
-from connected import fails, zaqar
+from connected import URL, fails, zaqar
 
 
 def home_and_ping():
@@ -113,6 +116,26 @@ def claims():
     assert queue.stats["messages"]["total"] == 0
 
 
+def traces():
+    """A client that knows nothing of traces reads what was posted in one."""
+    queue = zaqar("traced").queue("traced", force_create=True)
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    path = f"{URL}/v2/queues/traced/messages"
+    body = json.dumps({"messages": [{"body": {"number": 1}}]}).encode()
+    headers = {"traceparent": parent, "X-Project-Id": "traced"}
+    with urllib.request.urlopen(urllib.request.Request(path, body, headers)) as answer:
+        assert answer.status == 201
+        message_id = json.load(answer)["ids"][0]
+    assert queue.message(message_id).body == {"number": 1}
+    assert [message.body for message in queue.messages(echo=True)] == [{"number": 1}]
+    assert [message.body for message in queue.messages(message_id)] == [{"number": 1}]
+    claim = queue.claim(ttl=60, grace=60)
+    assert [message.body for message in claim] == [{"number": 1}]
+    assert [message.body for message in queue.claim(id=claim.id)] == [{"number": 1}]
+    claim.delete()
+    assert [message.body for message in queue.pop()] == [{"number": 1}]
+
+
 def projects():
     first, second = zaqar("first"), zaqar("second")
     first.queue("shared-name", force_create=True).post({"body": "secret"})
@@ -121,6 +144,6 @@ def projects():
 
 
 if __name__ == "__main__":
-    for part in (home_and_ping, queues, deletion, metadata, messages, claims, projects):
+    for part in (home_and_ping, queues, deletion, metadata, messages, claims, traces, projects):
         print(part.__name__, flush=True)
         part()

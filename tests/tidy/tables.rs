@@ -100,6 +100,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "rand",
         &[
+            "api/layers.rs",
             "broker",
             "cli/bench",
             "cli/token.rs",

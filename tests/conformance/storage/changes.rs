@@ -157,3 +157,15 @@ pub async fn bodies_of_any_size_come_back_whole(storage: &mut dyn Storage) {
     assert!(owner.all(queue(SLOT, 1)).await == sent, "a body came back changed");
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (6, lengths.iter().sum::<usize>() as u64));
 }
+
+/// Nobody looks into them: what stands before the JSON text of a traced message is none.
+pub async fn bodies_of_any_bytes_come_back_whole(storage: &mut dyn Storage) {
+    let store = storage.open().await;
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    let bodies: [Vec<u8>; 3] =
+        [vec![0], (0..=u8::MAX).collect(), (0..=u8::MAX).rev().cycle().take(5_000).collect()];
+    let sent: Vec<_> = bodies.into_iter().zip(1..).map(|(body, rank)| with_body(rank, body.into())).collect();
+    owner.append(queue(SLOT, 1), &sent).await;
+    assert_eq!(owner.all(queue(SLOT, 1)).await, sent);
+    assert_eq!(owner.get(queue(SLOT, 1), &[id(2)]).await, sent[1..2]);
+}

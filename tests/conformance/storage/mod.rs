@@ -78,6 +78,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         append_then_remove_in_one_batch_leaves_nothing_behind
         update_then_remove_in_one_batch_leaves_nothing_behind
         bodies_of_any_size_come_back_whole
+        bodies_of_any_bytes_come_back_whole
     }
     scans {
         upwards_is_from_the_oldest

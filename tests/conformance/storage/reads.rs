@@ -69,6 +69,7 @@ pub async fn totals_do_not_follow_updates(storage: &mut dyn Storage) {
 pub async fn store_in_use_accepts_batches(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.store.check_open().unwrap();
+    owner.store.check_room().unwrap();
     owner.append(queue(SLOT, 1), &messages([1])).await;
     owner.store.check_open().unwrap();
 }
