@@ -109,6 +109,8 @@ pub(super) struct OpenQueue {
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
     pub(super) is_moving: bool,
+    /// Whether somebody has claimed from it since the memory of all windows was looked at.
+    pub(super) is_claimed_from: bool,
 }
 
 impl OpenQueue {
@@ -371,6 +373,7 @@ impl Broker {
             attributes,
             wakes_at: None,
             is_moving: false,
+            is_claimed_from: false,
         };
         let queue = state.queues.entry(at.clone()).insert_entry(queue).into_mut();
         self.start_mover(slot, at, queue);
@@ -408,6 +411,23 @@ mod tests {
     use crate::domain::message::{Header, State};
     use crate::domain::names::{ProjectId, QueueName};
 
+    impl OpenQueue {
+        /// A queue of no matter which name.
+        pub(in crate::broker) fn of(engine: QueueEngine) -> Self {
+            Self {
+                id: QueueId::from_bytes([0; 16]),
+                pool: PoolName::new("pool").unwrap(),
+                engine,
+                pool_failed: false,
+                uses: TaskTracker::new(),
+                attributes: Attributes::default(),
+                wakes_at: None,
+                is_moving: false,
+                is_claimed_from: false,
+            }
+        }
+    }
+
     fn header(id: MessageId) -> Header {
         let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
         let (ttl, attempts, client, size, state) = (3_600, 0, None, 0, State::Ready);
@@ -426,17 +446,7 @@ mod tests {
             QueueEngine::open(Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false });
         let message = (header(MessageId::from_bytes([1; 16])), 1);
         assert!(engine.restore_claim(claim, terms, Timestamp::from_millis(60_000), vec![message]).is_empty());
-        let queue = OpenQueue {
-            id: QueueId::from_bytes([0; 16]),
-            pool: PoolName::new("pool").unwrap(),
-            engine,
-            pool_failed: false,
-            uses: TaskTracker::new(),
-            attributes: Attributes::default(),
-            wakes_at: None,
-            is_moving: false,
-        };
-        state.queues.insert(at.clone(), queue);
+        state.queues.insert(at.clone(), OpenQueue::of(engine));
         state.live_claims = 1;
         let mut last = Timestamp::default();
         for renewal in 0..20_000 {
