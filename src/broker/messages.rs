@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::Broker;
 use super::lanes::Change;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
@@ -17,6 +17,7 @@ use crate::domain::limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::engine::{Answered, Asked, QueueEngine, Removal};
 use crate::error::{Error, Part};
 
@@ -31,6 +32,8 @@ pub struct MessageView {
     pub age: u64,
     /// JSON text.
     pub body: Bytes,
+    /// The trace that it was posted in.
+    pub trace: Option<Box<TraceContext>>,
     /// How often it has been claimed.
     pub attempts: u32,
     /// The claim it is under, if it is under one.
@@ -39,14 +42,15 @@ pub struct MessageView {
 
 impl MessageView {
     /// A message as the holder of its claim sees it.
-    pub(super) fn claimed(header: &Header, claim: ClaimId, body: Bytes, now: Timestamp) -> Self {
-        Self { claim: Some(claim), ..Self::free(header, body, now) }
+    pub(super) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, now: Timestamp) -> Self {
+        Self { claim: Some(claim), ..Self::free(header, kept, now) }
     }
 
     /// A message that is under no claim.
-    pub(super) fn free(header: &Header, body: Bytes, now: Timestamp) -> Self {
+    pub(super) fn free(header: &Header, kept: Bytes, now: Timestamp) -> Self {
         let (age, attempts) = (now.seconds_since(header.created), header.attempts);
-        Self { id: header.id, ttl: header.ttl, age, body, attempts, claim: None }
+        let (trace, body) = TraceContext::split(kept);
+        Self { id: header.id, ttl: header.ttl, age, body, trace: trace.map(Box::new), attempts, claim: None }
     }
 }
 
@@ -110,7 +114,10 @@ impl Broker {
         let queue = state.queues.get(at).ok_or_else(gone)?;
         let lane = state.lanes.get(&queue.pool).ok_or_else(gone)?;
         lane.check_open()?;
-        let durability = reached(queue.attributes.durability, lane.reach())?;
+        if !queue.attributes.allow(lane.reach()) {
+            return Err(Error::NotDurable(queue.pool.clone()));
+        }
+        let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let mut random = rand::rng();
         let mut message = |new: NewMessage| {
             let header = header(&new, &queue.attributes, client, now, state.ids.next(now, &mut random));
@@ -144,7 +151,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(missing)?;
             (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.hold(id))
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.clock.now();
         match hold {
@@ -223,7 +230,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(gone)?;
             (queue.id, self.pool(&queue.pool)?.store()?)
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         Ok(found.into_iter().next().map(|message| message.header.state))
     }
 }
@@ -234,18 +241,6 @@ enum Begun {
     Removal(Outcome),
     /// What the pool has must be known first.
     Asked(Asked),
-}
-
-/// How durable a post to a queue is in a pool that reaches `reach`. Where nobody said it is as durable as can be; a queue
-/// that asks for a sync by name is not served with less (P11).
-fn reached(asked: Option<Durability>, reach: Durability) -> Result<Durability, Error> {
-    match asked {
-        Some(asked) if asked > reach => Err(Error::unavailable(
-            Part::Storage,
-            "the pool cannot sync what is posted, and the queue asks for it",
-        )),
-        asked => Ok(asked.unwrap_or_default().min(reach)),
-    }
 }
 
 /// The header of a message that is posted now to a queue with these attributes.

@@ -9,7 +9,7 @@ use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -148,6 +148,10 @@ impl PoolStore for FaultyPool {
 
     async fn health(&self) -> Result<Health, StoreError> {
         self.pool.health().await
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.pool.usage().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
