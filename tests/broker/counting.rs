@@ -97,6 +97,10 @@ impl PoolStore for CountingPool {
         self.pool.reach()
     }
 
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.pool.usage().await
+    }
+
     async fn health(&self) -> Result<Health, StoreError> {
         self.pool.health().await
     }
