@@ -64,10 +64,6 @@ impl PoolStore for CountingPool {
         self.pool.due(slot, due, before, limit).await
     }
 
-    async fn usage(&self) -> Result<Usage, StoreError> {
-        self.pool.usage().await
-    }
-
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.totals.fetch_add(1, Ordering::Relaxed);
         self.pool.totals(queue).await
