@@ -145,6 +145,7 @@ impl Broker {
         loop {
             let now = self.0.clock.now();
             let Some(queue) = state.queues.get_mut(at) else { return Ok(Look::Nothing) };
+            queue.is_claimed_from = true;
             let dead_letters = queue.dead_letters(at);
             let most = dead_letters.as_ref().map(|(_, most)| *most);
             let taken = queue.engine.take(limit.get(), most, now);

@@ -42,6 +42,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.follow_pools().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.resume_moves().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.bound_windows().await });
     }
 
     /// Sleeps for a turn. False when the service stops.

@@ -34,6 +34,7 @@ mod sweeps;
 mod time;
 mod unfinished;
 mod waiting;
+mod windows;
 
 use std::sync::Arc;
 

@@ -111,6 +111,8 @@ pub(super) struct OpenQueue {
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
     pub(super) is_moving: bool,
+    /// Whether somebody has claimed from it since the memory of all windows was looked at.
+    pub(super) is_claimed_from: bool,
     /// What happens to its messages is counted here.
     pub(super) counters: Arc<QueueCounters>,
     /// How often something of it was changed in the pool.
@@ -379,6 +381,7 @@ impl Broker {
             attributes,
             wakes_at: None,
             is_moving: false,
+            is_claimed_from: false,
             counters: self.0.meter.queue(at),
             changes: 0,
             seen: None,
@@ -422,6 +425,29 @@ mod tests {
     use crate::domain::message::{Header, State};
     use crate::domain::names::{ProjectId, QueueName};
 
+    impl OpenQueue {
+        /// A queue of no matter which name.
+        pub(in crate::broker) fn of(engine: QueueEngine) -> Self {
+            Self {
+                id: QueueId::from_bytes([0; 16]),
+                pool: PoolName::new("pool").unwrap(),
+                engine,
+                pool_failed: false,
+                uses: TaskTracker::new(),
+                attributes: Attributes::default(),
+                wakes_at: None,
+                is_moving: false,
+                is_claimed_from: false,
+                counters: crate::metrics::Meter::default().queue(&QueueRef {
+                    project: ProjectId::new("").unwrap(),
+                    name: QueueName::new("q").unwrap(),
+                }),
+                changes: 0,
+                seen: None,
+            }
+        }
+    }
+
     fn header(id: MessageId) -> Header {
         let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
         let (ttl, attempts, client, size, state) = (3_600, 0, None, 0, State::Ready);
@@ -440,20 +466,7 @@ mod tests {
             QueueEngine::open(Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false });
         let message = (header(MessageId::from_bytes([1; 16])), 1);
         assert!(engine.restore_claim(claim, terms, Timestamp::from_millis(60_000), vec![message]).is_empty());
-        let queue = OpenQueue {
-            id: QueueId::from_bytes([0; 16]),
-            pool: PoolName::new("pool").unwrap(),
-            engine,
-            pool_failed: false,
-            uses: TaskTracker::new(),
-            attributes: Attributes::default(),
-            wakes_at: None,
-            is_moving: false,
-            counters: crate::metrics::Meter::default().queue(&at),
-            changes: 0,
-            seen: None,
-        };
-        state.queues.insert(at.clone(), queue);
+        state.queues.insert(at.clone(), OpenQueue::of(engine));
         state.live_claims = 1;
         let mut last = Timestamp::default();
         for renewal in 0..20_000 {

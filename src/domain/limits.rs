@@ -96,6 +96,11 @@ pub const SLOTS: usize = 256;
 pub const WINDOW_BYTES: usize = 1 << 20;
 /// Ready messages that a queue keeps in memory, so that tiny ones cannot outgrow the byte budget by their headers.
 pub const WINDOW_MESSAGES: usize = 4_096;
+/// Bytes of the windows of all queues together, looked at so often: beyond it windows are left to the pools. What comes
+/// between two looks is as much as is posted in that time.
+pub const WINDOWS_BYTES: usize = 192 << 20;
+/// See [`WINDOWS_BYTES`].
+pub const WINDOWS_TICK: Duration = Duration::from_secs(1);
 /// A window below this, and below a quarter of its bytes, is filled from the pool before it runs empty. With
 /// large bodies a few messages fill it, and a page read then would be read for nothing.
 pub const WINDOW_LOW: usize = 256;

@@ -110,6 +110,16 @@ impl QueueEngine {
         self.refill = None;
     }
 
+    /// Bytes of the ready messages that are in memory.
+    pub fn ready_bytes(&self) -> usize {
+        self.window.bytes()
+    }
+
+    /// Leaves all ready messages to the pool, which frees their memory. They are read again when somebody claims.
+    pub fn leave_ready(&mut self) {
+        self.window.leave();
+    }
+
     /// Whether ready messages may lie beyond the window.
     pub fn has_more(&self) -> bool {
         !self.window.is_whole()

@@ -60,6 +60,18 @@ impl Window {
         self.cursor >= self.tail
     }
 
+    /// Bytes that it has in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Leaves everything to the pool.
+    pub(super) fn leave(&mut self) {
+        if let Some(first) = self.first() {
+            self.end_before(first);
+        }
+    }
+
     pub(super) fn is_low(&self) -> bool {
         self.ready.len() < limits::WINDOW_LOW && self.bytes < limits::WINDOW_BYTES / 4
     }

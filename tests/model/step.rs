@@ -76,6 +76,8 @@ pub enum Step {
     ReadPage(u8),
     FinishRefill,
     FailRefill,
+    /// The window is left to the pool.
+    LeaveReady,
     Advance(u8),
     /// All that is under way comes to its end, but for a page that is read.
     Flush,
@@ -201,6 +203,7 @@ fn refills() -> impl Strategy<Value = Step> {
         3 => (1u8..8).prop_map(Step::ReadPage),
         3 => Just(Step::FinishRefill),
         1 => Just(Step::FailRefill),
+        1 => Just(Step::LeaveReady),
     ]
 }
 

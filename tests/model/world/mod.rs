@@ -192,6 +192,7 @@ impl World {
             Step::ReadPage(limit) => self.read_page(usize::from(*limit)),
             Step::FinishRefill => self.finish_refill(),
             Step::FailRefill => self.fail_refill(),
+            Step::LeaveReady => self.engine.leave_ready(),
             Step::Advance(seconds) => self.now = self.now.plus_seconds(u32::from(*seconds)),
             Step::Flush => self.flush(),
             Step::Crash => self.crash(),
