@@ -117,6 +117,7 @@ impl Broker {
             self.submit(slot, &mut state, at, Change::Remove(ids))?
         };
         settled(outcome).await?;
+        self.0.meter.queue(at).claimed.inc_by(u64::try_from(messages.len()).unwrap_or_default());
         let now = self.0.clock.now();
         let view = |(header, _): &(Header, _)| {
             let (_, body) = bodies.iter().find(|(id, _)| *id == header.id)?;

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tracing::error;
 
 use super::Broker;
+use super::ends::Cause;
 use super::lanes::Change;
 use super::messages::MessageView;
 use super::slot::{Deadline, OpenQueue, Slot, SlotState};
@@ -80,7 +81,12 @@ impl Broker {
         limit: ClaimLimit,
         wait: ClaimWait,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
-        let Some((slot, chosen)) = self.choose_or_wait(at, limit, wait).await? else { return Ok(None) };
+        let start = Instant::now();
+        let chosen = self.choose_or_wait(at, limit, wait).await?;
+        if wait != ClaimWait::default() {
+            self.0.meter.note_claim_wait(start.elapsed().as_secs_f64());
+        }
+        let Some((slot, chosen)) = chosen else { return Ok(None) };
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
             let view = broker.grant(&slot, &at, terms, chosen).await?;
@@ -118,7 +124,7 @@ impl Broker {
         let slot = self.slot(&at).await?;
         // The slot may have been taken anew since the claim was made.
         self.open(&slot, &at).await?;
-        self.end_claims(&slot, vec![(at, claim)], Ending::UNCOUNTED).await
+        self.end_claims(&slot, vec![(at, claim)], Ending::UNCOUNTED, Cause::NeverHeld).await
     }
 
     /// Looks for messages in the window, and hides them. What it meets on the way that no claim may have is removed or
@@ -248,6 +254,7 @@ impl Broker {
         let gone = || Error::unknown(Part::Server, "the queue was closed");
         let queue = state.queue_mut(at, chosen.queue).ok_or_else(gone)?;
         let headers = queue.engine.grant(id, terms, expires, &ids);
+        queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
         let view = |header: Header| {
             let (_, body) = bodies.iter().find(|(message, _)| *message == header.id)?;
             Some(MessageView::claimed(&header, id, body.clone(), now))

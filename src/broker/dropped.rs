@@ -62,6 +62,7 @@ impl Broker {
             return Err(Error::unavailable(Part::Storage, "what is under way in the queue does not end"));
         }
         let deleted = self.0.catalogue.queue_delete(&slot.owned, at, &record).await;
+        self.0.meter.forget_queue(at);
         slot.state.lock().next_cleaning = Some(self.0.clock.now());
         if deleted.is_err() {
             // It may be there still, and what memory had of it is gone.

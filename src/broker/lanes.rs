@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -23,6 +23,7 @@ use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::error::{Error, Part};
+use crate::metrics::CommitMeter;
 use crate::storage::{Batch, PoolStore, QueueChanges, StoreError};
 
 /// How often a batch is tried, and how long the first pause between two tries is; each is twice the one before.
@@ -42,6 +43,7 @@ pub(super) struct Lane {
     bytes_waiting: usize,
     is_running: bool,
     is_closed: bool,
+    meter: CommitMeter,
 }
 
 /// A change of one queue's entries.
@@ -133,7 +135,7 @@ enum Outcome {
 }
 
 impl Lane {
-    pub(super) fn new(pool: Uuid, store: NamedStore) -> Self {
+    pub(super) fn new(pool: Uuid, store: NamedStore, meter: CommitMeter) -> Self {
         Self {
             pool,
             store,
@@ -143,6 +145,7 @@ impl Lane {
             bytes_waiting: 0,
             is_running: false,
             is_closed: false,
+            meter,
         }
     }
 
@@ -274,8 +277,10 @@ impl SlotState {
     ) -> Option<Next> {
         let is_waited_for = !self.lines.is_empty();
         let open = self.queue_mut(at, queue)?;
+        open.changes += 1;
         match (change, outcome) {
             (Change::Post(messages), Outcome::Done) => {
+                open.counters.sent.inc_by(count(&messages));
                 open.engine.posted(messages);
                 self.note_wake(at);
             }
@@ -294,6 +299,7 @@ impl SlotState {
             }
             (Change::Remove(ids) | Change::Depart(ids), Outcome::Done) => {
                 let over = open.engine.removed(&ids);
+                open.count_removals();
                 self.spend(over);
                 return None;
             }
@@ -316,6 +322,10 @@ enum Next {
     Serve,
     /// Carry its moves on.
     Move,
+}
+
+fn count<T>(elements: &[T]) -> u64 {
+    u64::try_from(elements.len()).unwrap_or(u64::MAX)
 }
 
 fn ids(headers: &[Header]) -> Vec<MessageId> {
@@ -387,14 +397,16 @@ impl Broker {
     /// Sends batches until nothing waits.
     async fn run_lane(&self, slot: &Arc<Slot>, pool: &PoolName) {
         loop {
-            let (next, store, is_closed) = {
+            let (next, store, meter, is_closed) = {
                 let mut state = slot.state.lock();
                 let next = state.next_batch(slot, pool);
                 let Some(lane) = state.lanes.get(pool) else { return };
-                (next, lane.store(), lane.is_closed)
+                (next, lane.store(), lane.meter.clone(), lane.is_closed)
             };
             let Some((batch, works)) = next else { return };
+            let began = Instant::now();
             let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
+            meter.note(works.iter().map(|work| work.change.len()).sum(), began.elapsed());
             if outcome == Outcome::Unknown {
                 // Before anybody hears of it: what they ask next must not be answered from this memory.
                 slot.lose("a batch has no known outcome");

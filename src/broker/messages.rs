@@ -17,6 +17,7 @@ use crate::domain::limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::engine::{Answered, Asked, QueueEngine, Removal};
 use crate::error::{Error, Part};
 
@@ -31,6 +32,8 @@ pub struct MessageView {
     pub age: u64,
     /// JSON text.
     pub body: Bytes,
+    /// The trace that it was posted in.
+    pub trace: Option<Box<TraceContext>>,
     /// How often it has been claimed.
     pub attempts: u32,
     /// The claim it is under, if it is under one.
@@ -39,14 +42,15 @@ pub struct MessageView {
 
 impl MessageView {
     /// A message as the holder of its claim sees it.
-    pub(super) fn claimed(header: &Header, claim: ClaimId, body: Bytes, now: Timestamp) -> Self {
-        Self { claim: Some(claim), ..Self::free(header, body, now) }
+    pub(super) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, now: Timestamp) -> Self {
+        Self { claim: Some(claim), ..Self::free(header, kept, now) }
     }
 
     /// A message that is under no claim.
-    pub(super) fn free(header: &Header, body: Bytes, now: Timestamp) -> Self {
+    pub(super) fn free(header: &Header, kept: Bytes, now: Timestamp) -> Self {
         let (age, attempts) = (now.seconds_since(header.created), header.attempts);
-        Self { id: header.id, ttl: header.ttl, age, body, attempts, claim: None }
+        let (trace, body) = TraceContext::split(kept);
+        Self { id: header.id, ttl: header.ttl, age, body, trace: trace.map(Box::new), attempts, claim: None }
     }
 }
 

@@ -201,6 +201,8 @@ impl Broker {
     ) -> Result<(), Error> {
         let prepared = self.prepare(source, target, messages).await?;
         self.change(source, Change::Depart(prepared.iter().map(|header| header.id).collect())).await?;
+        let dead_lettered = u64::try_from(prepared.len()).unwrap_or_default();
+        self.0.meter.queue(source.at).dead_lettered.inc_by(dead_lettered);
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 

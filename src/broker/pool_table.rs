@@ -15,6 +15,7 @@ use crate::cluster::replicas::{self, Replica};
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolUri};
 use crate::error::{Error, Part, Place};
+use crate::metrics::ObservedPool;
 use crate::placement::{Algorithm, Candidate};
 use crate::storage::open::PoolOpenError;
 use crate::storage::{Health, PoolStore, Stamp, StoreError};
@@ -87,11 +88,13 @@ pub(super) struct OpenPool {
     store: Result<Arc<dyn PoolStore>, String>,
     /// Bytes that are used where it lies, as it last said.
     used: Arc<AtomicU64>,
+    /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
+    health: Arc<RwLock<Option<Health>>>,
 }
 
 impl OpenPool {
     pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, String>) -> Self {
-        Self { entry, store, used: Arc::default() }
+        Self { entry, store, used: Arc::default(), health: Arc::default() }
     }
 
     /// The storage of the pool. A pool that is unavailable stops only its own queues.
@@ -109,10 +112,31 @@ impl OpenPool {
         Candidate { name: self.entry.name.as_str(), weight: self.entry.pool.weight, used }
     }
 
-    /// Keeps how full it says it is. One that does not know counts as empty.
-    pub(super) fn note_use(&self, health: &Health) {
-        let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
-        self.used.store(used, Ordering::Relaxed);
+    /// Keeps how it does, if it said so, and how full it says it is. One that does not know counts as empty.
+    pub(super) fn note_health(&self, health: Option<Health>) {
+        *self.health.write() = health;
+        if let Some(health) = health {
+            let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
+            self.used.store(used, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a post has a chance now.
+    pub(super) fn is_writable(&self) -> bool {
+        self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
+    }
+
+    /// What a page of metrics shows of it.
+    pub(super) fn observed(&self) -> ObservedPool {
+        let health = *self.health.read();
+        let health = health.filter(|_| self.store.is_ok());
+        ObservedPool {
+            name: self.entry.name.to_string(),
+            is_up: health.is_some(),
+            is_writable: self.is_writable(),
+            latency: health.map(|health| health.took),
+            space: health.and_then(|health| health.free.zip(health.total)),
+        }
     }
 
     fn is_of(&self, pool: &Pool) -> bool {
@@ -163,8 +187,8 @@ impl PoolTable {
     pub(super) fn update(&self, entry: PoolEntry) {
         let mut pools = self.pools.write();
         if let Some(pool) = pools.get_mut(&entry.name) {
-            let (store, used) = (pool.store.clone(), Arc::clone(&pool.used));
-            *pool = Arc::new(OpenPool { entry, store, used });
+            let (used, health) = (Arc::clone(&pool.used), Arc::clone(&pool.health));
+            *pool = Arc::new(OpenPool { entry, store: pool.store.clone(), used, health });
         }
     }
 
@@ -174,9 +198,9 @@ impl PoolTable {
         self.close(&pool.entry.pool.uri);
     }
 
-    /// Closes a storage that no pool has.
+    /// Closes a storage that no pool has, by whatever spelling of its place.
     pub(super) fn close(&self, uri: &PoolUri) {
-        if self.pools.read().values().all(|other| other.entry.pool.uri != *uri) {
+        if !self.pools.read().values().any(|other| other.entry.pool.uri.is_at(uri)) {
             self.opener.close(uri.as_str());
         }
     }
@@ -279,13 +303,12 @@ impl PoolTable {
         catalogue.pool_add(&registry, &first.name, &pool).await.map(|_| ())
     }
 
-    /// Whether some pool accepts writes now.
+    /// Whether some pool accepts new messages now.
     pub(super) fn check_open(&self) -> Result<(), Error> {
-        let is_open = |pool: &Arc<OpenPool>| pool.store().is_ok_and(|store| store.check_open().is_ok());
-        if self.all().iter().any(is_open) {
+        if self.all().iter().any(|pool| pool.is_writable()) {
             return Ok(());
         }
-        Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
+        Err(Error::unavailable(Part::Storage, "no pool accepts new messages"))
     }
 
     /// Whether some pool can be used. An installation without pools waits for its first.

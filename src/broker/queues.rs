@@ -71,7 +71,7 @@ impl Broker {
     }
 
     /// One end of a queue: as memory has it, or else as the pool has it.
-    async fn milestone(
+    pub(super) async fn milestone(
         &self,
         store: &NamedStore,
         queue: QueueId,

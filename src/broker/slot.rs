@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Broker;
 use super::lanes::{Lane, Work};
+use super::observation::Seen;
 use super::pool_table::OpenPool;
 use super::retake::Taken;
 use super::waiting::Waiter;
@@ -24,6 +25,7 @@ use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
 use crate::engine::{Found, Line, QueueEngine};
 use crate::error::{Error, Part};
+use crate::metrics::QueueCounters;
 use crate::storage::Epoch;
 
 /// Deadlines of claims that are over which a slot may keep beside those of the live ones.
@@ -109,6 +111,12 @@ pub(super) struct OpenQueue {
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
     pub(super) is_moving: bool,
+    /// What happens to its messages is counted here.
+    pub(super) counters: Arc<QueueCounters>,
+    /// How often something of it was changed in the pool.
+    pub(super) changes: u64,
+    /// What its pool last said of it to a page of metrics.
+    pub(super) seen: Option<Seen>,
 }
 
 impl OpenQueue {
@@ -371,6 +379,9 @@ impl Broker {
             attributes,
             wakes_at: None,
             is_moving: false,
+            counters: self.0.meter.queue(at),
+            changes: 0,
+            seen: None,
         };
         let queue = state.queues.entry(at.clone()).insert_entry(queue).into_mut();
         self.start_mover(slot, at, queue);
@@ -396,7 +407,7 @@ impl Broker {
         let last = last.map_err(|error| store.failed(error))?;
         let mut state = slot.state.lock();
         state.ids.skip_to(last);
-        state.lanes.insert(name.clone(), Lane::new(id, store));
+        state.lanes.insert(name.clone(), Lane::new(id, store, self.0.meter.commits(name.as_str())));
         Ok(())
     }
 }
@@ -435,6 +446,9 @@ mod tests {
             attributes: Attributes::default(),
             wakes_at: None,
             is_moving: false,
+            counters: crate::metrics::Meter::default().queue(&at),
+            changes: 0,
+            seen: None,
         };
         state.queues.insert(at.clone(), queue);
         state.live_claims = 1;

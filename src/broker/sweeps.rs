@@ -112,14 +112,18 @@ impl Broker {
                 let claimed = state.claimed_unopened(queue);
                 let gone: Vec<MessageId> =
                     headers.iter().map(|header| header.id).filter(|id| !claimed.contains(id)).collect();
-                if !gone.is_empty() {
-                    removals.extend(self.submit_unopened(slot, &mut state, pool, queue, gone));
+                let count = u64::try_from(gone.len()).unwrap_or_default();
+                if count > 0 {
+                    let removal = self.submit_unopened(slot, &mut state, pool, queue, gone);
+                    removals.extend(removal.map(|removal| (removal, count)));
                 }
             }
         }
         let queues = removals.len();
-        for removal in removals {
+        for (removal, count) in removals {
             settled(removal).await?;
+            // Of a queue that nobody has opened only the id is known.
+            self.0.meter.other_queues().expired.inc_by(count);
         }
         Ok(queues)
     }

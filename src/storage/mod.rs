@@ -143,4 +143,9 @@ pub trait PoolStore: Send + Sync + 'static {
 
     /// Whether a batch sent now has a chance. Writes nothing.
     fn check_open(&self) -> Result<(), StoreError>;
+
+    /// The same of a batch with new messages: not below the reserve, where the pool can tell without trying.
+    fn check_room(&self) -> Result<(), StoreError> {
+        self.check_open()
+    }
 }

@@ -16,6 +16,7 @@ mod home;
 mod listing;
 mod messages;
 mod metadata;
+mod metrics;
 mod pools;
 mod postgres_pools;
 mod purge;
@@ -27,6 +28,7 @@ mod rules;
 mod schedule;
 mod shapes;
 mod tls;
+mod traces;
 mod unread;
 
 use tempfile::TempDir;

@@ -212,6 +212,11 @@ impl PoolStore for EmbeddedPool {
     fn check_open(&self) -> Result<(), StoreError> {
         self.journal.check_open().map_err(failed)
     }
+
+    fn check_room(&self) -> Result<(), StoreError> {
+        self.check_open()?;
+        if self.journal.room() == Room::Reserved { Err(StoreError::Full) } else { Ok(()) }
+    }
 }
 
 fn failed(error: JournalError) -> StoreError {
