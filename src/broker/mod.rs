@@ -12,6 +12,7 @@ mod duties;
 mod ends;
 mod flavors;
 mod lanes;
+mod ledger;
 mod listing;
 mod membership;
 mod messages;
@@ -23,9 +24,11 @@ mod pool_health;
 mod pool_table;
 mod pools;
 mod queues;
+mod quotas;
 mod renewal;
 mod retake;
 mod schedule;
+mod sending;
 mod slot;
 mod sweeps;
 mod time;
@@ -47,6 +50,7 @@ pub use messages::{MessageView, Posted};
 pub use pool_health::{HealthReport, PoolHealth, PoolReport};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
+pub use quotas::{QuotaView, Quotas};
 pub use renewal::ClaimStatus;
 
 use crate::catalogue::{Catalogue, Owner};
@@ -58,6 +62,7 @@ use crate::error::{Error, Part};
 use crate::metrics::Meter;
 use crate::storage::{Epoch, StoreError};
 use cells::Cells;
+use ledger::Ledger;
 use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
@@ -80,6 +85,9 @@ struct Shared {
     /// Where pages of metrics look.
     watch: Watch,
     membership: Membership,
+    quotas: Quotas,
+    /// What the projects with quotas hold.
+    ledger: Arc<Ledger>,
     /// As what this process takes slots.
     owner: Owner,
     /// The greater part of every epoch.
@@ -92,7 +100,7 @@ struct Shared {
 }
 
 impl Broker {
-    /// Registers `replica`, takes every slot and begins its duties.
+    /// Registers `replica`, takes every slot and begins its duties. No project has a quota.
     ///
     /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
     /// service starts, so that one can be added.
@@ -101,6 +109,17 @@ impl Broker {
         settings: &PoolSettings,
         replica: Replica,
         clock: Clock,
+    ) -> Result<Self, Error> {
+        Self::start_within(catalogue, settings, replica, clock, quotas::unbounded()).await
+    }
+
+    /// As [`Broker::start`], with quotas, which may change while it runs.
+    pub async fn start_within(
+        catalogue: Catalogue,
+        settings: &PoolSettings,
+        replica: Replica,
+        clock: Clock,
+        quotas: Quotas,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
         time::begin(&catalogue, &clock).await?;
@@ -124,7 +143,7 @@ impl Broker {
         }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
-        let (meter, watch) = (Meter::default(), Watch::default());
+        let (meter, watch, ledger) = (Meter::default(), Watch::default(), Arc::default());
         let shared = Shared {
             catalogue,
             pools,
@@ -133,6 +152,8 @@ impl Broker {
             meter,
             watch,
             membership,
+            quotas,
+            ledger,
             owner,
             generation,
             tasks,

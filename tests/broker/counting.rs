@@ -93,12 +93,12 @@ impl PoolStore for CountingPool {
         self.pool.reach()
     }
 
-    async fn health(&self) -> Result<Health, StoreError> {
-        self.pool.health().await
-    }
-
     async fn usage(&self) -> Result<Usage, StoreError> {
         self.pool.usage().await
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.pool.health().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

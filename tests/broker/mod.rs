@@ -18,6 +18,7 @@ mod moves_random;
 mod outcomes;
 mod pool_records;
 mod pools;
+mod quotas;
 mod retaken;
 mod schedule;
 mod stamps;

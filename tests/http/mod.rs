@@ -22,6 +22,7 @@ mod postgres_pools;
 mod purge;
 mod queue_list;
 mod queues;
+mod quotas;
 mod redis_pools;
 mod restart;
 mod rules;
