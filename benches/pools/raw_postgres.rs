@@ -35,7 +35,7 @@ pub fn batches_per_second(server: &Postgres, transaction: u64, window: Duration)
     let said = String::from_utf8_lossy(&done.stdout);
     let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")).expect("pgbench says the rate");
     let rate: f64 = rate.split(' ').next().expect("it begins with it").parse().expect("it is a number");
-    assert!(written as f64 > rate * window.as_secs_f64() / 2.0, "{written} batches were written, {said}");
+    assert!(written > 0, "nothing was written: {said}");
     rate
 }
 
