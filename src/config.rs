@@ -2,6 +2,7 @@
 
 pub mod connections;
 pub mod layers;
+pub mod limits;
 pub mod requests;
 pub mod tokens;
 mod units;
@@ -16,9 +17,10 @@ use clap::{ArgAction, Args, ValueEnum};
 use thiserror::Error as ThisError;
 
 use crate::coordination::zookeeper::Address;
-use crate::domain::limits;
+use crate::domain::limits as bounds;
 use crate::placement::Algorithm;
 use connections::ConnectionSettings;
+use limits::{BadLimits, LimitSettings};
 use requests::RequestSettings;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
@@ -50,7 +52,7 @@ pub struct Config {
     pub data: PathBuf,
 
     /// Bytes of free space below which new messages are refused and everything else goes on
-    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = limits::RESERVE_BYTES, value_name = "BYTES")]
+    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = bounds::RESERVE_BYTES, value_name = "BYTES")]
     pub reserve: u64,
 
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
@@ -84,6 +86,10 @@ pub struct Config {
     /// Bounds of requests.
     #[command(flatten)]
     pub requests: RequestSettings,
+
+    /// What clients may ask for.
+    #[command(flatten)]
+    pub limits: LimitSettings,
 
     /// Believe the clock although it differs by more than a day from the last write
     #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK", default_value = "false", value_name = "BOOL")]
@@ -126,6 +132,9 @@ pub enum ConfigError {
     /// TLS needs both files.
     #[error("--tls-cert and --tls-key go together")]
     HalfTls,
+    /// A default is outside its bounds.
+    #[error(transparent)]
+    Limits(#[from] BadLimits),
 }
 
 impl Config {
@@ -143,6 +152,7 @@ impl Config {
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::HalfTls);
         }
+        self.limits.chosen()?;
         Ok(())
     }
 }

@@ -247,7 +247,7 @@ impl Broker {
         let mut views = Vec::with_capacity(queues.len());
         for (queue, record) in queues.into_iter().zip(records) {
             let Some(record) = record else { continue };
-            let shown = Metadata::new(record.metadata)?.shown();
+            let shown = Metadata::stored(record.metadata)?.shown(&self.0.limits);
             if filter.wants_metadata(&shown) {
                 views.push(QueueView { name: queue.name, metadata: Some(shown) });
             }

@@ -51,7 +51,7 @@ use crate::catalogue::{Catalogue, Owner};
 use crate::clock::Clock;
 use crate::cluster;
 use crate::cluster::replicas::Replica;
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::error::{Error, Part};
 use crate::storage::{Epoch, StoreError};
 use cells::Cells;
@@ -71,6 +71,8 @@ struct Shared {
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
+    /// What clients may ask for.
+    limits: Limits,
     membership: Membership,
     /// As what this process takes slots.
     owner: Owner,
@@ -93,6 +95,7 @@ impl Broker {
         settings: &PoolSettings,
         replica: Replica,
         clock: Clock,
+        limits: Limits,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
         time::begin(&catalogue, &clock).await?;
@@ -116,12 +119,28 @@ impl Broker {
         }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
-        let shared =
-            Shared { catalogue, pools, cells, clock, membership, owner, generation, tasks, stop, waits };
+        let shared = Shared {
+            catalogue,
+            pools,
+            cells,
+            clock,
+            limits,
+            membership,
+            owner,
+            generation,
+            tasks,
+            stop,
+            waits,
+        };
         let broker = Self(Arc::new(shared));
         broker.reopen_marked_pools().await;
         broker.start_duties();
         Ok(broker)
+    }
+
+    /// What clients may ask for. Whoever makes a value of what a client says checks it by these.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
     }
 
     /// From here on no claim waits for messages: those that do are told that there is nothing.

@@ -317,7 +317,7 @@ impl Broker {
         let name = record.pool()?;
         let pool = self.pool_of_record(&name).await?;
         self.open_lane(slot, &name, &pool).await?;
-        let attributes = Metadata::new(record.metadata.clone())?.attributes().clone();
+        let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
         let totals = pool.store()?.totals(record.id).await.map_err(storage_failed)?;
         let (found, claims) = {
             let state = slot.state.lock();

@@ -109,6 +109,7 @@ impl Server {
     /// service on it fails before it touches any data.
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         config.check()?;
+        let limits = config.limits.chosen().map_err(ConfigError::from)?;
         let face = Face::new(config)?;
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
@@ -125,7 +126,7 @@ impl Server {
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
         let settings = pool_settings(config, opener.reserving(config.reserve))?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
-        let broker = Broker::start(catalogue, &settings, replica, clock.clone()).await?;
+        let broker = Broker::start(catalogue, &settings, replica, clock.clone(), limits).await?;
         Ok(Self { listener, face, broker, tree, clock, _instance: instance })
     }
 

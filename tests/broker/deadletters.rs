@@ -8,6 +8,7 @@ use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits::Limits;
 use angarium::domain::names::QueueRef;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
@@ -39,7 +40,8 @@ impl Lives {
         let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.journal.clone()).await.unwrap()));
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
         let settings = one_pool(Arc::new(FaultyPool { pool, plan: plan.clone() }));
-        let broker = Broker::start(catalogue, &settings, replica(), self.clock.clone()).await.unwrap();
+        let broker =
+            Broker::start(catalogue, &settings, replica(), self.clock.clone(), Limits::ZAQAR).await.unwrap();
         (broker, plan)
     }
 

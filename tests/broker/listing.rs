@@ -2,12 +2,13 @@
 
 use angarium::broker::MessageFilter;
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits::Limits;
 use angarium::domain::page::{PageLimit, PopCount};
 
 use super::{Whole, limit, queue, terms, whole};
 
 async fn listed(whole: &Whole, includes_claimed: bool) -> Vec<MessageId> {
-    let (after, limit) = (MessageId::ZERO, PageLimit::new(Some(20)).unwrap());
+    let (after, limit) = (MessageId::ZERO, PageLimit::new(Some(20), Limits::ZAQAR.messages_page).unwrap());
     let filter = MessageFilter { after, limit, not_of: None, includes_claimed, includes_delayed: false };
     let page = whole.broker.messages_list(&queue("q"), &filter).await.unwrap();
     page.messages.iter().map(|message| message.id).collect()
@@ -25,7 +26,8 @@ async fn what_is_over_is_never_listed_read_or_popped() {
     assert_eq!(listed(&whole, true).await, live);
     let read = whole.broker.messages_get(&queue("q"), &ids).await.unwrap();
     assert_eq!(read.iter().map(|message| message.id).collect::<Vec<_>>(), live);
-    let popped = whole.broker.messages_pop(&queue("q"), PopCount::new(20).unwrap()).await.unwrap();
+    let popped =
+        whole.broker.messages_pop(&queue("q"), PopCount::new(20, &Limits::ZAQAR).unwrap()).await.unwrap();
     assert_eq!(popped.iter().map(|message| message.id).collect::<Vec<_>>(), live);
 }
 

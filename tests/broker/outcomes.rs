@@ -6,6 +6,7 @@ use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::limits::Limits;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
 
@@ -33,7 +34,7 @@ pub(super) async fn faulty() -> Faulty {
     let faulty_tree = Catalogue::new(link.clone());
     let store =
         one_pool(Arc::new(FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() }));
-    let broker = Broker::start(faulty_tree, &store, replica(), clock.clone()).await.unwrap();
+    let broker = Broker::start(faulty_tree, &store, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
     Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, link, catalogue }
 }
 

@@ -12,6 +12,7 @@ mod flavors;
 mod h2;
 mod health;
 mod home;
+mod limits;
 mod listing;
 mod messages;
 mod metadata;

@@ -23,7 +23,8 @@ use super::error::ErrorBody;
     info(
         title = "Angarium",
         description = "A durable message queue with the resources of OpenStack Zaqar's API v2. \
-            Every answer carries `X-OpenStack-Request-Id`; every error has the body `ErrorBody`.",
+            Every answer carries `X-OpenStack-Request-Id`; every error has the body `ErrorBody`. Bounds and defaults are \
+            those of a service whose operator has set no others.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     servers((url = "http://127.0.0.1:8888", description = "A service started with its defaults.")),

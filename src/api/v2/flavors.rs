@@ -15,7 +15,7 @@ use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, boolean, integer};
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, FlavorView};
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::domain::names::{FlavorName, PoolName};
 use crate::domain::page::PageLimit;
 use crate::error::{Error, Place};
@@ -44,7 +44,9 @@ pub struct FlavorBody {
 }
 
 impl RequestBody for FlavorBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 /// The pools that a flavor is to have. Unknown keys are refused.
@@ -58,7 +60,9 @@ pub struct FlavorChangeBody {
 }
 
 impl RequestBody for FlavorChangeBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 impl FlavorBody {
@@ -133,7 +137,7 @@ pub async fn list(
     uri: Uri,
     Query(query): Query<PoolsQuery>,
 ) -> Result<Response, ApiError> {
-    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?)?;
+    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, broker.limits().flavors_page)?;
     let is_detailed = boolean("detailed", query.detailed.as_deref())?.unwrap_or(false);
     let view = if is_detailed { FlavorReply::detailed } else { FlavorReply::brief };
     let flavors = broker.flavors_list(query.marker.as_deref(), limit.get()).await?;

@@ -14,7 +14,7 @@ use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, boolean, integer};
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, PoolView};
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::domain::names::{FlavorName, PoolName};
 use crate::domain::page::PageLimit;
 use crate::domain::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
@@ -75,7 +75,9 @@ pub struct PoolBody {
 }
 
 impl RequestBody for PoolBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 impl PoolBody {
@@ -123,7 +125,9 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
 }
 
 impl RequestBody for PoolChangeBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 impl PoolChangeBody {
@@ -224,7 +228,7 @@ pub async fn list(
     uri: Uri,
     Query(query): Query<PoolsQuery>,
 ) -> Result<Response, ApiError> {
-    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?)?;
+    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, broker.limits().pools_page)?;
     let view = view(boolean("detailed", query.detailed.as_deref())?);
     let pools = broker.pools_list(query.marker.as_deref(), limit.get()).await?;
     let carried = [("limit", query.limit.as_deref()), ("detailed", query.detailed.as_deref())];
