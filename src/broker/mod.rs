@@ -21,6 +21,7 @@ mod pool_deletion;
 mod pool_health;
 mod pool_table;
 mod pools;
+mod queue_list;
 mod queues;
 mod renewal;
 mod retake;
@@ -40,11 +41,12 @@ use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
 pub use flavors::FlavorView;
-pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
+pub use listing::{MessageFilter, MessagePage};
 pub use messages::{MessageView, Posted};
 pub use pool_health::{HealthReport, PoolHealth};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
+pub use queue_list::{QueueFilter, QueuePage, QueueView};
 pub use renewal::ClaimStatus;
 
 use crate::catalogue::{Catalogue, Owner};

@@ -53,10 +53,13 @@ pub const SECONDS_MOST: u32 = 366 * 24 * 3_600;
 pub const LISTING_READ: usize = 256;
 /// Reads of a pool for one page. What a filter leaves out is looked at too, so a page ends here, with a link to go on.
 pub const LISTING_READS: usize = 64;
-/// Names that one read of a listing of queues with filters takes.
-pub const LISTING_NAMES: usize = 100;
-/// Queues that one page of a listing with filters looks at; then it ends likewise.
+/// Names of queues that one page of a listing looks at; then it ends likewise. Reading them is four reads of each of the
+/// 256 directories.
+pub const LISTING_NAMES: usize = 100_000;
+/// Records of queues that one page of a listing with filters on the metadata reads; then it ends likewise.
 pub const LISTING_QUEUES: usize = 1_000;
+/// Records that one read of such a listing takes.
+pub const LISTING_RECORDS: usize = 100;
 /// Messages that one step of a purge removes.
 pub const PURGE_STEP: usize = 1_024;
 /// Seconds that a claim may wait for messages, least and most (SQS: 20 s).

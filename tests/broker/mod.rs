@@ -11,6 +11,7 @@ mod leases;
 mod listing;
 mod outcomes;
 mod pools;
+mod queue_list;
 mod retaken;
 mod schedule;
 mod stamps;
