@@ -8,6 +8,7 @@ mod claims;
 mod config;
 mod connections;
 mod deadlines;
+mod defects;
 mod flavors;
 mod h2;
 mod health;
