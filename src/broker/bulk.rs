@@ -63,7 +63,7 @@ impl Broker {
         let mut asked = None;
         loop {
             let (queue, store) = {
-                let now = self.0.clock.now();
+                let now = self.claim_time();
                 let mut state = slot.state.lock();
                 let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
                 asked = match queue.engine.begin_remove_all(&ids, claims, asked, now)? {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use super::slot::Slot;
 use crate::domain::ids::Slot as SlotNumber;
@@ -15,7 +15,11 @@ use crate::domain::limits;
 use crate::error::{Error, Part};
 
 /// All places, by number of slot.
-pub(super) struct Cells(Vec<watch::Sender<Place>>);
+pub(super) struct Cells {
+    places: Vec<watch::Sender<Place>>,
+    /// See [`Cells::moves`].
+    moves: Vec<Mutex<()>>,
+}
 
 /// What is in a place.
 #[derive(Clone)]
@@ -37,11 +41,20 @@ impl Place {
 impl Cells {
     /// Places for all slots, in order.
     pub(super) fn new(slots: Vec<Arc<Slot>>) -> Self {
-        Self(slots.into_iter().map(|slot| watch::Sender::new(Place::Owned(slot))).collect())
+        let moves = slots.iter().map(|_| Mutex::default()).collect();
+        let places = slots.into_iter().map(|slot| watch::Sender::new(Place::Owned(slot))).collect();
+        Self { places, moves }
     }
 
     fn place(&self, SlotNumber(number): SlotNumber) -> &watch::Sender<Place> {
-        &self.0[usize::from(number)]
+        &self.places[usize::from(number)]
+    }
+
+    /// Held by whoever moves messages into queues of a slot, from the first write there to the last, and by whoever
+    /// deletes such a queue: two never deal with the same message, and no queue goes between two steps of a move (P5).
+    /// It outlives the objects that serve the slot, since a move may have begun under another one.
+    pub(super) fn moves(&self, SlotNumber(number): SlotNumber) -> &Mutex<()> {
+        &self.moves[usize::from(number)]
     }
 
     /// The slot as it is served now.
@@ -70,7 +83,7 @@ impl Cells {
 
     /// Every slot that is served now.
     pub(super) fn owned(&self) -> impl Iterator<Item = Arc<Slot>> {
-        self.0.iter().filter_map(|place| place.borrow().slot())
+        self.places.iter().filter_map(|place| place.borrow().slot())
     }
 
     /// Empties the place of a slot. False when somebody else did, or put another object there.

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::slot::Slot;
@@ -31,7 +32,11 @@ impl Broker {
         self.0.catalogue.check_open()?;
         let (broker, at) = (self.clone(), at.clone());
         let delete = async move {
+            // What is on its way into the queue arrives first, or stays where it is.
+            let moves = timeout(limits::CLOSE_DEADLINE, broker.0.cells.moves(at.slot()).lock()).await;
+            let _moves = moves.map_err(|_| arriving())?;
             let slot = broker.slot(&at).await?;
+            broker.keep_at_sources(&slot, &at).await?;
             let _gate = slot.gate.lock().await;
             broker.delete_gated(&slot, &at).await
         };
@@ -51,7 +56,7 @@ impl Broker {
             closed
         };
         if let Some(queue) = closed
-            && tokio::time::timeout(limits::CLOSE_DEADLINE, queue.uses.wait()).await.is_err()
+            && timeout(limits::CLOSE_DEADLINE, queue.uses.wait()).await.is_err()
         {
             slot.lose("a queue was closed with work under way");
             return Err(Error::unavailable(Part::Storage, "what is under way in the queue does not end"));
@@ -141,6 +146,10 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+fn arriving() -> Error {
+    Error::unavailable(Part::Storage, "messages are on their way into the queue")
 }
 
 fn stopping() -> Error {

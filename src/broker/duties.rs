@@ -1,5 +1,5 @@
 //! Work that nobody asks for: ending claims whose time is over, and clearing away the records of claims whose messages
-//! were all deleted. Two more duties have files of their own: [`super::sweeps`] and [`super::schedule`].
+//! were all deleted. Others have files of their own, as [`super::sweeps`] and [`super::schedule`].
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -36,6 +36,10 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.clean_dropped().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_pools().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.follow_pools().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.resume_moves().await });
     }
 
     /// Sleeps for a turn. False when the service stops.

@@ -58,6 +58,8 @@ pub(super) enum Change {
     Prepare(Vec<Message>),
     /// Messages that go.
     Remove(Vec<MessageId>),
+    /// Messages that a move takes out: the other queue has them, or keeps them.
+    Depart(Vec<MessageId>),
 }
 
 impl Change {
@@ -65,7 +67,7 @@ impl Change {
         match self {
             Self::Post(messages) | Self::Prepare(messages) => messages.len(),
             Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => headers.len(),
-            Self::Remove(ids) => ids.len(),
+            Self::Remove(ids) | Self::Depart(ids) => ids.len(),
         }
     }
 
@@ -74,7 +76,7 @@ impl Change {
             Self::Post(messages) | Self::Prepare(messages) => {
                 messages.iter().map(|message| message.body.len()).sum()
             }
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) => 0,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) | Self::Depart(_) => 0,
         }
     }
 
@@ -82,7 +84,9 @@ impl Change {
     fn durability(&self, attributes: &Attributes) -> Durability {
         match self {
             Self::Post(_) | Self::Remove(_) => attributes.durability.unwrap_or_default(),
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Prepare(_) => Durability::Sync,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Prepare(_) | Self::Depart(_) => {
+                Durability::Sync
+            }
         }
     }
 
@@ -92,7 +96,7 @@ impl Change {
             Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
                 changes.updates.extend_from_slice(headers);
             }
-            Self::Remove(ids) => changes.removes.extend_from_slice(ids),
+            Self::Remove(ids) | Self::Depart(ids) => changes.removes.extend_from_slice(ids),
         }
     }
 }
@@ -286,12 +290,14 @@ impl SlotState {
                 open.engine.put_back(&ids(&headers));
                 return None;
             }
-            (Change::Remove(ids), Outcome::Done) => {
+            (Change::Remove(ids) | Change::Depart(ids), Outcome::Done) => {
                 let over = open.engine.removed(&ids);
                 self.spend(over);
                 return None;
             }
-            (Change::Remove(ids), Outcome::NotDone | Outcome::Full) => open.engine.remove_failed(&ids),
+            (Change::Remove(ids) | Change::Depart(ids), Outcome::NotDone | Outcome::Full) => {
+                open.engine.remove_failed(&ids);
+            }
             // Whoever sent it goes on when he has the outcome.
             (Change::Update(_) | Change::Prepare(_), _)
             | (Change::Post(_), Outcome::NotDone | Outcome::Full)

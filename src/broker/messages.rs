@@ -207,7 +207,7 @@ impl Broker {
         id: MessageId,
         decide: impl FnOnce(&mut QueueEngine, Timestamp) -> Result<Removal, Error>,
     ) -> Result<Begun, Error> {
-        let now = self.0.clock.now();
+        let now = self.claim_time();
         let mut state = slot.state.lock();
         let gone = || Error::unavailable(Part::Server, "the queue was closed");
         match decide(&mut state.queues.get_mut(at).ok_or_else(gone)?.engine, now)? {

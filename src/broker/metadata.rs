@@ -41,7 +41,12 @@ impl Broker {
                 return Err(Error::invalid(Place::Limit, attributes::FLAVOR, why));
             }
             entry.record.metadata = metadata.as_raw().to_owned();
-            if self.0.catalogue.queue_set(&slot.owned, at, &entry).await? {
+            let set = self.0.catalogue.queue_set(&slot.owned, at, &entry).await;
+            if set.as_ref().is_err_and(|error| !error.nothing_written()) {
+                // The record may say either, and memory must say what the record does.
+                slot.lose("the metadata of a queue may have changed");
+            }
+            if set? {
                 if let Some(queue) = slot.state.lock().queues.get_mut(at) {
                     queue.attributes = metadata.attributes().clone();
                 }

@@ -29,6 +29,7 @@ mod schedule;
 mod slot;
 mod sweeps;
 mod time;
+mod unfinished;
 mod waiting;
 
 use std::sync::Arc;

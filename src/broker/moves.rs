@@ -2,7 +2,7 @@
 //!
 //! Each queue with entries aside has one task that carries them on: those that move away to their target, those that
 //! were prepared here by asking their source. It begins when messages are set aside and when a queue that has such
-//! entries is opened, and ends when there are none. A target that cannot be reached is tried again, with longer and
+//! entries is opened, which [`super::unfinished`] sees to, and ends when there are none. A target that cannot be reached is tried again, with longer and
 //! longer pauses; its messages stay hidden meanwhile.
 
 use std::collections::HashMap;
@@ -176,21 +176,31 @@ impl Broker {
             let failed = headers.into_iter().map(|header| Header { state: State::Failed, ..header });
             return self.change(source, Change::Update(failed.collect())).await;
         }
+        // Nobody else prepares, publishes or drops here until the end, and the queue stays.
+        let _moves = self.0.cells.moves(target.slot()).lock().await;
         let slot = self.slot(target).await?;
-        // Nobody else prepares, publishes or drops here until the end.
-        let _moves = slot.moves.lock().await;
         self.open_or_create(&slot, target).await?;
         let id = slot.state.lock().queues.get(target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(target))?;
-        let prepared = self.prepare(source, &side, messages).await?;
-        self.change(source, Change::Remove(prepared.iter().map(|header| header.id).collect())).await?;
-        let published = self.wake(side.slot, side.at, side.id, prepared).await;
+        let moved = self.carry_over(source, &side, messages).await;
         // It settles what is left, or finds that nothing is.
         if let Some(queue) = slot.state.lock().queue_mut(target, side.id) {
             self.start_mover(&slot, target, queue);
         }
-        published
+        moved
+    }
+
+    /// Each step begins when the one before is durable.
+    async fn carry_over(
+        &self,
+        source: &Side<'_>,
+        target: &Side<'_>,
+        messages: Vec<Message>,
+    ) -> Result<(), Error> {
+        let prepared = self.prepare(source, target, messages).await?;
+        self.change(source, Change::Depart(prepared.iter().map(|header| header.id).collect())).await?;
+        self.wake(target.slot, target.at, target.id, prepared).await
     }
 
     /// Makes sure that the target has the messages, prepared. Returns their headers there.
@@ -230,7 +240,7 @@ impl Broker {
         peer: &Peer,
         headers: Vec<Header>,
     ) -> Result<Pass, Error> {
-        let _moves = target.slot.moves.lock().await;
+        let _moves = self.0.cells.moves(target.slot.owned.slot).lock().await;
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         // Somebody else may have brought them to their end while the lock was taken.
         let still: Vec<Header> = target
@@ -252,7 +262,7 @@ impl Broker {
             }
         }
         if !drop.is_empty() {
-            self.change(target, Change::Remove(drop)).await?;
+            self.change(target, Change::Depart(drop)).await?;
         }
         self.wake(target.slot, target.at, target.id, publish).await?;
         Ok(waits)
@@ -264,9 +274,7 @@ impl Broker {
         peer: &Peer,
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, State>, Error> {
-        let slot = self.slot(&peer.at).await?;
-        // Opening it fences its pool: nobody before can take anything back.
-        self.open(&slot, &peer.at).await?;
+        let slot = self.open_source(peer).await?;
         let (id, store) = {
             let state = slot.state.lock();
             let queue = state.queues.get(&peer.at).filter(|queue| peer.queue.is_none_or(|id| id == queue.id));
@@ -275,6 +283,14 @@ impl Broker {
         };
         let found = store.get(id, ids).await.map_err(storage_failed)?;
         Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
+    }
+
+    /// Opens the queue that messages come from, if there is one. That fences its pool: no owner before can take
+    /// anything out any more, or back.
+    pub(super) async fn open_source(&self, peer: &Peer) -> Result<Arc<Slot>, Error> {
+        let slot = self.slot(&peer.at).await?;
+        self.open(&slot, &peer.at).await?;
+        Ok(slot)
     }
 
     /// A change of one side of a move, durable when this returns.
@@ -325,7 +341,7 @@ type Here = Vec<(Arc<Peer>, Vec<Header>)>;
 
 /// Entries that are aside: those that move away by their target, those that were prepared by their source. Failed ones
 /// are left out.
-fn by_peer(messages: Vec<Message>) -> (Away, Here) {
+pub(super) fn by_peer(messages: Vec<Message>) -> (Away, Here) {
     let (mut away, mut here) = (Away::new(), Here::new());
     for message in messages {
         match &message.header.state {

@@ -1,8 +1,9 @@
-//! How the pools do: asked for by an administrator, and by a duty that keeps what placement needs to know.
+//! How the pools do: asked for by an administrator, and by duties that keep what is known of them as it is.
 
 use std::sync::Arc;
 
 use tokio::time::timeout;
+use tracing::{error, warn};
 
 use super::Broker;
 use super::pool_table::OpenPool;
@@ -51,6 +52,29 @@ impl Broker {
             answers.extend(answer.await);
         }
         answers
+    }
+
+    /// Reads the records of the pools anew whenever somebody has changed one, this replica or another.
+    pub(super) async fn follow_pools(&self) {
+        let mut watch = match self.0.catalogue.watch_pools() {
+            Ok(watch) => watch,
+            Err(error) => return error!(%error, "changes of pools are noticed only when they are met"),
+        };
+        loop {
+            let changed = tokio::select! {
+                () = self.0.stop.cancelled() => return,
+                changed = watch.changed() => changed,
+            };
+            if !changed {
+                return;
+            }
+            while let Err(error) = self.reload_pools().await {
+                warn!(%error, "the records of the pools could not be read anew");
+                if !self.next_turn(limits::POOL_TICK).await {
+                    return;
+                }
+            }
+        }
     }
 
     /// Learns again and again how full the pools are, and opens those that could not be opened.

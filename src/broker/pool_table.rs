@@ -376,6 +376,7 @@ fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
 pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
     match error {
         PoolOpenError::Scheme(_)
+        | PoolOpenError::Postgres(_)
         | PoolOpenError::Redis(_)
         | PoolOpenError::Path(_)
         | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),

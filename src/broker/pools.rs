@@ -99,12 +99,11 @@ impl Broker {
                 self.exchange_pool(OpenPool::new(entry, Ok(store)));
                 Ok(true)
             }
-            Ok(None) => Ok(false),
-            Err(error) => {
-                // If it was added after all, the next look at the records opens it.
+            // If it was added after all, the next look at the records opens it.
+            not_added => {
                 drop(store);
                 table.close(uri);
-                Err(error)
+                not_added.map(|_| false)
             }
         }
     }
@@ -139,22 +138,22 @@ impl Broker {
         check_free(&wanted.uri, &entry.name, &others)?;
         self.check_reach(&registry, &entry.name, &wanted.uri)?;
         let store = table.open(&wanted.uri).await.map_err(|error| cannot_open(&wanted.uri, &error))?;
-        let stamp = store.stamp().await.map_err(super::storage_failed)?;
-        let moved = if stamp == Some(table.stamp(entry.pool.id)) {
-            self.0.catalogue.pool_move(&registry, &entry, &wanted).await
-        } else {
-            self.move_unused(&registry, &entry, &wanted, &*store, &others).await
+        let moved = match store.stamp().await {
+            Ok(stamp) if stamp == Some(table.stamp(entry.pool.id)) => {
+                self.0.catalogue.pool_move(&registry, &entry, &wanted).await
+            }
+            Ok(_) => self.move_unused(&registry, &entry, &wanted, &*store, &others).await,
+            Err(error) => Err(super::storage_failed(error)),
         };
         match moved {
             Ok(Some(entry)) => {
                 self.exchange_pool(OpenPool::new(entry.clone(), Ok(store)));
                 Ok(Some(entry))
             }
-            Ok(None) => Ok(None),
-            Err(error) => {
+            not_moved => {
                 drop(store);
                 table.close(&wanted.uri);
-                Err(error)
+                not_moved
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -44,8 +45,6 @@ pub(super) struct Slot {
     pub(super) gate: tokio::sync::Mutex<()>,
     /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
     fencing: tokio::sync::Mutex<()>,
-    /// Held by whoever moves messages into the slot's queues, so that two never deal with the same one (P5).
-    pub(super) moves: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,
     /// When it was taken.
@@ -54,6 +53,8 @@ pub(super) struct Slot {
     no_expiry_before: Timestamp,
     /// Why it must be taken anew; empty while it need not.
     lost: OnceLock<&'static str>,
+    /// Whether its queues were all looked at for moves that an owner before has begun.
+    is_searched: AtomicBool,
     /// Cancelled under the lock of the state, so that who holds that knows. Long waits end with it.
     pub(super) closed: CancellationToken,
 }
@@ -156,11 +157,11 @@ impl Slot {
             state: Mutex::new(state),
             gate: tokio::sync::Mutex::new(()),
             fencing: tokio::sync::Mutex::new(()),
-            moves: tokio::sync::Mutex::new(()),
             changed: Arc::default(),
             taken,
             no_expiry_before,
             lost: OnceLock::new(),
+            is_searched: AtomicBool::new(false),
             closed: CancellationToken::new(),
         }
     }
@@ -198,6 +199,16 @@ impl Slot {
         Ok(())
     }
 
+    /// Whether its queues were all looked at for moves that an owner before has begun.
+    pub(super) fn is_searched(&self) -> bool {
+        self.is_searched.load(Ordering::Relaxed)
+    }
+
+    /// Notes that they were.
+    pub(super) fn note_searched(&self) {
+        self.is_searched.store(true, Ordering::Relaxed);
+    }
+
     /// The pools it has a lane to.
     pub(super) fn pools(&self) -> Vec<PoolName> {
         self.state.lock().lanes.keys().cloned().collect()
@@ -218,12 +229,13 @@ impl SlotState {
         Some(queue)
     }
 
-    /// Notes when a claim ends. Claims that are over are forgotten before they outnumber the others.
+    /// Notes when a claim ends. Deadlines of claims that are over, or that last longer now, are forgotten before they
+    /// outnumber the others.
     pub(super) fn await_end(&mut self, deadline: Deadline) {
         if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
             let (queues, unopened) = (&self.queues, &self.unopened);
             let is_live = |deadline: &Deadline| match queues.get(&deadline.queue) {
-                Some(queue) => queue.engine.has_claim(deadline.claim),
+                Some(queue) => queue.engine.expires(deadline.claim).is_some_and(|end| end <= deadline.at),
                 None => !unopened.is_empty(),
             };
             self.deadlines.retain(|Reverse(deadline)| is_live(deadline));
@@ -386,5 +398,55 @@ impl Broker {
         state.ids.skip_to(last);
         state.lanes.insert(name.clone(), Lane::new(id, store));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Slot as SlotNumber;
+    use crate::domain::message::{Header, State};
+    use crate::domain::names::{ProjectId, QueueName};
+
+    fn header(id: MessageId) -> Header {
+        let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
+        let (ttl, attempts, client, size, state) = (3_600, 0, None, 0, State::Ready);
+        Header { id, created, ready: created, ttl, expires, attempts, client, size, state }
+    }
+
+    #[test]
+    fn a_claim_that_is_renewed_again_and_again_keeps_few_deadlines() {
+        let owned = OwnedSlot::new(SlotNumber(0), 1, 1);
+        let epoch = Epoch { generation: 1, transaction: 1 };
+        let slot = Slot::new(owned, epoch, SlotClaims::default(), (Taken::first(), Timestamp::default()));
+        let mut state = slot.state.lock();
+        let at = QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new("q").unwrap() };
+        let (claim, terms) = (ClaimId::new(&mut rand::rng()), ClaimTerms::stored(60, 60));
+        let mut engine =
+            QueueEngine::open(Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false });
+        let message = (header(MessageId::from_bytes([1; 16])), 1);
+        assert!(engine.restore_claim(claim, terms, Timestamp::from_millis(60_000), vec![message]).is_empty());
+        let queue = OpenQueue {
+            id: QueueId::from_bytes([0; 16]),
+            pool: PoolName::new("pool").unwrap(),
+            engine,
+            pool_failed: false,
+            uses: TaskTracker::new(),
+            attributes: Attributes::default(),
+            wakes_at: None,
+            is_moving: false,
+        };
+        state.queues.insert(at.clone(), queue);
+        state.live_claims = 1;
+        let mut last = Timestamp::default();
+        for renewal in 0..20_000 {
+            last = Timestamp::from_millis(60_000 + renewal);
+            if let Some(queue) = state.queues.get_mut(&at) {
+                queue.engine.renewed(claim, terms, last);
+            }
+            state.await_end(Deadline { at: last, claim, queue: at.clone() });
+        }
+        assert!(state.deadlines.len() <= SPARE_DEADLINES + 4, "{}", state.deadlines.len());
+        assert!(state.deadlines.iter().any(|Reverse(deadline)| deadline.at == last), "it ends in time");
     }
 }

@@ -64,6 +64,19 @@ impl Catalogue {
         QueueNames { catalogue: self, project, after, share: SHARE, directories: Slot::all().collect() }
     }
 
+    /// The projects that have, or had, queues in a slot.
+    pub async fn slot_projects(&self, slot: Slot) -> Result<Vec<ProjectId>, Error> {
+        let elements = self.tree.children(&layout::slot_queues(slot)).await.map_err(failed)?;
+        elements.iter().map(|element| project(element)).collect()
+    }
+
+    /// The queues of a project in a slot.
+    pub async fn project_queues(&self, slot: Slot, project: &ProjectId) -> Result<Vec<QueueRef>, Error> {
+        let elements = self.tree.children(&layout::project(slot, project)).await.map_err(failed)?;
+        let queue = |element: &String| Ok(QueueRef { project: project.clone(), name: queue_name(element)? });
+        elements.iter().map(queue).collect()
+    }
+
     /// How many queues a project has, at the cost of reading 256 nodes.
     pub async fn queue_count(&self, project: &ProjectId) -> Result<u64, Error> {
         let nodes: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
@@ -77,6 +90,12 @@ impl Catalogue {
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
         nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
     }
+}
+
+fn project(element: &str) -> Result<ProjectId, Error> {
+    let damaged = || Error::unavailable(Part::Coordination, format!("{element:?} is no project"));
+    let name = layout::unescape(element).ok_or_else(damaged)?;
+    ProjectId::new(&name).map_err(|_| damaged())
 }
 
 fn queue_name(element: &str) -> Result<QueueName, Error> {

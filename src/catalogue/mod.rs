@@ -15,6 +15,7 @@ mod queues;
 mod slots;
 mod system;
 mod time;
+mod watch;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub use pools::PoolEntry;
 pub use queues::QueueRecord;
 pub use slots::{OwnedSlot, Owner};
 pub use system::System;
+pub use watch::PoolWatch;
 
 pub use crate::coordination::{Link, Session};
 

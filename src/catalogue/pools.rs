@@ -4,6 +4,7 @@ use super::queues::Placed;
 use super::{Catalogue, Registry, failed, from_json, layout, to_json};
 use crate::coordination::{Fence, Op, Refusal, TreeError};
 use crate::domain::ids::Slot;
+use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
 use crate::error::{Error, Part};
@@ -115,7 +116,7 @@ impl Catalogue {
     ///
     /// After a commit that lets no new queue into the pool the answer is final: the reads show that commit and
     /// what came before it. A queue that is deleted moves from the one directory to the other in one commit, so
-    /// the order of the two reads matters. It costs a read for each queue of the slot until one is found.
+    /// the order of the two reads matters. It costs a read for each queue of the slot until one is found, many at once.
     pub async fn slot_uses_pool(&self, slot: Slot, pool: &PoolName) -> Result<bool, Error> {
         let queues = layout::slot_queues(slot);
         for project in self.tree.children(&queues).await.map_err(failed)? {
@@ -128,11 +129,14 @@ impl Catalogue {
     }
 
     async fn some_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {
-        for element in self.tree.children(directory).await.map_err(failed)? {
-            let Some(node) = self.node(&format!("{directory}/{element}")).await? else { continue };
-            let placed: Placed = from_json(&node)?;
-            if placed.placement.iter().any(|name| name == pool.as_str()) {
-                return Ok(true);
+        let elements = self.tree.children(directory).await.map_err(failed)?;
+        let paths: Vec<String> = elements.iter().map(|element| format!("{directory}/{element}")).collect();
+        for some in paths.chunks(limits::TREE_READS_AT_ONCE) {
+            for node in self.tree.get_many(some).await.map_err(failed)?.iter().flatten() {
+                let placed: Placed = from_json(node)?;
+                if placed.placement.iter().any(|name| name == pool.as_str()) {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)

@@ -46,6 +46,12 @@ impl QueueRecord {
         let name = self.placement.last().map_or("", String::as_str);
         PoolName::new(name).map_err(|error| Error::unavailable(Part::Coordination, error))
     }
+
+    /// All pools of its placement.
+    pub fn pools(&self) -> Result<Vec<PoolName>, Error> {
+        let names = self.placement.iter().map(|name| PoolName::new(name));
+        names.collect::<Result<_, _>>().map_err(|error| Error::unavailable(Part::Coordination, error))
+    }
 }
 
 impl Catalogue {

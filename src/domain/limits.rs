@@ -198,6 +198,13 @@ pub const MOVE_BYTES: usize = 1 << 20;
 /// Pauses between tries of a move whose target cannot be reached: the first, and the longest. Each is twice the one
 /// before.
 pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Queues of a slot that was taken whose pools are asked in one step for moves that were begun before, and the pause
+/// between two steps: a hundred thousand queues take about a minute, beside what clients ask for.
+pub const UNFINISHED_QUEUES: usize = 64;
+/// See [`UNFINISHED_QUEUES`].
+pub const UNFINISHED_STEP: Duration = Duration::from_millis(20);
+/// How often to look for slots that were taken, and how often when a pool could not be asked.
+pub const UNFINISHED_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// Seconds after which what nobody asked for is tried again: ends of claims, scheduled messages that are due.
 pub const RETRY_SECONDS: u32 = 1;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.
@@ -221,6 +228,23 @@ pub const DROPPED_TURN: usize = 1_024;
 /// How long the deletion of a queue waits for what is under way there. Longer than a lane tries one batch, and
 /// than a commit to the tree takes.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a connection to PostgreSQL may take to come about, and how long a use waits for a free one.
+pub const POSTGRES_CONNECT: Duration = Duration::from_secs(3);
+/// A statement that runs longer in PostgreSQL is ended there, undone for certain. A batch takes milliseconds.
+pub const POSTGRES_STATEMENT: Duration = Duration::from_secs(4);
+/// A statement to PostgreSQL without an answer after this time has no known outcome: longer than it may run.
+pub const POSTGRES_ANSWER: Duration = Duration::from_secs(6);
+/// After a failed try to connect to PostgreSQL the next one comes after this time.
+pub const POSTGRES_PAUSE: Duration = Duration::from_millis(500);
+/// Connections of one pool to PostgreSQL for reads, and for batches: of the hundred that a server has by default.
+pub const POSTGRES_READS: usize = 8;
+/// See [`POSTGRES_READS`].
+pub const POSTGRES_WRITES: usize = 16;
+/// Entries that one statement in PostgreSQL removes of a dropped queue.
+pub const POSTGRES_PAGE: usize = 4_096;
+/// Bytes that an entry in PostgreSQL takes beside its body: a row, its key and its place in the index of expiry.
+pub const POSTGRES_ENTRY_BYTES: i64 = 256;
 
 /// How long a connection to Redis may take to come about.
 pub const REDIS_CONNECT: Duration = Duration::from_secs(2);

@@ -107,6 +107,11 @@ impl QueueEngine {
         }
     }
 
+    /// When a claim ends by itself, whether somebody ends it already or not; none when there is no such claim.
+    pub fn expires(&self, id: ClaimId) -> Option<Timestamp> {
+        self.claims.get(id).map(|claim| claim.expires)
+    }
+
     /// Whether there is such a claim, ending or not.
     pub fn has_claim(&self, id: ClaimId) -> bool {
         self.claims.get(id).is_some()

@@ -8,7 +8,9 @@ mod batch;
 pub mod embedded;
 pub mod open;
 mod page;
+pub mod postgres;
 pub mod redis;
+mod states;
 
 use async_trait::async_trait;
 use bytes::Bytes;

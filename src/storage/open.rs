@@ -9,7 +9,8 @@ use thiserror::Error as ThisError;
 
 use super::PoolStore;
 use super::embedded::EmbeddedPool;
-use super::redis::{AddressError, RedisPool};
+use super::postgres::{AddressError as PostgresAddressError, PostgresPool};
+use super::redis::{AddressError as RedisAddressError, RedisPool};
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::journal::{Journal, OpenError};
@@ -19,14 +20,18 @@ use crate::journal::{Journal, OpenError};
 pub enum PoolOpenError {
     /// No driver has this scheme.
     #[error(
-        "no driver for {0:?}: a pool's URI begins with embedded:, redis://, rediss://, redis-cluster:// or redis-sentinel://"
+        "no driver for {0:?}: a pool's URI begins with embedded:, postgres://, postgresql://, redis://, rediss://, \
+         redis-cluster:// or redis-sentinel://"
     )]
     Scheme(String),
+    /// The URI of a PostgreSQL pool.
+    #[error(transparent)]
+    Postgres(#[from] PostgresAddressError),
     /// The URI of a Redis pool.
     #[error(transparent)]
-    Redis(#[from] AddressError),
-    /// The path leads out of the data directory.
-    #[error("{0:?} is not a path below the data directory")]
+    Redis(#[from] RedisAddressError),
+    /// The path leads out of the data directory, or there is a shorter one to the same place.
+    #[error("{0:?} is not a plain path below the data directory")]
     Path(String),
     /// The directory lies within that of another pool, or around it.
     #[error("{0:?} shares a directory with another storage")]
@@ -74,6 +79,7 @@ impl PoolOpener {
     pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         match uri.split_once(':') {
             Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
+            Some(("postgres" | "postgresql", _)) => Ok(Arc::new(PostgresPool::new(uri.parse()?))),
             Some(("redis" | "rediss" | "redis-cluster" | "redis-sentinel", _)) => {
                 Ok(Arc::new(RedisPool::new(uri.parse()?)))
             }
@@ -100,7 +106,9 @@ impl PoolOpener {
     fn full(&self, path: &str) -> Result<PathBuf, PoolOpenError> {
         let relative = Path::new(path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
-        if path.is_empty() || !plain {
+        // One storage has one name: by another one it would be closed under those who use it.
+        let shortest: PathBuf = relative.components().collect();
+        if path.is_empty() || !plain || shortest.as_os_str() != relative.as_os_str() {
             return Err(PoolOpenError::Path(path.to_owned()));
         }
         Ok(self.data.join(relative))

@@ -12,49 +12,58 @@ use angarium::domain::limits::Limits;
 use angarium::domain::names::QueueRef;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::{Whole, limit, metadata, one_pool, queue, replica, terms};
 
 /// More tries than anybody makes.
-const FOR_EVER: usize = 100_000;
+pub(super) const FOR_EVER: usize = 100_000;
 
 /// One store, over which brokers start one after the other, each with a plan of faults.
-struct Lives {
-    journal: Journal,
-    clock: Clock,
+pub(super) struct Lives {
+    pub(super) journal: Journal,
+    pub(super) clock: Clock,
+    /// The records of the last one that was started.
+    catalogue: Mutex<Option<Catalogue>>,
     _data: TempDir,
 }
 
 impl Lives {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
         let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
-        Self { journal, clock, _data: data }
+        Self { journal, clock, catalogue: Mutex::default(), _data: data }
+    }
+
+    /// The records, as the broker that was started last has them.
+    pub(super) fn catalogue(&self) -> Catalogue {
+        self.catalogue.lock().clone().expect("one was started")
     }
 
     async fn start(&self) -> (Broker, Plan) {
         let plan = Plan::default();
         let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.journal.clone()).await.unwrap()));
+        *self.catalogue.lock() = Some(catalogue.clone());
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
-        let settings = one_pool(Arc::new(FaultyPool { pool, plan: plan.clone() }));
+        let settings = one_pool(Arc::new(FaultyPool::new(pool, plan.clone())));
         let broker =
             Broker::start(catalogue, &settings, replica(), self.clock.clone(), Limits::ZAQAR).await.unwrap();
         (broker, plan)
     }
 
-    async fn whole(&self) -> (Whole, Plan) {
+    pub(super) async fn whole(&self) -> (Whole, Plan) {
         let (broker, plan) = self.start().await;
         (Whole { broker, clock: self.clock.clone(), _data: tempfile::tempdir().unwrap() }, plan)
     }
 }
 
-const ONCE: &str = r#"{"_dead_letter_queue": "dead", "_max_claim_count": 1}"#;
+pub(super) const ONCE: &str = r#"{"_dead_letter_queue": "dead", "_max_claim_count": 1}"#;
 
 /// Claims and releases all messages of the queue once.
-async fn claim_once(whole: &Whole, at: &QueueRef) {
+pub(super) async fn claim_once(whole: &Whole, at: &QueueRef) {
     let claim = whole.broker.claim_create(at, terms(300), limit(20)).await.unwrap();
     let (view, mut handover) = claim.unwrap();
     handover.done();

@@ -13,13 +13,34 @@ use angarium::storage::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 pub use crate::conformance::coordination::faulty::{Away, Fault, FaultyTree, Plan};
 
-/// A pool with a plan of faults.
+/// A pool with a plan of faults. It keeps the batches that it was given.
 pub struct FaultyPool {
-    pub pool: Arc<dyn PoolStore>,
-    pub plan: Plan,
+    pool: Arc<dyn PoolStore>,
+    plan: Plan,
+    given: Mutex<Vec<Batch>>,
+    /// Fences that are held.
+    pub fences: Plan,
+    fenced: Mutex<Vec<Slot>>,
+}
+
+impl FaultyPool {
+    pub fn new(pool: Arc<dyn PoolStore>, plan: Plan) -> Self {
+        Self { pool, plan, given: Mutex::default(), fences: Plan::default(), fenced: Mutex::default() }
+    }
+
+    /// The slots that it was fenced for, one after the other.
+    pub fn fenced(&self) -> Vec<Slot> {
+        self.fenced.lock().clone()
+    }
+
+    /// The batches that it was given, whatever became of them.
+    pub fn given(&self) -> Vec<Batch> {
+        self.given.lock().clone()
+    }
 }
 
 #[async_trait]
@@ -33,11 +54,16 @@ impl PoolStore for FaultyPool {
     }
 
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        self.fenced.lock().push(slot);
+        if self.fences.take() == Fault::Held {
+            self.fences.held().await;
+        }
         self.pool.fence(slot, epoch).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let unknown = || StoreError::Unknown("as planned".into());
+        self.given.lock().push(batch.clone());
         match self.plan.take() {
             Fault::None => self.pool.commit(batch).await,
             Fault::Held => {

@@ -18,6 +18,9 @@ pub(super) struct Faulty {
     pub(super) whole: Whole,
     pub(super) tree: Plan,
     pub(super) pool: Plan,
+    /// The pool itself, behind its faults and before them.
+    pub(super) store: Arc<EmbeddedPool>,
+    pub(super) given: Arc<FaultyPool>,
     /// The tree's connection and session.
     pub(super) link: Arc<FaultyTree>,
     pub(super) catalogue: Catalogue,
@@ -32,10 +35,12 @@ pub(super) async fn faulty() -> Faulty {
     let catalogue = Catalogue::new(embedded.clone());
     let link = Arc::new(FaultyTree::new(embedded, tree.clone()));
     let faulty_tree = Catalogue::new(link.clone());
-    let store =
-        one_pool(Arc::new(FaultyPool { pool: Arc::new(EmbeddedPool::new(journal)), plan: pool.clone() }));
-    let broker = Broker::start(faulty_tree, &store, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
-    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, link, catalogue }
+    let store = Arc::new(EmbeddedPool::new(journal));
+    let given = Arc::new(FaultyPool::new(store.clone(), pool.clone()));
+    let settings = one_pool(given.clone());
+    let broker =
+        Broker::start(faulty_tree, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
+    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, store, given, link, catalogue }
 }
 
 impl Faulty {
@@ -149,4 +154,30 @@ async fn a_claim_that_is_over_while_its_renewal_is_under_way_and_fails_still_end
     assert!(renewal.join_next().await.unwrap().unwrap().is_err());
     faulty.whole.clock.advance(1_000);
     assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_metadata_that_nobody_knows_of_has_no_effect_or_its_whole_effect() {
+    use angarium::domain::message::NewMessage;
+    use angarium::domain::patch::Change;
+    for (fault, bytes) in [(Fault::UnknownBefore, 200), (Fault::UnknownAfter, 100)] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let at = queue("q");
+        let before = super::metadata(r#"{"_max_messages_post_size": 200}"#);
+        whole.broker.queue_create(&at, before).await.unwrap();
+        let value = serde_json::value::RawValue::from_string("100".to_owned()).unwrap();
+        let change = Change::Replace("_max_messages_post_size".to_owned(), value);
+        faulty.tree.next(&[fault]);
+        let unknown = whole.broker.queue_patch(&at, vec![change]).await.unwrap_err();
+        assert!(!unknown.nothing_written());
+        let post = async |size| {
+            let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+            whole.broker.messages_post_sized(&at, vec![message], None, size).await
+        };
+        let shown = whole.broker.queue_metadata(&at).await.unwrap().unwrap();
+        assert_eq!(shown.attributes().max_post_size, Some(bytes), "{fault:?}");
+        post(bytes).await.unwrap();
+        post(bytes + 1).await.unwrap_err();
+    }
 }

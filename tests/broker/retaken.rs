@@ -22,13 +22,18 @@ fn message() -> Vec<NewMessage> {
 
 /// Takes the queue's slot as another process would.
 async fn take_away(faulty: &Faulty) {
+    take_slot_of(faulty, "q").await;
+}
+
+/// Takes the slot of a queue as another process would.
+pub(super) async fn take_slot_of(faulty: &Faulty, name: &str) {
     let nonce = Uuid::new_v4();
     let other = Owner { instance: Uuid::new_v4(), address: "elsewhere:1".into(), nonce };
-    faulty.catalogue.slots_take(&[queue("q").slot()], &other).await.unwrap();
+    faulty.catalogue.slots_take(&[queue(name).slot()], &other).await.unwrap();
 }
 
 /// Claims until a claim is answered without an error: as long as its slot is away it is refused.
-async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium::domain::ids::MessageId> {
+pub(super) async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium::domain::ids::MessageId> {
     let start = Instant::now();
     loop {
         match whole.broker.claim_create(&queue(name), terms(300), limit(20)).await {

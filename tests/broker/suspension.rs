@@ -65,6 +65,25 @@ async fn a_claim_whose_time_was_over_in_a_suspension_can_be_renewed_in_the_momen
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_time_was_over_in_a_suspension_deletes_its_messages_still() {
+    let faulty = faulty().await;
+    let (whole, link) = (&faulty.whole, &faulty.link);
+    let ids = whole.post(&queue("q"), 3, 3_600).await;
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(3)).await.unwrap();
+    let (view, mut handover) = claim.unwrap();
+    handover.done();
+    turns().await;
+    link.suspend(Away::Refused);
+    whole.clock.advance(60_000);
+    whole.broker.message_delete(&queue("q"), ids[0], Some(view.id)).await.unwrap();
+    whole.broker.messages_delete(&queue("q"), ids[1..2].to_vec(), &[view.id]).await.unwrap();
+    link.connect();
+    turns().await;
+    whole.clock.advance(2_000);
+    assert_eq!(whole.claim_soon(&queue("q"), 3).await, ids[2..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_time_was_over_while_nobody_served_can_be_renewed_in_the_moment_after() {
     for is_renewed in [true, false] {
         let Whole { broker, clock, _data } = whole().await;

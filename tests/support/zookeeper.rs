@@ -21,13 +21,11 @@ use tempfile::TempDir;
 
 const JARS: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-/// Small and quick to start rather than quick to run.
-const JAVA: [&str; 4] = [
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-];
+const QUIET: &str = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn";
+/// The virtual machine of the tests: small and quick to start rather than quick to run.
+const SMALL: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+/// As ZooKeeper's own `zkServer.sh` runs it: a heap of 1,000 MB, and all of the compiler.
+const AS_DEPLOYED: &[&str] = &["-Xmx1000m"];
 /// Milliseconds. Sessions last 2 to 20 of these.
 const TICK: u32 = 500;
 /// A virtual machine that starts on a busy computer stays well below it.
@@ -50,6 +48,7 @@ enum LastWill {
 pub struct ZooKeeper {
     data: TempDir,
     port: u16,
+    machine: &'static [&'static str],
     running: Option<Running>,
 }
 
@@ -61,21 +60,27 @@ struct Running {
 impl ZooKeeper {
     /// Starts a server with empty data and waits until it answers.
     pub fn start() -> Self {
-        Self::start_with(LastWill::KeepData)
+        Self::start_with(SMALL, LastWill::KeepData)
     }
 
-    fn start_with(will: LastWill) -> Self {
+    /// As [`ZooKeeper::start`], in the virtual machine that a deployment has. It is fast once it is warm: compiling takes
+    /// seconds of load.
+    pub fn start_as_deployed() -> Self {
+        Self::start_with(AS_DEPLOYED, LastWill::KeepData)
+    }
+
+    fn start_with(machine: &'static [&'static str], will: LastWill) -> Self {
         let data = TempDir::new().expect("there is a temporary directory");
         let port = free_port();
         fs::write(data.path().join("zoo.cfg"), settings(data.path(), port)).expect("the directory is ours");
-        let running = Some(Running::start(data.path(), port, will));
-        Self { data, port, running }
+        let running = Some(Running::start(data.path(), port, machine, will));
+        Self { data, port, machine, running }
     }
 
     /// The server that tests share, each below a root of its own. It ends with the test process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<ZooKeeper> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start_with(LastWill::RemoveData))
+        SHARED.get_or_init(|| Self::start_with(SMALL, LastWill::RemoveData))
     }
 
     /// Where it listens.
@@ -96,7 +101,7 @@ impl ZooKeeper {
     /// Starts the server on the data it had, and waits until it answers.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "the server runs already");
-        self.running = Some(Running::start(self.data.path(), self.port, LastWill::KeepData));
+        self.running = Some(Running::start(self.data.path(), self.port, self.machine, LastWill::KeepData));
     }
 }
 
@@ -108,7 +113,7 @@ pub fn fresh_tree_at(endpoint: SocketAddr) -> Address {
 }
 
 impl Running {
-    fn start(data: &Path, port: u16, will: LastWill) -> Self {
+    fn start(data: &Path, port: u16, machine: &[&str], will: LastWill) -> Self {
         let java = find_java();
         let log = data.join("log");
         let mut shell = Command::new("sh")
@@ -116,7 +121,8 @@ impl Running {
             .arg(&log)
             .arg(if will == LastWill::RemoveData { data } else { Path::new("") })
             .arg(java)
-            .args(JAVA)
+            .args(machine)
+            .arg(QUIET)
             .args(["-cp", &JARS.join(":"), MAIN])
             .arg(data.join("zoo.cfg"))
             .stdin(Stdio::piped())

@@ -60,6 +60,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
 /// Drivers, and the one file that names each. Everybody else has the handle over its trait.
 pub const DRIVERS: &[(&str, &str)] = &[
     ("storage::embedded", "storage/open.rs"),
+    ("storage::postgres", "storage/open.rs"),
     ("storage::redis", "storage/open.rs"),
     ("coordination::embedded", "server/mod.rs"),
 ];
@@ -75,6 +76,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("bytes", &[EVERYWHERE]),
     ("clap", &["cli", "config", "config.rs", "server/face.rs"]),
     ("clap_complete", &["cli/completions.rs"]),
+    ("deadpool", &["storage/postgres"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
     ("futures_util", &["catalogue"]),
@@ -102,7 +104,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ),
     ("redis", &["storage/redis"]),
     ("rustix", &["cli", "clock.rs", "journal", "server"]),
-    ("rustls", &["server/tls.rs", "storage/redis"]),
+    ("rustls", &["server/tls.rs", "storage/postgres", "storage/redis"]),
+    ("rustls_native_certs", &["storage/postgres"]),
     ("serde", &["api", "catalogue", "cli", "config", "domain"]),
     ("serde_json", &["api", "catalogue", "cli", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),
@@ -111,6 +114,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     ("tokio", &["api", "broker", "catalogue", "cli", "coordination", "journal", "server", "storage"]),
+    ("tokio_postgres", &["storage/postgres"]),
+    ("tokio_postgres_rustls", &["storage/postgres"]),
     ("tokio_rustls", &["server/tls.rs"]),
     ("tokio_util", &["broker", "cli", "coordination", "server"]),
     ("toml", &["cli/client/context_file.rs", "config"]),

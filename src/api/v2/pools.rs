@@ -42,7 +42,7 @@ pub struct DetailQuery {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"uri": "embedded:pools/fast", "weight": 100, "flavor": "fast", "options": {}}))]
 pub struct PoolBody {
-    /// Where its storage is: `embedded:PATH`, a path below the data directory, or `redis://`, `rediss://`,
+    /// Where its storage is: `embedded:PATH`, a path below the data directory; or `postgres://`, `redis://`, `rediss://`,
     /// `redis-cluster://` or `redis-sentinel://` with servers. No other pool may have it.
     #[schema(min_length = 1, max_length = 255)]
     uri: String,

@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use zookeeper_client::{Error as ZkError, MultiWriteError};
 
-use super::TreeError;
 use super::errors::{Verdict, not_sent, verdict};
 use super::multi::Multi;
 use super::pieces::{Piece, Waiting};
 use super::recall::recall;
 use super::session::{Connection, Lost, Session};
 use super::writer::{Found, Writer};
+use super::{Committed, TreeError};
 
 /// Between two tries to settle a multi on a connection that seems to be up.
 const SETTLE_PAUSE: Duration = Duration::from_millis(50);
@@ -157,16 +157,30 @@ impl Committer<'_> {
             Found::Applied(transaction) => {
                 self.session.directories.count(&pieces);
                 for piece in pieces {
-                    let outcome = match recall(&self.session.client, &piece.ops, transaction).await {
-                        Ok(Some(committed)) => Ok(committed),
-                        Ok(None) => Err(TreeError::Unknown("it was applied, and changed since".into())),
-                        Err(error) => Err(unknown(&error)),
-                    };
+                    let outcome = self.recalled(&piece, transaction, connection).await;
                     piece.answer(outcome);
                 }
             }
         }
         Ok(())
+    }
+
+    /// What an applied piece did. It is only read, so a connection that goes meanwhile costs nothing but time.
+    async fn recalled(
+        &self,
+        piece: &Piece,
+        transaction: u64,
+        connection: &mut Connection,
+    ) -> Result<Committed, TreeError> {
+        loop {
+            match recall(&self.session.client, &piece.ops, transaction).await {
+                Ok(Some(committed)) => return Ok(committed),
+                Ok(None) => return Err(TreeError::Unknown("it was applied, and changed since".into())),
+                Err(error) if verdict(&error) != Verdict::Unknown => return Err(unknown(&error)),
+                Err(_) => connection.up().await.map_err(|lost| unknown(&lost))?,
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
     }
 }
 

@@ -1,21 +1,17 @@
 //! Headers and entries in their stored form, described in `stored.rs`.
 
-use std::sync::Arc;
-
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
-use super::stored::damaged;
-use crate::domain::ids::{MessageId, QueueId};
-use crate::domain::message::{Header, Message, Peer, State};
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::ids::MessageId;
+use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
+use crate::storage::states::{self, damaged};
 
 const TAG: u8 = 2;
 /// Bytes of a header without a peer: of every header in the space of ready messages.
 const HEAD_BYTES: usize = 54;
-const NO_QUEUE: [u8; 16] = [0; 16];
 
 pub(super) fn encode_entry(header: &Header, body: &[u8]) -> Bytes {
     let mut value = BytesMut::with_capacity(HEAD_BYTES + body.len());
@@ -44,15 +40,8 @@ pub(super) fn decode_header(id: MessageId, value: &Bytes) -> Result<Header, Stor
 }
 
 fn put_header(value: &mut BytesMut, header: &Header) {
-    let (state, peer) = match &header.state {
-        State::Ready => (0, None),
-        State::Scheduled => (1, None),
-        State::Prepared(peer) => (2, Some(peer)),
-        State::Moving(peer) => (3, Some(peer)),
-        State::Failed => (4, None),
-    };
     value.put_u8(TAG);
-    value.put_u8(state);
+    value.put_u8(states::number(&header.state));
     value.put_u64(header.created.as_millis());
     value.put_u64(header.ready.as_millis());
     value.put_u64(header.expires.as_millis());
@@ -60,17 +49,7 @@ fn put_header(value: &mut BytesMut, header: &Header) {
     value.put_u32(header.attempts);
     value.put_u32(header.size);
     value.put_slice(header.client.unwrap_or_default().as_bytes());
-    if let Some(peer) = peer {
-        put_peer(value, peer);
-    }
-}
-
-fn put_peer(value: &mut BytesMut, peer: &Peer) {
-    value.put_slice(peer.queue.as_ref().map_or(&NO_QUEUE[..], |queue| &queue.as_bytes()[..]));
-    for text in [peer.at.project.as_str(), peer.at.name.as_str()] {
-        value.put_u16(u16::try_from(text.len()).expect("names have at most a few hundred bytes"));
-        value.put_slice(text.as_bytes());
-    }
+    states::put_peer(value, &header.state);
 }
 
 fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
@@ -81,14 +60,6 @@ fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
     let (created, ready, expires) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
     let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
     let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
-    let state = match state {
-        0 => State::Ready,
-        1 => State::Scheduled,
-        2 => State::Prepared(take_peer(rest)?),
-        3 => State::Moving(take_peer(rest)?),
-        4 => State::Failed,
-        _ => return Err(damaged("the state of a message")),
-    };
     Ok(Header {
         id,
         created: Timestamp::from_millis(created),
@@ -98,33 +69,18 @@ fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
         attempts,
         client,
         size,
-        state,
+        state: states::take_state(state, rest)?,
     })
-}
-
-fn take_peer(rest: &mut Bytes) -> Result<Arc<Peer>, StoreError> {
-    let queue = rest.try_get_u128().map_err(|_| no_peer())?.to_be_bytes();
-    let project = ProjectId::new(&take_text(rest)?).map_err(|_| no_peer())?;
-    let name = QueueName::new(&take_text(rest)?).map_err(|_| no_peer())?;
-    let queue = (queue != NO_QUEUE).then(|| QueueId::from_bytes(queue));
-    Ok(Arc::new(Peer { at: QueueRef { project, name }, queue }))
-}
-
-fn take_text(rest: &mut Bytes) -> Result<String, StoreError> {
-    let length = usize::from(rest.try_get_u16().map_err(|_| no_peer())?);
-    if rest.len() < length {
-        return Err(no_peer());
-    }
-    String::from_utf8(rest.split_to(length).into()).map_err(|_| no_peer())
-}
-
-fn no_peer() -> StoreError {
-    damaged("the other queue of a move")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::domain::ids::QueueId;
+    use crate::domain::message::{Peer, State};
+    use crate::domain::names::{ProjectId, QueueName, QueueRef};
 
     fn peer(queue: Option<QueueId>) -> Arc<Peer> {
         let (project, name) = (ProjectId::new("p/q r").unwrap(), QueueName::new("dead").unwrap());

@@ -19,15 +19,16 @@
 //! 1 for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`.
 //!
 //! The head of a header is tag 2, state, created, ready, expires, ttl, attempts, body bytes, client id
-//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. States are 0 ready, 1 scheduled, 2
-//! prepared, 3 moving, 4 failed. In prepared and moving the peer follows: queue id or zero, bytes of the project,
-//! project, bytes of the name, name (16 + 2 + any + 2 + any). Numbers are big endian; times are milliseconds, ttl seconds.
+//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. In prepared and moving the peer
+//! follows; states and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
+//! seconds.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::time::Timestamp;
+pub(super) use crate::storage::states::damaged;
 use crate::storage::{Epoch, Note, Stamp, StoreError, Totals};
 
 pub(super) const STAMP_KEY: &[u8] = b"pool";
@@ -165,8 +166,4 @@ pub(super) fn decode_note(key: &Bytes, value: &Bytes) -> Result<Note, StoreError
 
 pub(super) fn take_id(rest: &mut &[u8]) -> MessageId {
     MessageId::from_bytes(rest.get_u128().to_be_bytes())
-}
-
-pub(super) fn damaged(what: &str) -> StoreError {
-    StoreError::NotSent(format!("{what} is damaged"))
 }

@@ -25,6 +25,16 @@ pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
 /// The call that applies a batch.
 pub(super) fn call(batch: &Batch, keys: &Keys) -> (&'static Script, Cmd) {
     let script: &Script = if batch.has_appends() { &APPEND } else { &COMMIT };
+    (script, call_of(script, batch, keys))
+}
+
+/// The call that repeats a batch which was applied. It runs when the memory is full too, and must not be made for one
+/// that was not applied.
+pub(super) fn repeat(batch: &Batch, keys: &Keys) -> (&'static Script, Cmd) {
+    (&COMMIT, call_of(&COMMIT, batch, keys))
+}
+
+fn call_of(script: &Script, batch: &Batch, keys: &Keys) -> Cmd {
     let mut names = Vec::with_capacity(4 + 8 * batch.queues.len());
     names.extend(keys.slot_keys(batch.slot));
     names.extend(batch.queues.iter().flat_map(|changes| keys.queue_keys(changes.queue)));
@@ -39,7 +49,7 @@ pub(super) fn call(batch: &Batch, keys: &Keys) -> (&'static Script, Cmd) {
     for changes in &batch.queues {
         add_queue(&mut call, changes);
     }
-    (script, call)
+    call
 }
 
 fn add_queue(call: &mut Cmd, changes: &QueueChanges) {

@@ -96,6 +96,18 @@ impl RedisPool {
         }
     }
 
+    /// Waits for what an applied batch must wait for: the try that applied it may not have come to that.
+    async fn wait_again(&self, batch: &Batch) -> Result<(), StoreError> {
+        let waits = self.waits(batch.durability);
+        if !waits.any() {
+            return Ok(());
+        }
+        let link = self.write_link(batch.slot);
+        let way = link.way().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
+        let (script, call) = batch::repeat(batch, &way.keys);
+        link.write(way, script, call, waits).await.and_then(said).map(|_| ())
+    }
+
     /// Makes the records of all slots, and then the stamp.
     async fn make(&self, stamp: Stamp) -> Result<(), StoreError> {
         let mut open = self.reads.open().await?;
@@ -189,7 +201,7 @@ impl PoolStore for RedisPool {
         let (script, call) = batch::call(batch, &way.keys);
         match link.write(way, script, call, self.waits(batch.durability)).await {
             Ok(answer) => said(answer).map(|_| ()),
-            Err(StoreError::Full) if self.is_applied(batch).await? => Ok(()),
+            Err(StoreError::Full) if self.is_applied(batch).await? => self.wait_again(batch).await,
             Err(error) => Err(error),
         }
     }

@@ -26,9 +26,9 @@
 //! says where they are among the ids.
 //!
 //! A header is tag 1, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 +
-//! 16); the client id is zero when there is none. That is its head. States are 0 ready, 1 scheduled, 2 prepared, 3 moving, 4
-//! failed. In prepared and moving the peer follows, but not in entries: queue id or zero, bytes of the project, project, bytes
-//! of the name, name (16 + 2 + any + 2 + any). Numbers are big endian; times are milliseconds, ttl seconds.
+//! 16); the client id is zero when there is none. That is its head. In prepared and moving the peer follows, but not in
+//! entries; states and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
+//! seconds.
 
 use std::sync::Arc;
 
@@ -36,15 +36,14 @@ use bytes::{Buf, BufMut, Bytes};
 use uuid::Uuid;
 
 use crate::domain::ids::{MessageId, QueueId, Slot};
-use crate::domain::message::{Header, Peer, State};
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::message::Header;
 use crate::domain::time::Timestamp;
-use crate::storage::{Epoch, Note, Stamp, StoreError};
+pub(super) use crate::storage::states::damaged;
+use crate::storage::{Epoch, Note, Stamp, StoreError, states};
 
 const TAG: u8 = 1;
 /// Bytes of a header before its peer.
 pub(super) const HEAD_BYTES: usize = 54;
-const NO_QUEUE: [u8; 16] = [0; 16];
 /// Milliseconds of the least span of a bucket.
 const LEAST_SPAN: u64 = 8_000;
 
@@ -216,15 +215,8 @@ pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError>
 
 /// Appends the head of a header.
 pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
-    let state = match header.state {
-        State::Ready => 0,
-        State::Scheduled => 1,
-        State::Prepared(_) => 2,
-        State::Moving(_) => 3,
-        State::Failed => 4,
-    };
     value.put_u8(TAG);
-    value.put_u8(state);
+    value.put_u8(states::number(&header.state));
     value.put_u64(header.ready.as_millis());
     value.put_u64(header.expires.as_millis());
     value.put_u64(header.created.as_millis());
@@ -237,12 +229,7 @@ pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
 /// Appends a whole header.
 pub(super) fn put_header(value: &mut Vec<u8>, header: &Header) {
     put_head(value, header);
-    let (State::Prepared(peer) | State::Moving(peer)) = &header.state else { return };
-    value.put_slice(peer.queue.as_ref().map_or(&NO_QUEUE[..], |queue| &queue.as_bytes()[..]));
-    for text in [peer.at.project.as_str(), peer.at.name.as_str()] {
-        value.put_u16(u16::try_from(text.len()).expect("names have at most a few hundred bytes"));
-        value.put_slice(text.as_bytes());
-    }
+    states::put_peer(value, &header.state);
 }
 
 pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, StoreError> {
@@ -253,14 +240,6 @@ pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, St
     let (ready, expires, created) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
     let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
     let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
-    let state = match state {
-        0 => State::Ready,
-        1 => State::Scheduled,
-        2 => State::Prepared(take_peer(&mut rest)?),
-        3 => State::Moving(take_peer(&mut rest)?),
-        4 => State::Failed,
-        _ => return Err(damaged("the state of a message")),
-    };
     Ok(Header {
         id,
         created: Timestamp::from_millis(created),
@@ -270,36 +249,15 @@ pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, St
         attempts,
         client,
         size,
-        state,
+        state: states::take_state(state, &mut rest)?,
     })
-}
-
-fn take_peer(rest: &mut &[u8]) -> Result<Arc<Peer>, StoreError> {
-    let queue = rest.try_get_u128().map_err(|_| no_peer())?.to_be_bytes();
-    let project = ProjectId::new(take_text(rest)?).map_err(|_| no_peer())?;
-    let name = QueueName::new(take_text(rest)?).map_err(|_| no_peer())?;
-    let queue = (queue != NO_QUEUE).then(|| QueueId::from_bytes(queue));
-    Ok(Arc::new(Peer { at: QueueRef { project, name }, queue }))
-}
-
-fn take_text<'a>(rest: &mut &'a [u8]) -> Result<&'a str, StoreError> {
-    let length = usize::from(rest.try_get_u16().map_err(|_| no_peer())?);
-    let (text, after) = rest.split_at_checked(length).ok_or_else(no_peer)?;
-    *rest = after;
-    str::from_utf8(text).map_err(|_| no_peer())
-}
-
-fn no_peer() -> StoreError {
-    damaged("the other queue of a move")
-}
-
-pub(super) fn damaged(what: &str) -> StoreError {
-    StoreError::NotSent(format!("{what} is damaged"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::message::{Peer, State};
+    use crate::domain::names::{ProjectId, QueueName, QueueRef};
 
     fn header(state: State) -> Header {
         Header {

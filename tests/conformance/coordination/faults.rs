@@ -21,6 +21,11 @@ pub(super) fn quick() -> Patience {
     Patience { session: Duration::from_secs(2), operation: Duration::from_secs(10), ..Patience::default() }
 }
 
+/// Sessions that outlive all that happens to their connections on a busy machine, and callers that wait for it.
+fn lasting() -> Patience {
+    Patience { session: Duration::from_secs(12), operation: Duration::from_secs(60), ..Patience::default() }
+}
+
 /// Callers that do not wait long for a session that lasts.
 fn impatient() -> Patience {
     Patience {
@@ -70,14 +75,14 @@ pub(super) async fn recovered(tree: &Tree, within: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_cut_in_the_middle_of_commits_costs_no_answer() {
-    let Wired { tree, witness, proxy } = wired(quick()).await;
+    let Wired { tree, witness, proxy } = wired(lasting()).await;
     let load = Load::start(&tree, CALLERS).await;
     for _ in 0..15 {
         sleep(Duration::from_millis(120)).await;
         proxy.set(Wire::Cut);
         sleep(Duration::from_millis(30)).await;
         proxy.set(Wire::Whole);
-        recovered(&tree, Duration::from_secs(5)).await;
+        recovered(&tree, Duration::from_secs(20)).await;
     }
     sleep(Duration::from_millis(200)).await;
     let tally = load.judge(&witness).await;
@@ -125,6 +130,30 @@ async fn a_commit_whose_answer_was_lost_still_tells_its_versions() {
     assert_eq!(versions, [Some(1), None, Some(1), Some(2), Some(1)]);
     let node = witness.get("/t").await.unwrap().unwrap();
     assert!(committed.iter().flatten().all(|stat| stat.modified == node.modified));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_cut_while_a_lost_answer_is_found_out_costs_no_answer() {
+    let Wired { tree, witness, proxy } = wired(lasting()).await;
+    commit(&tree, &[create("/t")]).await;
+    // Of each of them the version must be asked for.
+    let nodes: Vec<String> = (0..90).map(|node| format!("/t/{node}")).collect();
+    commit(&tree, &nodes.iter().map(create).collect::<Vec<_>>()).await;
+    proxy.set(Wire::Deaf);
+    let (caller, ops) = (Arc::clone(&tree), nodes.iter().map(|node| set(node, "")).collect::<Vec<_>>());
+    let committed = tokio::join!(async move { caller.commit(&[], &ops).await }, async {
+        while version(&witness, "/t/0").await != Some(1) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        for _ in 0..20 {
+            cut(&tree, &proxy).await;
+            proxy.set(Wire::Whole);
+            recovered(&tree, Duration::from_secs(20)).await;
+            sleep(Duration::from_millis(4)).await;
+        }
+    });
+    let committed = committed.0.expect("the session lasts");
+    assert!(committed.iter().all(|stat| stat.is_some_and(|stat| stat.version == 1)), "{committed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

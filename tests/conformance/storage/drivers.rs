@@ -12,6 +12,7 @@ use angarium::clock::Clock;
 use angarium::storage::open::PoolOpener;
 use angarium::storage::{PoolStore, Stamp};
 
+use crate::support::postgres::Postgres;
 use crate::support::redis::{Redis, RedisCluster, SYNCED};
 
 /// An empty storage of its own. What was opened before must be dropped before it is opened again.
@@ -44,6 +45,28 @@ impl Storage for Embedded {
 impl Embedded {
     fn opener(&self) -> PoolOpener {
         PoolOpener::new(self.0.path(), Clock::manual(0), [])
+    }
+}
+
+/// The PostgreSQL driver, on the server that tests share, each in a schema of its own.
+pub fn postgres_server() -> impl Storage {
+    Schema(Postgres::shared().fresh_uri())
+}
+
+/// A URI.
+struct Schema(String);
+
+#[async_trait]
+impl Storage for Schema {
+    async fn open(&mut self) -> Arc<dyn PoolStore> {
+        registered(&self.0).await
+    }
+
+    async fn open_without_room(&mut self) -> Arc<dyn PoolStore> {
+        let store = registered(&format!("{}&quota=1", self.0)).await;
+        // Where it learns how much there is.
+        store.health().await.expect("it answers");
+        store
     }
 }
 

@@ -16,6 +16,7 @@ mod notes;
 mod numbers;
 mod opener;
 pub mod owner;
+mod postgres;
 mod reads;
 mod redis;
 mod reopening;
@@ -37,7 +38,7 @@ macro_rules! conformance {
     };
 }
 
-conformance! { [embedded, redis_server, redis_cluster] {
+conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned

@@ -106,6 +106,11 @@ async fn batch_is_unknown_until_the_replicas_asked_for_have_it() {
     assert!(matches!(&failure, Err(StoreError::Unknown(why)) if why.contains("0 replicas")), "{failure:?}");
     // Neither is the repeat of a batch that the server has already.
     assert!(matches!(pool.commit(&batch).await, Err(StoreError::Unknown(_))));
+    // A full memory refuses the repeat of what was applied, and nobody has it but the master.
+    master.set("maxmemory", "1");
+    let failure = pool.commit(&batch).await;
+    assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
+    master.set("maxmemory", "0");
     replica.restart();
     wait_until("the replica is linked", is_linked);
     pool.commit(&batch).await.unwrap();

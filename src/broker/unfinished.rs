@@ -1,0 +1,119 @@
+//! Moves that an owner before has begun (P5): those of queues that nobody opens, and those into a queue that is deleted.
+//!
+//! After a slot was taken each of its queues is looked at once, at the cost of one read of its pool. One that has entries
+//! aside is opened, and its mover goes on. It is done in the background, a few queues at a time, and never twice.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::moves::by_peer;
+use super::slot::Slot;
+use super::{Broker, storage_failed};
+use crate::catalogue::QueueRecord;
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::error::Error;
+use crate::storage::{Direction, Order, PoolStore, Position};
+
+impl Broker {
+    /// Looks at the queues of each slot once after it was taken. What cannot be looked at now has its turn again.
+    pub(super) async fn resume_moves(&self) {
+        let (mut pause, longest) = limits::UNFINISHED_PAUSES;
+        while self.next_turn(pause).await {
+            pause = limits::UNFINISHED_PAUSES.0;
+            for slot in self.0.cells.owned() {
+                if slot.is_searched() {
+                    continue;
+                }
+                if let Err(error) = self.search(&slot).await {
+                    warn!(slot = %slot.owned.slot, %error, "moves that were begun cannot all be found yet");
+                    pause = longest;
+                }
+            }
+        }
+    }
+
+    /// Opens the queues of a slot that have entries aside. A pool that cannot be asked holds up only its own queues.
+    async fn search(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+        let (mut silent, mut outcome) = (HashSet::new(), Ok(()));
+        for project in self.0.catalogue.slot_projects(slot.owned.slot).await? {
+            let queues = self.0.catalogue.project_queues(slot.owned.slot, &project).await?;
+            for some in queues.chunks(limits::UNFINISHED_QUEUES) {
+                let records = self.0.catalogue.queue_records(some).await?;
+                for (at, record) in some.iter().zip(records) {
+                    let Some(record) = record.filter(|record| !silent.contains(&record.placement)) else {
+                        continue;
+                    };
+                    if let Err(error) = self.open_if_aside(slot, at, &record).await {
+                        silent.insert(record.placement);
+                        outcome = Err(error);
+                    }
+                }
+                if !self.next_turn(limits::UNFINISHED_STEP).await || slot.closed.is_cancelled() {
+                    return Ok(());
+                }
+            }
+        }
+        outcome.inspect(|()| slot.note_searched())
+    }
+
+    async fn open_if_aside(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        record: &QueueRecord,
+    ) -> Result<(), Error> {
+        if !self.stores_with_aside(slot, record).await?.is_empty() {
+            self.open(slot, at).await?;
+        }
+        Ok(())
+    }
+
+    /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:
+    /// no owner before can add to them.
+    async fn stores_with_aside(
+        &self,
+        slot: &Slot,
+        record: &QueueRecord,
+    ) -> Result<Vec<Arc<dyn PoolStore>>, Error> {
+        let mut stores = Vec::new();
+        for name in record.pools()? {
+            let pool = self.pool_of_record(&name).await?;
+            self.open_lane(slot, &name, &pool).await?;
+            let store = pool.store()?;
+            if store.totals(record.id).await.map_err(storage_failed)?.aside > 0 {
+                stores.push(store);
+            }
+        }
+        Ok(stores)
+    }
+
+    /// Makes sure that no message is lost with a queue that is about to be deleted: what is prepared there, and not
+    /// let go by its source, stays at its source for good. The caller holds the moves into the queue's slot. A move that
+    /// an owner before has begun could still take the message out at the source, so that is fenced by opening it.
+    pub(super) async fn keep_at_sources(&self, slot: &Slot, at: &QueueRef) -> Result<(), Error> {
+        let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(()) };
+        let mut known = HashSet::new();
+        for store in self.stores_with_aside(slot, &record).await? {
+            let mut after = None;
+            loop {
+                let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+                let page = store.scan(record.id, Order::Aside, Direction::Up, after, messages, bytes).await;
+                let page = page.map_err(storage_failed)?;
+                after = page.messages.last().map(|message| Position::id(message.header.id));
+                let (_, prepared) = by_peer(page.messages);
+                for (peer, _) in prepared {
+                    if known.insert(peer.at.clone()) {
+                        self.open_source(&peer).await?;
+                    }
+                }
+                if page.is_last {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

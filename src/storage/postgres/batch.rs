@@ -1,0 +1,181 @@
+//! A batch on its way into PostgreSQL: one array for each column. It decides which change of an entry stands.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::stored::{encode_peer, id_key, millis, queue_key, state_number};
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::{Header, State};
+use crate::storage::{Batch, Note, QueueChanges, StoreError};
+
+/// Checks what of a batch came from outside without a check.
+pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
+    let fits =
+        |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
+    if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
+        Ok(())
+    } else {
+        Err(StoreError::NotSent("a note is too long".to_owned()))
+    }
+}
+
+/// Headers, a column each.
+#[derive(Default)]
+struct Headers {
+    queue: Vec<Uuid>,
+    id: Vec<Uuid>,
+    state: Vec<i16>,
+    created: Vec<i64>,
+    ready: Vec<i64>,
+    expires: Vec<i64>,
+    ttl: Vec<i32>,
+    attempts: Vec<i32>,
+    size: Vec<i32>,
+    client: Vec<Option<Uuid>>,
+    peer: Vec<Option<Vec<u8>>>,
+}
+
+impl Headers {
+    fn push(&mut self, queue: QueueId, header: &Header) {
+        self.queue.push(queue_key(queue));
+        self.id.push(id_key(header.id));
+        self.state.push(state_number(&header.state));
+        self.created.push(millis(header.created));
+        self.ready.push(millis(header.ready));
+        self.expires.push(millis(header.expires));
+        self.ttl.push(header.ttl.cast_signed());
+        self.attempts.push(header.attempts.cast_signed());
+        self.size.push(header.size.cast_signed());
+        self.client.push(header.client);
+        self.peer.push(encode_peer(&header.state));
+    }
+
+    fn columns(&self) -> [&(dyn ToSql + Sync); 11] {
+        let Self { queue, id, state, created, ready, expires, ttl, attempts, size, client, peer } = self;
+        [queue, id, state, created, ready, expires, ttl, attempts, size, client, peer]
+    }
+}
+
+/// What appends add to the totals of queues, and where their heads may begin.
+#[derive(Default)]
+struct Queues {
+    queue: Vec<Uuid>,
+    low: Vec<Uuid>,
+    /// The least id that becomes ready.
+    least: Vec<Uuid>,
+    messages: Vec<i64>,
+    bytes: Vec<i64>,
+    scheduled: Vec<i64>,
+    aside: Vec<i64>,
+}
+
+#[derive(Default)]
+struct Notes<'a> {
+    queue: Vec<Uuid>,
+    kind: Vec<i16>,
+    key: Vec<&'a [u8]>,
+    value: Vec<&'a [u8]>,
+    expires: Vec<i64>,
+}
+
+/// The arrays of a batch. Each id is in one of appends, updates and removes: what the batch brings and removes again is
+/// only removed, and what it brings and updates comes updated. So too with notes.
+#[derive(Default)]
+pub(super) struct Arrays<'a> {
+    queues: Queues,
+    appends: Headers,
+    bodies: Vec<&'a [u8]>,
+    updates: Headers,
+    remove_queues: Vec<Uuid>,
+    removes: Vec<Uuid>,
+    notes: Notes<'a>,
+    note_removes: Notes<'a>,
+    /// The greatest id among the appends, also of those that the batch removes again.
+    pub(super) last_id: Uuid,
+}
+
+impl<'a> Arrays<'a> {
+    pub(super) fn of(batch: &'a Batch) -> Self {
+        let mut arrays = Self::default();
+        for changes in &batch.queues {
+            arrays.add_entries(changes);
+            arrays.add_notes(changes);
+        }
+        arrays
+    }
+
+    fn add_entries(&mut self, changes: &'a QueueChanges) {
+        let queue = changes.queue;
+        let removes: HashSet<MessageId> = changes.removes.iter().copied().collect();
+        let stays = |header: &&Header| !removes.contains(&header.id);
+        let updates = changes.updates.iter().filter(stays);
+        let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
+        let mut least = MessageId::MAX;
+        let (mut messages, mut bytes, mut scheduled, mut aside) = (0, 0, 0, 0);
+        for message in &changes.appends {
+            self.last_id = self.last_id.max(id_key(message.header.id));
+            if !stays(&&message.header) {
+                continue;
+            }
+            let header = updates.remove(&message.header.id).unwrap_or(&message.header);
+            match header.state {
+                State::Ready => least = least.min(header.id),
+                State::Scheduled => scheduled += 1,
+                State::Prepared(_) | State::Moving(_) | State::Failed => aside += 1,
+            }
+            messages += 1;
+            bytes += i64::try_from(message.body.len()).expect("a body is in memory");
+            self.appends.push(queue, header);
+            self.bodies.push(&message.body);
+        }
+        for header in updates.into_values() {
+            if header.state == State::Ready {
+                least = least.min(header.id);
+            }
+            self.updates.push(queue, header);
+        }
+        self.remove_queues.extend(removes.iter().map(|_| queue_key(queue)));
+        self.removes.extend(removes.into_iter().map(id_key));
+        self.queues.queue.push(queue_key(queue));
+        self.queues.low.push(id_key(changes.low));
+        self.queues.least.push(id_key(least));
+        self.queues.messages.push(messages);
+        self.queues.bytes.push(bytes);
+        self.queues.scheduled.push(scheduled);
+        self.queues.aside.push(aside);
+    }
+
+    fn add_notes(&mut self, changes: &'a QueueChanges) {
+        let kept = changes.notes.iter().map(|note| ((note.kind, &note.key[..]), Some(note)));
+        let gone = changes.note_removes.iter().map(|(kind, key)| ((*kind, &key[..]), None));
+        let last: BTreeMap<(u8, &[u8]), Option<&Note>> = kept.chain(gone).collect();
+        for ((kind, key), note) in last {
+            let notes = if note.is_some() { &mut self.notes } else { &mut self.note_removes };
+            notes.queue.push(queue_key(changes.queue));
+            notes.kind.push(kind.into());
+            notes.key.push(key);
+            if let Some(note) = note {
+                notes.value.push(&note.value);
+                notes.expires.push(millis(note.expires));
+            }
+        }
+    }
+
+    /// The parameters of the statement behind those of the record, in its order.
+    pub(super) fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let Queues { queue, low, least, messages, bytes, scheduled, aside } = &self.queues;
+        let mut columns: Vec<&(dyn ToSql + Sync)> =
+            vec![queue, low, least, messages, bytes, scheduled, aside, &self.remove_queues, &self.removes];
+        columns.extend(self.appends.columns());
+        columns.push(&self.bodies);
+        columns.extend(self.updates.columns());
+        let Notes { queue, kind, key, value, expires } = &self.notes;
+        columns.extend([queue as &(dyn ToSql + Sync), kind, key, value, expires]);
+        let Notes { queue, kind, key, .. } = &self.note_removes;
+        columns.extend([queue as &(dyn ToSql + Sync), kind, key]);
+        columns
+    }
+}

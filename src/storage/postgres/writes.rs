@@ -1,0 +1,220 @@
+//! What is written to a pool: fences, batches, drops, and what an answer that nothing matched means (P1).
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::PostgresPool;
+use super::batch::Arrays;
+use super::connection::Connection;
+use super::errors::Failure;
+use super::link::Way;
+use super::stored::{self, bound, column, number, queue_key, unsigned};
+use crate::domain::durability::Durability;
+use crate::domain::ids::{MessageId, QueueId, Slot};
+use crate::domain::limits;
+use crate::storage::{Batch, Dropped, Epoch, Stamp, StoreError};
+
+const COMMIT: &str = include_str!("sql/commit.sql");
+const DROP: &str = include_str!("sql/drop.sql");
+const FENCE: &str = "
+    UPDATE records SET generation = $3::int8, transaction = $4::int8, seq = 0, fences = fences + 1
+    WHERE slot = $1::int2 AND pool = $2::uuid AND (generation, transaction) <= ($3::int8, $4::int8)
+    RETURNING last_id, fences";
+const RECORD: &str = "
+    SELECT generation, transaction, seq, fences FROM records WHERE slot = $1::int2 AND pool = $2::uuid";
+/// Written as it is: whoever sees this commit durable sees those before it durable.
+const AGAIN: &str = "
+    UPDATE records SET seq = seq
+    WHERE slot = $1::int2 AND pool = $2::uuid AND generation = $3::int8 AND transaction = $4::int8 AND seq = $5::int8
+    RETURNING slot";
+const USED: &str = "
+    SELECT COALESCE(sum(bytes + messages * $1::int8), 0)::int8 AS used FROM queues";
+
+/// What this process knows of its own writes to a slot.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Own {
+    /// Which fence of the slot was its own. A batch from before another fence with the same epoch, which hung somewhere,
+    /// is not taken for one of the new numbering.
+    fences: Option<i64>,
+    /// A batch of which one try has no known outcome: its appends may still come.
+    doubt: Option<(Epoch, u64)>,
+}
+
+/// What a batch is by the record of its slot.
+enum Place {
+    Next,
+    Done,
+}
+
+/// The parameters that say which record is meant.
+struct Record {
+    slot: i16,
+    stamp: Stamp,
+    generation: i64,
+    transaction: i64,
+}
+
+impl Record {
+    fn of(slot: Slot, epoch: Epoch, stamp: Stamp) -> Result<Self, StoreError> {
+        let transaction = number(epoch.transaction)?;
+        Ok(Self { slot: slot.0.into(), stamp, generation: epoch.generation.into(), transaction })
+    }
+
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 4] {
+        [&self.slot, &self.stamp.pool, &self.generation, &self.transaction]
+    }
+}
+
+impl PostgresPool {
+    fn own(&self, slot: Slot) -> Own {
+        self.slots.lock().get(&slot).copied().unwrap_or_default()
+    }
+
+    fn set_doubt(&self, slot: Slot, doubt: Option<(Epoch, u64)>) {
+        self.slots.lock().entry(slot).or_default().doubt = doubt;
+    }
+
+    /// Fences a slot.
+    pub(super) async fn raise(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        let (way, stamp) = self.writes.way().await?;
+        let record = Record::of(slot, epoch, stamp)?;
+        let rows = way.connection.query(FENCE, &record.parameters()).await.map_err(Failure::of_write)?;
+        if let Some(row) = rows.first() {
+            let (last, fences) = (stored::message_id(row, "last_id")?, column(row, "fences")?);
+            self.slots.lock().insert(slot, Own { fences: Some(fences), doubt: None });
+            return Ok(last);
+        }
+        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()? {
+            Some(Some(by)) if by > epoch => Err(StoreError::Fenced(by)),
+            Some(_) => Err(StoreError::NotSent("somebody else fenced the slot at the same time".into())),
+            // Registration made the record. Without it the storage is not what it was.
+            None => Err(StoreError::NotSent(format!("the storage has lost the record of slot {slot}"))),
+        }
+    }
+
+    /// Applies a batch, or tells why it is not the next.
+    pub(super) async fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+        let own = self.own(batch.slot);
+        let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
+        let result = self.send(batch, own, is_in_doubt).await;
+        match &result {
+            Err(StoreError::Unknown(_)) => self.set_doubt(batch.slot, Some((batch.epoch, batch.seq))),
+            Ok(()) | Err(StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack) => {
+                self.set_doubt(batch.slot, None);
+            }
+            // An earlier try is where it was.
+            Err(StoreError::Full | StoreError::NotSent(_) | StoreError::Stamped(_)) => {}
+        }
+        result
+    }
+
+    async fn send(&self, batch: &Batch, own: Own, is_in_doubt: bool) -> Result<(), StoreError> {
+        let (way, stamp) = self.writes.way().await?;
+        let record = Record::of(batch.slot, batch.epoch, stamp)?;
+        let is_full = self.address.quota.is_some_and(|quota| quota <= self.known.used());
+        // What may still come cannot be refused any more: then it comes beyond the quota.
+        if is_full && batch.has_appends() && !is_in_doubt {
+            return match self.place(&way, &record, batch, own).await? {
+                Place::Next => Err(StoreError::Full),
+                Place::Done => self.settle(&way, &record, batch).await,
+            };
+        }
+        let arrays = Arrays::of(batch);
+        let seq = stored::seq(batch.seq);
+        let commits = match batch.durability {
+            Durability::Relaxed => Some("off"),
+            Durability::Sync => None,
+        };
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
+        parameters.extend([&seq as &(dyn ToSql + Sync), &own.fences, &arrays.last_id, &commits]);
+        parameters.extend(arrays.columns());
+        match way.connection.query(COMMIT, &parameters).await {
+            Ok(rows) if !rows.is_empty() => Ok(()),
+            Ok(_) => match self.place(&way, &record, batch, own).await? {
+                Place::Done => self.settle(&way, &record, batch).await,
+                // The record changed between the two statements; the batch was not applied by this call.
+                Place::Next => Err(StoreError::NotSent("the record of the slot was being changed".into())),
+            },
+            Err(Failure::Full(_)) if batch.has_appends() && !is_in_doubt => Err(StoreError::Full),
+            // Another try of it may come, so it is not certain that its number is free.
+            Err(Failure::Full(why) | Failure::Refused(why)) if is_in_doubt => Err(StoreError::Unknown(why)),
+            Err(failure) => Err(failure.of_write()),
+        }
+    }
+
+    async fn record(&self, way: &Way, record: &Record) -> Result<Option<Row>, StoreError> {
+        let parameters: [&(dyn ToSql + Sync); 2] = [&record.slot, &record.stamp.pool];
+        let rows = way.connection.query(RECORD, &parameters).await.map_err(Failure::of_read)?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// What a batch is by the record of its slot, or why it is refused.
+    async fn place(&self, way: &Way, record: &Record, batch: &Batch, own: Own) -> Result<Place, StoreError> {
+        // Whether an earlier try was applied is not known as long as this fails.
+        let found = self.record(way, record).await.map_err(|error| StoreError::Unknown(error.to_string()))?;
+        let row = found.ok_or(StoreError::WentBack)?;
+        let Some(epoch) = stored::epoch(&row)? else { return Err(StoreError::WentBack) };
+        if epoch > batch.epoch {
+            return Err(StoreError::Fenced(epoch));
+        }
+        let (seq, fences) = (unsigned(&row, "seq")?, column::<i64>(&row, "fences")?);
+        let is_other = own.fences.is_some_and(|own| own != fences);
+        if epoch < batch.epoch || is_other || batch.seq > seq.saturating_add(1) {
+            return Err(StoreError::WentBack);
+        }
+        match batch.seq {
+            next if next == seq.saturating_add(1) => Ok(Place::Next),
+            last if last == seq => Ok(Place::Done),
+            _ => Err(StoreError::Stale),
+        }
+    }
+
+    /// A batch that was applied is acknowledged once it is as durable as it asks for: whoever applied it may not have
+    /// waited for that.
+    async fn settle(&self, way: &Way, record: &Record, batch: &Batch) -> Result<(), StoreError> {
+        if batch.durability == Durability::Relaxed {
+            return Ok(());
+        }
+        let seq = stored::seq(batch.seq);
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
+        parameters.push(&seq);
+        let unknown = |failure: Failure| StoreError::Unknown(failure.of_read().to_string());
+        let rows = way.connection.query(AGAIN, &parameters).await.map_err(unknown)?;
+        if rows.is_empty() {
+            return Err(StoreError::Unknown("the record of the slot was being changed".into()));
+        }
+        Ok(())
+    }
+
+    /// Removes a part of a queue.
+    pub(super) async fn drop_part(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<Dropped, StoreError> {
+        let (way, stamp) = self.writes.way().await?;
+        let record = Record::of(slot, epoch, stamp)?;
+        let (queue, limit) = (queue_key(queue), bound(limit));
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
+        parameters.extend([&queue as &(dyn ToSql + Sync), &limit]);
+        let rows = way.connection.query(DROP, &parameters).await.map_err(Failure::of_write)?;
+        if let Some(row) = rows.first() {
+            return Ok(if column(row, "is_last")? { Dropped::Done } else { Dropped::More });
+        }
+        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()?.flatten() {
+            Some(by) if by > epoch => Err(StoreError::Fenced(by)),
+            Some(_) | None => Err(StoreError::WentBack),
+        }
+    }
+
+    /// Looks how much there is of what the quota bounds. It costs a walk over the queues, not over their messages.
+    pub(super) async fn look_at_room(&self, connection: &Connection) -> Result<(), StoreError> {
+        let rows =
+            connection.query(USED, &[&limits::POSTGRES_ENTRY_BYTES]).await.map_err(Failure::of_read)?;
+        let used = rows.first().map(|row| unsigned(row, "used")).transpose()?;
+        self.known.set_used(used.unwrap_or(0));
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! What stored headers have in common, whatever the driver: the numbers of the states, and the other queue of a move.
+//!
+//! States are 0 ready, 1 scheduled, 2 prepared, 3 moving, 4 failed. A peer is: queue id or zero, bytes of the project,
+//! project, bytes of the name, name (16 + 2 + any + 2 + any). These forms are in databases and never change.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut};
+
+use super::StoreError;
+use crate::domain::ids::QueueId;
+use crate::domain::message::{Peer, State};
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
+
+const NO_QUEUE: [u8; 16] = [0; 16];
+
+/// What is stored of something is not what a driver writes.
+pub(super) fn damaged(what: &str) -> StoreError {
+    StoreError::NotSent(format!("{what} is damaged"))
+}
+
+/// The number of a state.
+pub(super) fn number(state: &State) -> u8 {
+    match state {
+        State::Ready => 0,
+        State::Scheduled => 1,
+        State::Prepared(_) => 2,
+        State::Moving(_) => 3,
+        State::Failed => 4,
+    }
+}
+
+/// Appends the peer of a state that has one.
+pub(super) fn put_peer(value: &mut impl BufMut, state: &State) {
+    let (State::Prepared(peer) | State::Moving(peer)) = state else { return };
+    value.put_slice(peer.queue.as_ref().map_or(&NO_QUEUE[..], |queue| &queue.as_bytes()[..]));
+    for text in [peer.at.project.as_str(), peer.at.name.as_str()] {
+        value.put_u16(u16::try_from(text.len()).expect("names have at most a few hundred bytes"));
+        value.put_slice(text.as_bytes());
+    }
+}
+
+/// The state of a number; its peer, if it has one, is taken from `rest`.
+pub(super) fn take_state(number: u8, rest: &mut impl Buf) -> Result<State, StoreError> {
+    Ok(match number {
+        0 => State::Ready,
+        1 => State::Scheduled,
+        2 => State::Prepared(take_peer(rest)?),
+        3 => State::Moving(take_peer(rest)?),
+        4 => State::Failed,
+        _ => return Err(damaged("the state of a message")),
+    })
+}
+
+fn take_peer(rest: &mut impl Buf) -> Result<Arc<Peer>, StoreError> {
+    let no_peer = || damaged("the other queue of a move");
+    let queue = rest.try_get_u128().map_err(|_| no_peer())?.to_be_bytes();
+    let mut text = || {
+        let length = usize::from(rest.try_get_u16().ok()?);
+        let is_there = rest.remaining() >= length;
+        is_there.then(|| String::from_utf8(rest.copy_to_bytes(length).into()).ok()).flatten()
+    };
+    let (project, name) = text().zip(text()).ok_or_else(no_peer)?;
+    let project = ProjectId::new(&project).map_err(|_| no_peer())?;
+    let name = QueueName::new(&name).map_err(|_| no_peer())?;
+    let queue = (queue != NO_QUEUE).then(|| QueueId::from_bytes(queue));
+    Ok(Arc::new(Peer { at: QueueRef { project, name }, queue }))
+}

@@ -1,0 +1,97 @@
+//! Owns what strikes a PostgreSQL pool: death under load, lost answers, fail-over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use angarium::storage::{QueueChanges, StoreError};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::writers::{judge, load, settle};
+use crate::conformance::storage::drivers::registered;
+use crate::conformance::storage::owner::{Owner, SLOT, appends, id, messages, queue};
+use crate::support::postgres::{Postgres, wait_until};
+use crate::support::settings;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_of_postgres_under_load_loses_nothing_and_brings_nothing_back() {
+    let (seed, rounds) = (settings::seed("postgres"), settings::number("ANGARIUM_CRASH_ROUNDS", 3));
+    let mut server = Postgres::start(&[]);
+    let pool = registered(&server.uri("")).await;
+    let over = Arc::default();
+    let load = load(&pool, seed, &over).await;
+    let mut dice = StdRng::seed_from_u64(seed);
+    for _ in 0..rounds {
+        tokio::time::sleep(Duration::from_millis(dice.random_range(300..1_200))).await;
+        server = tokio::task::spawn_blocking(move || {
+            server.kill9();
+            server.restart();
+            server
+        })
+        .await
+        .unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    judge("postgres killed", load, &over).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_whose_session_is_ended_is_unknown_and_its_repeat_resolves_it() {
+    let server = Arc::new(Postgres::start(&[]));
+    let pool = registered(&server.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    let holder = server.hold("SELECT FROM angarium.records FOR UPDATE");
+    let batch = owner.batch(2, vec![appends(queue(SLOT, 1), &messages([2]))]);
+    let ending = Arc::clone(&server);
+    let end = tokio::task::spawn_blocking(move || {
+        let text = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+            WHERE application_name = 'angarium' AND wait_event_type = 'Lock'";
+        wait_until("it waits", || ending.sql(text) != "0");
+    });
+    let failure = pool.commit(&batch).await;
+    end.await.unwrap();
+    drop(holder);
+    assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
+    settle(&*pool, &batch).await;
+    let gone = QueueChanges { removes: vec![id(2)], ..QueueChanges::of(queue(SLOT, 1), id(1)) };
+    pool.commit(&owner.batch(3, vec![gone])).await.unwrap();
+    assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1]));
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_a_server_that_is_away() {
+    let mut server = Postgres::start(&[]);
+    let pool = registered(&server.uri("")).await;
+    let owner = Owner::fence(&pool, SLOT, 1).await;
+    server.kill9();
+    let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);
+    // A connection that was open may still take the first.
+    let _ = pool.commit(&batch).await;
+    let failure = pool.commit(&batch).await;
+    assert!(matches!(failure, Err(StoreError::NotSent(_))), "{failure:?}");
+    assert!(pool.check_open().is_err());
+    server.restart();
+    settle(&*pool, &batch).await;
+    assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fail_over_to_a_synchronous_standby_loses_nothing() {
+    let seed = settings::seed("postgres standby");
+    let mut server = Postgres::start(&[]);
+    let standby = server.follow();
+    let pool = registered(&server.uri_of_both(&standby)).await;
+    let over = Arc::default();
+    let load = load(&pool, seed, &over).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let _standby = tokio::task::spawn_blocking(move || {
+        server.kill9();
+        standby.promote();
+        standby
+    })
+    .await
+    .unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    judge("postgres failed over", load, &over).await;
+}

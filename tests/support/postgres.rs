@@ -1,0 +1,363 @@
+//! Owns private PostgreSQL servers, each on its own port and data directory, on the loopback alone, alone or followed by a
+//! standby. None outlives the test process, even one that is killed: a shell holds the server and ends it when the pipe
+//! from here closes.
+//!
+//! It needs Debian's `postgresql-15`, or another server from 13 on. The server refuses to run as root: then it runs as
+//! nobody.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const START: Duration = Duration::from_secs(60);
+/// The user and group nobody.
+const NOBODY: u32 = 65_534;
+/// What its clients must say. It appears in no log and in no answer.
+pub const PASSWORD: &str = "s3cret-of-the-test";
+const SETTINGS: &str = "
+    listen_addresses = '127.0.0.1'
+    unix_socket_directories = ''
+    max_connections = 200
+    shared_buffers = '32MB'
+    autovacuum_naptime = 1
+    wal_level = replica
+    max_wal_senders = 5
+";
+
+/// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
+/// then removes `$2` if that names anything.
+const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
+cat >/dev/null; kill -9 $!; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
+
+/// What the shell does with the data when the server has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastWill {
+    KeepData,
+    /// For a server that lives as long as the process, whose value is never dropped.
+    RemoveData,
+}
+
+/// A server. Dropping it ends the process and removes its data.
+pub struct Postgres {
+    dir: TempDir,
+    port: u16,
+    will: LastWill,
+    running: Option<Running>,
+}
+
+struct Running {
+    shell: Child,
+    server: Pid,
+}
+
+impl Postgres {
+    /// Starts a server with these settings and an empty database, and waits until it answers.
+    pub fn start(settings: &[&str]) -> Self {
+        Self::start_with(settings, LastWill::KeepData)
+    }
+
+    /// The server that tests share, each with a schema of its own. It ends with the test process.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start_with(&[], LastWill::RemoveData))
+    }
+
+    fn start_with(settings: &[&str], will: LastWill) -> Self {
+        let mut server = Self::prepared(will);
+        let password = server.dir.path().join("password");
+        server.write(&password, PASSWORD);
+        let made = server
+            .run("initdb")
+            .args([
+                "--username=angarium",
+                "--auth=scram-sha-256",
+                "--no-locale",
+                "--encoding=UTF8",
+                "--no-sync",
+            ])
+            .arg(format!("--pwfile={}", password.display()))
+            .arg(server.data())
+            .output();
+        let made = made.expect("there is a shell");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        server.configure(settings);
+        server.restart();
+        server
+    }
+
+    fn prepared(will: LastWill) -> Self {
+        let dir = TempDir::new().expect("there is a temporary directory");
+        let server = Self { dir, port: free_port(), will, running: None };
+        server.give(server.dir.path());
+        server
+    }
+
+    /// Starts a server that follows this one, and waits until this one waits for it with every commit.
+    pub fn follow(&self) -> Self {
+        let mut standby = Self::prepared(LastWill::KeepData);
+        let copied = standby
+            .run("pg_basebackup")
+            .env("PGPASSWORD", PASSWORD)
+            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"])
+            .arg(format!("--dbname=host=127.0.0.1 port={} user=angarium application_name=standby", self.port))
+            .arg("--pgdata")
+            .arg(standby.data())
+            .output()
+            .expect("there is a shell");
+        assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
+        // Written by the copy: the password is needed to follow.
+        let settings = format!(
+            "primary_conninfo = 'host=127.0.0.1 port={} user=angarium password={PASSWORD} application_name=standby'",
+            self.port
+        );
+        standby.configure(&[&settings]);
+        standby.restart();
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
+        self.sql("SELECT pg_reload_conf()");
+        wait_until("the standby is synchronous", || {
+            self.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"
+        });
+        standby
+    }
+
+    /// Makes a standby take writes.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("SELECT pg_promote(true, 60)"), "t");
+        // Nobody follows it.
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = ''");
+        self.sql("SELECT pg_reload_conf()");
+    }
+
+    /// Settings of the next start, in place of those it had.
+    pub fn configure(&self, settings: &[&str]) {
+        let text = format!("{SETTINGS}\nport = {}\n{}\n", self.port, settings.join("\n"));
+        self.write(&self.data().join("postgresql.conf"), &text);
+    }
+
+    fn write(&self, path: &Path, text: &str) {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)
+            .expect("the directory is ours");
+        file.write_all(text.as_bytes()).expect("the disk has room");
+        self.give(path);
+    }
+
+    /// Makes a file that of the user who runs the server.
+    fn give(&self, path: &Path) {
+        if is_root() {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("root may");
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A program of the server's, as its user.
+    fn run(&self, program: &str) -> Command {
+        let program = programs().join(program);
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.current_dir(self.dir.path());
+        command
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it wrote to its log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// The URI of a pool on it, with these parameters.
+    pub fn uri(&self, parameters: &str) -> String {
+        format!("postgres://angarium:{PASSWORD}@127.0.0.1:{}/postgres?{parameters}", self.port)
+    }
+
+    /// The URI of a pool on whichever of two takes writes.
+    pub fn uri_of_both(&self, other: &Self) -> String {
+        let (one, two) = (self.port, other.port);
+        format!("postgres://angarium:{PASSWORD}@127.0.0.1:{one},127.0.0.1:{two}/postgres")
+    }
+
+    /// The URI of a pool that nobody else uses.
+    pub fn fresh_uri(&self) -> String {
+        self.uri(&format!("schema={}", fresh_schema()))
+    }
+
+    /// Runs a statement and returns what it shows, columns apart by `|`.
+    pub fn sql(&self, text: &str) -> String {
+        let mut command = self.psql(text);
+        let done = command.output().expect("psql is in postgresql-client");
+        assert!(done.status.success(), "{text}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).trim().to_owned()
+    }
+
+    fn psql(&self, text: &str) -> Command {
+        let mut command = Command::new(programs().join("psql"));
+        command
+            .env("PGPASSWORD", PASSWORD)
+            .args(["-h", "127.0.0.1", "-U", "angarium", "-d", "postgres", "-X", "-A", "-t", "-q"])
+            .args(["-v", "ON_ERROR_STOP=1", "-p", &self.port.to_string(), "-c", text]);
+        command
+    }
+
+    /// A session that holds whatever `text` took until the value is dropped.
+    pub fn hold(&self, text: &str) -> Holder {
+        let name = fresh_schema();
+        let mut psql = self.psql("BEGIN");
+        psql.env("PGAPPNAME", &name).args(["-c", text, "-c", "\\echo held", "-c", "SELECT pg_sleep(600)"]);
+        let mut child = psql.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("psql is there");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line == "held")), "{text} takes what it is to hold");
+        // The server does not notice that its client is gone while it sleeps.
+        let end = self.psql(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
+        ));
+        Holder { child, end }
+    }
+
+    /// SIGKILL to the server; its sessions end with it. The data stays for [`Postgres::restart`].
+    pub fn kill9(&mut self) {
+        drop(self.running.take().expect("the server runs"));
+    }
+
+    /// Starts it on the data it had, and waits until it answers.
+    pub fn restart(&mut self) {
+        assert!(self.running.is_none(), "the server runs already");
+        let deadline = Instant::now() + START;
+        let mut server = self.run("postgres");
+        server.arg("-D").arg(self.data());
+        let command: Vec<_> =
+            std::iter::once(server.get_program()).chain(server.get_args()).map(OsStr::to_owned).collect();
+        loop {
+            let running = Running::start(self.dir.path(), &command, self.will);
+            while !running.is_over() {
+                if self.answers() {
+                    self.running = Some(running);
+                    return;
+                }
+                assert!(Instant::now() < deadline, "no answer after {START:?}\n{}", self.log());
+                thread::sleep(Duration::from_millis(50));
+            }
+            // Sessions of one that was killed may still hold its memory.
+            assert!(Instant::now() < deadline, "PostgreSQL ends at its start\n{}", self.log());
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn answers(&self) -> bool {
+        let mut psql = self.psql("SELECT 1");
+        psql.stderr(Stdio::null()).output().is_ok_and(|done| done.status.success())
+    }
+}
+
+/// A session with an open transaction.
+pub struct Holder {
+    child: Child,
+    end: Command,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // Fails only when the server is gone, and the session with it.
+        let _ = self.end.output();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(dir: &Path, command: &[std::ffi::OsString], will: LastWill) -> Self {
+        let mut shell = Command::new("sh")
+            .args(["-c", HOLD, "postgres"])
+            .arg(dir.join("log"))
+            .arg(if will == LastWill::RemoveData { dir } else { Path::new("") })
+            .args(command)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let mut line = String::new();
+        let stdout = shell.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("the shell says the process id");
+        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell says the process id");
+        Self { shell, server }
+    }
+
+    /// Whether it has ended. One that has stays a zombie until the shell ends.
+    fn is_over(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
+        !stat.is_ok_and(|stat| !stat.contains(") Z"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
+        let _ = kill_process(self.server, Signal::KILL);
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// Where the server's programs are.
+fn programs() -> PathBuf {
+    let packaged = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
+    let mut found: Vec<_> = packaged
+        .map(|version| version.path().join("bin"))
+        .filter(|bin| bin.join("initdb").exists())
+        .collect();
+    found.sort();
+    found.pop().expect(
+        "PostgreSQL is missing: run the tests with tests/run, which installs what they need (postgresql)",
+    )
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A schema that no other test has.
+pub fn fresh_schema() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("test_{}", NEXT.fetch_add(1, Ordering::SeqCst))
+}
+
+/// Asks until it is so, for a bounded time.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + START;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not after {START:?}: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
+    listener.local_addr().expect("it is bound").port()
+}
