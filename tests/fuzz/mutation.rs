@@ -140,7 +140,10 @@ impl Mutator {
             0 => insert(input, from, &self.piece()),
             1 => drop(input.splice(from..to, self.piece())),
             2 => drop(input.drain(from..to)),
-            3 => insert(input, to, &input[from..to].to_vec()),
+            3 => {
+                let again = input[from..to].to_vec();
+                insert(input, to, &again);
+            }
             4 => input.truncate(from),
             5 => {
                 if let Some(byte) = input.get_mut(from) {
