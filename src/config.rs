@@ -106,6 +106,11 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_PLACEMENT", default_value_t, value_name = "HOW")]
     pub placement: Algorithm,
 
+    /// Queues with metrics of their own; those that come later share the name `_other`
+    #[arg(long, env = "ANGARIUM_METRICS_QUEUES", default_value = "200", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub metrics_queues: u32,
+
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
     pub log_format: LogFormat,

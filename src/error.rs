@@ -9,6 +9,8 @@ use std::fmt;
 
 use thiserror::Error as ThisError;
 
+use crate::domain::names::PoolName;
+
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where in a request something is wrong.
@@ -31,23 +33,26 @@ pub enum Place {
 }
 
 /// A part of the service that a request needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The tree that holds queues and claims.
     Coordination,
-    /// The storage pools.
+    /// The storage pools, whichever.
     Storage,
+    /// One storage pool. Queues in others go on.
+    Pool(PoolName),
     /// This process, which is about to stop.
     Server,
 }
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Coordination => "coordination",
-            Self::Storage => "storage",
-            Self::Server => "the server",
-        })
+        match self {
+            Self::Coordination => f.write_str("coordination"),
+            Self::Storage => f.write_str("storage"),
+            Self::Pool(name) => write!(f, "storage pool {name}"),
+            Self::Server => f.write_str("the server"),
+        }
     }
 }
 
@@ -112,6 +117,9 @@ pub enum Error {
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
+    /// The queue asks for more than its pool reaches now (P11). It may reach it again.
+    #[error("storage pool {0} cannot be as durable now as the queue asks for")]
+    NotDurable(PoolName),
     /// There is no room for new messages. Everything else goes on, and deleting makes room.
     #[error("the storage pool has no room for new messages")]
     Full,
@@ -211,6 +219,7 @@ impl Error {
             Self::Conflict(_) => "conflict",
             Self::NotAuthorized(_) => "not_authorized",
             Self::NoPool => "no_pool",
+            Self::NotDurable(_) => "not_durable",
             Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::TooFast { .. } => "too_fast",
@@ -238,6 +247,7 @@ impl Error {
             | Self::InUse { .. }
             | Self::Conflict(_) => false,
             Self::NoPool
+            | Self::NotDurable(_)
             | Self::Full
             | Self::TooMany { .. }
             | Self::TooFast { .. }

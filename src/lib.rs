@@ -15,6 +15,7 @@
 //! | [`journal`] | the embedded database under both seams: one committer, one sync for all that waits | knows no meaning of its bytes |
 //! | [`domain`] | words and rules: names, ids, messages, claims, limits, times | no I/O, no clock, no async |
 //! | [`error`] | the one error of the core: names the situation | knows no HTTP |
+//! | [`metrics`] | what is counted and measured, and the page that shows it | decides nothing |
 //! | [`server`] | the composition root, and the accept loop with its deadlines | holds no product rule |
 //! | [`cli`] | the commands, among them the load generator | is not used by any other part |
 //! | [`clock`], [`config`], [`telemetry`] | the one reader of clocks; the settings; the logs | |
@@ -63,6 +64,7 @@ pub mod domain;
 pub mod engine;
 pub mod error;
 pub mod journal;
+pub mod metrics;
 pub mod placement;
 pub mod server;
 pub mod storage;

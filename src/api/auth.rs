@@ -10,9 +10,10 @@ use std::sync::Arc;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use utoipa::openapi::OpenApi;
 
 use super::error::{ApiError, refusals};
@@ -21,9 +22,13 @@ use super::origin;
 use crate::domain::access::{Role, TokenTable};
 use crate::domain::names::ProjectId;
 use crate::error::Error;
+use crate::metrics::{Meter, OperationMeter};
 
 const ROLES: &str = "x-roles";
 const TOKEN: &str = "x-auth-token";
+
+/// The name of requests that are none of the operations.
+const UNKNOWN: &str = "unknown";
 
 /// How the service learns who asks.
 #[derive(Clone, Debug)]
@@ -52,34 +57,50 @@ enum Need {
     Role(Role),
 }
 
-/// Lets through who may pass.
+/// An operation as the gate knows it.
+#[derive(Debug)]
+struct Operation {
+    method: Method,
+    need: Need,
+    meter: OperationMeter,
+}
+
+/// Lets through who may pass, and notes how long each operation took: it is where every one of them is known by name.
 #[derive(Debug)]
 pub struct Gate {
     authentication: Authentication,
-    /// The needs of each path, by method.
-    needs: HashMap<String, Vec<(Method, Need)>>,
+    /// The operations of each path.
+    operations: HashMap<String, Vec<Operation>>,
+    /// Requests for what is not there.
+    unknown: OperationMeter,
 }
 
 impl Gate {
-    /// A gate before the operations of `document`.
-    pub fn new(authentication: Authentication, document: &OpenApi) -> Self {
+    /// A gate before the operations of `document`, measured by `meter`.
+    pub fn new(authentication: Authentication, document: &OpenApi, meter: &Meter) -> Self {
         let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
-        Self { authentication, needs: needs(&document) }
+        let (operations, unknown) = (operations(&document, meter), meter.operation(UNKNOWN));
+        Self { authentication, operations, unknown }
     }
 
-    fn need(&self, request: &Request) -> Need {
+    /// What a request needs, and where it is noted.
+    fn operation(&self, request: &Request) -> (Need, &OperationMeter) {
         let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
-        let Some(operations) = self.needs.get(path) else { return Need::Role(Role::Member) };
-        match operations.iter().find(|(method, _)| method == request.method()) {
-            Some((_, need)) => *need,
+        let Some(operations) = self.operations.get(path) else {
+            return (Need::Role(Role::Member), &self.unknown);
+        };
+        match operations.iter().find(|operation| operation.method == request.method()) {
+            Some(operation) => (operation.need, &operation.meter),
             // A method that is not there: the answer says which are, to whoever may use one.
-            None => operations.iter().map(|(_, need)| *need).min().unwrap_or(Need::Role(Role::Member)),
+            None => {
+                let least = operations.iter().map(|operation| operation.need).min();
+                (least.unwrap_or(Need::Role(Role::Member)), &self.unknown)
+            }
         }
     }
 
-    fn identify(&self, request: &Request) -> Result<Identity, Error> {
+    fn identify(&self, request: &Request, need: Need) -> Result<Identity, Error> {
         let headers = request.headers();
-        let need = self.need(request);
         let identity = match &self.authentication {
             Authentication::Off => {
                 origin::check(request.uri(), headers)?;
@@ -98,14 +119,18 @@ impl Gate {
 }
 
 /// Learns who asks and refuses who may not.
-pub async fn admit(
-    State(gate): State<Arc<Gate>>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    let identity = gate.identify(&request)?;
-    request.extensions_mut().insert(identity);
-    Ok(next.run(request).await)
+pub async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let (need, meter) = gate.operation(&request);
+    let answer = match gate.identify(&request, need) {
+        Ok(identity) => {
+            request.extensions_mut().insert(identity);
+            next.run(request).await
+        }
+        Err(refused) => ApiError::from(refused).into_response(),
+    };
+    meter.note(answer.status().as_u16(), began.elapsed());
+    answer
 }
 
 /// Adds to each operation what the gate may answer in its place.
@@ -167,17 +192,18 @@ fn claimed_role(headers: &HeaderMap) -> Role {
     Role::Member
 }
 
-fn needs(document: &Value) -> HashMap<String, Vec<(Method, Need)>> {
+fn operations(document: &Value, meter: &Meter) -> HashMap<String, Vec<Operation>> {
     let paths = document["paths"].as_object().into_iter().flatten();
     paths
         .map(|(path, operations)| {
             let operations = operations.as_object().into_iter().flatten();
             // Beside its operations a path may have parameters and a summary, which are no methods.
-            let needs = operations.filter_map(|(method, operation)| {
+            let operations = operations.filter_map(|(method, operation)| {
                 let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
-                Some((method, need(&operation["security"])))
+                let meter = meter.operation(operation["operationId"].as_str()?);
+                Some(Operation { method, need: need(&operation["security"]), meter })
             });
-            (path.clone(), needs.collect())
+            (path.clone(), operations.collect())
         })
         .collect()
 }

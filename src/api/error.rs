@@ -60,9 +60,11 @@ impl ApiError {
             }
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
-            Error::NoPool | Error::Overloaded | Error::Unavailable { .. } | Error::Unknown { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
-            }
+            Error::NoPool
+            | Error::NotDurable(_)
+            | Error::Overloaded
+            | Error::Unavailable { .. }
+            | Error::Unknown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable"),
         }
     }
 

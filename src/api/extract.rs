@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::auth::Identity;
 use super::error::ApiError;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::trace::TraceContext;
 use crate::error::{Error, Place};
 
 /// The header that names the project.
@@ -62,6 +63,8 @@ pub struct Asked {
     pub queue: QueueRef,
     /// The `Client-ID`, if there is one.
     pub client: Option<Uuid>,
+    /// The trace of the request, if it has one.
+    pub trace: Option<TraceContext>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Asked {
@@ -70,7 +73,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let Caller { project, client } = Caller::from_request_parts(parts, state).await?;
         let Path(QueuePath { queue_name }) = Path::from_request_parts(parts, state).await?;
-        Ok(Self { queue: QueueRef { project, name: QueueName::new(&queue_name)? }, client })
+        let trace = parts.extensions.remove::<TraceContext>();
+        Ok(Self { queue: QueueRef { project, name: QueueName::new(&queue_name)? }, client, trace })
     }
 }
 

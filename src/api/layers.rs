@@ -1,26 +1,31 @@
 //! What holds for every request: its id, the method rules, what the client accepts, the form of errors.
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tracing::{debug, error};
+use tracing::{Instrument, Span, debug, debug_span, error, info_span};
 use uuid::Uuid;
 
 use super::accept;
 use super::error::{ApiError, plain_body};
-use super::unread;
+use super::{trace, unread};
+use crate::domain::trace::TraceContext;
 use crate::error::Error;
+use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What serves, for whoever looks for what is wrong.
+const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
 /// Gives a request its id, and its answer the headers and, if it is an error, the body.
 ///
 /// HEAD is 405 but on ping and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there
 /// is GET, and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
-pub async fn frame(mut request: Request, next: Next) -> Response {
+pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next) -> Response {
     let id = format!("req-{}", Uuid::new_v4());
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
@@ -28,9 +33,15 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
     if method == Method::OPTIONS || (method == Method::HEAD && !is_ping) {
         *request.method_mut() = Method::TRACE;
     }
+    let trace = trace::of_request(request.headers());
+    let span = span(&id, trace.as_ref());
+    let trace_id = trace.as_ref().map(TraceContext::trace_id);
+    if let Some(trace) = trace {
+        request.extensions_mut().insert(trace);
+    }
     let (request, unread) = unread::watch(request);
     let mut response = match accept::check(&path, request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => next.run(request).instrument(span).await,
         Err(refused) => refuse(request, refused),
     };
     // A body that is late already is not waited for again.
@@ -46,7 +57,8 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
         _ => {}
     }
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        log(&error.0, &id);
+        log(&error.0, &id, trace_id.as_deref());
+        count(&meter, response.status(), &error.0);
         *response.body_mut() = Body::from(error.body(&id));
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_LENGTH);
@@ -56,7 +68,28 @@ pub async fn frame(mut request: Request, next: Next) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
+    response.headers_mut().insert(header::SERVER, SERVER);
     response
+}
+
+/// What is logged while a request is served says which one it is. Requests whose trace is kept are few, and their span is
+/// there at the usual level; that of the others is there for who looks closer, and else costs nothing.
+fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
+    match trace {
+        Some(trace) if trace.is_sampled() => info_span!("request", request_id, trace_id = trace.trace_id()),
+        Some(trace) => debug_span!("request", request_id, trace_id = trace.trace_id()),
+        None => debug_span!("request", request_id),
+    }
+}
+
+/// Counts what was refused for want of something, by its reason.
+fn count(meter: &Meter, status: StatusCode, error: &Error) {
+    if let StatusCode::TOO_MANY_REQUESTS
+    | StatusCode::SERVICE_UNAVAILABLE
+    | StatusCode::INSUFFICIENT_STORAGE = status
+    {
+        meter.refuse(&Refusal { status: status.as_u16(), reason: error.code().to_owned() });
+    }
 }
 
 /// Takes the request, so that its body is done with.
@@ -86,13 +119,13 @@ fn allowed(headers: &HeaderMap, path: &str) -> String {
 }
 
 /// An error stops here, so it is logged here, once: what the service could not do, and why.
-fn log(error: &Error, request_id: &str) {
+fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
     match error {
         Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => {
             let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
-            error!(request_id, cause, "{error}");
+            error!(request_id, trace_id, cause, "{error}");
         }
-        Error::NoPool => error!(request_id, "{error}"),
+        Error::NoPool | Error::NotDurable(_) => error!(request_id, trace_id, "{error}"),
         Error::Invalid { .. }
         | Error::NotFound { .. }
         | Error::Claimed(_)
@@ -109,6 +142,6 @@ fn log(error: &Error, request_id: &str) {
         | Error::TooMany { .. }
         | Error::TooFast { .. }
         | Error::Overloaded
-        | Error::Late => debug!(request_id, "{error}"),
+        | Error::Late => debug!(request_id, trace_id, "{error}"),
     }
 }

@@ -12,11 +12,13 @@ mod handed;
 mod health;
 mod json;
 mod layers;
+mod metrics;
 pub mod openapi;
 mod origin;
 mod query;
 mod quota;
 mod roles;
+mod trace;
 mod unread;
 mod v2;
 mod versions;
@@ -24,7 +26,7 @@ mod versions;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -39,7 +41,8 @@ use crate::clock::Clock;
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`.
 pub fn router(broker: Broker, authentication: Authentication, limits: RequestLimits, clock: Clock) -> Router {
     let (routes, document) = routes().split_for_parts();
-    let gate = Arc::new(auth::Gate::new(authentication, &document));
+    let meter = broker.meter().clone();
+    let gate = Arc::new(auth::Gate::new(authentication, &document, &meter));
     let quota = Arc::new(quota::Quota::new(limits, clock));
     // The last layer is the first that a request meets.
     let routes = routes
@@ -48,7 +51,7 @@ pub fn router(broker: Broker, authentication: Authentication, limits: RequestLim
         .layer(from_fn_with_state(gate, auth::admit));
     let routes: Router = routes.with_state(broker);
     // Around the router, not in it: the frame changes the method before a route is chosen.
-    Router::new().fallback_service(routes).layer(from_fn(layers::frame))
+    Router::new().fallback_service(routes).layer(from_fn_with_state(meter, layers::frame))
 }
 
 /// The document of all routes, with what the gate before them answers.
@@ -67,6 +70,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(openapi::page))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
+        .routes(routes!(metrics::get))
         .routes(routes!(v2::ping::get, v2::ping::head))
         .routes(routes!(v2::health::get))
         .routes(routes!(v2::listing::get))

@@ -18,8 +18,9 @@ use crate::domain::names::ProjectId;
 use crate::domain::rate::{Rate, Used};
 use crate::error::Error;
 
-/// Paths that are answered however much there is to do: whoever restarts a service that is busy makes it worse.
-const ALWAYS: [&str; 2] = ["/livez", "/readyz"];
+/// Paths that are answered however much there is to do: whoever restarts a service that is busy makes it worse, and
+/// whoever watches it wants to know why.
+const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// How much the service does at once.
 #[derive(Clone, Copy, Debug)]

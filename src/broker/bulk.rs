@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Broker;
 use super::lanes::Change;
 use super::messages::{MessageView, Outcome, settled};
 use super::slot::Slot;
 use super::waiting::Chosen;
-use super::{Broker, storage_failed};
 use crate::domain::claim::ClaimLimit;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
@@ -74,7 +74,7 @@ impl Broker {
                 };
                 (queue.id, self.pool(&queue.pool)?.store()?)
             };
-            let found = store.get(queue, &ids).await.map_err(storage_failed)?;
+            let found = store.get(queue, &ids).await.map_err(|error| store.failed(error))?;
             if found.iter().any(|message| is_moving(&message.header.state)) {
                 return Err(Error::unavailable(Part::Storage, "a message is on its way to another queue"));
             }
@@ -116,6 +116,7 @@ impl Broker {
             self.submit(slot, &mut state, at, Change::Remove(ids))?
         };
         settled(outcome).await?;
+        self.0.meter.queue(at).claimed.inc_by(u64::try_from(messages.len()).unwrap_or_default());
         let now = self.0.clock.now();
         let view = |(header, _): &(Header, _)| {
             let (_, body) = bodies.iter().find(|(id, _)| *id == header.id)?;
@@ -171,7 +172,7 @@ impl Broker {
             };
             let (count, bytes) = (limits::PURGE_STEP, limits::BATCH_BYTES);
             let page = store.scan(id, order, Direction::Up, after, count, bytes).await;
-            let Page { messages, .. } = page.map_err(storage_failed)?;
+            let Page { messages, .. } = page.map_err(|error| store.failed(error))?;
             let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
             let is_purged = |header: &Header| header.id <= last && !is_moving(&header.state);
             let ids: Vec<MessageId> = messages

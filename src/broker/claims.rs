@@ -6,11 +6,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::error;
 
+use super::Broker;
+use super::ends::Cause;
 use super::lanes::Change;
 use super::messages::MessageView;
 use super::slot::{Deadline, OpenQueue, Slot, SlotState};
 use super::waiting::{Chosen, Look};
-use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
@@ -80,7 +81,12 @@ impl Broker {
         limit: ClaimLimit,
         wait: ClaimWait,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
-        let Some((slot, chosen)) = self.choose_or_wait(at, limit, wait).await? else { return Ok(None) };
+        let start = Instant::now();
+        let chosen = self.choose_or_wait(at, limit, wait).await?;
+        if wait != ClaimWait::default() {
+            self.0.meter.note_claim_wait(start.elapsed().as_secs_f64());
+        }
+        let Some((slot, chosen)) = chosen else { return Ok(None) };
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
             let view = broker.grant(&slot, &at, terms, chosen).await?;
@@ -118,7 +124,7 @@ impl Broker {
         let slot = self.slot(&at).await?;
         // The slot may have been taken anew since the claim was made.
         self.open(&slot, &at).await?;
-        self.end_claims(&slot, vec![(at, claim)], Ending::UNCOUNTED).await
+        self.end_claims(&slot, vec![(at, claim)], Ending::UNCOUNTED, Cause::NeverHeld).await
     }
 
     /// Looks for messages in the window, and hides them. What it meets on the way that no claim may have is removed or
@@ -181,7 +187,7 @@ impl Broker {
                     let after = after.map(Position::id);
                     let (messages, bytes) = (limits::REFILL_MESSAGES, limits::WINDOW_BYTES);
                     let page = store.scan(id, Order::Ready, Direction::Up, after, messages, bytes).await;
-                    page.map_err(storage_failed)
+                    page.map_err(|error| store.failed(error))
                 }
                 Err(error) => Err(error),
             };
@@ -248,6 +254,7 @@ impl Broker {
         let gone = || Error::unknown(Part::Server, "the queue was closed");
         let queue = state.queue_mut(at, chosen.queue).ok_or_else(gone)?;
         let headers = queue.engine.grant(id, terms, expires, &ids);
+        queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
         let view = |header: Header| {
             let (_, body) = bodies.iter().find(|(message, _)| *message == header.id)?;
             Some(MessageView::claimed(&header, id, body.clone(), now))
@@ -311,8 +318,8 @@ impl Broker {
         if !absent.is_empty() {
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
             let pool = slot.state.lock().queues.get(at).map(|queue| queue.pool.clone()).ok_or_else(gone)?;
-            let found =
-                self.pool(&pool)?.store()?.get(chosen.queue, &absent).await.map_err(storage_failed)?;
+            let store = self.pool(&pool)?.store()?;
+            let found = store.get(chosen.queue, &absent).await.map_err(|error| store.failed(error))?;
             bodies.extend(found.into_iter().map(|message| (message.header.id, message.body)));
         }
         if bodies.len() < chosen.messages.len() {

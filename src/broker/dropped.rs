@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
+use super::Broker;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::catalogue::DroppedQueue;
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
@@ -62,6 +62,7 @@ impl Broker {
             return Err(Error::unavailable(Part::Storage, "what is under way in the queue does not end"));
         }
         let deleted = self.0.catalogue.queue_delete(&slot.owned, at, &record).await;
+        self.0.meter.forget_queue(at);
         slot.state.lock().next_cleaning = Some(self.0.clock.now());
         if deleted.is_err() {
             // It may be there still, and what memory had of it is gone.
@@ -135,7 +136,7 @@ impl Broker {
                 // A sweep may be removing messages of it that have expired: one or the other.
                 let gate = slot.gate.lock().await;
                 let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::DROPPED_TURN);
-                let dropped = dropped.await.map_err(storage_failed)?;
+                let dropped = dropped.await.map_err(|error| store.failed(error))?;
                 drop(gate);
                 match dropped {
                     Dropped::Done => break,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::Broker;
-use super::ends::Claimed;
+use super::ends::{Cause, Claimed};
 use super::slot::{Deadline, Slot};
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
@@ -73,7 +73,7 @@ impl Broker {
             for deadline in unopened {
                 self.open_for_end(slot, deadline, now).await;
             }
-            if let Err(error) = self.end_claims(slot, claims, Ending::COUNTED).await {
+            if let Err(error) = self.end_claims(slot, claims, Ending::COUNTED, Cause::Lapsed).await {
                 warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
             }
         }

@@ -19,6 +19,17 @@ use crate::domain::names::QueueRef;
 use crate::engine::{Ended, Ending};
 use crate::error::{Error, Part};
 
+/// Why a claim ends, for whoever counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Its holder gave it up.
+    Released,
+    /// Its time was over.
+    Lapsed,
+    /// It never came to its holder.
+    NeverHeld,
+}
+
 /// A claim of a queue.
 pub(super) type Claimed = (QueueRef, ClaimId);
 
@@ -42,7 +53,7 @@ impl Broker {
         let ending = Ending { ready, ..Ending::COUNTED };
         let release = async move {
             loop {
-                broker.end_claims(&slot, vec![(at.clone(), id)], ending).await?;
+                broker.end_claims(&slot, vec![(at.clone(), id)], ending, Cause::Released).await?;
                 // Somebody else may be ending or renewing it: nobody hears that it is over before it is.
                 let changed = Arc::clone(&slot.changed).notified_owned();
                 let is_over =
@@ -66,9 +77,10 @@ impl Broker {
         slot: &Arc<Slot>,
         claims: Vec<Claimed>,
         ending: Ending,
+        cause: Cause,
     ) -> Result<(), Error> {
         let begun = self.begin_ends(slot, claims, ending);
-        let outcome = self.finish_ends(slot, begun).await;
+        let outcome = self.finish_ends(slot, begun, cause).await;
         slot.changed.notify_waiters();
         outcome
     }
@@ -102,6 +114,7 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         begun: Vec<(Claimed, Option<Outcome>)>,
+        cause: Cause,
     ) -> Result<(), Error> {
         let mut durable = Vec::with_capacity(begun.len());
         let mut failure = None;
@@ -129,7 +142,8 @@ impl Broker {
         state.live_claims = state.live_claims.saturating_sub(ids.len());
         for (at, id) in durable {
             if let Some(queue) = state.queues.get_mut(&at) {
-                queue.engine.ended(id);
+                let given_back = queue.engine.ended(id);
+                queue.count_given_back(cause, given_back);
                 state.note_wake(&at);
                 self.serve(slot, &mut state, &at);
             }

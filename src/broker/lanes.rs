@@ -6,15 +6,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{error, warn};
 use uuid::Uuid;
 
+use super::Broker;
+use super::pool_table::NamedStore;
 use super::slot::{Slot, SlotState};
-use super::{Broker, storage_failed};
 use crate::domain::attributes::Attributes;
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId};
@@ -22,6 +23,7 @@ use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::error::{Error, Part};
+use crate::metrics::CommitMeter;
 use crate::storage::{Batch, PoolStore, QueueChanges, StoreError};
 
 /// How often a batch is tried, and how long the first pause between two tries is; each is twice the one before.
@@ -32,7 +34,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Lane {
     /// The pool that it leads to, whatever name that has.
     pool: Uuid,
-    store: Arc<dyn PoolStore>,
+    store: NamedStore,
     /// The number of the last batch that was applied.
     seq: u64,
     /// Posts in it are bounded by messages and bytes; removals and returns by what the engine hides.
@@ -41,6 +43,7 @@ pub(super) struct Lane {
     bytes_waiting: usize,
     is_running: bool,
     is_closed: bool,
+    meter: CommitMeter,
 }
 
 /// A change of one queue's entries.
@@ -132,7 +135,7 @@ enum Outcome {
 }
 
 impl Lane {
-    pub(super) fn new(pool: Uuid, store: Arc<dyn PoolStore>) -> Self {
+    pub(super) fn new(pool: Uuid, store: NamedStore, meter: CommitMeter) -> Self {
         Self {
             pool,
             store,
@@ -142,6 +145,7 @@ impl Lane {
             bytes_waiting: 0,
             is_running: false,
             is_closed: false,
+            meter,
         }
     }
 
@@ -151,12 +155,12 @@ impl Lane {
     }
 
     /// Goes on over another handle of the same storage.
-    pub(super) fn reach_over(&mut self, store: Arc<dyn PoolStore>) {
+    pub(super) fn reach_over(&mut self, store: NamedStore) {
         self.store = store;
     }
 
-    pub(super) fn store(&self) -> Arc<dyn PoolStore> {
-        Arc::clone(&self.store)
+    pub(super) fn store(&self) -> NamedStore {
+        self.store.clone()
     }
 
     /// The most durable class of writes that its pool can reach.
@@ -167,12 +171,12 @@ impl Lane {
     /// Whether new messages are accepted. Removals and returns always are: they free what is held.
     pub(super) fn check_open(&self) -> Result<(), Error> {
         if self.is_closed {
-            return Err(Error::unavailable(Part::Storage, "an earlier batch had no known outcome"));
+            return Err(Error::unavailable(self.store.part(), "an earlier batch had no known outcome"));
         }
         if self.messages_waiting >= limits::LANE_MESSAGES || self.bytes_waiting >= limits::LANE_BYTES {
-            return Err(Error::unavailable(Part::Storage, "too many messages wait for the pool"));
+            return Err(Error::unavailable(self.store.part(), "too many messages wait for the pool"));
         }
-        self.store.check_open().map_err(storage_failed)
+        self.store.check_open().map_err(|error| self.store.failed(error))
     }
 
     /// Accepts nothing any more, and gives back what was not sent.
@@ -251,12 +255,13 @@ impl SlotState {
             {
                 next.push((at, todo));
             }
+            let part = || Part::Pool(pool.clone());
             // Nobody may be waiting any more; the outcome is the same.
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
-                Outcome::NotDone => Err(Error::unavailable(Part::Storage, "the batch was not written")),
+                Outcome::NotDone => Err(Error::unavailable(part(), "the batch was not written")),
                 Outcome::Full => Err(Error::Full),
-                Outcome::Unknown => Err(Error::unknown(Part::Storage, "the batch has no known outcome")),
+                Outcome::Unknown => Err(Error::unknown(part(), "the batch has no known outcome")),
             });
         }
         next
@@ -272,8 +277,10 @@ impl SlotState {
     ) -> Option<Next> {
         let is_waited_for = !self.lines.is_empty();
         let open = self.queue_mut(at, queue)?;
+        open.changes += 1;
         match (change, outcome) {
             (Change::Post(messages), Outcome::Done) => {
+                open.counters.sent.inc_by(count(&messages));
                 open.engine.posted(messages);
                 self.note_wake(at);
             }
@@ -292,6 +299,7 @@ impl SlotState {
             }
             (Change::Remove(ids) | Change::Depart(ids), Outcome::Done) => {
                 let over = open.engine.removed(&ids);
+                open.count_removals();
                 self.spend(over);
                 return None;
             }
@@ -314,6 +322,10 @@ enum Next {
     Serve,
     /// Carry its moves on.
     Move,
+}
+
+fn count<T>(elements: &[T]) -> u64 {
+    u64::try_from(elements.len()).unwrap_or(u64::MAX)
 }
 
 fn ids(headers: &[Header]) -> Vec<MessageId> {
@@ -385,14 +397,16 @@ impl Broker {
     /// Sends batches until nothing waits.
     async fn run_lane(&self, slot: &Arc<Slot>, pool: &PoolName) {
         loop {
-            let (next, store, is_closed) = {
+            let (next, store, meter, is_closed) = {
                 let mut state = slot.state.lock();
                 let next = state.next_batch(slot, pool);
                 let Some(lane) = state.lanes.get(pool) else { return };
-                (next, lane.store(), lane.is_closed)
+                (next, lane.store(), lane.meter.clone(), lane.is_closed)
             };
             let Some((batch, works)) = next else { return };
+            let began = Instant::now();
             let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
+            meter.note(works.iter().map(|work| work.change.len()).sum(), began.elapsed());
             if outcome == Outcome::Unknown {
                 // Before anybody hears of it: what they ask next must not be answered from this memory.
                 slot.lose("a batch has no known outcome");

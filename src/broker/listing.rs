@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::Broker;
 use super::messages::MessageView;
+use super::pool_table::NamedStore;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, State};
@@ -17,7 +18,7 @@ use crate::domain::names::QueueRef;
 use crate::domain::page::PageLimit;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
-use crate::storage::{Direction, Order, Page, PoolStore, Position};
+use crate::storage::{Direction, Order, Page, Position};
 
 /// Which messages a listing wants.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ struct Listed {
     slot: Arc<Slot>,
     at: QueueRef,
     id: QueueId,
-    store: Arc<dyn PoolStore>,
+    store: NamedStore,
 }
 
 /// What one read of the pool gave.
@@ -127,7 +128,7 @@ impl Broker {
             let holds: Vec<_> = ids.iter().filter_map(|id| queue.engine.hold(*id)).collect();
             (queue.id, self.pool(&queue.pool)?.store()?, holds)
         };
-        let found = store.get(queue, ids).await.map_err(storage_failed)?;
+        let found = store.get(queue, ids).await.map_err(|error| store.failed(error))?;
         let view = |message: Message| {
             let hold = holds.iter().find(|(_, header)| header.id == message.header.id).cloned();
             let (header, view) = view(message, hold, now);
@@ -149,7 +150,7 @@ impl Listed {
             found.iter().filter(|(_, body)| body.is_none()).map(|(header, _)| header.id).collect();
         let mut read = match absent.is_empty() {
             true => Vec::new(),
-            false => self.store.get(self.id, &absent).await.map_err(storage_failed)?,
+            false => self.store.get(self.id, &absent).await.map_err(|error| self.store.failed(error))?,
         };
         let mut views = Vec::with_capacity(found.len());
         for (header, body) in found {
@@ -210,7 +211,7 @@ impl Listed {
         let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
         let (count, bytes) = (limits::LISTING_READ, limits::WINDOW_BYTES);
         let page = self.store.scan(self.id, order, Direction::Up, from, count, bytes).await;
-        let Page { messages, is_last } = page.map_err(storage_failed)?;
+        let Page { messages, is_last } = page.map_err(|error| self.store.failed(error))?;
         let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
         Ok(Found { messages, end })
     }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::Broker;
 use super::lanes::Change;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
@@ -17,6 +17,7 @@ use crate::domain::limits::Limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::engine::{Answered, Asked, QueueEngine, Removal};
 use crate::error::{Error, Part};
 
@@ -31,6 +32,8 @@ pub struct MessageView {
     pub age: u64,
     /// JSON text.
     pub body: Bytes,
+    /// The trace that it was posted in.
+    pub trace: Option<Box<TraceContext>>,
     /// How often it has been claimed.
     pub attempts: u32,
     /// The claim it is under, if it is under one.
@@ -39,14 +42,15 @@ pub struct MessageView {
 
 impl MessageView {
     /// A message as the holder of its claim sees it.
-    pub(super) fn claimed(header: &Header, claim: ClaimId, body: Bytes, now: Timestamp) -> Self {
-        Self { claim: Some(claim), ..Self::free(header, body, now) }
+    pub(super) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, now: Timestamp) -> Self {
+        Self { claim: Some(claim), ..Self::free(header, kept, now) }
     }
 
     /// A message that is under no claim.
-    pub(super) fn free(header: &Header, body: Bytes, now: Timestamp) -> Self {
+    pub(super) fn free(header: &Header, kept: Bytes, now: Timestamp) -> Self {
         let (age, attempts) = (now.seconds_since(header.created), header.attempts);
-        Self { id: header.id, ttl: header.ttl, age, body, attempts, claim: None }
+        let (trace, body) = TraceContext::split(kept);
+        Self { id: header.id, ttl: header.ttl, age, body, trace: trace.map(Box::new), attempts, claim: None }
     }
 }
 
@@ -110,6 +114,9 @@ impl Broker {
         let queue = state.queues.get(at).ok_or_else(gone)?;
         let lane = state.lanes.get(&queue.pool).ok_or_else(gone)?;
         lane.check_open()?;
+        if !queue.attributes.allow(lane.reach()) {
+            return Err(Error::NotDurable(queue.pool.clone()));
+        }
         let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let defaults = Defaults::of(&queue.attributes, &self.0.limits);
         let mut random = rand::rng();
@@ -145,7 +152,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(missing)?;
             (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.hold(id))
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.clock.now();
         match hold {
@@ -224,7 +231,7 @@ impl Broker {
             let queue = state.queues.get(at).ok_or_else(gone)?;
             (queue.id, self.pool(&queue.pool)?.store()?)
         };
-        let found = store.get(queue, &[id]).await.map_err(storage_failed)?;
+        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
         Ok(found.into_iter().next().map(|message| message.header.state))
     }
 }

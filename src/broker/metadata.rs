@@ -2,7 +2,8 @@
 
 use super::Broker;
 use super::slot::Slot;
-use crate::domain::attributes;
+use crate::catalogue::QueueRecord;
+use crate::domain::attributes::{self, Attributes};
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Change;
 use crate::domain::queue::Metadata;
@@ -32,13 +33,16 @@ impl Broker {
                 return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
             };
             let before = Metadata::stored(entry.record.metadata.clone())?;
-            let flavor = before.attributes().flavor.clone();
+            let (flavor, durability) = (before.attributes().flavor.clone(), before.attributes().durability);
             let metadata = before.patched(changes, &self.0.limits)?;
             metadata.attributes().check_for(&at.name)?;
             if metadata.attributes().flavor != flavor {
                 // Zaqar takes it, and the messages that are there are never seen again.
                 let why = "a queue keeps the flavor that it was created with, since its messages lie there";
                 return Err(Error::invalid(Place::Limit, attributes::FLAVOR, why));
+            }
+            if metadata.attributes().durability != durability {
+                self.check_durability(&entry.record, metadata.attributes()).await?;
             }
             entry.record.metadata = metadata.as_raw().to_owned();
             let set = self.0.catalogue.queue_set(&slot.owned, at, &entry).await;
@@ -54,5 +58,16 @@ impl Broker {
             }
         }
         Err(Error::unavailable(Part::Coordination, "the queue's record changed each time"))
+    }
+
+    /// Whether the pool of a queue is as durable as its attributes are to ask for (P11).
+    async fn check_durability(&self, record: &QueueRecord, attributes: &Attributes) -> Result<(), Error> {
+        let pool = self.pool_of_record(&record.pool()?).await?;
+        let reach = pool.store()?.reach();
+        if attributes.allow(reach) {
+            return Ok(());
+        }
+        let why = format!("the pool of the queue only reaches {reach}");
+        Err(Error::invalid(Place::Limit, attributes::DURABILITY, why))
     }
 }

@@ -17,6 +17,7 @@ mod membership;
 mod messages;
 mod metadata;
 mod moves;
+mod observation;
 mod pool_deletion;
 mod pool_health;
 mod pool_table;
@@ -37,14 +38,14 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::warn;
+use tracing::{Instrument, warn};
 use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
 pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage};
 pub use messages::{MessageView, Posted};
-pub use pool_health::{HealthReport, PoolHealth};
+pub use pool_health::{HealthReport, PoolHealth, PoolReport};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
 pub use queue_list::{QueueFilter, QueuePage, QueueView};
@@ -56,9 +57,11 @@ use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits::{self, Limits};
 use crate::error::{Error, Part};
+use crate::metrics::Meter;
 use crate::storage::{Epoch, StoreError};
 use cells::Cells;
 use membership::Membership;
+use observation::Watch;
 use pool_table::PoolTable;
 use retake::Taken;
 use slot::Slot;
@@ -76,6 +79,10 @@ struct Shared {
     clock: Clock,
     /// What clients may ask for.
     limits: Limits,
+    /// What is counted and measured.
+    meter: Meter,
+    /// Where pages of metrics look.
+    watch: Watch,
     membership: Membership,
     /// As what this process takes slots.
     owner: Owner,
@@ -122,12 +129,15 @@ impl Broker {
         }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
+        let (meter, watch) = (Meter::default(), Watch::default());
         let shared = Shared {
             catalogue,
             pools,
             cells,
             clock,
             limits,
+            meter,
+            watch,
             membership,
             owner,
             generation,
@@ -164,9 +174,19 @@ impl Broker {
         self.0.catalogue.check_alive()
     }
 
-    /// Whether a message could be posted and claimed now: the tree and some pool accept writes.
+    /// What it counts and measures.
+    pub fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Whether a message could be posted and claimed now: the tree and some pool accept writes, the replica is a member in
+    /// the session there is, and nobody has told it to stop.
     pub fn check_ready(&self) -> Result<(), Error> {
+        if self.0.waits.is_cancelled() {
+            return Err(Error::unavailable(Part::Server, "the service is stopping"));
+        }
         self.0.catalogue.check_open()?;
+        self.check_member()?;
         self.0.pools.check_open()
     }
 
@@ -177,20 +197,22 @@ impl Broker {
         change: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        self.0.tasks.spawn(async move {
+        let task = async move {
             if let Err(Err(error)) = reply.send(change.await) {
                 warn!(%error, "a change failed after its client had left");
             }
-        });
+        };
+        // What it logs is of the request that began it.
+        self.0.tasks.spawn(task.in_current_span());
         answer.await.unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a task ended without an answer")))
     }
 }
 
-/// What a failed call to a pool means to a request.
-fn storage_failed(error: StoreError) -> Error {
+/// What a failed call to this part, a pool or a storage that is to be one, means to a request.
+fn storage_failed(part: Part, error: StoreError) -> Error {
     match error {
         StoreError::Full => Error::Full,
-        error if error.nothing_written() => Error::unavailable(Part::Storage, error),
-        error => Error::unknown(Part::Storage, error),
+        error if error.nothing_written() => Error::unavailable(part, error),
+        error => Error::unknown(part, error),
     }
 }

@@ -10,24 +10,25 @@ use std::sync::Arc;
 
 use tracing::{error, warn};
 
+use super::Broker;
 use super::lanes::Change;
 use super::messages::settled;
+use super::pool_table::NamedStore;
 use super::slot::{OpenQueue, Slot, SlotState};
-use super::{Broker, storage_failed};
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, Peer, State};
 use crate::domain::names::QueueRef;
 use crate::engine::{Fate, prepared};
 use crate::error::{Error, Part};
-use crate::storage::{Direction, Order, PoolStore, Position};
+use crate::storage::{Direction, Order, Position};
 
 /// A queue with entries aside, at its owner.
 struct Side<'a> {
     slot: &'a Arc<Slot>,
     at: &'a QueueRef,
     id: QueueId,
-    store: Arc<dyn PoolStore>,
+    store: NamedStore,
 }
 
 /// What one pass over the entries aside came to.
@@ -108,7 +109,7 @@ impl Broker {
         loop {
             let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
             let page = side.store.scan(id, Order::Aside, Direction::Up, after, messages, bytes).await;
-            let page = page.map_err(storage_failed)?;
+            let page = page.map_err(|error| side.store.failed(error))?;
             after = page.messages.last().map(|message| Position::id(message.header.id));
             pass = worse(pass, self.move_page(&side, page.messages).await);
             if page.is_last {
@@ -125,7 +126,7 @@ impl Broker {
         if ids.is_empty() {
             return Ok(Pass::Idle);
         }
-        let found = side.store.get(side.id, ids).await.map_err(storage_failed)?;
+        let found = side.store.get(side.id, ids).await.map_err(|error| side.store.failed(error))?;
         let is_aside = |id: &MessageId| {
             let on_its_way = |state: &State| matches!(state, State::Moving(_) | State::Prepared(_));
             found.iter().any(|message| message.header.id == *id && on_its_way(&message.header.state))
@@ -200,6 +201,8 @@ impl Broker {
     ) -> Result<(), Error> {
         let prepared = self.prepare(source, target, messages).await?;
         self.change(source, Change::Depart(prepared.iter().map(|header| header.id).collect())).await?;
+        let dead_lettered = u64::try_from(prepared.len()).unwrap_or_default();
+        self.0.meter.queue(source.at).dead_lettered.inc_by(dead_lettered);
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 
@@ -211,7 +214,7 @@ impl Broker {
         messages: Vec<Message>,
     ) -> Result<Vec<Header>, Error> {
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
-        let found = target.store.get(target.id, &ids).await.map_err(storage_failed)?;
+        let found = target.store.get(target.id, &ids).await.map_err(|error| target.store.failed(error))?;
         // A try before this one was cut short.
         let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
         let ttl = {
@@ -247,7 +250,7 @@ impl Broker {
             .store
             .get(target.id, &ids)
             .await
-            .map_err(storage_failed)?
+            .map_err(|error| target.store.failed(error))?
             .into_iter()
             .map(|message| message.header)
             .filter(|header| matches!(header.state, State::Prepared(_)))
@@ -281,7 +284,7 @@ impl Broker {
             let Some(queue) = queue else { return Ok(HashMap::new()) };
             (queue.id, self.pool(&queue.pool)?.store()?)
         };
-        let found = store.get(id, ids).await.map_err(storage_failed)?;
+        let found = store.get(id, ids).await.map_err(|error| store.failed(error))?;
         Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
     }
 

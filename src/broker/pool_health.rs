@@ -7,16 +7,23 @@ use tracing::{error, warn};
 
 use super::Broker;
 use super::pool_table::OpenPool;
+use super::pools::PoolView;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
-use crate::storage::Health;
+use crate::error::Error;
+use crate::metrics::SessionState;
+use crate::storage::{Health, Usage};
 
 /// How everything does.
 #[derive(Clone, Debug)]
 pub struct HealthReport {
     /// Whether queues and pools can be looked up.
     pub is_catalogue_reachable: bool,
+    /// The session with the tree.
+    pub session: SessionState,
+    /// Why the service is not ready, if it is not. For an operator: it may name what clients are not told.
+    pub not_ready: Option<String>,
     /// Each pool, by name.
     pub pools: Vec<PoolHealth>,
 }
@@ -28,19 +35,46 @@ pub struct PoolHealth {
     pub name: PoolName,
     /// What is said of it.
     pub pool: Pool,
-    /// Whether a write has a chance now.
+    /// Whether a post has a chance now.
     pub writable: bool,
     /// What it says of itself, or why it says nothing.
     pub health: Result<Health, String>,
 }
 
+/// A pool, how it does, and what it holds.
+#[derive(Clone, Debug)]
+pub struct PoolReport {
+    /// How it does.
+    pub health: PoolHealth,
+    /// What all its queues hold together, if it said so in time.
+    pub usage: Option<Usage>,
+}
+
 impl Broker {
+    /// A pool and what it says of itself. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
+    pub async fn pool_report(&self, name: &PoolName) -> Result<PoolReport, Error> {
+        let PoolView { name, pool } = self.pool_get(name).await?;
+        let open = self.pool_of_record(&name).await?;
+        let store = open.store().ok();
+        let usage = async {
+            let store = store?;
+            timeout(limits::HEALTH_DEADLINE, store.usage()).await.ok()?.ok()
+        };
+        let (health, usage) = tokio::join!(ask(Arc::clone(&open)), usage);
+        Ok(PoolReport { health: PoolHealth { pool, ..health }, usage })
+    }
+
     /// Asks the tree and all pools at the same time. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
     pub async fn health(&self) -> HealthReport {
         let (pools, names) =
             tokio::join!(self.ask_pools(), timeout(limits::HEALTH_DEADLINE, self.0.catalogue.pool_names()));
         let is_catalogue_reachable = names.is_ok_and(|names| names.is_ok());
-        HealthReport { is_catalogue_reachable, pools }
+        HealthReport {
+            is_catalogue_reachable,
+            session: self.session_state(),
+            not_ready: self.check_ready().err().map(|error| reason(&error)),
+            pools,
+        }
     }
 
     async fn ask_pools(&self) -> Vec<PoolHealth> {
@@ -81,8 +115,8 @@ impl Broker {
     pub(super) async fn watch_pools(&self) {
         loop {
             for answer in self.ask_pools().await {
-                if let (Some(pool), Ok(health)) = (self.0.pools.get(&answer.name), answer.health) {
-                    pool.note_use(&health);
+                if let Some(pool) = self.0.pools.get(&answer.name) {
+                    pool.note_health(answer.health.ok());
                 }
             }
             if !self.next_turn(limits::POOL_TICK).await {
@@ -93,17 +127,20 @@ impl Broker {
     }
 }
 
+/// The cause of an error, which its text leaves out because it is written for clients.
+fn reason(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 async fn ask(pool: Arc<OpenPool>) -> PoolHealth {
     let store = pool.store();
-    let writable = store.as_ref().is_ok_and(|store| store.check_open().is_ok());
+    let writable = pool.is_writable();
     let health = match store {
         Ok(store) => match timeout(limits::HEALTH_DEADLINE, store.health()).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err(format!("no answer within {} s", limits::HEALTH_DEADLINE.as_secs())),
         },
-        Err(error) => {
-            Err(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
-        }
+        Err(error) => Err(reason(&error)),
     };
     PoolHealth { name: pool.entry.name.clone(), pool: pool.entry.pool.clone(), writable, health }
 }

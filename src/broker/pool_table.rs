@@ -1,6 +1,7 @@
 //! The open pools: the storage behind each name, opened, checked and exchanged while requests use it.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +15,7 @@ use crate::cluster::replicas::{self, Replica};
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolUri};
 use crate::error::{Error, Part, Place};
+use crate::metrics::ObservedPool;
 use crate::placement::{Algorithm, Candidate};
 use crate::storage::open::PoolOpenError;
 use crate::storage::{Health, PoolStore, Stamp, StoreError};
@@ -52,6 +54,33 @@ pub struct PoolSettings {
     pub placement: Algorithm,
 }
 
+/// The storage of a pool, under the pool's name: whoever fails there says which it was.
+#[derive(Clone)]
+pub(super) struct NamedStore {
+    name: PoolName,
+    store: Arc<dyn PoolStore>,
+}
+
+impl Deref for NamedStore {
+    type Target = dyn PoolStore;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+impl NamedStore {
+    /// The part of the service that it is.
+    pub(super) fn part(&self) -> Part {
+        Part::Pool(self.name.clone())
+    }
+
+    /// What a failed call means to a request.
+    pub(super) fn failed(&self, error: StoreError) -> Error {
+        storage_failed(self.part(), error)
+    }
+}
+
 /// A pool of the catalogue.
 pub(super) struct OpenPool {
     pub(super) entry: PoolEntry,
@@ -59,19 +88,22 @@ pub(super) struct OpenPool {
     store: Result<Arc<dyn PoolStore>, String>,
     /// Bytes that are used where it lies, as it last said.
     used: Arc<AtomicU64>,
+    /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
+    health: Arc<RwLock<Option<Health>>>,
 }
 
 impl OpenPool {
     pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, String>) -> Self {
-        Self { entry, store, used: Arc::default() }
+        Self { entry, store, used: Arc::default(), health: Arc::default() }
     }
 
     /// The storage of the pool. A pool that is unavailable stops only its own queues.
-    pub(super) fn store(&self) -> Result<Arc<dyn PoolStore>, Error> {
-        let unavailable = |why: &String| {
-            Error::unavailable(Part::Storage, format!("pool {} is unavailable: {why}", self.entry.name))
-        };
-        self.store.as_ref().map(Arc::clone).map_err(unavailable)
+    pub(super) fn store(&self) -> Result<NamedStore, Error> {
+        let name = self.entry.name.clone();
+        match &self.store {
+            Ok(store) => Ok(NamedStore { name, store: Arc::clone(store) }),
+            Err(why) => Err(Error::unavailable(Part::Pool(name), why.clone())),
+        }
     }
 
     /// What placement needs to know of it.
@@ -80,10 +112,31 @@ impl OpenPool {
         Candidate { name: self.entry.name.as_str(), weight: self.entry.pool.weight, used }
     }
 
-    /// Keeps how full it says it is. One that does not know counts as empty.
-    pub(super) fn note_use(&self, health: &Health) {
-        let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
-        self.used.store(used, Ordering::Relaxed);
+    /// Keeps how it does, if it said so, and how full it says it is. One that does not know counts as empty.
+    pub(super) fn note_health(&self, health: Option<Health>) {
+        *self.health.write() = health;
+        if let Some(health) = health {
+            let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
+            self.used.store(used, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a post has a chance now.
+    pub(super) fn is_writable(&self) -> bool {
+        self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
+    }
+
+    /// What a page of metrics shows of it.
+    pub(super) fn observed(&self) -> ObservedPool {
+        let health = *self.health.read();
+        let health = health.filter(|_| self.store.is_ok());
+        ObservedPool {
+            name: self.entry.name.to_string(),
+            is_up: health.is_some(),
+            is_writable: self.is_writable(),
+            latency: health.map(|health| health.took),
+            space: health.and_then(|health| health.free.zip(health.total)),
+        }
     }
 
     fn is_of(&self, pool: &Pool) -> bool {
@@ -134,8 +187,8 @@ impl PoolTable {
     pub(super) fn update(&self, entry: PoolEntry) {
         let mut pools = self.pools.write();
         if let Some(pool) = pools.get_mut(&entry.name) {
-            let (store, used) = (pool.store.clone(), Arc::clone(&pool.used));
-            *pool = Arc::new(OpenPool { entry, store, used });
+            let (used, health) = (Arc::clone(&pool.used), Arc::clone(&pool.health));
+            *pool = Arc::new(OpenPool { entry, store: pool.store.clone(), used, health });
         }
     }
 
@@ -145,9 +198,9 @@ impl PoolTable {
         self.close(&pool.entry.pool.uri);
     }
 
-    /// Closes a storage that no pool has.
+    /// Closes a storage that no pool has, by whatever spelling of its place.
     pub(super) fn close(&self, uri: &PoolUri) {
-        if self.pools.read().values().all(|other| other.entry.pool.uri != *uri) {
+        if !self.pools.read().values().any(|other| other.entry.pool.uri.is_at(uri)) {
             self.opener.close(uri.as_str());
         }
     }
@@ -250,13 +303,12 @@ impl PoolTable {
         catalogue.pool_add(&registry, &first.name, &pool).await.map(|_| ())
     }
 
-    /// Whether some pool accepts writes now.
+    /// Whether some pool accepts new messages now.
     pub(super) fn check_open(&self) -> Result<(), Error> {
-        let is_open = |pool: &Arc<OpenPool>| pool.store().is_ok_and(|store| store.check_open().is_ok());
-        if self.all().iter().any(is_open) {
+        if self.all().iter().any(|pool| pool.is_writable()) {
             return Ok(());
         }
-        Err(Error::unavailable(Part::Storage, "no pool accepts writes"))
+        Err(Error::unavailable(Part::Storage, "no pool accepts new messages"))
     }
 
     /// Whether some pool can be used. An installation without pools waits for its first.
@@ -276,7 +328,7 @@ impl Broker {
     /// The open pool of a name.
     pub(super) fn pool(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
         let pool = self.0.pools.get(name);
-        pool.ok_or_else(|| Error::unavailable(Part::Storage, format!("pool {name} is not open")))
+        pool.ok_or_else(|| Error::unavailable(Part::Pool(name.clone()), "it is not open"))
     }
 
     /// Reads the records of all pools anew: somebody else changed one.
@@ -325,14 +377,14 @@ impl Broker {
     pub(super) fn exchange_pool(&self, pool: OpenPool) {
         let (name, before) = (pool.entry.name.clone(), self.0.pools.get(&pool.entry.name));
         let is_same = before.as_ref().is_some_and(|before| before.entry.pool.id == pool.entry.pool.id);
-        let store = pool.store.clone();
+        let store = pool.store();
         self.0.pools.insert(pool);
         for slot in self.0.cells.owned() {
             let mut state = slot.state.lock();
             match (&store, is_same) {
                 (Ok(store), true) => {
                     if let Some(lane) = state.lanes.get_mut(&name) {
-                        lane.reach_over(Arc::clone(store));
+                        lane.reach_over(store.clone());
                     }
                 }
                 (Err(_), true) => {}
@@ -368,7 +420,7 @@ impl Broker {
 fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
     match failure {
         StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
-        other => storage_failed(other),
+        other => storage_failed(Part::Storage, other),
     }
 }
 

@@ -143,7 +143,7 @@ impl Broker {
                 self.0.catalogue.pool_move(&registry, &entry, &wanted).await
             }
             Ok(_) => self.move_unused(&registry, &entry, &wanted, &*store, &others).await,
-            Err(error) => Err(super::storage_failed(error)),
+            Err(error) => Err(super::storage_failed(Part::Storage, error)),
         };
         match moved {
             Ok(Some(entry)) => {

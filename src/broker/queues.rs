@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::pool_table::OpenPool;
+use super::Broker;
+use super::pool_table::{NamedStore, OpenPool};
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::catalogue::{FlavorEntry, QueueRecord};
-use crate::domain::attributes;
+use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::QueueId;
 use crate::domain::message::Header;
 use crate::domain::names::{FlavorName, QueueRef};
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 use crate::error::{Error, Part, Place};
 use crate::placement::Candidate;
-use crate::storage::{Direction, Order, PoolStore};
+use crate::storage::{Direction, Order};
 
 /// How often a creation looks again when the pool it chose changed under it.
 const CREATE_TRIES: usize = 8;
@@ -60,20 +60,20 @@ impl Broker {
             let store = self.pool(&queue.pool)?.store()?;
             (queue.id, store, queue.engine.claimed(), oldest.cloned(), newest.cloned())
         };
-        let total = store.totals(id).await.map_err(storage_failed)?.messages;
+        let total = store.totals(id).await.map_err(|error| store.failed(error))?.messages;
         if total == 0 {
             return Ok(QueueStats::default());
         }
         let claimed = claimed.min(total);
-        let oldest = self.milestone(&*store, id, oldest, Direction::Up).await?;
-        let newest = self.milestone(&*store, id, newest, Direction::Down).await?;
+        let oldest = self.milestone(&store, id, oldest, Direction::Up).await?;
+        let newest = self.milestone(&store, id, newest, Direction::Down).await?;
         Ok(QueueStats { claimed, free: total - claimed, oldest, newest })
     }
 
     /// One end of a queue: as memory has it, or else as the pool has it.
-    async fn milestone(
+    pub(super) async fn milestone(
         &self,
-        store: &dyn PoolStore,
+        store: &NamedStore,
         queue: QueueId,
         known: Option<Header>,
         direction: Direction,
@@ -82,7 +82,7 @@ impl Broker {
             Some(header) => Some(header),
             None => {
                 let page = store.scan(queue, Order::Ready, direction, None, 1, 0).await;
-                let page = page.map_err(storage_failed)?;
+                let page = page.map_err(|error| store.failed(error))?;
                 page.messages.into_iter().next().map(|message| message.header)
             }
         };
@@ -114,11 +114,12 @@ impl Broker {
             }
             let flavor = self.flavor_of(metadata).await?;
             let name = flavor.as_ref().map(|flavor| &flavor.name);
-            let pool = match self.place(at, name) {
+            let attributes = metadata.attributes();
+            let pool = match self.place(at, name, attributes) {
                 // Somebody else may have added one.
                 Err(Error::NoPool) => {
                     self.reload_pools().await?;
-                    self.place(at, name)?
+                    self.place(at, name, attributes)?
                 }
                 placed => placed?,
             };
@@ -145,17 +146,30 @@ impl Broker {
     }
 
     /// Chooses the pool of a new queue among those of its flavor, or without one among those that have none. Pools
-    /// that accept no writes now are left out.
-    fn place(&self, at: &QueueRef, flavor: Option<&FlavorName>) -> Result<Arc<OpenPool>, Error> {
+    /// that accept no writes now are left out, and those that are not as durable as the queue asks for.
+    fn place(
+        &self,
+        at: &QueueRef,
+        flavor: Option<&FlavorName>,
+        attributes: &Attributes,
+    ) -> Result<Arc<OpenPool>, Error> {
         let mut pools = self.0.pools.all();
         pools.retain(|pool| pool.entry.pool.takes(flavor));
         if pools.is_empty() {
             return Err(Error::NoPool);
         }
-        let writable =
-            |pool: &Arc<OpenPool>| pool.store().and_then(|s| s.check_open().map_err(storage_failed));
+        let writable = |pool: &Arc<OpenPool>| {
+            pool.store().and_then(|store| store.check_open().map_err(|error| store.failed(error)))
+        };
         let refusal = pools.iter().find_map(|pool| writable(pool).err());
         pools.retain(|pool| writable(pool).is_ok());
+        let is_writable = !pools.is_empty();
+        pools.retain(|pool| pool.store().is_ok_and(|store| attributes.allow(store.reach())));
+        // One that does not answer may be durable enough.
+        if is_writable && pools.is_empty() && refusal.is_none() {
+            let why = "no pool that takes the queue is as durable";
+            return Err(Error::invalid(Place::Limit, attributes::DURABILITY, why));
+        }
         let candidates: Vec<Candidate<'_>> = pools.iter().map(|pool| pool.candidate()).collect();
         let key = [at.project.as_str().as_bytes(), &[0], at.name.as_str().as_bytes()].concat();
         let choice = self.0.pools.placement.choose(&candidates, &key, &mut rand::rng());

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::Broker;
 use super::claims::ClaimView;
 use super::messages::MessageView;
 use super::slot::{Deadline, Slot};
-use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
@@ -45,7 +45,7 @@ impl Broker {
             (queue.id, self.pool(&queue.pool)?.store()?, held)
         };
         let ids: Vec<MessageId> = held.headers.iter().map(|header| header.id).collect();
-        let found = store.get(queue, &ids).await.map_err(storage_failed)?;
+        let found = store.get(queue, &ids).await.map_err(|error| store.failed(error))?;
         let view = |message: crate::domain::message::Message| {
             let header = held.headers.iter().find(|header| header.id == message.header.id)?;
             Some(MessageView::claimed(header, id, message.body, now))

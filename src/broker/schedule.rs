@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use tracing::warn;
 
+use super::Broker;
 use super::lanes::Change;
 use super::messages::settled;
 use super::slot::{OpenQueue, Slot};
-use super::{Broker, storage_failed};
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::message::Header;
@@ -73,7 +73,7 @@ impl Broker {
         loop {
             let (messages, bytes) = (limits::WAKE_MESSAGES, limits::WAKE_BYTES);
             let page = store.scan(id, Order::Schedule, Direction::Up, after, messages, bytes).await;
-            let page = page.map_err(storage_failed)?;
+            let page = page.map_err(|error| store.failed(error))?;
             let last = page.messages.last().map(|message| Position::of(&message.header));
             let now = self.0.clock.now();
             let mut due: Vec<Header> = page.messages.into_iter().map(|message| message.header).collect();

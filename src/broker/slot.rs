@@ -10,11 +10,12 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::Broker;
 use super::lanes::{Lane, Work};
+use super::observation::Seen;
 use super::pool_table::OpenPool;
 use super::retake::Taken;
 use super::waiting::Waiter;
-use super::{Broker, storage_failed};
 use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
 use crate::domain::attributes::Attributes;
 use crate::domain::claim::ClaimTerms;
@@ -24,6 +25,7 @@ use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
 use crate::engine::{Found, Line, QueueEngine};
 use crate::error::{Error, Part};
+use crate::metrics::QueueCounters;
 use crate::storage::Epoch;
 
 /// Deadlines of claims that are over which a slot may keep beside those of the live ones.
@@ -109,6 +111,12 @@ pub(super) struct OpenQueue {
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
     pub(super) is_moving: bool,
+    /// What happens to its messages is counted here.
+    pub(super) counters: Arc<QueueCounters>,
+    /// How often something of it was changed in the pool.
+    pub(super) changes: u64,
+    /// What its pool last said of it to a page of metrics.
+    pub(super) seen: Option<Seen>,
 }
 
 impl OpenQueue {
@@ -330,7 +338,8 @@ impl Broker {
         let pool = self.pool_of_record(&name).await?;
         self.open_lane(slot, &name, &pool).await?;
         let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
-        let totals = pool.store()?.totals(record.id).await.map_err(storage_failed)?;
+        let store = pool.store()?;
+        let totals = store.totals(record.id).await.map_err(|error| store.failed(error))?;
         let (found, claims) = {
             let state = slot.state.lock();
             // The window of an empty queue is whole: what is posted to it goes there.
@@ -345,8 +354,7 @@ impl Broker {
             // Its holder may have been cut off only by the restart (P3).
             let expires = Timestamp::from_millis(claim.expires).max(slot.no_expiry_before);
             let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
-            let found = pool.store()?.get(record.id, &ids).await;
-            let found = found.map_err(storage_failed)?;
+            let found = store.get(record.id, &ids).await.map_err(|error| store.failed(error))?;
             let attempt =
                 |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
             let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
@@ -371,6 +379,9 @@ impl Broker {
             attributes,
             wakes_at: None,
             is_moving: false,
+            counters: self.0.meter.queue(at),
+            changes: 0,
+            seen: None,
         };
         let queue = state.queues.entry(at.clone()).insert_entry(queue).into_mut();
         self.start_mover(slot, at, queue);
@@ -393,10 +404,10 @@ impl Broker {
         }
         let store = pool.store()?;
         let last = store.fence(slot.owned.slot, slot.epoch).await;
-        let last = last.map_err(storage_failed)?;
+        let last = last.map_err(|error| store.failed(error))?;
         let mut state = slot.state.lock();
         state.ids.skip_to(last);
-        state.lanes.insert(name.clone(), Lane::new(id, store));
+        state.lanes.insert(name.clone(), Lane::new(id, store, self.0.meter.commits(name.as_str())));
         Ok(())
     }
 }
@@ -435,6 +446,9 @@ mod tests {
             attributes: Attributes::default(),
             wakes_at: None,
             is_moving: false,
+            counters: crate::metrics::Meter::default().queue(&at),
+            changes: 0,
+            seen: None,
         };
         state.queues.insert(at.clone(), queue);
         state.live_claims = 1;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tracing::warn;
 
+use super::Broker;
 use super::lanes::Change;
 use super::messages::settled;
 use super::slot::{Slot, SlotState};
-use super::{Broker, storage_failed};
 use crate::domain::ids::{MessageId, QueueId, Slot as SlotNumber};
 use crate::domain::limits;
 use crate::domain::message::Header;
@@ -61,7 +61,7 @@ impl Broker {
             }
             // Whatever came of it, the sweeps that have begun are finished.
             let removals = self.remove_expired(slot, pool, expired, now).await?;
-            found.map_err(storage_failed)?;
+            found.map_err(|error| store.failed(error))?;
             if count < limit || removals == 0 || self.0.stop.is_cancelled() || slot.closed.is_cancelled() {
                 return Ok(());
             }
@@ -112,14 +112,18 @@ impl Broker {
                 let claimed = state.claimed_unopened(queue);
                 let gone: Vec<MessageId> =
                     headers.iter().map(|header| header.id).filter(|id| !claimed.contains(id)).collect();
-                if !gone.is_empty() {
-                    removals.extend(self.submit_unopened(slot, &mut state, pool, queue, gone));
+                let count = u64::try_from(gone.len()).unwrap_or_default();
+                if count > 0 {
+                    let removal = self.submit_unopened(slot, &mut state, pool, queue, gone);
+                    removals.extend(removal.map(|removal| (removal, count)));
                 }
             }
         }
         let queues = removals.len();
-        for removal in removals {
+        for (removal, count) in removals {
             settled(removal).await?;
+            // Of a queue that nobody has opened only the id is known.
+            self.0.meter.other_queues().expired.inc_by(count);
         }
         Ok(queues)
     }

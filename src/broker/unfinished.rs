@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use tracing::warn;
 
+use super::Broker;
 use super::moves::by_peer;
+use super::pool_table::NamedStore;
 use super::slot::Slot;
-use super::{Broker, storage_failed};
 use crate::catalogue::QueueRecord;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::error::Error;
-use crate::storage::{Direction, Order, PoolStore, Position};
+use crate::storage::{Direction, Order, Position};
 
 impl Broker {
     /// Looks at the queues of each slot once after it was taken. What cannot be looked at now has its turn again.
@@ -73,17 +74,13 @@ impl Broker {
 
     /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:
     /// no owner before can add to them.
-    async fn stores_with_aside(
-        &self,
-        slot: &Slot,
-        record: &QueueRecord,
-    ) -> Result<Vec<Arc<dyn PoolStore>>, Error> {
+    async fn stores_with_aside(&self, slot: &Slot, record: &QueueRecord) -> Result<Vec<NamedStore>, Error> {
         let mut stores = Vec::new();
         for name in record.pools()? {
             let pool = self.pool_of_record(&name).await?;
             self.open_lane(slot, &name, &pool).await?;
             let store = pool.store()?;
-            if store.totals(record.id).await.map_err(storage_failed)?.aside > 0 {
+            if store.totals(record.id).await.map_err(|error| store.failed(error))?.aside > 0 {
                 stores.push(store);
             }
         }
@@ -101,7 +98,7 @@ impl Broker {
             loop {
                 let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
                 let page = store.scan(record.id, Order::Aside, Direction::Up, after, messages, bytes).await;
-                let page = page.map_err(storage_failed)?;
+                let page = page.map_err(|error| store.failed(error))?;
                 after = page.messages.last().map(|message| Position::id(message.header.id));
                 let (_, prepared) = by_peer(page.messages);
                 for (peer, _) in prepared {

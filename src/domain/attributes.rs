@@ -78,6 +78,11 @@ impl Attributes {
         Ok(())
     }
 
+    /// Whether a pool that reaches this class may hold the queue: only who asks for `sync` by name is refused less (P11).
+    pub fn allow(&self, reach: Durability) -> bool {
+        self.durability.is_none_or(|asked| asked <= reach)
+    }
+
     /// Whether a request of so many bytes may post to the queue.
     pub fn check_size(&self, bytes: usize) -> Result<(), Error> {
         match self.max_post_size {

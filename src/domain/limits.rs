@@ -88,6 +88,19 @@ pub const BODY_DEADLINE: Duration = Duration::from_secs(60);
 /// Projects whose use of their rate is remembered at once, at about a hundred bytes each.
 pub const RATED_PROJECTS: usize = 65_536;
 
+/// Bytes of a `tracestate` that is kept with a message (W3C Trace Context: at least 512 are to be passed on).
+pub const TRACE_STATE_BYTES: usize = 512;
+/// Its members (W3C Trace Context: 32).
+pub const TRACE_STATE_MEMBERS: usize = 32;
+
+/// Queues with figures of their own among the metrics, unless the settings say otherwise: at a dozen series each it is what
+/// one scrape should bring.
+pub const NAMED_QUEUES: usize = 200;
+/// The most that the settings may say: some hundred thousand series.
+pub const NAMED_QUEUES_MOST: usize = 10_000;
+/// How long one page of metrics may look at queues that have changed; what is left shows older figures.
+pub const OBSERVATION: Duration = Duration::from_secs(3);
+
 /// Parts of all queues, the unit of ownership. It is a byte, so it is written into ids and never changes.
 pub const SLOTS: usize = 256;
 

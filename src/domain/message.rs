@@ -10,6 +10,7 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::error::{Error, Place};
 
 /// Seconds that a message lives (Zaqar: 60 to 1,209,600, which are 14 days).
@@ -46,12 +47,19 @@ pub(super) fn seconds_within(
 /// A message that somebody wants to post: checked, and without an id yet.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
-    /// JSON text, kept byte for byte.
+    /// JSON text, kept byte for byte; behind the trace that it is posted in, if it was given one.
     pub body: Bytes,
     /// How long it lives; the queue's default when absent.
     pub ttl: Option<MessageTtl>,
     /// When it may first be claimed; the queue's default when absent.
     pub delay: Option<Delay>,
+}
+
+impl NewMessage {
+    /// The same, posted in a trace.
+    pub fn in_trace(self, trace: &TraceContext) -> Self {
+        Self { body: trace.before(&self.body), ..self }
+    }
 }
 
 /// All that is known of a message but its body.
@@ -71,7 +79,7 @@ pub struct Header {
     pub attempts: u32,
     /// The `Client-ID` of who posted it: a listing leaves out the asker's own messages.
     pub client: Option<Uuid>,
-    /// Bytes of its body.
+    /// Bytes of its body, the trace included.
     pub size: u32,
     /// Where it stands in its life, as far as its pool knows.
     pub state: State,
@@ -114,6 +122,6 @@ impl Header {
 pub struct Message {
     /// What is known of it.
     pub header: Header,
-    /// JSON text, byte for byte as it came.
+    /// JSON text, byte for byte as it came, behind the trace that it was posted in, if it was.
     pub body: Bytes,
 }

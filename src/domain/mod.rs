@@ -19,3 +19,4 @@ pub mod pool;
 pub mod queue;
 pub mod rate;
 pub mod time;
+pub mod trace;

@@ -1,6 +1,7 @@
 //! A pool: a registered piece of storage, and what an operator says of it.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -131,6 +132,12 @@ impl PoolUri {
         &self.0
     }
 
+    /// Whether it is the same place for certain: the same text, or another spelling of the same path.
+    pub fn is_at(&self, other: &Self) -> bool {
+        let path = |uri: &Self| uri.0.strip_prefix("embedded:").map(PathBuf::from);
+        path(self).map_or(self == other, |mine| path(other) == Some(mine))
+    }
+
     /// Whether its storage lies on the disk of the process that opens it.
     pub fn is_embedded(&self) -> bool {
         self.0.starts_with("embedded:")
@@ -225,6 +232,19 @@ mod tests {
         for bad in ["", "journal", ":journal", "embedded:a\nb", &format!("x:{}", "a".repeat(254))] {
             assert!(PoolUri::new(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_path_is_one_place_however_it_is_spelt() {
+        let uri = |text: &str| PoolUri::new(text).unwrap();
+        for same in ["embedded:a/b", "embedded:a/b/", "embedded:a//b", "embedded:a/./b"] {
+            assert!(uri(same).is_at(&uri("embedded:a/b")), "{same}");
+        }
+        for other in ["embedded:a", "embedded:a/bc", "redis://a/b", "redis:a/b"] {
+            assert!(!uri(other).is_at(&uri("embedded:a/b")), "{other}");
+            assert!(!uri("embedded:a/b").is_at(&uri(other)), "{other}");
+        }
+        assert!(uri("redis://a").is_at(&uri("redis://a")) && !uri("redis://a").is_at(&uri("redis://a/")));
     }
 
     #[test]

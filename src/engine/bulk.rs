@@ -1,6 +1,6 @@
 //! Removing many messages at once: by their ids, as soon as they are taken, or all that there are.
 
-use super::hidden::Why;
+use super::hidden::{Removed, Why};
 use super::queue::QueueEngine;
 use super::removal::{Asked, Removal, on_its_way};
 use crate::domain::ids::{ClaimId, MessageId};
@@ -35,7 +35,7 @@ impl QueueEngine {
             }
         }
         for id in ids {
-            self.begin_remove_whatever(*id);
+            self.begin_remove_whatever(*id, Removed::Acked);
         }
         Ok(Removal::Begun)
     }
@@ -50,17 +50,19 @@ impl QueueEngine {
         };
         let begun: Vec<MessageId> = ids.iter().copied().filter(|id| !is_changing(id)).collect();
         for id in &begun {
-            self.begin_remove_whatever(*id);
+            self.begin_remove_whatever(*id, Removed::Uncounted);
         }
         begun
     }
 
-    fn begin_remove_whatever(&mut self, id: MessageId) {
+    /// Begins to remove a message, which is counted as `claimed` if it is under a claim.
+    fn begin_remove_whatever(&mut self, id: MessageId, claimed: Removed) {
         match self.hidden.get_mut(&id) {
             Some(hidden) if matches!(hidden.why, Why::Claimed(_)) => {
                 if let Why::Claimed(holder) = hidden.why {
                     hidden.why = Why::Removing(Some(holder));
                     hidden.removals = 1;
+                    hidden.removed = claimed;
                 }
             }
             Some(hidden) if hidden.why == Why::Waking => {
@@ -79,6 +81,7 @@ impl QueueEngine {
             if let Some(hidden) = self.hidden.get_mut(id).filter(|hidden| hidden.why == Why::Taking) {
                 hidden.why = Why::Removing(None);
                 hidden.removals = 1;
+                hidden.removed = Removed::Acked;
                 self.claimed -= 1;
             }
         }

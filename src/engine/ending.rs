@@ -70,9 +70,10 @@ impl QueueEngine {
         Some(Ended { headers })
     }
 
-    /// The end of a claim is durable: its messages are ready or put off, but for those being removed.
-    pub fn ended(&mut self, id: ClaimId) {
-        let Some(claim) = self.claims.remove(id) else { return };
+    /// The end of a claim is durable: its messages are ready or put off, but for those being removed. Returns how many.
+    pub fn ended(&mut self, id: ClaimId) -> u64 {
+        let Some(claim) = self.claims.remove(id) else { return 0 };
+        let mut given_back = 0;
         let ending = claim.ending.unwrap_or(Ending::COUNTED);
         for message in claim.messages {
             match self.hidden.get_mut(&message) {
@@ -86,12 +87,14 @@ impl QueueEngine {
                     if let Some(mut header) = hidden.and_then(|hidden| hidden.header) {
                         ending.apply(&mut header);
                         self.show(header, None);
+                        given_back += 1;
                     }
                 }
                 Some(Hidden { why: Why::Taking | Why::Waking | Why::Leaving, .. }) | None => continue,
             }
             self.claimed -= 1;
         }
+        given_back
     }
 
     /// The end of a claim certainly did not happen: it may be tried again.

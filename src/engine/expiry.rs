@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::hidden::{Hidden, Why};
+use super::hidden::{Hidden, Removed, Why};
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 use crate::domain::message::Header;
@@ -36,7 +36,8 @@ impl QueueEngine {
 
     /// Hides a message whose life is over.
     pub(super) fn hide_expired(&mut self, header: Header) {
-        let hidden = Hidden { removals: 1, ..Hidden::new(header.clone(), Why::Removing(None)) };
+        let why = Why::Removing(None);
+        let hidden = Hidden { removals: 1, removed: Removed::Expired, ..Hidden::new(header.clone(), why) };
         self.hidden.insert(header.id, hidden);
     }
 }

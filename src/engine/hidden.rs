@@ -20,6 +20,18 @@ pub(super) enum Why {
     Leaving,
 }
 
+/// What the removal of a message is counted as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Removed {
+    /// Nothing: it was deleted without a claim, or purged.
+    #[default]
+    Uncounted,
+    /// Its claim's holder has handled it, or it was popped.
+    Acked,
+    /// Its life was over.
+    Expired,
+}
+
 /// A hidden message. One that is removed by its id alone may not be known here at all.
 #[derive(Clone, Debug)]
 pub(super) struct Hidden {
@@ -27,10 +39,12 @@ pub(super) struct Hidden {
     pub(super) why: Why,
     /// Removals under way: two clients may delete one message at the same time.
     pub(super) removals: u32,
+    /// What those are counted as. Without any it says nothing.
+    pub(super) removed: Removed,
 }
 
 impl Hidden {
     pub(super) fn new(header: Header, why: Why) -> Self {
-        Self { header: Some(header), why, removals: 0 }
+        Self { header: Some(header), why, removals: 0, removed: Removed::default() }
     }
 }

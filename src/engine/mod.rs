@@ -39,6 +39,6 @@ pub use ending::{Counts, Ended, Ending};
 pub use moves::{Fate, prepared};
 pub use queue::{Found, QueueEngine, Taken};
 pub use refill::Refill;
-pub use removal::{Answered, Asked, Removal};
+pub use removal::{Answered, Asked, Removal, Tally};
 pub use renewal::{Held, Renewal};
 pub use waiting::{Line, Place};

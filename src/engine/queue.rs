@@ -8,6 +8,7 @@ use super::claims::{Claim, Claims};
 use super::hidden::{Hidden, Why};
 use super::moves::Aside;
 use super::refill::RefillState;
+use super::removal::Tally;
 use super::schedule::Schedule;
 use super::window::{Ready, Window};
 use crate::domain::claim::ClaimTerms;
@@ -29,6 +30,8 @@ pub struct QueueEngine {
     /// While a sweep reads the pool: what became ready since it began.
     pub(super) sweep: Option<HashSet<MessageId>>,
     pub(super) aside: Aside,
+    /// Removals that nobody has asked for yet.
+    pub(super) tally: Tally,
 }
 
 /// What the totals of a queue's pool say of it when it is opened.
@@ -72,6 +75,7 @@ impl QueueEngine {
             schedule: Schedule::found(found.is_scheduled),
             sweep: None,
             aside: Aside::found(found.has_aside),
+            tally: Tally::default(),
         }
     }
 

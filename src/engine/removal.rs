@@ -1,6 +1,6 @@
 //! Removing messages, by Zaqar's table of answers, and what becomes of a removal.
 
-use super::hidden::{Hidden, Why};
+use super::hidden::{Hidden, Removed, Why};
 use super::queue::QueueEngine;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::message::State;
@@ -94,6 +94,7 @@ impl QueueEngine {
                 {
                     hidden.why = Why::Removing(Some(holder));
                     hidden.removals = 1;
+                    hidden.removed = Removed::Acked;
                     Some(Ok(Removal::Begun))
                 }
                 _ => Some(Err(self.wrong_claim(id, claim, now))),
@@ -115,7 +116,7 @@ impl QueueEngine {
     /// proves that this engine still owns the queue.
     pub(super) fn remove_absent(&mut self, id: MessageId) -> Removal {
         let header = self.window.remove(id).map(|ready| ready.header);
-        let absent = Hidden { header, why: Why::Removing(None), removals: 0 };
+        let absent = Hidden { header, why: Why::Removing(None), removals: 0, removed: Removed::default() };
         self.hidden.entry(id).or_insert(absent).removals += 1;
         Removal::Begun
     }
@@ -139,6 +140,7 @@ impl QueueEngine {
             }
             self.aside.forget(*id);
             let Some(hidden) = self.hidden.remove(id) else { continue };
+            self.tally.count(hidden.removed);
             if let Why::Removing(Some(claim)) = hidden.why {
                 self.claimed -= 1;
                 if self.claims.forget(claim, *id) {
@@ -156,7 +158,10 @@ impl QueueEngine {
             hidden.removals = hidden.removals.saturating_sub(1);
             match hidden.why {
                 Why::Removing(_) if hidden.removals > 0 => {}
-                Why::Removing(Some(claim)) => hidden.why = Why::Claimed(claim),
+                Why::Removing(Some(claim)) => {
+                    hidden.why = Why::Claimed(claim);
+                    hidden.removed = Removed::default();
+                }
                 Why::Removing(None) => match self.hidden.remove(id).and_then(|hidden| hidden.header) {
                     Some(header) => self.show(header, None),
                     None => self.read_again(*id),
@@ -174,6 +179,32 @@ impl QueueEngine {
         }
         self.window.end_before(id);
         self.schedule.look_again();
+    }
+}
+
+/// How many messages were removed, for whoever counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// By the holders of their claims, or popped.
+    pub acked: u64,
+    /// Because their life was over.
+    pub expired: u64,
+}
+
+impl Tally {
+    fn count(&mut self, removed: Removed) {
+        match removed {
+            Removed::Uncounted => {}
+            Removed::Acked => self.acked += 1,
+            Removed::Expired => self.expired += 1,
+        }
+    }
+}
+
+impl QueueEngine {
+    /// What was removed since the last call.
+    pub fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
     }
 }
 

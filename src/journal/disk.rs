@@ -34,6 +34,14 @@ pub enum Room {
     Reserved,
 }
 
+impl Room {
+    /// That of a file system, if it says how much there is, of which `reserve` bytes are kept.
+    pub(super) fn of(space: Option<DiskSpace>, reserve: u64) -> Self {
+        let free = space.map_or(u64::MAX, |space| space.free);
+        if free < reserve { Self::Reserved } else { Self::Free }
+    }
+}
+
 /// Watches the room of a journal. It belongs to the committer, which asks before each group.
 pub(super) struct RoomWatch {
     path: PathBuf,
@@ -53,9 +61,10 @@ impl RoomWatch {
             return self.room;
         }
         self.looked = Some(Instant::now());
-        let free = DiskSpace::at(&self.path).map_or(u64::MAX, |space| space.free);
-        let room = if free < self.reserve { Room::Reserved } else { Room::Free };
+        let space = DiskSpace::at(&self.path);
+        let room = Room::of(space, self.reserve);
         if room != self.room {
+            let free = space.map(|space| space.free);
             match room {
                 Room::Free => info!(free, "there is room for new messages again"),
                 Room::Reserved => {

@@ -124,6 +124,7 @@ pub enum OpenError {
 #[derive(Clone)]
 pub struct Journal {
     path: PathBuf,
+    reserve: u64,
     current: Arc<Current>,
     committer: Arc<Committer>,
 }
@@ -156,7 +157,7 @@ impl Journal {
         let (current, path) = (Arc::new(Current::new(store)), path.to_owned());
         let room = RoomWatch::new(path.clone(), reserve);
         let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room);
-        Self { path, current, committer: Arc::new(committer) }
+        Self { path, reserve, current, committer: Arc::new(committer) }
     }
 
     /// The value of a key, as of the last commit.
@@ -194,6 +195,11 @@ impl Journal {
     /// How much room there is where the journal lies; none when the file system does not say.
     pub fn disk_space(&self) -> Option<DiskSpace> {
         DiskSpace::at(&self.path)
+    }
+
+    /// Whether there is room for new messages now. A file system that does not say has room.
+    pub fn room(&self) -> Room {
+        Room::of(self.disk_space(), self.reserve)
     }
 
     /// Whether reads and writes are accepted: not while the journal is opened again after a failure.

@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 use super::addresses::Addresses;
 use super::connection::{serve, serve_h2};
 use super::tls::{Protocol, Transport, shake_hands};
+use crate::metrics::Meter;
 
 /// What a client is told whose address has too many connections.
 const TOO_MANY: &[u8] =
@@ -99,6 +100,7 @@ pub async fn run(
     transport: Transport,
     app: Router,
     limits: ConnectionLimits,
+    meter: Meter,
     stop: CancellationToken,
 ) {
     let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
@@ -110,13 +112,15 @@ pub async fn run(
     let host = Host { transport, app: app.with_state(()), limits, tasks: tasks.clone() };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
         let Some(counted) = addresses.admit(from.ip()) else {
+            meter.refuse_connection();
             host.refuse(&stream);
             continue;
         };
         // A token of its own, so that connections do not share the lock of the one.
         let (host, stop) = (host.clone(), stop.child_token());
+        let open = meter.open_connection();
         tasks.spawn(async move {
-            let _held = (slot, counted);
+            let _held = (slot, counted, open);
             host.welcome(stream, stop).await;
         });
     }

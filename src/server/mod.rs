@@ -127,6 +127,7 @@ impl Server {
         let settings = pool_settings(config, opener.reserving(config.reserve))?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
         let broker = Broker::start(catalogue, &settings, replica, clock.clone(), limits).await?;
+        broker.meter().name_queues(usize::try_from(config.metrics_queues).unwrap_or(usize::MAX));
         Ok(Self { listener, face, broker, tree, clock, _instance: instance })
     }
 
@@ -139,11 +140,12 @@ impl Server {
     pub async fn run(self, stop: CancellationToken) {
         let Face { authentication, requests, transport, connections, reloader } = self.face;
         let app: Router = api::router(self.broker.clone(), authentication, requests, self.clock);
+        let meter = self.broker.meter().clone();
         let waits = async {
             stop.cancelled().await;
             self.broker.end_waits();
         };
-        let serving = listener::run(self.listener, transport, app, connections, stop.clone());
+        let serving = listener::run(self.listener, transport, app, connections, meter, stop.clone());
         tokio::select! {
             _ = async { tokio::join!(serving, waits) } => {}
             () = reloader.run() => {}

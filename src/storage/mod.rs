@@ -17,7 +17,7 @@ use bytes::Bytes;
 use thiserror::Error as ThisError;
 
 pub use batch::{Batch, Epoch, Note, QueueChanges};
-pub use page::{Direction, Dropped, Due, Health, Order, Page, Position, Stamp, Totals};
+pub use page::{Direction, Dropped, Due, Health, Order, Page, Position, Stamp, Totals, Usage};
 
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
@@ -138,6 +138,14 @@ pub trait PoolStore: Send + Sync + 'static {
     /// Whether the pool can be reached and how it does. Writes nothing.
     async fn health(&self) -> Result<Health, StoreError>;
 
+    /// What all queues hold together. It costs a walk over the queues, not over their entries. Writes nothing.
+    async fn usage(&self) -> Result<Usage, StoreError>;
+
     /// Whether a batch sent now has a chance. Writes nothing.
     fn check_open(&self) -> Result<(), StoreError>;
+
+    /// The same of a batch with new messages: not below the reserve, where the pool can tell without trying.
+    fn check_room(&self) -> Result<(), StoreError> {
+        self.check_open()
+    }
 }

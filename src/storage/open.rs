@@ -30,8 +30,8 @@ pub enum PoolOpenError {
     /// The URI of a Redis pool.
     #[error(transparent)]
     Redis(#[from] RedisAddressError),
-    /// The path leads out of the data directory, or there is a shorter one to the same place.
-    #[error("{0:?} is not a plain path below the data directory")]
+    /// The path leads out of the data directory.
+    #[error("{0:?} is not a path below the data directory")]
     Path(String),
     /// The directory lies within that of another pool, or around it.
     #[error("{0:?} shares a directory with another storage")]
@@ -106,9 +106,7 @@ impl PoolOpener {
     fn full(&self, path: &str) -> Result<PathBuf, PoolOpenError> {
         let relative = Path::new(path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
-        // One storage has one name: by another one it would be closed under those who use it.
-        let shortest: PathBuf = relative.components().collect();
-        if path.is_empty() || !plain || shortest.as_os_str() != relative.as_os_str() {
+        if path.is_empty() || !plain {
             return Err(PoolOpenError::Path(path.to_owned()));
         }
         Ok(self.data.join(relative))

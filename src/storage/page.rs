@@ -88,6 +88,17 @@ impl Totals {
     }
 }
 
+/// What a pool holds in all its queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Queues that have an entry.
+    pub queues: u64,
+    /// Entries, in any state.
+    pub messages: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+}
+
 /// Whether a queue that is being dropped is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {

@@ -9,7 +9,7 @@ use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,11 +25,20 @@ pub struct FaultyPool {
     /// Fences that are held.
     pub fences: Plan,
     fenced: Mutex<Vec<Slot>>,
+    /// The class that it says it reaches; that of the pool behind it unless it is set.
+    pub reach: Mutex<Option<Durability>>,
 }
 
 impl FaultyPool {
     pub fn new(pool: Arc<dyn PoolStore>, plan: Plan) -> Self {
-        Self { pool, plan, given: Mutex::default(), fences: Plan::default(), fenced: Mutex::default() }
+        Self {
+            pool,
+            plan,
+            given: Mutex::default(),
+            fences: Plan::default(),
+            fenced: Mutex::default(),
+            reach: Mutex::default(),
+        }
     }
 
     /// The slots that it was fenced for, one after the other.
@@ -134,11 +143,15 @@ impl PoolStore for FaultyPool {
     }
 
     fn reach(&self) -> Durability {
-        self.pool.reach()
+        self.reach.lock().unwrap_or_else(|| self.pool.reach())
     }
 
     async fn health(&self) -> Result<Health, StoreError> {
         self.pool.health().await
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.pool.usage().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

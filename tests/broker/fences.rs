@@ -7,15 +7,18 @@ use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot, QueueRecord};
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::domain::ids::QueueId;
+use angarium::domain::durability::Durability;
+use angarium::domain::ids::{MessageId, QueueId};
 use angarium::domain::limits::Limits;
-use angarium::domain::message::NewMessage;
+use angarium::domain::message::{Header, Message, NewMessage};
 use angarium::domain::queue::Metadata;
 use angarium::storage::embedded::EmbeddedPool;
+use angarium::storage::{Batch, Epoch, PoolStore, QueueChanges};
+use tokio::task::JoinSet;
 
 use super::deadletters::Lives;
 use super::faulty::{Fault, FaultyPool, Plan};
-use super::moves::until;
+use super::moves::{id_of, until};
 use super::{one_pool, queue, replica};
 
 /// Leaves the note of a deleted queue in the slot of `q`: whoever owns the slot next cleans it away, beside all else.
@@ -51,20 +54,45 @@ async fn of_those_who_need_a_pool_at_the_same_time_one_fences_it() {
         let message = NewMessage { body: "1".into(), ttl: None, delay: None };
         broker.messages_post(&queue("q"), vec![message], None).await
     };
-    let posting = tokio::spawn({
-        let broker = broker.clone();
-        async move { post(&broker).await }
-    });
+    let mut posting = JoinSet::new();
+    let other = broker.clone();
+    posting.spawn(async move { post(&other).await });
     // It has its chance to come between.
-    for _ in 0..40 {
-        if posting.is_finished() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
     pool.fences.release();
-    posting.await.unwrap().unwrap();
+    posting.join_next().await.unwrap().unwrap().unwrap();
     post(&broker).await.unwrap();
     let slot = queue("q").slot();
     assert_eq!(pool.fenced().iter().filter(|fenced| **fenced == slot).count(), 1);
+}
+
+/// A clock that is behind the one of the owner before gives no ids that sort before his (P3).
+#[tokio::test(flavor = "multi_thread")]
+async fn new_ids_come_after_the_greatest_of_the_pool_whatever_the_clock_says() {
+    let lives = Lives::new();
+    let (first, _) = lives.whole().await;
+    let ids = first.post(&queue("q"), 1, 3_600).await;
+    first.broker.stop().await;
+    let at_queue = id_of(&lives.catalogue(), "q").await.unwrap();
+    // What an owner wrote whose clock was a day ahead. An id begins with the milliseconds of its time.
+    let mut ahead = *ids[0].as_bytes();
+    let millis = u64::from_be_bytes([0, 0, ahead[0], ahead[1], ahead[2], ahead[3], ahead[4], ahead[5]]);
+    ahead[..6].copy_from_slice(&(millis + 86_400_000).to_be_bytes()[2..]);
+    let ahead = MessageId::from_bytes(ahead);
+    let pool = EmbeddedPool::new(lives.journal.clone());
+    let found = pool.get(at_queue, &ids).await.unwrap().remove(0);
+    let message = Message { header: Header { id: ahead, ..found.header }, body: found.body };
+    let slot = queue("q").slot();
+    let tree = EmbeddedTree::open(lives.journal.clone()).await.unwrap();
+    let taken = tree.get(&format!("/meta/slots/{slot}")).await.unwrap().unwrap().modified;
+    drop(tree);
+    let epoch = Epoch { generation: 1, transaction: taken };
+    pool.fence(slot, epoch).await.unwrap();
+    let changes = QueueChanges { appends: vec![message], ..QueueChanges::of(at_queue, MessageId::ZERO) };
+    let batch = Batch { slot, epoch, seq: 1, durability: Durability::Sync, queues: vec![changes] };
+    pool.commit(&batch).await.unwrap();
+    let (second, _) = lives.whole().await;
+    let fresh = second.post(&queue("q"), 1, 3_600).await;
+    assert!(fresh[0] > ahead);
+    assert_eq!(second.claim(&queue("q"), 3, 60).await, [ids[0], ahead, fresh[0]]);
 }

@@ -1,8 +1,10 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
 mod clock;
+mod counting;
 mod deadletters;
 mod deletion;
+mod drivers;
 mod expiry;
 mod faulty;
 mod fences;
@@ -10,6 +12,7 @@ mod handover;
 mod joining;
 mod leases;
 mod listing;
+mod metrics;
 mod moves;
 mod moves_random;
 mod outcomes;

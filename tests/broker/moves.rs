@@ -11,7 +11,7 @@ use angarium::domain::ids::{MessageId, QueueId};
 use angarium::domain::message::State;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::{Batch, Epoch, PoolStore, QueueChanges, StoreError};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
 use super::faulty::Fault;
@@ -58,26 +58,22 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// Deletes `dead`, and says whether the source has the message still when that is answered.
-async fn begin_deletion(faulty: &Faulty, id: MessageId) -> JoinHandle<bool> {
+async fn begin_deletion(faulty: &Faulty, id: MessageId) -> JoinSet<bool> {
     let (broker, store) = (faulty.whole.broker.clone(), Arc::clone(&faulty.store));
     let source = id_of(&faulty.catalogue, "q").await.unwrap();
-    let deleting = tokio::spawn(async move {
+    let mut deleting = JoinSet::new();
+    deleting.spawn(async move {
         broker.queue_delete(&queue("dead")).await.unwrap();
         !store.get(source, &[id]).await.unwrap().is_empty()
     });
     // It has its chance to come too early.
-    for _ in 0..40 {
-        if deleting.is_finished() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
     deleting
 }
 
 /// What the source had when the queue was deleted is not lost with it.
-async fn check_kept(faulty: &Faulty, deleting: JoinHandle<bool>, ids: &[MessageId], step: usize) {
-    if deleting.await.unwrap() {
+async fn check_kept(faulty: &Faulty, mut deleting: JoinSet<bool>, ids: &[MessageId], step: usize) {
+    if deleting.join_next().await.unwrap().unwrap() {
         assert_eq!(faulty.whole.claim_soon(&queue("dead"), 20).await, ids, "step {step}");
     }
     until("the message stays at its source", async || {
@@ -176,6 +172,9 @@ async fn moves_of_a_slot_that_was_taken_anew_are_finished_though_nobody_uses_its
     let (faulty, ids) = about_to_move(ONCE).await;
     move_until(&faulty, 3).await;
     take_slot_of(&faulty, "dead").await;
+    faulty.whole.broker.queue_patch(&queue("dead"), Vec::new()).await.unwrap_err();
+    until("it is not served", async || faulty.whole.broker.queue_metadata(&queue("dead")).await.is_ok())
+        .await;
     let dead = id_of(&faulty.catalogue, "dead").await.unwrap();
     faulty.pool.release();
     until("the message is not published", async || {
@@ -203,9 +202,10 @@ async fn a_message_is_published_when_its_source_is_deleted_on_the_way() {
     let (faulty, ids) = about_to_move(ONCE).await;
     move_until(&faulty, 1).await;
     let broker = faulty.whole.broker.clone();
-    let deleting = tokio::spawn(async move { broker.queue_delete(&queue("q")).await });
+    let mut deleting = JoinSet::new();
+    deleting.spawn(async move { broker.queue_delete(&queue("q")).await });
     until("the source is not closed", async || id_of(&faulty.catalogue, "q").await.is_none()).await;
-    deleting.await.unwrap().unwrap();
+    deleting.join_next().await.unwrap().unwrap().unwrap();
     faulty.pool.release();
     assert_eq!(faulty.whole.claim_soon(&queue("dead"), 1).await, ids);
 }

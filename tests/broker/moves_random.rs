@@ -64,16 +64,26 @@ impl History {
         }
     }
 
-    /// Deletes `dead`. What its source does not have any more may have gone with it.
-    async fn delete(&mut self) {
-        let deleted = self.now.broker.queue_delete(&queue("dead")).await;
-        if deleted.is_err_and(|error| error.nothing_written()) {
-            return;
-        }
+    /// Deletes `dead` while messages move there. What its source does not have any more when that is answered may have
+    /// gone with it.
+    async fn delete(&mut self, pause: Duration) {
         let source = id_of(&self.lives.catalogue(), "q").await.unwrap();
         let ids: Vec<MessageId> = self.kept.iter().copied().collect();
-        let found = EmbeddedPool::new(self.lives.journal.clone()).get(source, &ids).await.unwrap();
-        self.kept = found.into_iter().map(|message| message.header.id).collect();
+        let deletion = async {
+            tokio::time::sleep(pause).await;
+            let deleted = self.now.broker.queue_delete(&queue("dead")).await;
+            if deleted.is_err_and(|error| error.nothing_written()) {
+                return None;
+            }
+            let found = EmbeddedPool::new(self.lives.journal.clone()).get(source, &ids).await.unwrap();
+            Some(found.into_iter().map(|message| message.header.id).collect())
+        };
+        let moves = async {
+            self.attempt().await;
+            self.attempt().await;
+        };
+        let (kept, ()) = tokio::join!(deletion, moves);
+        self.kept = kept.unwrap_or_else(|| std::mem::take(&mut self.kept));
     }
 
     /// After so many batches nothing is written any more; then another life begins.
@@ -109,11 +119,11 @@ async fn random_moves_with_crashes_and_deletions_lose_nothing_and_bring_nothing_
     for _ in 0..settings::number("ANGARIUM_MOVE_HISTORIES", 4) {
         let mut history = History::begin().await;
         for _ in 0..20 {
-            match dice.random_range(0..10) {
+            match dice.random_range(0..11) {
                 0..3 => history.post(dice.random_range(1..4)).await,
                 3..6 => history.attempt().await,
                 6..8 => history.consume().await,
-                8 => history.delete().await,
+                8..10 => history.delete(Duration::from_micros(dice.random_range(0..20_000))).await,
                 _ => history.crash(dice.random_range(0..9)).await,
             }
         }

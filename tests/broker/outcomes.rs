@@ -181,3 +181,27 @@ async fn a_change_of_metadata_that_nobody_knows_of_has_no_effect_or_its_whole_ef
         post(bytes + 1).await.unwrap_err();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_asks_for_a_sync_takes_no_post_that_its_pool_cannot_sync() {
+    use angarium::domain::durability::Durability;
+    use angarium::domain::message::NewMessage;
+    let faulty = faulty().await;
+    let broker = &faulty.whole.broker;
+    for (name, attributes) in [("asks", r#"{"_durability": "sync"}"#), ("any", "{}")] {
+        broker.queue_create(&queue(name), super::metadata(attributes)).await.unwrap();
+    }
+    let post = async |name| {
+        let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+        broker.messages_post(&queue(name), vec![message], None).await.map(|posted| posted.durability)
+    };
+    *faulty.given.reach.lock() = Some(Durability::Relaxed);
+    let refused = post("asks").await.unwrap_err();
+    assert!(refused.nothing_written() && refused.may_retry(), "{refused:?}");
+    assert_eq!(post("any").await.unwrap(), Durability::Relaxed);
+    *faulty.given.reach.lock() = None;
+    assert_eq!(
+        (post("asks").await.unwrap(), post("any").await.unwrap()),
+        (Durability::Sync, Durability::Sync)
+    );
+}

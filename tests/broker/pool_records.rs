@@ -151,6 +151,8 @@ async fn a_pool_that_is_refused_closes_no_storage_of_another() {
     for path in ["dir/a", "dir/a/", "dir//a", "dir/./a"] {
         broker.pool_put(&name("b"), at(path)).await.unwrap_err();
     }
+    // The same pool by another spelling of its place.
+    broker.pool_patch(&name("a"), at("dir/a/")).await.unwrap();
     // What is open is shared: were it forgotten, its directory would be found locked.
     here.doors.opener.open("embedded:dir/a").unwrap();
     assert!(post(&broker, "q").await);

@@ -10,6 +10,7 @@ mod history;
 mod leases;
 mod load;
 mod postgres;
+mod postgres_below;
 mod power_test;
 mod powercut;
 mod redis;

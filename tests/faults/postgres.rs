@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 
 use super::writers::{judge, load, settle};
 use crate::conformance::storage::drivers::registered;
-use crate::conformance::storage::owner::{Owner, SLOT, appends, id, messages, queue};
+use crate::conformance::storage::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue};
 use crate::support::postgres::{Postgres, wait_until};
 use crate::support::settings;
 
@@ -94,4 +94,30 @@ async fn fail_over_to_a_synchronous_standby_loses_nothing() {
     .unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     judge("postgres failed over", load, &over).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_that_lost_its_tail_went_back_and_goes_on_under_a_new_fence() {
+    let mut server = Postgres::start(&[]);
+    let pool = registered(&server.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    server.kill9();
+    server.keep_data();
+    server.restart();
+    settle(&*pool, &owner.batch(2, vec![appends(queue(SLOT, 1), &messages([2, 3]))])).await;
+    server.kill9();
+    server.go_back();
+    server.restart();
+    let batch = owner.batch(3, vec![appends(queue(SLOT, 1), &messages([4]))]);
+    let mut outcome = pool.commit(&batch).await;
+    while matches!(outcome, Err(StoreError::NotSent(_) | StoreError::Unknown(_))) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        outcome = pool.commit(&batch).await;
+    }
+    assert!(matches!(outcome, Err(StoreError::WentBack)), "{outcome:?}");
+    assert_eq!(pool.fence(SLOT, epoch(2)).await.unwrap(), id(1));
+    let mut owner = Owner::fence(&pool, SLOT, 3).await;
+    owner.append(queue(SLOT, 1), &messages([5])).await;
+    assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(1), id(5)]);
 }

@@ -17,7 +17,7 @@ use crate::support::redis::{Redis, RedisSentinels, SYNCED, wait_until};
 use crate::support::server::{Server, ServerBuilder};
 use crate::support::settings;
 
-fn service_on(uri: &str, dir: &TempDir) -> ServerBuilder {
+pub(super) fn service_on(uri: &str, dir: &TempDir) -> ServerBuilder {
     ServerBuilder::new(&dir.path().join("data")).arg("--pool").arg(uri)
 }
 
@@ -73,7 +73,7 @@ fn fail_over_by_sentinels_below_a_service_loses_nothing_that_a_replica_had() {
 }
 
 /// The drain takes no 503 for an answer: it begins when every queue is served.
-fn wait_for_service(server: &Server) {
+pub(super) fn wait_for_service(server: &Server) {
     let client = server.client();
     let is_served = |queue: &&str| client.stats(queue).is_ok_and(|answer| answer.status.is_success());
     let answers = || client.get("/readyz").is_ok_and(|answer| answer.status.is_success());

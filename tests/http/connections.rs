@@ -11,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use angarium::error::Error;
+use angarium::metrics::Meter;
 use angarium::server::listener::{ConnectionLimits, run};
 use angarium::server::tls::Transport;
 use axum::Router;
@@ -62,7 +63,14 @@ impl Server {
         let (stop, release) = (CancellationToken::new(), Arc::new(Notify::new()));
         let (on_held, held) = channel();
         let (on_end, ended) = channel();
-        let running = run(listener, Transport::Plain, app(on_held, release.clone()), limits, stop.clone());
+        let running = run(
+            listener,
+            Transport::Plain,
+            app(on_held, release.clone()),
+            limits,
+            Meter::default(),
+            stop.clone(),
+        );
         runtime.spawn(async move {
             running.await;
             let _ = on_end.send(());

@@ -41,10 +41,26 @@ fn a_pool_is_answered_with_zaqars_keys_and_everything_only_when_asked() {
     assert_eq!((added.status.as_u16(), added.headers["location"].to_str().unwrap()), (201, POOL));
     let brief =
         json!({"href": POOL, "name": "two", "uri": "embedded:pools/two", "weight": 7, "flavor": "fast"});
-    assert_eq!(service.client.get(POOL).unwrap().json(), brief);
+    let shown = service.client.get(POOL).unwrap().json();
+    assert!(brief.as_object().unwrap().iter().all(|(key, value)| shown[key] == *value), "{shown}");
+    assert_eq!((&shown["options"], &shown["state"]), (&Value::Null, &Value::Null));
     let detailed = service.client.get(&format!("{POOL}?detailed=true")).unwrap().json();
     assert_eq!((&detailed["options"], &detailed["state"]), (&json!({"a": [1]}), &json!("active")));
     assert_eq!(service.client.get("/v2/pools/none").unwrap().status, 404);
+}
+
+#[test]
+fn a_pool_tells_how_it_does_and_what_it_holds() {
+    let service = service();
+    let pool = || service.client.get("/v2/pools/default").unwrap().json();
+    assert_eq!(pool()["usage"], json!({"queues": 0, "messages": 0, "bytes": 0}));
+    service.client.post_messages("q", &[json!("abc"), json!(1)]).unwrap();
+    service.client.post_messages("r", &[json!(22)]).unwrap();
+    let shown = pool();
+    assert_eq!(shown["usage"], json!({"queues": 2, "messages": 3, "bytes": 8}));
+    let health = &shown["health"];
+    assert_eq!((&health["storage_reachable"], &health["writable"]), (&json!(true), &json!(true)));
+    assert!(health["class"] == "sync" && health["seconds"].as_f64().unwrap() >= 0.0, "{health}");
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! What the program is installed with: the image, the compose file, the unit of systemd, the licences. No container can be
-//! built where these tests run, so they read the files and compare them with the program.
+//! What the program is installed with and watched with: the image, the compose file, the unit of systemd, the licences, the
+//! dashboard and the alerts. No container can be built where these tests run, so they read the files and compare them with
+//! the program.
 
 mod compose;
 mod dockerfile;
 mod image;
 mod licences;
 mod unit;
+mod watching;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -38,7 +38,7 @@ const SETTINGS: &str = "
 /// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
 /// then removes `$2` if that names anything.
 const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
-cat >/dev/null; kill -9 $!; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
+cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
 
 /// What the shell does with the data when the server has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,6 +92,19 @@ impl Postgres {
         let made = made.expect("there is a shell");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         server.configure(settings);
+        server.restart();
+        server
+    }
+
+    /// Starts one that speaks TLS too, with these files.
+    pub fn start_with_tls(certificate: &Path, key: &Path) -> Self {
+        let mut server = Self::start(&[]);
+        let (to_certificate, to_key) = (server.data().join("tls.pem"), server.data().join("tls.key"));
+        for (from, to) in [(certificate, &to_certificate), (key, &to_key)] {
+            server.write(to, &fs::read_to_string(from).expect("the file is there"));
+        }
+        server.configure(&["ssl = on", "ssl_cert_file = 'tls.pem'", "ssl_key_file = 'tls.key'"]);
+        server.kill9();
         server.restart();
         server
     }
@@ -216,6 +229,22 @@ impl Postgres {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
+    /// The server's own load generator, which logs in here.
+    pub fn pgbench(&self) -> Command {
+        let mut command = Command::new(programs().join("pgbench"));
+        command.env("PGPASSWORD", PASSWORD).args([
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "angarium",
+            "-d",
+            "postgres",
+            "-p",
+            &self.port.to_string(),
+        ]);
+        command
+    }
+
     fn psql(&self, text: &str) -> Command {
         let mut command = Command::new(programs().join("psql"));
         command
@@ -238,6 +267,25 @@ impl Postgres {
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
         ));
         Holder { child, end }
+    }
+
+    /// Copies its data while it is stopped, for [`Postgres::go_back`].
+    pub fn keep_data(&self) {
+        self.replace_data(&self.data(), &self.dir.path().join("kept"));
+    }
+
+    /// Puts the copy in place of the data while it is stopped: the server has lost its tail.
+    pub fn go_back(&self) {
+        self.replace_data(&self.dir.path().join("kept"), &self.data());
+    }
+
+    fn replace_data(&self, from: &Path, to: &Path) {
+        assert!(self.running.is_none(), "the server runs");
+        if to.exists() {
+            fs::remove_dir_all(to).expect("the directory is ours");
+        }
+        let copied = Command::new("cp").arg("-a").args([from, to]).status().expect("there is cp");
+        assert!(copied.success(), "cp: {copied}");
     }
 
     /// SIGKILL to the server; its sessions end with it. The data stays for [`Postgres::restart`].

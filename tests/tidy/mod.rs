@@ -58,6 +58,18 @@ fn pure_parts_have_no_clock_and_no_dice() {
     nothing_found(rules::purity);
 }
 
+#[test]
+fn tests_that_the_architecture_names_are_there() {
+    let sources = [Source::all_below("src"), Source::all_below("tests")].concat();
+    let text = source::read_file("ARCHITECTURE.md");
+    let is_sentence = |name: &&str| name.matches('_').count() > 2 && name.bytes().all(source::in_name);
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_sentence).collect();
+    assert!(named.len() > 40, "{named:?}");
+    let is_there = |name: &&str| sources.iter().any(|source| !source.lines_with(name).is_empty());
+    let absent: Vec<&&str> = named.iter().filter(|name| !is_there(name)).collect();
+    assert!(absent.is_empty(), "{absent:?}");
+}
+
 /// Holds a rule over all files, and lists every line that breaks it.
 fn nothing_found(rule: fn(&Source) -> Vec<Finding>) {
     let sources = [Source::all_below("src"), Source::all_below("tests")].concat();

@@ -6,6 +6,11 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi, RefOr};
 
 const MESSAGE: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
+/// A part of the page.
+const METRICS: &str = "# HELP angarium_messages Messages in the queues that were used since the start, by state.\n\
+    # TYPE angarium_messages gauge\n\
+    angarium_messages{project=\"000000000000\",queue=\"invoices\",state=\"ready\"} 3\n\
+    # EOF\n";
 const CLAIM: &str = "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17";
 
 /// The bodies of an operation that has them.
@@ -62,7 +67,9 @@ fn set(content: &mut RefOr<Content>, example: &Value) {
 /// bodies that are missing here.
 fn bodies(operation: &str) -> Bodies {
     match operation {
-        "versions" | "home" | "openapi" | "reference" | "health" | "readyz" => of_the_service(operation),
+        "versions" | "home" | "openapi" | "reference" | "health" | "readyz" | "metrics" => {
+            of_the_service(operation)
+        }
         "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge" => {
             of_queues(operation)
         }
@@ -100,6 +107,8 @@ fn of_the_service(operation: &str) -> Bodies {
         "health" => Bodies::answer(json!({
             "catalog_reachable": true,
             "storage_reachable": true,
+            "ready": true,
+            "session": "connected",
             "pools": {"default": {
                 "storage_reachable": true,
                 "writable": true,
@@ -111,6 +120,7 @@ fn of_the_service(operation: &str) -> Bodies {
             }}
         })),
         "readyz" => Bodies::answer(json!({"warnings": []})),
+        "metrics" => Bodies::answer(json!(METRICS)),
         _ => Bodies::default(),
     }
 }
@@ -203,7 +213,14 @@ fn of_pools(operation: &str) -> Bodies {
         "pools_list" => Bodies::answer(json!({
             "pools": [brief], "links": [{"rel": "next", "href": "/v2/pools?marker=fast-1"}]
         })),
-        "pool_get" => Bodies::answer(detailed),
+        "pool_get" => {
+            detailed["health"] = json!({
+                "storage_reachable": true, "writable": true, "state": "active", "weight": 100, "seconds": 0.0002,
+                "class": "sync", "bytes": {"free": 70_000_000_000_u64, "total": 100_000_000_000_u64}
+            });
+            detailed["usage"] = json!({"queues": 3, "messages": 1_200, "bytes": 240_000});
+            Bodies::answer(detailed)
+        }
         "pool_put" => Bodies::request(json!({
             "uri": "embedded:pools/fast-1", "weight": 100, "flavor": "fast", "options": {}
         })),

@@ -13,7 +13,8 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer, list};
-use crate::broker::{Broker, MessageFilter, MessagePage};
+use crate::api::trace::{self, TraceBody, Traces};
+use crate::broker::{Broker, MessageFilter, MessagePage, MessageView};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
 use crate::domain::page::{PageLimit, PopCount};
@@ -77,6 +78,18 @@ pub struct MessagesBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     links: Option<Vec<Link>>,
+    /// The traces that messages were posted in, by the ids of those that were in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, TraceBody>>, nullable = false)]
+    traces: Option<Traces>,
+}
+
+impl MessagesBody {
+    fn new(asked: &Asked, found: Vec<MessageView>, links: Option<Vec<Link>>) -> Self {
+        let traces = trace::of_messages(&found);
+        let messages = found.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+        Self { messages, links, traces }
+    }
 }
 
 fn path(asked: &Asked) -> String {
@@ -120,8 +133,7 @@ pub async fn get(
         None => MessagePage::default(),
     };
     let links = Some(query.links(&asked, page.next));
-    let messages = page.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
-    Ok(reply(StatusCode::OK, &MessagesBody { messages, links }))
+    Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, page.messages, links)))
 }
 
 async fn by_ids(broker: &Broker, asked: &Asked, ids: &str) -> Result<Response, ApiError> {
@@ -129,8 +141,7 @@ async fn by_ids(broker: &Broker, asked: &Asked, ids: &str) -> Result<Response, A
     if found.is_empty() {
         return Err(Error::NotFound { what: "message", name: ids.to_owned() }.into());
     }
-    let messages = found.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
-    Ok(reply(StatusCode::OK, &MessagesBody { messages, links: None }))
+    Ok(reply(StatusCode::OK, &MessagesBody::new(asked, found, None)))
 }
 
 /// Which messages to delete: those of `ids`, or the oldest. One of the two must be given.
@@ -174,8 +185,7 @@ pub async fn delete(
         }
         (None, Some(count)) => {
             let popped = broker.messages_pop(&asked.queue, PopCount::new(count, broker.limits())?).await?;
-            let messages = popped.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
-            Ok(reply(StatusCode::OK, &MessagesBody { messages, links: None }))
+            Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, popped, None)))
         }
         (Some(_), Some(_)) => Err(wrong_query("pop and ids cannot be given together")),
         (None, None) => Err(wrong_query("either ids or pop must be given")),

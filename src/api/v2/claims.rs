@@ -14,6 +14,7 @@ use crate::api::extract::{Asked, CallerHeaders, ClaimPath, Path, QueuePath};
 use crate::api::handed::Handed;
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
+use crate::api::trace::{self, TraceBody, Traces};
 use crate::broker::Broker;
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
 use crate::domain::delay::Delay;
@@ -65,6 +66,10 @@ pub struct ClaimReply {
     id: ClaimId,
     /// Its messages, oldest first.
     messages: Vec<MessageBody>,
+    /// The traces that messages were posted in, by the ids of those that were in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, TraceBody>>, nullable = false)]
+    traces: Option<Traces>,
 }
 
 /// Claims the oldest messages: for its time nobody else can claim them. The claim is on disk when this is
@@ -92,8 +97,9 @@ pub async fn post(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
+    let traces = trace::of_messages(&claim.messages);
     let messages = claim.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
-    let claim = ClaimReply { id: claim.id, messages };
+    let claim = ClaimReply { id: claim.id, messages, traces };
     let reply = reply(StatusCode::CREATED, &claim).map(|body| Body::new(Handed::new(body, handover)));
     Ok(([(header::LOCATION, location)], reply).into_response())
 }
@@ -109,6 +115,10 @@ pub struct ClaimStatusReply {
     href: String,
     /// Its messages that are not deleted yet, oldest first.
     messages: Vec<MessageBody>,
+    /// The traces that messages were posted in, by the ids of those that were in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, TraceBody>>, nullable = false)]
+    traces: Option<Traces>,
 }
 
 /// A claim that has not ended, and its messages that are not deleted yet.
@@ -128,10 +138,12 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
     let status = broker.claim_get(&asked.queue, id).await?;
+    let traces = trace::of_messages(&status.view.messages);
     let messages =
         status.view.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
     let href = format!("{}/claims/{id}", queues::path(&asked.queue));
-    Ok(reply(StatusCode::OK, &ClaimStatusReply { ttl: status.ttl, age: status.age, href, messages }))
+    let (ttl, age) = (status.ttl, status.age);
+    Ok(reply(StatusCode::OK, &ClaimStatusReply { ttl, age, href, messages, traces }))
 }
 
 /// New terms of a claim. Unknown keys are dropped; absent ones have the defaults of a new claim.

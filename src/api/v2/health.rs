@@ -21,16 +21,25 @@ pub struct HealthReply {
     catalog_reachable: bool,
     /// Whether every pool can be reached.
     storage_reachable: bool,
+    /// Whether posts and claims would be served now, as `/readyz` says.
+    ready: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    not_ready: Option<String>,
+    /// The session with what holds queues and claims: `connected`, `suspended` or `lost`.
+    #[schema(example = "connected")]
+    session: &'static str,
     /// Each pool by its name.
     pools: BTreeMap<String, PoolHealthBody>,
 }
 
 /// How a pool does.
 #[derive(Debug, Serialize, ToSchema)]
-struct PoolHealthBody {
+pub struct PoolHealthBody {
     /// Whether it can be reached.
     storage_reachable: bool,
-    /// Whether it accepts writes now.
+    /// Whether it accepts new messages now.
     writable: bool,
     /// `active`, or `draining`.
     state: &'static str,
@@ -99,7 +108,13 @@ pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, Api
     let body = |pool: PoolHealth| (pool.name.to_string(), PoolHealthBody::from(pool));
     let pools: BTreeMap<_, _> = health.pools.into_iter().map(body).collect();
     let storage_reachable = pools.values().all(|pool| pool.storage_reachable);
-    let reply_body =
-        HealthReply { catalog_reachable: health.is_catalogue_reachable, storage_reachable, pools };
+    let reply_body = HealthReply {
+        catalog_reachable: health.is_catalogue_reachable,
+        storage_reachable,
+        ready: health.not_ready.is_none(),
+        not_ready: health.not_ready,
+        session: health.session.as_str(),
+        pools,
+    };
     Ok(reply(StatusCode::OK, &reply_body))
 }

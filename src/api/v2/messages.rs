@@ -12,6 +12,7 @@ use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
 use crate::api::query::Query;
+use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, Posted};
 use crate::domain::delay::Delay;
 use crate::domain::ids::{ClaimId, MessageId};
@@ -108,7 +109,7 @@ pub struct PostReply {
 /// there is none.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_post", tag = "messages",
-    params(QueuePath, CallerHeaders), request_body = PostBody,
+    params(QueuePath, CallerHeaders, TraceHeaders), request_body = PostBody,
     responses(
         (status = 201, description = "They are kept as durably as the answer says.", body = PostReply,
             headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
@@ -122,7 +123,10 @@ pub async fn post(
     Json(body): Json<PostBody>,
 ) -> Result<Response, ApiError> {
     let bytes = body.bytes;
-    let messages = body.into_messages(broker.limits())?;
+    let mut messages = body.into_messages(broker.limits())?;
+    if let Some(trace) = &asked.trace {
+        messages = messages.into_iter().map(|message| message.in_trace(trace)).collect();
+    }
     let Posted { ids, durability } =
         broker.messages_post_sized(&asked.queue, messages, asked.client, bytes).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
@@ -174,7 +178,10 @@ impl MessageBody {
     get, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_get", tag = "messages",
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), CallerHeaders),
     responses(
-        (status = 200, description = "The message.", body = MessageBody),
+        (status = 200, description = "The message.", body = MessageBody, headers(
+            ("traceparent" = String, description = "The trace that it was posted in, if it was in one."),
+            ("tracestate" = String, description = "What goes with it, if anything does.")
+        )),
         (status = 404, description = "There is no such message.", body = crate::api::error::ErrorBody),
         Errors
     )
@@ -186,8 +193,13 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let missing = |_| Error::NotFound { what: "message", name: message_id.clone() };
     let id = message_id.parse().map_err(missing)?;
-    let view = broker.message_get(&asked.queue, id).await?;
-    Ok(reply(StatusCode::OK, &MessageBody::new(&asked.queue, view)))
+    let mut view = broker.message_get(&asked.queue, id).await?;
+    let context = view.trace.take();
+    let mut answer = reply(StatusCode::OK, &MessageBody::new(&asked.queue, view));
+    if let Some(context) = context {
+        trace::set(answer.headers_mut(), &context);
+    }
+    Ok(answer)
 }
 
 /// Who deletes a message.

@@ -7,13 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
+use super::health::PoolHealthBody;
 use super::page::{Link, NamesQuery, located, view};
 use crate::api::error::{ApiError, ErrorBody, Errors, NotAdmin};
 use crate::api::extract::{CallerHeaders, Path};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{Broker, PoolView};
+use crate::broker::{Broker, PoolReport, PoolView};
 use crate::domain::limits::{self, Limits};
 use crate::domain::names::{FlavorName, PoolName};
 use crate::domain::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
@@ -163,6 +164,25 @@ pub struct PoolReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     state: Option<&'static str>,
+    /// How it does; shown of a pool that is asked for by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    health: Option<PoolHealthBody>,
+    /// What it holds; likewise, if it says so in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    usage: Option<UsageBody>,
+}
+
+/// What all queues of a pool hold together.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UsageBody {
+    /// Queues that have a message.
+    queues: u64,
+    /// Messages, claimed or not.
+    messages: u64,
+    /// Bytes of their bodies.
+    bytes: u64,
 }
 
 impl PoolReply {
@@ -176,6 +196,8 @@ impl PoolReply {
             flavor: pool.flavor.map(|flavor| flavor.to_string()),
             options: None,
             state: None,
+            health: None,
+            usage: None,
         }
     }
 
@@ -219,7 +241,7 @@ pub async fn list(
     Ok(located(&uri, &PoolsReply { pools: pools.into_iter().map(view).collect(), links }))
 }
 
-/// A pool.
+/// A pool, how it does and what it holds.
 #[utoipa::path(
     get, path = "/v2/pools/{pool}", operation_id = "pool_get", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
@@ -238,8 +260,11 @@ pub async fn get(
     Query(query): Query<DetailQuery>,
 ) -> Result<Response, ApiError> {
     let view = view(query.detailed.as_deref(), PoolReply::brief, PoolReply::detailed)?;
-    let pool = broker.pool_get(&PoolName::new(&pool)?).await?;
-    Ok(reply(StatusCode::OK, &view(pool)))
+    let PoolReport { health, usage } = broker.pool_report(&PoolName::new(&pool)?).await?;
+    let shown = view(PoolView { name: health.name.clone(), pool: health.pool.clone() });
+    let usage =
+        usage.map(|held| UsageBody { queues: held.queues, messages: held.messages, bytes: held.bytes });
+    Ok(reply(StatusCode::OK, &PoolReply { health: Some(health.into()), usage, ..shown }))
 }
 
 /// Adds a pool, which takes new queues from then on; or makes one that exists what is said. Its storage is opened

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
@@ -205,8 +205,17 @@ impl PoolStore for EmbeddedPool {
         })
     }
 
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.read(scan::usage).await
+    }
+
     fn check_open(&self) -> Result<(), StoreError> {
         self.journal.check_open().map_err(failed)
+    }
+
+    fn check_room(&self) -> Result<(), StoreError> {
+        self.check_open()?;
+        if self.journal.room() == Room::Reserved { Err(StoreError::Full) } else { Ok(()) }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use crate::journal::{ReadPair, Space, View};
-use crate::storage::{Direction, Note, Order, Page, Position, StoreError};
+use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Usage};
 
 /// What a page may hold.
 #[derive(Clone, Copy)]
@@ -20,6 +20,19 @@ pub(super) struct Bounds {
 pub(super) fn totals(view: &View, queue: QueueId) -> Result<QueueTotals, StoreError> {
     let value = view.get(Space::Totals, queue.as_bytes()).map_err(failed)?;
     QueueTotals::decode(value.as_ref())
+}
+
+/// The sum of the totals of all queues.
+pub(super) fn usage(view: &View) -> Result<Usage, StoreError> {
+    let mut usage = Usage::default();
+    for pair in view.scan(Space::Totals, &[], &[]) {
+        let (_, value) = pair.map_err(failed)?;
+        let QueueTotals { totals, .. } = QueueTotals::decode(Some(&value))?;
+        usage.queues += u64::from(totals.messages > 0);
+        usage.messages += totals.messages;
+        usage.bytes += totals.bytes;
+    }
+    Ok(usage)
 }
 
 /// The header of an entry whose value is known: the one in it, or the one that stands for it.

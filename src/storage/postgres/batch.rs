@@ -164,13 +164,22 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// The parameters of the statement behind those of the record, in its order.
+    /// Whether it only posts and deletes.
+    pub(super) fn is_plain(&self) -> bool {
+        let Self { updates, notes, note_removes, .. } = self;
+        updates.id.is_empty() && notes.key.is_empty() && note_removes.key.is_empty()
+    }
+
+    /// The parameters of its statement behind those of the record, in its order.
     pub(super) fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
         let Queues { queue, low, least, messages, bytes, scheduled, aside } = &self.queues;
         let mut columns: Vec<&(dyn ToSql + Sync)> =
             vec![queue, low, least, messages, bytes, scheduled, aside, &self.remove_queues, &self.removes];
         columns.extend(self.appends.columns());
         columns.push(&self.bodies);
+        if self.is_plain() {
+            return columns;
+        }
         columns.extend(self.updates.columns());
         let Notes { queue, kind, key, value, expires } = &self.notes;
         columns.extend([queue as &(dyn ToSql + Sync), kind, key, value, expires]);

@@ -26,7 +26,7 @@ pub use address::{Address, AddressError};
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
@@ -35,6 +35,9 @@ use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use link::{Known, Link};
 use reads::{Asked, Turn};
+
+/// No queue has this id: to ask for it costs what any small read does.
+const NO_QUEUE: QueueId = QueueId::from_bytes([0; 16]);
 
 /// A pool in PostgreSQL. It connects when it is first used, and again whenever that is needed.
 pub struct PostgresPool {
@@ -145,11 +148,18 @@ impl PoolStore for PostgresPool {
 
     async fn health(&self) -> Result<Health, StoreError> {
         let asked = Instant::now();
-        let (way, _) = self.reads.way().await?;
-        self.look_at_room(&way.connection).await?;
+        self.totals_of(NO_QUEUE).await?;
         let took = asked.elapsed();
+        if self.address.quota.is_some() {
+            let (way, _) = self.reads.way().await?;
+            self.look_at_room(&way.connection).await?;
+        }
         let free = self.address.quota.map(|quota| quota.saturating_sub(self.known.used()));
         Ok(Health { took, class: self.reach(), free, total: self.address.quota })
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.usage_of_all().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

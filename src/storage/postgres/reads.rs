@@ -11,7 +11,7 @@ use super::stored::{self, bound, column, id_key, millis, queue_key, unsigned};
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
-use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Totals};
+use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Totals, Usage};
 
 /// The columns of a header.
 macro_rules! header {
@@ -76,7 +76,7 @@ const EXPIRED: &str = concat!(
     "SELECT queue, ",
     header!(),
     " FROM entries
-    WHERE slot = $1::int2 AND state < 3 AND expires <= $2::int8
+    WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires <= $2::int8
         AND (expires, queue, id) > ($4::int8, $5::uuid, $6::uuid)
         AND (expires, queue, id) <= ($7::int8, $8::uuid, $9::uuid)
     ORDER BY slot, expires, queue, id LIMIT $3::int8"
@@ -85,6 +85,10 @@ const NOTES: &str = "
     SELECT key, value, expires FROM notes
     WHERE queue = $1::uuid AND kind = $2::int2 AND key >= $3::bytea ORDER BY key LIMIT $4::int8";
 const TOTALS: &str = "SELECT messages, bytes, scheduled, aside FROM queues WHERE queue = $1::uuid";
+
+const USAGE: &str = "
+    SELECT count(*)::int8 AS queues, COALESCE(sum(messages), 0)::int8 AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes
+    FROM queues WHERE messages > 0";
 
 /// Where a look for expired entries ended, because it had found as many as it may: the next one goes on there.
 pub(super) type Turn = (i64, Uuid, Uuid);
@@ -224,6 +228,16 @@ impl PostgresPool {
             [&queue_key(queue), &i16::from(kind), &from, &bound(limit)];
         let rows = self.read(NOTES, &parameters).await?;
         rows.iter().map(|row| stored::note(row, kind)).collect()
+    }
+
+    pub(super) async fn usage_of_all(&self) -> Result<Usage, StoreError> {
+        let rows = self.read(USAGE, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(Usage::default()) };
+        Ok(Usage {
+            queues: unsigned(row, "queues")?,
+            messages: unsigned(row, "messages")?,
+            bytes: unsigned(row, "bytes")?,
+        })
     }
 
     pub(super) async fn totals_of(&self, queue: QueueId) -> Result<Totals, StoreError> {

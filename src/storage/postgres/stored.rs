@@ -10,24 +10,19 @@
 //! | `entries` | queue id, whether it is not ready, message id | header, body | of the message |
 //! | `notes` | queue id, kind, key | value, expires | as its owner says |
 //!
-//! States are 0 ready, 1 scheduled, 2 failed, 3 prepared, 4 moving. A ready entry is in the index of expiry beside its key;
-//! one that is scheduled in two more; those of a move in none. Times are milliseconds, ttl is seconds. A peer is queue id or
-//! zero, bytes of the project, project, name (16 + 2 + any + any). Bodies are never compressed, and those of more than 2 kB
-//! lie apart, so that a new header does not write them again.
+//! States and peers have the form of all drivers (`states.rs`). A ready entry is in the index of expiry beside its key; one
+//! that is scheduled in two more; those of a move in none. Times are milliseconds, ttl is seconds. Bodies are never
+//! compressed, and those of more than 2 kB lie apart, so that a new header does not write them again.
 
-use std::sync::Arc;
-
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::domain::ids::{MessageId, QueueId};
-use crate::domain::message::{Header, Message, Peer, State};
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::message::{Header, Message, State};
 use crate::domain::time::Timestamp;
+use crate::storage::states::{self, damaged};
 use crate::storage::{Epoch, Note, StoreError};
-
-const NO_QUEUE: [u8; 16] = [0; 16];
 
 pub(super) fn queue_key(queue: QueueId) -> Uuid {
     Uuid::from_bytes(*queue.as_bytes())
@@ -63,37 +58,13 @@ pub(super) fn bound(many: usize) -> i64 {
 }
 
 pub(super) fn state_number(state: &State) -> i16 {
-    match state {
-        State::Ready => 0,
-        State::Scheduled => 1,
-        State::Failed => 2,
-        State::Prepared(_) => 3,
-        State::Moving(_) => 4,
-    }
+    states::number(state).into()
 }
 
 pub(super) fn encode_peer(state: &State) -> Option<Vec<u8>> {
-    let (State::Prepared(peer) | State::Moving(peer)) = state else { return None };
-    let (project, name) = (peer.at.project.as_str(), peer.at.name.as_str());
-    let mut value = Vec::with_capacity(18 + project.len() + name.len());
-    value.put_slice(peer.queue.as_ref().map_or(&NO_QUEUE[..], |queue| &queue.as_bytes()[..]));
-    value.put_u16(u16::try_from(project.len()).expect("names have at most a few hundred bytes"));
-    value.put_slice(project.as_bytes());
-    value.put_slice(name.as_bytes());
-    Some(value)
-}
-
-fn decode_peer(value: Option<&[u8]>) -> Result<Arc<Peer>, StoreError> {
-    let wrong = || damaged("the other queue of a move");
-    let mut rest = value.filter(|value| value.len() >= 18).ok_or_else(wrong)?;
-    let queue = rest.get_u128().to_be_bytes();
-    let length = usize::from(rest.get_u16());
-    let (project, name) = rest.split_at_checked(length).ok_or_else(wrong)?;
-    let text = |bytes| str::from_utf8(bytes).map_err(|_| wrong());
-    let project = ProjectId::new(text(project)?).map_err(|_| wrong())?;
-    let name = QueueName::new(text(name)?).map_err(|_| wrong())?;
-    let queue = (queue != NO_QUEUE).then(|| QueueId::from_bytes(queue));
-    Ok(Arc::new(Peer { at: QueueRef { project, name }, queue }))
+    let mut value = Vec::new();
+    states::put_peer(&mut value, state);
+    (!value.is_empty()).then_some(value)
 }
 
 /// A column of an answer.
@@ -114,15 +85,9 @@ pub(super) fn queue_id(row: &Row) -> Result<QueueId, StoreError> {
 
 /// The header of a row with all columns of a header.
 pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
-    let peer = || decode_peer(column(row, "peer")?);
-    let state = match column::<i16>(row, "state")? {
-        0 => State::Ready,
-        1 => State::Scheduled,
-        2 => State::Failed,
-        3 => State::Prepared(peer()?),
-        4 => State::Moving(peer()?),
-        _ => return Err(damaged("the state of a message")),
-    };
+    let number = column::<i16>(row, "state")?.try_into().map_err(|_| damaged("the state of a message"))?;
+    let mut peer = column::<Option<&[u8]>>(row, "peer")?.unwrap_or_default();
+    let state = states::take_state(number, &mut peer)?;
     Ok(Header {
         id: message_id(row, "id")?,
         created: time(column(row, "created")?),
@@ -153,29 +118,4 @@ pub(super) fn epoch(row: &Row) -> Result<Option<Epoch>, StoreError> {
 
 pub(super) fn unsigned(row: &Row, name: &str) -> Result<u64, StoreError> {
     column::<i64>(row, name)?.try_into().map_err(|_| damaged(&format!("the column {name}")))
-}
-
-pub(super) fn damaged(what: &str) -> StoreError {
-    StoreError::NotSent(format!("{what} is damaged"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peer_survives_its_stored_form_and_cut_off_before_its_name_it_is_damaged() {
-        let (project, name) = (ProjectId::new("p/q r").unwrap(), QueueName::new("dead").unwrap());
-        for queue in [None, Some(QueueId::from_bytes([3; 16]))] {
-            let at = QueueRef { project: project.clone(), name: name.clone() };
-            let peer = Arc::new(Peer { at, queue });
-            let value = encode_peer(&State::Moving(Arc::clone(&peer))).unwrap();
-            assert_eq!(decode_peer(Some(&value)).unwrap(), peer);
-            for length in 0..value.len() - "dead".len() {
-                assert!(decode_peer(Some(&value[..length])).is_err(), "{length}");
-            }
-        }
-        assert!(decode_peer(None).is_err());
-        assert_eq!(encode_peer(&State::Failed), None);
-    }
 }

@@ -1,5 +1,7 @@
 //! What is written to a pool: fences, batches, drops, and what an answer that nothing matched means (P1).
 
+use std::sync::LazyLock;
+
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -14,7 +16,13 @@ use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::storage::{Batch, Dropped, Epoch, Stamp, StoreError};
 
-const COMMIT: &str = include_str!("sql/commit.sql");
+/// A batch that only posts and deletes.
+const PLAIN: &str = include_str!("sql/commit.sql");
+/// A batch of whatever there is.
+static COMMIT: LazyLock<String> = LazyLock::new(|| {
+    let sums = "UNION ALL SELECT queue, NULL, NULL, 0, 0, scheduled, aside FROM updated";
+    PLAIN.replace("-- and of updates", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
+});
 const DROP: &str = include_str!("sql/drop.sql");
 const FENCE: &str = "
     UPDATE records SET generation = $3::int8, transaction = $4::int8, seq = 0, fences = fences + 1
@@ -128,7 +136,8 @@ impl PostgresPool {
         let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
         parameters.extend([&seq as &(dyn ToSql + Sync), &own.fences, &arrays.last_id, &commits]);
         parameters.extend(arrays.columns());
-        match way.connection.query(COMMIT, &parameters).await {
+        let statement = if arrays.is_plain() { PLAIN } else { &COMMIT };
+        match way.connection.query(statement, &parameters).await {
             Ok(rows) if !rows.is_empty() => Ok(()),
             Ok(_) => match self.place(&way, &record, batch, own).await? {
                 Place::Done => self.settle(&way, &record, batch).await,

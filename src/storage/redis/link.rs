@@ -248,7 +248,13 @@ impl Link {
         self.heard(&way.open, answer)
     }
 
-    fn heard(&self, open: &Open, answer: RedisResult<Value>) -> Result<Value, StoreError> {
+    /// Sends commands that only read, each to where its key lies.
+    pub(super) async fn ask_each(&self, mut way: Way, commands: &[Cmd]) -> Result<Vec<Value>, StoreError> {
+        let answers = way.open.connection.send_each(commands).await;
+        self.heard(&way.open, answers)
+    }
+
+    fn heard<T>(&self, open: &Open, answer: RedisResult<T>) -> Result<T, StoreError> {
         answer.map_err(|error| {
             if errors::breaks(&error) {
                 self.forget(open);

@@ -27,7 +27,7 @@ pub use address::{Address, AddressError};
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals,
+    Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
@@ -286,6 +286,10 @@ impl PoolStore for RedisPool {
             free: memory.map(|(used, most)| most.saturating_sub(used)),
             total: memory.map(|(_, most)| most),
         })
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.usage_of_all().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

@@ -8,10 +8,10 @@ use super::RedisPool;
 use super::errors::strange;
 use super::scripts::{GET, NOTES, SCAN, TOTALS};
 use super::stored::{self, HEAD_BYTES, damaged};
-use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::Message;
-use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Totals};
+use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Totals, Usage};
 
 /// Which entries a page shows.
 pub(super) struct Asked {
@@ -36,6 +36,22 @@ pub(super) fn bytes(value: Value) -> Result<Bytes, StoreError> {
         Value::SimpleString(text) => Ok(text.into()),
         other => Err(unexpected(&other)),
     }
+}
+
+/// Names and values of a hash.
+fn pairs(value: Value) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+    let flat = match value {
+        Value::Map(pairs) => {
+            return pairs.into_iter().map(|(name, value)| Ok((bytes(name)?, bytes(value)?))).collect();
+        }
+        other => list(other)?,
+    };
+    let mut flat = flat.into_iter();
+    let mut pairs = Vec::with_capacity(flat.len() / 2);
+    while let (Some(name), Some(value)) = (flat.next(), flat.next()) {
+        pairs.push((bytes(name)?, bytes(value)?));
+    }
+    Ok(pairs)
 }
 
 fn number(value: &Value) -> Result<u64, StoreError> {
@@ -156,6 +172,34 @@ impl RedisPool {
         let numbers = answer.iter().map(number).collect::<Result<Vec<_>, _>>()?;
         let &[messages, bytes, scheduled, not_ready] = &numbers[..] else { return Err(damaged("an answer")) };
         Ok(Totals { messages, bytes, scheduled, aside: not_ready.saturating_sub(scheduled) })
+    }
+
+    /// The sum over all queues, a slot at a time: each slot has the bytes of its queues at hand.
+    pub(super) async fn usage_of_all(&self) -> Result<Usage, StoreError> {
+        let mut usage = Usage::default();
+        for slot in Slot::all() {
+            let way = self.reads.way().await?;
+            let mut ask = redis::cmd("HGETALL");
+            ask.arg(way.keys.of_slot(slot, "bytes"));
+            let (mut counts, answer) = (Vec::new(), self.reads.ask_one(way, &ask).await?);
+            let way = self.reads.way().await?;
+            for (queue, size) in pairs(answer)? {
+                let queue = queue[..].try_into().map_err(|_| damaged("the id of a queue"))?;
+                let mut count = redis::cmd("HLEN");
+                count.arg(way.keys.of_queue(QueueId::from_bytes(queue), "entries"));
+                counts.push(count);
+                let size = str::from_utf8(&size).ok().and_then(|size| size.parse::<u64>().ok());
+                usage.bytes += size.ok_or_else(|| damaged("the bytes of a queue"))?;
+            }
+            usage.queues += counts.len() as u64;
+            for some in counts.chunks(limits::REDIS_PAGE) {
+                let way = self.reads.way().await?;
+                for count in self.reads.ask_each(way, some).await? {
+                    usage.messages += number(&count)?;
+                }
+            }
+        }
+        Ok(usage)
     }
 
     pub(super) async fn notes_of(

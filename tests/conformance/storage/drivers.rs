@@ -95,6 +95,12 @@ pub fn redis_cluster() -> impl Storage {
     Shared { cluster, uri: cluster.fresh_uri(), room: Room::Nobodys }
 }
 
+/// The URI of a pool on that cluster, and what keeps room there while it is held.
+pub async fn shared_cluster() -> (String, OwnedRwLockReadGuard<()>) {
+    let uri = RedisCluster::shared().fresh_uri();
+    (uri, Arc::clone(&ROOM).read_owned().await)
+}
+
 /// Held by all that use the cluster, or by the one that takes away its room.
 static ROOM: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
 

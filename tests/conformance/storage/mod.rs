@@ -55,6 +55,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     numbers {
         batches_of_an_epoch_are_numbered_from_one
         repeated_number_is_a_success_that_changes_nothing
+        first_try_that_comes_after_its_repeat_brings_nothing_back
         gap_is_refused_and_changes_nothing
         older_number_is_stale_and_changes_nothing
         slot_without_a_record_went_back
@@ -102,6 +103,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         totals_are_those_of_the_queue_alone
         totals_follow_appends_and_removes
         totals_do_not_follow_updates
+        usage_is_the_sum_over_all_queues_that_have_entries
         store_in_use_accepts_batches
     }
     reopening {

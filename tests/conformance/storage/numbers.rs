@@ -119,3 +119,16 @@ pub async fn batch_sent_twice_at_the_same_time_is_applied_once(storage: &mut dyn
     assert_eq!(owner.all(queue(SLOT, 1)).await, messages(1..=20));
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (20, 200));
 }
+
+/// The message of a batch is claimed and removed after the repeat, and then the first try comes.
+pub async fn first_try_that_comes_after_its_repeat_brings_nothing_back(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);
+    owner.store.commit(&batch).await.unwrap();
+    owner.store.commit(&batch).await.unwrap();
+    owner.seq = 1;
+    owner.remove(queue(SLOT, 1), &[id(1)]).await;
+    let late = owner.store.commit(&batch).await;
+    assert!(matches!(late, Err(StoreError::Stale)), "{late:?}");
+    assert_eq!((owner.all(queue(SLOT, 1)).await, owner.totals(queue(SLOT, 1)).await), (vec![], (0, 0)));
+}

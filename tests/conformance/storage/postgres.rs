@@ -1,6 +1,7 @@
 //! What the PostgreSQL driver promises beyond the trait, and the holes of fencing (P1) as they were seen there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -10,6 +11,7 @@ use angarium::storage::{PoolStore, QueueChanges, Stamp, StoreError};
 
 use super::drivers::{opened, registered};
 use super::owner::{Owner, SLOT, appends, epoch, id, ids, message, messages, queue, removes};
+use super::redis::make_certificates;
 use crate::support::postgres::{PASSWORD, Postgres, fresh_schema, wait_until};
 
 fn stamp(system: u128) -> Stamp {
@@ -168,10 +170,60 @@ async fn tables_of_a_newer_program_are_refused() {
     assert!(refused.to_string().contains("newer program"), "{refused}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_start_together_make_the_tables_once() {
+    let scene = Scene::new();
+    let uri = scene.server.uri(&format!("schema={}", scene.schema));
+    let mut replicas = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let store = opened(&uri);
+        replicas.spawn(async move {
+            // On a busy machine a connection may take longer than it is given.
+            while let Err(error) = store.register(stamp(1)).await {
+                assert!(matches!(error, StoreError::NotSent(_)), "{error}");
+                tokio::time::sleep(Duration::from_millis(600)).await;
+            }
+        });
+    }
+    replicas.join_all().await;
+    assert_eq!(scene.server.sql(&format!("SELECT count(*) FROM {}.stamp", scene.schema)), "1");
+    assert_eq!(scene.server.sql(&format!("SELECT count(*) FROM {}.records", scene.schema)), "256");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statement_that_runs_too_long_is_ended_by_the_server_and_undone() {
+    let scene = Scene::new();
+    let pool = scene.pool().await;
+    let owner = Owner::fence(&pool, SLOT, 1).await;
+    let holder = scene.hold();
+    let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);
+    let ended = pool.commit(&batch).await;
+    assert!(matches!(&ended, Err(StoreError::NotSent(why)) if why.contains("timeout")), "{ended:?}");
+    assert_eq!(owner.all(queue(SLOT, 1)).await, []);
+    drop(holder);
+    pool.commit(&batch).await.unwrap();
+    assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1]));
+}
+
 #[tokio::test]
 async fn server_that_takes_no_writes_is_refused() {
     let uri = Postgres::shared().uri("options=-c%20default_transaction_read_only%3Don");
     let refused = opened(&uri).stamp().await;
+    assert!(matches!(refused, Err(StoreError::NotSent(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn connection_with_tls_is_checked_against_the_certificates_given() {
+    let dir = tempfile::tempdir().unwrap();
+    make_certificates(dir.path());
+    let server = Postgres::start_with_tls(&dir.path().join("server.pem"), &dir.path().join("server.key"));
+    let ca = dir.path().join("ca.pem");
+    let uri = server.uri(&format!("sslmode=verify-full&sslrootcert={}", ca.display()));
+    let pool = registered(&uri).await;
+    assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
+    assert_ne!(server.sql("SELECT count(*) FROM pg_stat_ssl WHERE ssl"), "0");
+    // The system does not know whoever signed it.
+    let refused = opened(&server.uri("sslmode=require")).stamp().await;
     assert!(matches!(refused, Err(StoreError::NotSent(_))), "{refused:?}");
 }
 

@@ -1,9 +1,11 @@
 //! Reads by id, totals, and whether the store is open.
 
 use angarium::domain::ids::Slot;
+use angarium::domain::message::State;
+use angarium::storage::Usage;
 
 use super::drivers::Storage;
-use super::owner::{Owner, SLOT, appends, claimed_again, id, ids, message, messages, queue};
+use super::owner::{Owner, SLOT, appends, claimed_again, id, ids, in_state, message, messages, queue};
 
 pub async fn get_keeps_the_order_asked_for(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
@@ -69,4 +71,18 @@ pub async fn store_in_use_accepts_batches(storage: &mut dyn Storage) {
     owner.store.check_open().unwrap();
     owner.append(queue(SLOT, 1), &messages([1])).await;
     owner.store.check_open().unwrap();
+}
+
+pub async fn usage_is_the_sum_over_all_queues_that_have_entries(storage: &mut dyn Storage) {
+    let store = storage.open().await;
+    assert_eq!(store.usage().await.unwrap(), Usage::default());
+    let other = Slot(SLOT.0 + 1);
+    let (mut one, mut two) = (Owner::fence(&store, SLOT, 1).await, Owner::fence(&store, other, 1).await);
+    let aside = in_state(message(3, "123"), State::Failed);
+    one.apply(vec![appends(queue(SLOT, 1), &messages([1, 2])), appends(queue(SLOT, 2), &[aside])]).await;
+    two.append(queue(other, 1), &messages([4, 5])).await;
+    two.remove(queue(other, 1), &[id(4)]).await;
+    assert_eq!(store.usage().await.unwrap(), Usage { queues: 3, messages: 4, bytes: 33 });
+    two.remove(queue(other, 1), &[id(5)]).await;
+    assert_eq!(store.usage().await.unwrap(), Usage { queues: 2, messages: 3, bytes: 23 });
 }

@@ -189,7 +189,7 @@ async fn connection_with_tls_is_checked_against_the_certificates_given() {
     refusal(&format!("rediss://127.0.0.1:{}", redis.tls_port())).await;
 }
 
-fn make_certificates(dir: &Path) {
+pub fn make_certificates(dir: &Path) {
     let script = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tests -keyout ca.key -out ca.pem && \
                   openssl req -newkey rsa:2048 -nodes -subj /CN=redis -keyout server.key -out server.csr && \
                   echo 'subjectAltName=IP:127.0.0.1' >extensions && openssl x509 -req -in server.csr -CA ca.pem \

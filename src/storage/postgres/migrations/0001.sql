@@ -49,7 +49,7 @@ CREATE TABLE entries (
 ALTER TABLE entries ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE INDEX entries_schedule ON entries (queue, ready, id) WHERE state = 1;
 CREATE INDEX entries_due ON entries (slot, ready, queue, id) WHERE state = 1;
-CREATE INDEX entries_expiry ON entries (slot, expires, queue, id) WHERE state < 3;
+CREATE INDEX entries_expiry ON entries (slot, expires, queue, id) WHERE state NOT IN (2, 3);
 
 CREATE TABLE notes (
     queue uuid NOT NULL,

@@ -1,0 +1,76 @@
+//! The statement of a batch as pgbench sends it: the driver's own, with ids that the server makes up, in sessions with the
+//! driver's settings.
+
+use std::fs;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::driver::{BODY_BYTES, MESSAGES, POOL, SLOTS};
+use crate::support::postgres::Postgres;
+
+const STATEMENT: &str = include_str!("../../src/storage/postgres/sql/commit.sql");
+/// As `connection.rs` tells every session.
+const SETTINGS: &str = "-c search_path=angarium -c plan_cache_mode=force_generic_plan -c jit=off \
+    -c max_parallel_workers_per_gather=0 -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off \
+    -c enable_mergejoin=off -c enable_sort=off -c synchronous_commit=on";
+
+/// Sends appends for the window; the slots are fenced with this epoch.
+pub fn batches_per_second(server: &Postgres, transaction: u64, window: Duration) -> f64 {
+    let dir = TempDir::new().expect("a directory");
+    let file = dir.path().join("batch.sql");
+    fs::write(&file, script(transaction)).expect("the directory is ours");
+    let before = entries(server);
+    let done = server
+        .pgbench()
+        .env("PGOPTIONS", SETTINGS)
+        .args(["--no-vacuum", "--protocol=prepared", "--define=seq=0", "--jobs=1"])
+        .arg(format!("--define=bodies={}", array(&format!("\\\\x{}", "78".repeat(BODY_BYTES)))))
+        .args([format!("--client={SLOTS}"), format!("--time={}", window.as_secs())])
+        .arg(format!("--file={}", file.display()))
+        .output()
+        .expect("pgbench is in the server's package");
+    assert!(done.status.success(), "pgbench: {}", String::from_utf8_lossy(&done.stderr));
+    let written = (entries(server) - before) / MESSAGES as u64;
+    let said = String::from_utf8_lossy(&done.stdout);
+    let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")).expect("pgbench says the rate");
+    let rate: f64 = rate.split(' ').next().expect("it begins with it").parse().expect("it is a number");
+    assert!(written as f64 > rate * window.as_secs_f64() / 2.0, "{written} batches were written, {said}");
+    rate
+}
+
+fn entries(server: &Postgres) -> u64 {
+    server.sql("SELECT count(*) FROM angarium.entries").parse().expect("it is a number")
+}
+
+/// An array of as many as there are messages.
+fn array(element: &str) -> String {
+    format!("{{{}}}", vec![format!("\"{element}\""); MESSAGES].join(","))
+}
+
+/// What one client does: the statement, with its parameters in place.
+fn script(transaction: u64) -> String {
+    let queue = "(lpad(to_hex(:client_id + 128), 2, '0') || repeat('0', 30))::uuid";
+    let each = |value: &str| format!("array_fill({value}, ARRAY[{MESSAGES}])");
+    let ids = format!("(SELECT array_agg(gen_random_uuid()) FROM generate_series(1, {MESSAGES}))");
+    let bytes = format!("ARRAY[{}::int8]", MESSAGES * BODY_BYTES);
+    let mut values: Vec<String> =
+        vec![":client_id".into(), format!("'{POOL}'"), "1".into(), transaction.to_string(), ":seq".into()];
+    values.extend(["NULL".into(), "'00000000-0000-0000-0000-000000000000'".into(), "NULL".into()]);
+    // The queues: id, low, least, messages, bytes, scheduled, aside.
+    let least = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
+    values.extend([format!("ARRAY[{queue}]"), "'{00000000-0000-0000-0000-000000000000}'".into()]);
+    values.extend([format!("ARRAY[{least}]"), format!("ARRAY[{MESSAGES}::int8]"), bytes]);
+    values.extend(["'{0}'", "'{0}'", "'{}'", "'{}'"].map(str::to_owned));
+    // The appends: queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, body.
+    values.extend([each(queue), ids, each("0::int2"), each("1000::int8"), each("1000::int8")]);
+    values.extend(["3601000::int8", "3600::int4", "0::int4"].map(each));
+    values
+        .extend([format!("{BODY_BYTES}::int4"), "NULL::uuid".into(), "NULL::bytea".into()].map(|v| each(&v)));
+    values.push(":bodies".into());
+    let mut statement = STATEMENT.to_owned();
+    for (place, value) in values.iter().enumerate().rev() {
+        statement = statement.replace(&format!("${}", place + 1), value);
+    }
+    format!("\\set seq :seq + 1\n{statement};\n")
+}

@@ -1,0 +1,77 @@
+//! W3C Trace Context in HTTP: the headers of a request, and how a consumer gets those of a post.
+//!
+//! Zaqar's own client makes an object of each message and fails at a key that it does not know. So the traces of messages
+//! stand beside them in an answer, by id, and those of a single one in headers.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::broker::MessageView;
+use crate::domain::trace::TraceContext;
+
+pub const PARENT: HeaderName = HeaderName::from_static("traceparent");
+pub const STATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Documents the headers of a post.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used: the headers are read by name")]
+pub struct TraceHeaders {
+    /// The trace of the request (W3C Trace Context). It is kept with the messages and comes out to who reads them. One that
+    /// is not valid is left aside.
+    #[param(rename = "traceparent", nullable = false)]
+    parent: Option<String>,
+    /// What goes with it, at most 512 characters; left aside when it is longer or not valid.
+    #[param(rename = "tracestate", nullable = false)]
+    state: Option<String>,
+}
+
+/// The trace that a message was posted in.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TraceBody {
+    /// As the header of its post.
+    #[schema(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+    traceparent: String,
+    /// As the header of its post, if that had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "vendor=value")]
+    tracestate: Option<String>,
+}
+
+/// Traces by the ids of their messages.
+pub type Traces = BTreeMap<String, TraceBody>;
+
+/// The trace of a request, if it has one. Two parents are none.
+pub fn of_request(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all(PARENT).iter();
+    let parent = parents.next()?.to_str().ok()?;
+    if parents.next().is_some() {
+        return None;
+    }
+    let states: Vec<&str> = headers.get_all(STATE).iter().filter_map(|state| state.to_str().ok()).collect();
+    TraceContext::parse(parent, &states.join(","))
+}
+
+/// The traces of the messages that have one; nothing when none has.
+pub fn of_messages(messages: &[MessageView]) -> Option<Traces> {
+    let body = |trace: &TraceContext| TraceBody {
+        traceparent: trace.parent(),
+        tracestate: trace.state().map(ToOwned::to_owned),
+    };
+    let traced = |view: &MessageView| Some((view.id.to_string(), body(view.trace.as_deref()?)));
+    let traces: Traces = messages.iter().filter_map(traced).collect();
+    (!traces.is_empty()).then_some(traces)
+}
+
+/// Sets the headers of an answer that is one message.
+pub fn set(headers: &mut HeaderMap, trace: &TraceContext) {
+    let fields = [(PARENT, Some(trace.parent())), (STATE, trace.state().map(ToOwned::to_owned))];
+    for (name, value) in fields {
+        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What the service counts and measures, for whoever watches it.
+//!
+//! Owns the names of all metrics and the page that shows them. It never decides anything, and nothing in the service reads
+//! a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up before;
+//! what is a state (how much waits, how a pool does) is gathered when the page is asked for.
+
+mod observed;
+mod process;
+mod queues;
+mod requests;
+mod work;
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+pub use observed::{Observed, ObservedPool, ObservedQueue, QueueFigures, SessionState};
+pub use queues::QueueCounters;
+pub use requests::{OperationMeter, Refusal};
+pub use work::{CommitMeter, OpenConnection};
+
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use observed::States;
+use process::Process;
+use queues::Queues;
+use requests::Requests;
+use work::Work;
+
+/// The media type of the page: the text form of OpenMetrics 1.0, which Prometheus reads.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics of a service. Clones share them.
+#[derive(Clone)]
+pub struct Meter(Arc<All>);
+
+struct All {
+    registry: Registry,
+    queues: Queues,
+    requests: Requests,
+    work: Work,
+    /// Held while a page is made: its states are set and written by one at a time.
+    states: Mutex<(States, Process)>,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meter")
+    }
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let queues = Queues::register(&mut registry);
+        let requests = Requests::register(&mut registry);
+        let work = Work::register(&mut registry);
+        let states = States::register(&mut registry);
+        let process = Process::register(&mut registry);
+        // No `info` of OpenMetrics, which readers of Prometheus's older form do not know.
+        let build = Family::<[(&str, &str); 1], Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("angarium_build_info", "The program that serves", build);
+        Self(Arc::new(All { registry, queues, requests, work, states: Mutex::new((states, process)) }))
+    }
+}
+
+impl Meter {
+    /// From here on `most` queues have figures of their own; those that come later share the name `_other`. Without a call
+    /// they are [`limits::NAMED_QUEUES`].
+    pub fn name_queues(&self, most: usize) {
+        self.0.queues.name_at_most(most.min(limits::NAMED_QUEUES_MOST));
+    }
+
+    /// The counters of a queue, its own or those that it shares.
+    pub fn queue(&self, at: &QueueRef) -> Arc<QueueCounters> {
+        self.0.queues.counters(at)
+    }
+
+    /// The counters of queues without figures of their own.
+    pub fn other_queues(&self) -> Arc<QueueCounters> {
+        self.0.queues.others()
+    }
+
+    /// A queue is deleted: its figures go, and another may have their place.
+    pub fn forget_queue(&self, at: &QueueRef) {
+        self.0.queues.forget(at);
+    }
+
+    /// The meter of an operation of the API, by its id.
+    pub fn operation(&self, id: &str) -> OperationMeter {
+        self.0.requests.operation(id)
+    }
+
+    /// Counts a request that was refused for want of something.
+    pub fn refuse(&self, refusal: &Refusal) {
+        self.0.requests.refuse(refusal);
+    }
+
+    /// The meter of commits to a pool, by its name.
+    pub fn commits(&self, pool: &str) -> CommitMeter {
+        self.0.work.commits(pool)
+    }
+
+    /// A claim that could wait has waited, in seconds.
+    pub fn note_claim_wait(&self, seconds: f64) {
+        self.0.work.claim_wait.observe(seconds);
+    }
+
+    /// Counts a connection, which is open until the answer is dropped.
+    pub fn open_connection(&self) -> OpenConnection {
+        self.0.work.open_connection()
+    }
+
+    /// Counts a connection that was refused because its address has too many.
+    pub fn refuse_connection(&self) {
+        self.0.work.connections_refused.inc();
+    }
+
+    /// The page of all metrics, with the states as they were found.
+    pub fn page(&self, observed: &Observed) -> String {
+        let states = self.0.states.lock();
+        states.0.set(observed, &self.0.queues);
+        states.1.set();
+        let mut page = String::new();
+        encode(&mut page, &self.0.registry).expect("writing to a string does not fail");
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::names::{ProjectId, QueueName};
+
+    fn queue(name: &str) -> QueueRef {
+        QueueRef { project: ProjectId::new("p").unwrap(), name: QueueName::new(name).unwrap() }
+    }
+
+    fn figures(ready: u64) -> QueueFigures {
+        QueueFigures { ready, ..QueueFigures::default() }
+    }
+
+    fn has(page: &str, line: &str) -> bool {
+        page.lines().any(|found| found == line)
+    }
+
+    #[test]
+    fn queues_beyond_the_bound_share_a_name() {
+        let meter = Meter::default();
+        meter.name_queues(1);
+        for name in ["a", "b", "c", "a"] {
+            meter.queue(&queue(name)).sent.inc();
+        }
+        let queues = ["a", "b", "c"].map(|name| ObservedQueue { at: queue(name), figures: figures(2) });
+        let page = meter.page(&Observed { queues: queues.to_vec(), ..Observed::default() });
+        assert!(has(&page, r#"angarium_messages_sent_total{project="p",queue="a"} 2"#), "{page}");
+        assert!(has(&page, r#"angarium_messages_sent_total{project="_other",queue="_other"} 2"#), "{page}");
+        assert!(has(&page, r#"angarium_messages{project="p",queue="a",state="ready"} 2"#), "{page}");
+        assert!(
+            has(&page, r#"angarium_messages{project="_other",queue="_other",state="ready"} 4"#),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_queue_that_is_gone_has_no_figures_and_its_place_is_free() {
+        let meter = Meter::default();
+        meter.name_queues(1);
+        meter.queue(&queue("a")).sent.inc();
+        meter.page(&Observed {
+            queues: vec![ObservedQueue { at: queue("a"), figures: figures(2) }],
+            ..Observed::default()
+        });
+        meter.forget_queue(&queue("a"));
+        meter.queue(&queue("b")).sent.inc();
+        let page = meter.page(&Observed::default());
+        assert!(!page.contains(r#"queue="a""#), "{page}");
+        assert!(has(&page, r#"angarium_messages_sent_total{project="p",queue="b"} 1"#), "{page}");
+    }
+
+    #[test]
+    fn the_oldest_message_of_the_others_is_the_oldest_of_all_of_them() {
+        let meter = Meter::default();
+        meter.name_queues(0);
+        let aged = |name, oldest_age| ObservedQueue {
+            at: queue(name),
+            figures: QueueFigures { oldest_age, ..figures(1) },
+        };
+        let queues = vec![aged("a", Some(3)), aged("b", Some(7)), aged("c", None)];
+        let page = meter.page(&Observed { queues, ..Observed::default() });
+        let line = r#"angarium_oldest_message_age_seconds{project="_other",queue="_other"} 7"#;
+        assert!(has(&page, line), "{page}");
+    }
+
+    #[test]
+    fn names_of_queues_cannot_break_the_page() {
+        let meter = Meter::default();
+        let project = ProjectId::new("a\"b\\c").unwrap();
+        meter.queue(&QueueRef { project, name: QueueName::new("q").unwrap() }).sent.inc();
+        let page = meter.page(&Observed::default());
+        assert!(has(&page, r#"angarium_messages_sent_total{project="a\"b\\c",queue="q"} 1"#), "{page}");
+    }
+}

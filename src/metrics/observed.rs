@@ -1,0 +1,288 @@
+//! States: how much is where, and how the parts do. They are found when the page is asked for, and set here.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::queues::{QueueLabels, Queues};
+use crate::domain::names::QueueRef;
+
+/// What was found of the service.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Whether writes would be accepted.
+    pub is_ready: bool,
+    /// The session with the tree.
+    pub session: SessionState,
+    /// Slots that are served here.
+    pub slots: usize,
+    /// Claims that wait for messages.
+    pub waiting_claims: usize,
+    /// The queues that are open.
+    pub queues: Vec<ObservedQueue>,
+    /// Every pool.
+    pub pools: Vec<ObservedPool>,
+}
+
+/// The session with the tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionState {
+    /// It is used.
+    Connected,
+    /// No server answers; it may go on.
+    #[default]
+    Suspended,
+    /// It is over.
+    Lost,
+}
+
+impl SessionState {
+    /// Each of them.
+    pub(super) const ALL: [Self; 3] = [Self::Connected, Self::Suspended, Self::Lost];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Suspended => "suspended",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A queue.
+#[derive(Clone, Debug)]
+pub struct ObservedQueue {
+    /// Which one.
+    pub at: QueueRef,
+    /// What is in it.
+    pub figures: QueueFigures,
+}
+
+/// What is in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// Messages that can be claimed.
+    pub ready: u64,
+    /// Messages under claims.
+    pub claimed: u64,
+    /// Messages that become ready later.
+    pub scheduled: u64,
+    /// Messages on their way to another queue, or whose way there failed.
+    pub moving: u64,
+    /// Seconds since the oldest of those that are ready or claimed was posted.
+    pub oldest_age: Option<u64>,
+}
+
+impl QueueFigures {
+    fn add(&mut self, other: Self) {
+        self.ready += other.ready;
+        self.claimed += other.claimed;
+        self.scheduled += other.scheduled;
+        self.moving += other.moving;
+        self.oldest_age = self.oldest_age.max(other.oldest_age);
+    }
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub struct ObservedPool {
+    /// Its name.
+    pub name: String,
+    /// Whether it was reached when it was last asked.
+    pub is_up: bool,
+    /// Whether it accepts new messages now.
+    pub is_writable: bool,
+    /// How long a small read took.
+    pub latency: Option<Duration>,
+    /// Bytes that are free where it lies, and bytes in all, if it knows.
+    pub space: Option<(u64, u64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    project: String,
+    queue: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    pool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SessionLabels {
+    state: &'static str,
+}
+
+type PoolGauge<N = i64, A = std::sync::atomic::AtomicI64> = Family<PoolLabels, Gauge<N, A>>;
+
+/// The gauges of states.
+pub(super) struct States {
+    messages: Family<StateLabels, Gauge>,
+    oldest: Family<QueueLabels, Gauge>,
+    pool_up: PoolGauge,
+    pool_writable: PoolGauge,
+    pool_latency: PoolGauge<f64, AtomicU64>,
+    pool_free: PoolGauge,
+    pool_size: PoolGauge,
+    session: Family<SessionLabels, Gauge>,
+    slots: Gauge,
+    waiting_claims: Gauge,
+    ready: Gauge,
+}
+
+impl States {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let states = Self {
+            messages: Family::default(),
+            oldest: Family::default(),
+            pool_up: Family::default(),
+            pool_writable: Family::default(),
+            pool_latency: Family::default(),
+            pool_free: Family::default(),
+            pool_size: Family::default(),
+            session: Family::default(),
+            slots: Gauge::default(),
+            waiting_claims: Gauge::default(),
+            ready: Gauge::default(),
+        };
+        states.register_queues(registry);
+        states.register_parts(registry);
+        states
+    }
+
+    fn register_queues(&self, registry: &mut Registry) {
+        registry.register(
+            "angarium_messages",
+            "Messages in the queues that were used since the start, by state",
+            self.messages.clone(),
+        );
+        registry.register(
+            "angarium_oldest_message_age_seconds",
+            "Seconds since the oldest message that is ready or claimed was posted",
+            self.oldest.clone(),
+        );
+        registry.register(
+            "angarium_waiting_claims",
+            "Claims that wait for messages",
+            self.waiting_claims.clone(),
+        );
+    }
+
+    fn register_parts(&self, registry: &mut Registry) {
+        registry.register(
+            "angarium_pool_up",
+            "Whether a pool was reached when it was last asked",
+            self.pool_up.clone(),
+        );
+        registry.register(
+            "angarium_pool_writable",
+            "Whether a pool accepts new messages",
+            self.pool_writable.clone(),
+        );
+        registry.register(
+            "angarium_pool_latency_seconds",
+            "Seconds that a small read of a pool took",
+            self.pool_latency.clone(),
+        );
+        registry.register(
+            "angarium_pool_free_bytes",
+            "Bytes that are free where a pool lies",
+            self.pool_free.clone(),
+        );
+        registry.register(
+            "angarium_pool_size_bytes",
+            "Bytes of where a pool lies in all",
+            self.pool_size.clone(),
+        );
+        registry.register(
+            "angarium_coordination_session",
+            "The state of the session with the tree: 1 for the one it is in",
+            self.session.clone(),
+        );
+        registry.register(
+            "angarium_slots_owned",
+            "Slots that this replica serves, of 256",
+            self.slots.clone(),
+        );
+        registry.register(
+            "angarium_ready",
+            "Whether writes would be accepted, as /readyz says",
+            self.ready.clone(),
+        );
+    }
+
+    pub(super) fn set(&self, observed: &Observed, names: &Queues) {
+        self.set_queues(&observed.queues, names);
+        self.set_pools(&observed.pools);
+        for state in SessionState::ALL {
+            let labels = SessionLabels { state: state.as_str() };
+            self.session.get_or_create(&labels).set(i64::from(observed.session == state));
+        }
+        self.slots.set(count(observed.slots));
+        self.waiting_claims.set(count(observed.waiting_claims));
+        self.ready.set(i64::from(observed.is_ready));
+    }
+
+    fn set_queues(&self, queues: &[ObservedQueue], names: &Queues) {
+        // Queues that are not open any more have no figures.
+        self.messages.clear();
+        self.oldest.clear();
+        let mut others: Option<QueueFigures> = None;
+        for queue in queues {
+            match names.labels(&queue.at) {
+                Some(labels) => self.set_queue(labels, queue.figures),
+                None => others.get_or_insert_default().add(queue.figures),
+            }
+        }
+        if let Some(figures) = others {
+            self.set_queue(QueueLabels::other(), figures);
+        }
+    }
+
+    fn set_queue(&self, labels: QueueLabels, figures: QueueFigures) {
+        let QueueFigures { ready, claimed, scheduled, moving, oldest_age } = figures;
+        for (state, number) in
+            [("ready", ready), ("claimed", claimed), ("scheduled", scheduled), ("moving", moving)]
+        {
+            self.messages.get_or_create(&labels.in_state(state)).set(count(number));
+        }
+        self.oldest.get_or_create(&labels).set(count(oldest_age.unwrap_or_default()));
+    }
+
+    fn set_pools(&self, pools: &[ObservedPool]) {
+        for family in [&self.pool_up, &self.pool_writable, &self.pool_free, &self.pool_size] {
+            family.clear();
+        }
+        self.pool_latency.clear();
+        for pool in pools {
+            let labels = PoolLabels { pool: pool.name.clone() };
+            self.pool_up.get_or_create(&labels).set(i64::from(pool.is_up));
+            self.pool_writable.get_or_create(&labels).set(i64::from(pool.is_writable));
+            if let Some(latency) = pool.latency {
+                self.pool_latency.get_or_create(&labels).set(latency.as_secs_f64());
+            }
+            if let Some((free, size)) = pool.space {
+                self.pool_free.get_or_create(&labels).set(count(free));
+                self.pool_size.get_or_create(&labels).set(count(size));
+            }
+        }
+    }
+}
+
+impl QueueLabels {
+    fn in_state(&self, state: &'static str) -> StateLabels {
+        let (project, queue) = self.parts();
+        StateLabels { project: project.to_owned(), queue: queue.to_owned(), state }
+    }
+}
+
+fn count<T: TryInto<i64>>(number: T) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}

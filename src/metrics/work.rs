@@ -1,0 +1,112 @@
+//! Work below the requests: commits to the pools, claims that wait, connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Seconds: from a fast disk's sync to the last try of a batch.
+const COMMITS: [f64; 13] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+/// Messages of a commit, up to the most that a batch has.
+const MESSAGES: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
+
+/// Seconds, up to the longest wait that can be asked for.
+const WAITS: [f64; 9] = [0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    pool: String,
+}
+
+type Histograms = Family<PoolLabels, Histogram, fn() -> Histogram>;
+
+/// How long commits to a pool take, and how much each of them carries. Clones share it.
+#[derive(Clone, Debug)]
+pub struct CommitMeter(Arc<Commits>);
+
+#[derive(Debug)]
+struct Commits {
+    durations: Histogram,
+    messages: Histogram,
+}
+
+impl CommitMeter {
+    /// Notes a commit of changes of so many messages, successful or not.
+    pub fn note(&self, messages: usize, took: Duration) {
+        self.0.durations.observe(took.as_secs_f64());
+        self.0.messages.observe(f64::from(u32::try_from(messages).unwrap_or(u32::MAX)));
+    }
+}
+
+/// A connection. It counts as open for as long as this lives.
+#[derive(Debug)]
+pub struct OpenConnection(Gauge);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+pub(super) struct Work {
+    durations: Histograms,
+    messages: Histograms,
+    pub(super) claim_wait: Histogram,
+    connections: Gauge,
+    pub(super) connections_refused: Counter,
+}
+
+impl Work {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let commits: fn() -> Histogram = || Histogram::new(COMMITS);
+        let messages: fn() -> Histogram = || Histogram::new(MESSAGES);
+        let work = Self {
+            durations: Family::new_with_constructor(commits),
+            messages: Family::new_with_constructor(messages),
+            claim_wait: Histogram::new(WAITS),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+        };
+        registry.register(
+            "angarium_commit_duration_seconds",
+            "Seconds that a commit of one slot to a pool took until its outcome was known",
+            work.durations.clone(),
+        );
+        registry.register(
+            "angarium_messages_per_commit",
+            "Messages that a commit of one slot to a pool added, changed or removed",
+            work.messages.clone(),
+        );
+        registry.register(
+            "angarium_claim_wait_seconds",
+            "Seconds that claims which may wait did wait, whether they got a message or not",
+            work.claim_wait.clone(),
+        );
+        registry.register("angarium_connections", "Connections of clients", work.connections.clone());
+        registry.register(
+            "angarium_connections_refused",
+            "Connections refused because their address had too many",
+            work.connections_refused.clone(),
+        );
+        work
+    }
+
+    pub(super) fn commits(&self, pool: &str) -> CommitMeter {
+        let labels = PoolLabels { pool: pool.to_owned() };
+        let (durations, messages) =
+            (self.durations.get_or_create_owned(&labels), self.messages.get_or_create_owned(&labels));
+        CommitMeter(Arc::new(Commits { durations, messages }))
+    }
+
+    pub(super) fn open_connection(&self) -> OpenConnection {
+        self.connections.inc();
+        OpenConnection(self.connections.clone())
+    }
+}

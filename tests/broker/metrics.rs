@@ -1,0 +1,261 @@
+//! What the metrics say is what has happened, to the message.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use angarium::broker::{Broker, ClaimView};
+use angarium::catalogue::Catalogue;
+use angarium::clock::Clock;
+use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::claim::ClaimWait;
+use angarium::domain::limits::Limits;
+use angarium::domain::names::QueueRef;
+use angarium::domain::page::PopCount;
+use angarium::journal::Journal;
+use angarium::storage::embedded::EmbeddedPool;
+
+use super::counting::CountingPool;
+use super::{Whole, limit, metadata, one_pool, queue, replica, start, terms, whole};
+
+/// The value of the one line of the page that has this name and these labels; zero when there is none.
+fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let has = |line: &&str| {
+        let (found, rest) = line.split_once(['{', ' ']).unwrap_or_default();
+        found == name && labels.iter().all(|(key, value)| rest.contains(&format!("{key}=\"{value}\"")))
+    };
+    let lines: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).filter(has).collect();
+    assert!(lines.len() <= 1, "{name}: {lines:?}");
+    lines.first().map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+/// The counters of a queue, in the order in which they are named here.
+async fn counters(whole: &Whole, name: &str) -> [u64; 7] {
+    let page = whole.broker.metrics_page().await;
+    ["sent", "claimed", "acked", "nacked", "lapsed", "expired", "dead_lettered"].map(|what| {
+        let name_of_all = format!("angarium_messages_{what}_total");
+        whole_number(value(&page, &name_of_all, &[("queue", name)]))
+    })
+}
+
+/// Ready, claimed, scheduled and moving messages, and the age of the oldest one.
+async fn states(whole: &Whole, name: &str) -> [u64; 5] {
+    let page = whole.broker.metrics_page().await;
+    let state = |state| whole_number(value(&page, "angarium_messages", &[("queue", name), ("state", state)]));
+    let oldest = whole_number(value(&page, "angarium_oldest_message_age_seconds", &[("queue", name)]));
+    [state("ready"), state("claimed"), state("scheduled"), state("moving"), oldest]
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are small and positive")]
+fn whole_number(value: f64) -> u64 {
+    assert!(value >= 0.0 && value.fract() == 0.0, "{value}");
+    value as u64
+}
+
+/// Waits for what a duty does in its own time.
+async fn soon<const N: usize>(expected: [u64; N], mut ask: impl AsyncFnMut() -> [u64; N]) {
+    let start = Instant::now();
+    loop {
+        let found = ask().await;
+        if found == expected {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{found:?} and not {expected:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn claimed(whole: &Whole, at: &QueueRef, messages: i64) -> ClaimView {
+    let claim = whole.broker.claim_create(at, terms(60), limit(messages)).await.unwrap();
+    let (view, mut handover) = claim.unwrap();
+    handover.done();
+    view
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_message_is_counted_once_for_each_thing_that_happens_to_it() {
+    let whole = whole().await;
+    let at = queue("q");
+    whole.post(&at, 10, 60).await;
+    whole.post(&at, 10, 3_600).await;
+    assert_eq!(counters(&whole, "q").await, [20, 0, 0, 0, 0, 0, 0]);
+
+    let claim = claimed(&whole, &at, 4).await;
+    for message in &claim.messages[..3] {
+        whole.broker.message_delete(&at, message.id, Some(claim.id)).await.unwrap();
+        // Once more changes nothing.
+        whole.broker.message_delete(&at, message.id, None).await.unwrap();
+    }
+    whole.broker.claim_release(&at, claim.id).await.unwrap();
+    assert_eq!(counters(&whole, "q").await, [20, 4, 3, 1, 0, 0, 0]);
+
+    let popped = whole.broker.messages_pop(&at, PopCount::new(2, &Limits::ZAQAR).unwrap()).await.unwrap();
+    assert_eq!(popped.len(), 2);
+    assert_eq!(counters(&whole, "q").await, [20, 6, 5, 1, 0, 0, 0]);
+
+    // The five that are left of the short-lived ones are expired, and claimed first among the others.
+    whole.clock.advance(61_000);
+    let ids = claimed(&whole, &at, 2).await.messages.len();
+    assert_eq!(ids, 2);
+    soon([20, 8, 5, 1, 0, 5, 0], async || counters(&whole, "q").await).await;
+
+    whole.clock.advance(61_000);
+    soon([20, 8, 5, 1, 2, 5, 0], async || counters(&whole, "q").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_deleted_without_a_claim_or_purged_was_not_acknowledged() {
+    let whole = whole().await;
+    let at = queue("q");
+    let ids = whole.post(&at, 5, 3_600).await;
+    whole.broker.message_delete(&at, ids[0], None).await.unwrap();
+    whole.broker.messages_delete(&at, ids[1..3].to_vec(), &[]).await.unwrap();
+    claimed(&whole, &at, 1).await;
+    whole.broker.queue_purge(&at).await.unwrap();
+    assert_eq!(counters(&whole, "q").await, [5, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(states(&whole, "q").await, [0; 5]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_deleted_in_number_under_their_claim_are_acknowledged() {
+    let whole = whole().await;
+    let at = queue("q");
+    whole.post(&at, 5, 3_600).await;
+    let claim = claimed(&whole, &at, 3).await;
+    let ids = claim.messages.iter().map(|message| message.id).collect();
+    whole.broker.messages_delete(&at, ids, &[claim.id]).await.unwrap();
+    assert_eq!(counters(&whole, "q").await, [5, 3, 3, 0, 0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_nobody_got_was_neither_released_nor_over() {
+    let whole = whole().await;
+    let at = queue("q");
+    whole.post(&at, 1, 3_600).await;
+    drop(whole.broker.claim_create(&at, terms(60), limit(1)).await.unwrap());
+    soon([1, 0, 0, 0, 0], async || states(&whole, "q").await).await;
+    assert_eq!(counters(&whole, "q").await, [1, 1, 0, 0, 0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_is_counted_where_it_comes_from() {
+    let whole = whole().await;
+    let at = queue("q");
+    let once = metadata(r#"{"_dead_letter_queue": "dead", "_max_claim_count": 1}"#);
+    whole.broker.queue_create(&at, once).await.unwrap();
+    whole.post(&at, 3, 3_600).await;
+    let claim = claimed(&whole, &at, 3).await;
+    whole.broker.claim_release(&at, claim.id).await.unwrap();
+    assert!(whole.claim(&at, 20, 60).await.is_empty());
+    soon([3, 3, 0, 3, 0, 0, 3], async || counters(&whole, "q").await).await;
+    soon([3, 0, 0, 0, 0], async || states(&whole, "dead").await).await;
+    assert_eq!(counters(&whole, "dead").await, [0; 7], "they were not posted there");
+    assert_eq!(states(&whole, "q").await, [0; 5]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_say_where_each_message_is_and_how_old_the_oldest_is() {
+    let whole = whole().await;
+    let at = queue("q");
+    whole.post(&at, 3, 3_600).await;
+    whole.clock.advance(5_000);
+    whole.post(&at, 4, 3_600).await;
+    assert_eq!(states(&whole, "q").await, [7, 0, 0, 0, 5]);
+    let claim = claimed(&whole, &at, 5).await;
+    assert_eq!(states(&whole, "q").await, [2, 5, 0, 0, 5]);
+    for message in &claim.messages[..3] {
+        whole.broker.message_delete(&at, message.id, Some(claim.id)).await.unwrap();
+    }
+    whole.clock.advance(2_000);
+    assert_eq!(states(&whole, "q").await, [2, 2, 0, 0, 2], "the oldest was posted two seconds ago");
+    whole.broker.queue_delete(&at).await.unwrap();
+    let page = whole.broker.metrics_page().await;
+    assert!(!page.contains("queue=\"q\""), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_message_is_found_where_only_the_pool_has_it() {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
+    let broker = start(journal.clone(), journal.clone(), clock.clone()).await;
+    let before = Whole { broker, clock: clock.clone(), _data: tempfile::tempdir().unwrap() };
+    before.post(&queue("q"), 3, 3_600).await;
+    before.broker.stop().await;
+    clock.advance(9_000);
+    let after = Whole { broker: start(journal.clone(), journal, clock.clone()).await, ..before };
+    after.post(&queue("q"), 1, 3_600).await;
+    assert_eq!(states(&after, "q").await, [4, 0, 0, 0, 9]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_asks_the_pool_only_for_queues_that_have_changed() {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let pool = CountingPool { pool: Arc::new(EmbeddedPool::new(journal.clone())), totals: asked.clone() };
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
+    let settings = one_pool(Arc::new(pool));
+    let broker = Broker::start(catalogue, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
+    let whole = Whole { broker, clock, _data: data };
+    for name in ["a", "b", "c"] {
+        whole.post(&queue(name), 2, 3_600).await;
+    }
+    let mut asked_since = asked.load(Ordering::Relaxed);
+    for (changed, questions) in [(None, 3), (None, 0), (Some("b"), 1), (None, 0)] {
+        if let Some(name) = changed {
+            whole.post(&queue(name), 1, 3_600).await;
+        }
+        whole.broker.metrics_page().await;
+        let before = std::mem::replace(&mut asked_since, asked.load(Ordering::Relaxed));
+        assert_eq!(asked_since - before, questions, "{changed:?}");
+    }
+    assert_eq!(states(&whole, "b").await, [3, 0, 0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_may_wait_are_timed_and_others_are_not() {
+    let whole = whole().await;
+    let at = queue("q");
+    whole.post(&at, 2, 3_600).await;
+    assert_eq!(whole.claim(&at, 1, 60).await.len(), 1);
+    let page = whole.broker.metrics_page().await;
+    assert_eq!(value(&page, "angarium_claim_wait_seconds_count", &[]), 0.0);
+    let wait = ClaimWait::new(Some(1)).unwrap();
+    drop(whole.broker.claim_wait(&at, terms(60), limit(1), wait).await.unwrap());
+    let page = whole.broker.metrics_page().await;
+    assert_eq!(value(&page, "angarium_claim_wait_seconds_count", &[]), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_is_measured_with_what_it_carries() {
+    let whole = whole().await;
+    whole.post(&queue("q"), 7, 3_600).await;
+    whole.post(&queue("q"), 1, 3_600).await;
+    let page = whole.broker.metrics_page().await;
+    assert_eq!(value(&page, "angarium_messages_per_commit_sum", &[("pool", "default")]), 8.0);
+    assert_eq!(value(&page, "angarium_commit_duration_seconds_count", &[("pool", "default")]), 2.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_parts_of_the_service_show_how_they_do() {
+    let whole = whole().await;
+    whole.post(&queue("q"), 1, 3_600).await;
+    let up = [("pool", "default")];
+    let start = Instant::now();
+    // The pools are asked in their own time.
+    while value(&whole.broker.metrics_page().await, "angarium_pool_up", &up) == 0.0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "the pool is not up");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let page = whole.broker.metrics_page().await;
+    assert_eq!(value(&page, "angarium_pool_writable", &up), 1.0);
+    assert!(value(&page, "angarium_pool_free_bytes", &up) <= value(&page, "angarium_pool_size_bytes", &up));
+    assert_eq!(value(&page, "angarium_slots_owned", &[]), 256.0);
+    assert_eq!(value(&page, "angarium_ready", &[]), 1.0);
+    assert_eq!(value(&page, "angarium_coordination_session", &[("state", "connected")]), 1.0);
+    assert_eq!(value(&page, "angarium_coordination_session", &[("state", "lost")]), 0.0);
+    assert!(value(&page, "process_resident_memory_bytes", &[]) > 1e6);
+    assert!(value(&page, "process_open_fds", &[]) >= 3.0);
+}

@@ -1,0 +1,144 @@
+//! The page of metrics as a scraper gets it.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::service;
+use crate::support::client::Client;
+use crate::support::server::ServerBuilder;
+
+fn page(client: &Client) -> String {
+    let answer = client.get("/metrics").unwrap();
+    assert_eq!(answer.status, StatusCode::OK);
+    answer.text()
+}
+
+fn value(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn a_scraper_gets_text_that_it_knows_whatever_it_accepts() {
+    let service = service();
+    for accept in ["text/plain", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5", "*/*"] {
+        let answer = service.client.clone().with_header("Accept", accept).get("/metrics").unwrap();
+        assert_eq!(answer.status, StatusCode::OK, "{accept}");
+        let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        assert_eq!(answer.headers["content-type"], form);
+        let text = answer.text();
+        assert!(text.ends_with("# EOF\n"));
+        let build = format!("angarium_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+        assert_eq!(value(&text, &build), Some(1.0), "{text}");
+    }
+}
+
+#[test]
+fn each_answer_is_counted_by_its_operation_and_timed() {
+    let service = service();
+    let client = &service.client;
+    client.post_messages("q", &[json!(1), json!(2)]).unwrap();
+    client.post_messages("q", &[json!(3)]).unwrap();
+    assert_eq!(client.post("/v2/queues/q/messages", &json!({})).unwrap().status, StatusCode::BAD_REQUEST);
+    assert_eq!(client.get("/v2/nothing").unwrap().status, StatusCode::NOT_FOUND);
+    let page = page(client);
+    let requests = |operation, code| {
+        let series = format!("angarium_requests_total{{operation=\"{operation}\",code=\"{code}\"}}");
+        value(&page, &series).unwrap_or_default()
+    };
+    assert_eq!((requests("messages_post", "2xx"), requests("messages_post", "4xx")), (2.0, 1.0), "{page}");
+    assert_eq!((requests("unknown", "4xx"), requests("claim_create", "2xx")), (1.0, 0.0));
+    let timed = "angarium_request_duration_seconds_count{operation=\"messages_post\"}";
+    assert_eq!(value(&page, timed), Some(3.0));
+    let sent = "angarium_messages_sent_total{project=\"000000000000\",queue=\"q\"}";
+    assert_eq!(value(&page, sent), Some(3.0));
+}
+
+#[test]
+fn a_page_itself_needs_no_place_and_creates_nothing() {
+    let service = service();
+    page(&service.client);
+    assert_eq!(service.client.get("/v2/queues").unwrap().json()["queues"], json!([]));
+}
+
+#[test]
+fn refusals_are_counted_by_their_reason() {
+    let data = tempfile::tempdir().unwrap();
+    // No disk has so much room that such a reserve is not reached.
+    let server = ServerBuilder::new(data.path()).arg(format!("--reserve={}", u64::MAX)).start();
+    let client = server.client();
+    let refused = client.post_messages("q", &[json!(1)]).unwrap();
+    assert_eq!(refused.status, StatusCode::INSUFFICIENT_STORAGE);
+    let page = page(&client);
+    assert_eq!(value(&page, "angarium_refusals_total{status=\"507\",reason=\"full\"}"), Some(1.0), "{page}");
+    assert_eq!(value(&page, "angarium_ready"), Some(0.0));
+    assert_eq!(value(&page, "angarium_pool_writable{pool=\"default\"}"), Some(0.0));
+}
+
+#[test]
+fn below_the_reserve_a_service_is_not_ready_and_says_why_to_administrators() {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).arg(format!("--reserve={}", u64::MAX)).start();
+    let client = server.client();
+    assert_eq!(client.get("/livez").unwrap().status, StatusCode::OK);
+    let ready = client.get("/readyz").unwrap();
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    let health = client.get("/v2/health").unwrap().json();
+    assert_eq!((&health["ready"], &health["session"]), (&json!(false), &json!("connected")));
+    assert_eq!(health["not_ready"], "no pool accepts new messages");
+    assert_eq!(health["pools"]["default"]["writable"], false);
+    assert_eq!(health["pools"]["default"]["storage_reachable"], true);
+}
+
+#[test]
+fn only_so_many_queues_have_names() {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).arg("--metrics-queues=1").start();
+    let client = server.client();
+    for queue in ["a", "b", "c"] {
+        client.post_messages(queue, &[json!(1)]).unwrap();
+    }
+    let page = page(&client);
+    let sent = |labels| value(&page, &format!("angarium_messages_sent_total{{{labels}}}"));
+    assert_eq!(sent("project=\"000000000000\",queue=\"a\""), Some(1.0));
+    assert_eq!(sent("project=\"_other\",queue=\"_other\""), Some(2.0), "{page}");
+}
+
+#[test]
+fn connections_are_counted_while_they_are_open_and_refused_ones_for_ever() {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).arg("--max-connections-per-address=2").start();
+    let client = server.client();
+    let open = |expected: f64| {
+        let start = Instant::now();
+        while value(&page(&client), "angarium_connections") != Some(expected) {
+            assert!(start.elapsed() < Duration::from_secs(20), "{}", page(&client));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    open(1.0);
+    let address = server.base().strip_prefix("http://").unwrap();
+    let second = TcpStream::connect(address).unwrap();
+    open(2.0);
+    let mut third = TcpStream::connect(address).unwrap();
+    third.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut told = String::new();
+    // A reset after the answer is no news.
+    let _ = third.read_to_string(&mut told);
+    assert!(told.starts_with("HTTP/1.1 503"), "{told}");
+    assert_eq!(value(&page(&client), "angarium_connections_refused_total"), Some(1.0));
+    drop(second);
+    open(1.0);
+}
+
+#[test]
+fn every_answer_names_the_server_and_its_version() {
+    let service = service();
+    let named = concat!("angarium/", env!("CARGO_PKG_VERSION"));
+    for path in ["/livez", "/v2/queues", "/nothing", "/metrics"] {
+        assert_eq!(service.client.get(path).unwrap().headers["server"], named, "{path}");
+    }
+}
