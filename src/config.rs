@@ -3,6 +3,7 @@
 pub mod connections;
 pub mod layers;
 pub mod limits;
+pub mod quotas;
 pub mod requests;
 pub mod tokens;
 mod units;
@@ -21,6 +22,7 @@ use crate::domain::limits as bounds;
 use crate::placement::Algorithm;
 use connections::ConnectionSettings;
 use limits::{BadLimits, LimitSettings};
+use quotas::QuotaSettings;
 use requests::RequestSettings;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
@@ -91,6 +93,10 @@ pub struct Config {
     #[command(flatten)]
     pub limits: LimitSettings,
 
+    /// Bounds of what projects hold.
+    #[command(flatten)]
+    pub quotas: QuotaSettings,
+
     /// Believe the clock although it differs by more than a day from the last write
     #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK", default_value = "false", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -159,6 +165,15 @@ impl Config {
         }
         self.limits.chosen()?;
         Ok(())
+    }
+}
+
+/// What is wrong with a file of TOML, and in which line. The line itself may hold a secret, so it is not shown.
+fn in_words(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    match before {
+        Some(before) => format!("line {}: {}", before.matches('\n').count() + 1, error.message()),
+        None => error.message().to_owned(),
     }
 }
 

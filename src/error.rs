@@ -137,6 +137,18 @@ pub enum Error {
         /// How many it may make.
         per_second: u32,
     },
+    /// A project would hold more than it may.
+    #[error("the project may hold {bound} {what}; it holds {used}, and this adds {asked}")]
+    OverQuota {
+        /// Of what it would be too much.
+        what: &'static str,
+        /// The most that it may hold.
+        bound: u64,
+        /// What it holds.
+        used: u64,
+        /// What the request adds.
+        asked: u64,
+    },
     /// The service has as much in progress as it takes on.
     #[error("the service is busy, please try again in a few seconds")]
     Overloaded,
@@ -223,6 +235,7 @@ impl Error {
             Self::Full => "full",
             Self::TooMany { .. } => "too_many",
             Self::TooFast { .. } => "too_fast",
+            Self::OverQuota { .. } => "over_quota",
             Self::Overloaded => "overloaded",
             Self::Late => "late",
             Self::Unavailable { .. } => "unavailable",
@@ -246,6 +259,8 @@ impl Error {
             | Self::NotAlone(_)
             | Self::InUse { .. }
             | Self::Conflict(_) => false,
+            // What is more than all of the quota never fits.
+            Self::OverQuota { bound, asked, .. } => asked <= bound,
             Self::NoPool
             | Self::NotDurable(_)
             | Self::Full

@@ -35,7 +35,7 @@
 //! 2. `api::layers` gives it an id, `api::auth` learns who asks and refuses who may not, `api::quota` refuses what is
 //!    too much. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
 //!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one
-//!    call: [`broker::Broker::messages_post`].
+//!    call: [`broker::Broker::messages_post`], which keeps room for them within the project's quota (`broker::quotas`).
 //! 3. The queue's name gives its [`domain::ids::Slot`]. If the queue is not open, its record is read from the
 //!    tree, or it is created in a pool chosen by [`placement`], in one commit fenced by the slot and the record of
 //!    the pool; its pool is fenced for the slot; its claims are loaded.

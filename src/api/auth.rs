@@ -46,6 +46,8 @@ pub struct Identity {
     pub project: ProjectId,
     /// What the caller may do.
     pub role: Role,
+    /// Whether the project is only what somebody without a token says: nothing may be done in its name.
+    pub is_anonymous: bool,
 }
 
 /// What an operation needs.
@@ -104,10 +106,14 @@ impl Gate {
         let identity = match &self.authentication {
             Authentication::Off => {
                 origin::check(request.uri(), headers)?;
-                Identity { project: named_project(headers)?, role: claimed_role(headers) }
+                Identity {
+                    project: named_project(headers)?,
+                    role: claimed_role(headers),
+                    is_anonymous: false,
+                }
             }
             Authentication::Tokens(_) if need == Need::Nothing => {
-                Identity { project: named_project(headers)?, role: Role::Member }
+                Identity { project: named_project(headers)?, role: Role::Member, is_anonymous: true }
             }
             Authentication::Tokens(table) => known(&table.borrow(), headers)?,
         };
@@ -159,7 +165,7 @@ fn known(table: &TokenTable, headers: &HeaderMap) -> Result<Identity, Error> {
         Some(named) if grant.role >= Role::Admin => ProjectId::new(named)?,
         Some(_) => return Err(Error::ForeignProject),
     };
-    Ok(Identity { project, role: grant.role })
+    Ok(Identity { project, role: grant.role, is_anonymous: false })
 }
 
 /// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it.

@@ -58,6 +58,7 @@ impl ApiError {
             Error::TooMany { .. } | Error::TooFast { .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, "Too many requests")
             }
+            Error::OverQuota { .. } => (StatusCode::TOO_MANY_REQUESTS, "Over quota"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
             Error::NoPool
@@ -160,7 +161,8 @@ impl IntoResponses for Errors {
             ("408", "The body did not arrive in time."),
             (
                 "429",
-                "The project makes too many requests, or a bound is reached that others will free again.",
+                "The project makes too many requests or holds as much as it may, or a bound is reached that \
+                 others will free again.",
             ),
             OUTAGE,
         ])

@@ -141,6 +141,7 @@ fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::Full
         | Error::TooMany { .. }
         | Error::TooFast { .. }
+        | Error::OverQuota { .. }
         | Error::Overloaded
         | Error::Late => debug!(request_id, trace_id, "{error}"),
     }

@@ -81,6 +81,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(v2::messages::get, v2::messages::delete))
         .routes(routes!(v2::claims::post))
         .routes(routes!(v2::claims::get, v2::claims::patch, v2::claims::delete))
+        .routes(routes!(v2::quota::get))
         .routes(routes!(v2::pools::list))
         .routes(routes!(v2::pools::get, v2::pools::put, v2::pools::patch, v2::pools::delete))
         .routes(routes!(v2::flavors::list))

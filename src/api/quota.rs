@@ -88,7 +88,8 @@ pub async fn bounded(
         return Ok(next.run(request).await);
     }
     let _place = quota.place(request.uri().query().unwrap_or_default())?;
-    if let Some(identity) = request.extensions().get::<Identity>() {
+    // Who brings no token cannot use up the rate of a project by naming it.
+    if let Some(identity) = request.extensions().get::<Identity>().filter(|known| !known.is_anonymous) {
         quota.spend(&identity.project)?;
     }
     Ok(next.run(request).await)

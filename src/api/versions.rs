@@ -117,6 +117,7 @@ const RESOURCES: &[Resource] = &[
     ("pool", "/v2/pools/{pool}{?detailed}", &["GET", "PUT", "PATCH", "DELETE"]),
     ("flavors", "/v2/flavors{?marker,limit,detailed}", &["GET"]),
     ("flavor", "/v2/flavors/{flavor}", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("quota", "/v2/quota", &["GET"]),
     ("ping", "/v2/ping", &["GET"]),
     ("health", "/v2/health", &["GET"]),
 ];

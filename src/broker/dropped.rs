@@ -64,9 +64,11 @@ impl Broker {
         let deleted = self.0.catalogue.queue_delete(&slot.owned, at, &record).await;
         self.0.meter.forget_queue(at);
         slot.state.lock().next_cleaning = Some(self.0.clock.now());
-        if deleted.is_err() {
+        match &deleted {
+            // What is left of it is nobody's any more.
+            Ok(()) => self.0.ledger.remove_queue(record.id),
             // It may be there still, and what memory had of it is gone.
-            slot.lose("a queue was closed and perhaps not deleted");
+            Err(_) => slot.lose("a queue was closed and perhaps not deleted"),
         }
         deleted
     }

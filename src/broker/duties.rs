@@ -1,5 +1,5 @@
 //! Work that nobody asks for: ending claims whose time is over, and clearing away the records of claims whose messages
-//! were all deleted. Others have files of their own, as [`super::sweeps`] and [`super::schedule`].
+//! were all deleted. Others have files of their own, as [`super::sweeps`], [`super::schedule`] and [`super::quotas`].
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.clean_dropped().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_pools().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.recount().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.follow_pools().await });
         let broker = self.clone();

@@ -6,15 +6,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tracing::{error, warn};
 use uuid::Uuid;
 
 use super::Broker;
+use super::ledger::Reservation;
 use super::pool_table::NamedStore;
+use super::sending::{Outcome, send};
 use super::slot::{Slot, SlotState};
 use crate::domain::attributes::Attributes;
 use crate::domain::durability::Durability;
@@ -22,13 +23,10 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::quota::Amount;
 use crate::error::{Error, Part};
 use crate::metrics::CommitMeter;
-use crate::storage::{Batch, PoolStore, QueueChanges, StoreError};
-
-/// How often a batch is tried, and how long the first pause between two tries is; each is twice the one before.
-const TRIES: u32 = 6;
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
+use crate::storage::{Batch, PoolStore, QueueChanges};
 
 /// The way of one slot to one pool.
 pub(super) struct Lane {
@@ -83,6 +81,14 @@ impl Change {
         }
     }
 
+    /// Whether the queue holds more or less by it.
+    fn counts(&self) -> bool {
+        match self {
+            Self::Post(_) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) => true,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) => false,
+        }
+    }
+
     /// How durable it must be. Only posts and deletes may be less than synced (P11).
     fn durability(&self, attributes: &Attributes) -> Durability {
         match self {
@@ -111,6 +117,8 @@ pub(super) struct Work {
     queue: QueueId,
     change: Change,
     durability: Durability,
+    /// Room that is kept for its messages until it is settled.
+    reserved: Amount,
     reply: oneshot::Sender<Result<(), Error>>,
     /// Until it is settled the queue is not deleted. Of one that is not open, the slot's gate sees to that.
     _use: Option<TaskTrackerToken>,
@@ -122,16 +130,6 @@ impl Work {
         // Nobody may be waiting any more.
         let _ = self.reply.send(Err(Error::unavailable(Part::Storage, "the slot is taken anew")));
     }
-}
-
-/// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    NotDone,
-    /// Not done for want of room; without its posts it may be sent under the same number.
-    Full,
-    Unknown,
 }
 
 impl Lane {
@@ -249,7 +247,7 @@ impl SlotState {
             lane.seq += u64::from(outcome == Outcome::Done);
             lane.is_closed |= outcome == Outcome::Unknown;
         }
-        for Work { at, queue, change, durability: _, reply, _use } in works {
+        for Work { at, queue, change, durability: _, reserved: _, reply, _use } in works {
             if let Some(at) = at
                 && let Some(todo) = self.settle_one(&at, queue, change, outcome)
             {
@@ -342,6 +340,18 @@ impl Broker {
         at: &QueueRef,
         change: Change,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
+        self.submit_reserved(slot, state, at, change, Reservation::none())
+    }
+
+    /// As [`Broker::submit`], of messages for which room is kept.
+    pub(super) fn submit_reserved(
+        &self,
+        slot: &Arc<Slot>,
+        state: &mut SlotState,
+        at: &QueueRef,
+        change: Change,
+        room: Reservation,
+    ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let gone = || Error::unavailable(Part::Server, "the queue is not open");
         let open = state.queues.get(at).ok_or_else(gone)?;
         let lane = state.lanes.get_mut(&open.pool).ok_or_else(gone)?;
@@ -351,7 +361,9 @@ impl Broker {
         let (reply, outcome) = oneshot::channel();
         let durability = change.durability(&open.attributes);
         let in_use = Some(open.uses.token());
-        lane.push(Work { at: Some(at.clone()), queue: open.id, change, durability, reply, _use: in_use });
+        let reserved = room.bind(open.id, slot.epoch);
+        let at = Some(at.clone());
+        lane.push(Work { at, queue: open.id, change, durability, reserved, reply, _use: in_use });
         self.start_lane(slot, &open.pool, lane);
         Ok(outcome)
     }
@@ -368,8 +380,8 @@ impl Broker {
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
         let lane = state.lanes.get_mut(pool)?;
         let (reply, outcome) = oneshot::channel();
-        let (change, durability) = (Change::Remove(gone), Durability::Sync);
-        lane.push(Work { at: None, queue, change, durability, reply, _use: None });
+        let (change, durability, reserved) = (Change::Remove(gone), Durability::Sync, Amount::default());
+        lane.push(Work { at: None, queue, change, durability, reserved, reply, _use: None });
         self.start_lane(slot, pool, lane);
         Some(outcome)
     }
@@ -383,8 +395,30 @@ impl Broker {
 
     /// Tells the engines what became of works, and those who wait for it; then serves those who wait for messages, and
     /// carries moves on.
-    fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, works: Vec<Work>, outcome: Outcome) {
+    async fn settle(
+        &self,
+        slot: &Arc<Slot>,
+        (pool, store): (&PoolName, &dyn PoolStore),
+        works: Vec<Work>,
+        outcome: Outcome,
+    ) {
+        let counted = match outcome {
+            Outcome::Done => {
+                let changed = works.iter().filter(|work| work.change.counts());
+                let queues = changed.map(|work| (work.queue, work.at.as_ref().map(|at| &at.project)));
+                self.count_after(queues, store).await
+            }
+            Outcome::NotDone | Outcome::Full | Outcome::Unknown => Vec::new(),
+        };
         let mut state = slot.state.lock();
+        // What is unknown stays reserved, and so does what a slot had that is taken anew: it is counted again.
+        if outcome != Outcome::Unknown && !slot.closed.is_cancelled() {
+            let reserved = works.iter().filter(|work| work.reserved != Amount::default());
+            let ended: Vec<_> = reserved.map(|work| (work.queue, work.reserved)).collect();
+            if !(counted.is_empty() && ended.is_empty()) {
+                self.0.ledger.settle(slot.epoch, &counted, &ended);
+            }
+        }
         for (at, next) in state.settle(pool, works, outcome) {
             match (next, state.queues.get_mut(&at)) {
                 (Next::Serve, _) => self.serve(slot, &mut state, &at),
@@ -414,7 +448,7 @@ impl Broker {
             if outcome == Outcome::Full {
                 self.send_without_posts(slot, pool, works, &*store).await;
             } else {
-                self.settle(slot, pool, works, outcome);
+                self.settle(slot, (pool, &*store), works, outcome).await;
             }
         }
     }
@@ -429,42 +463,13 @@ impl Broker {
     ) {
         let is_post = |work: &Work| matches!(work.change, Change::Post(_) | Change::Prepare(_));
         let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_post);
-        self.settle(slot, pool, posts, Outcome::Full);
+        self.settle(slot, (pool, store), posts, Outcome::Full).await;
         let batch = slot.state.lock().batch(slot, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
         let outcome = send(store, &batch, pool).await;
         if outcome == Outcome::Unknown {
             slot.lose("a batch has no known outcome");
         }
-        self.settle(slot, pool, rest, outcome);
+        self.settle(slot, (pool, store), rest, outcome).await;
     }
-}
-
-/// Sends a batch until its outcome is known, or the tries are used up.
-async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome {
-    let mut may_be_done = false;
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1..=TRIES {
-        let failure = match store.commit(batch).await {
-            Ok(()) => return Outcome::Done,
-            Err(failure) => failure,
-        };
-        may_be_done |= !failure.nothing_written();
-        match failure {
-            StoreError::Stamped(_) | StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack => {
-                error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
-                return Outcome::Unknown;
-            }
-            // Unless an earlier try may have been applied: then the next one tells.
-            StoreError::Full if !may_be_done => return Outcome::Full,
-            StoreError::Full | StoreError::NotSent(_) | StoreError::Unknown(_) => {
-                warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
-            }
-        }
-        if attempt < TRIES {
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-        }
-    }
-    if may_be_done { Outcome::Unknown } else { Outcome::NotDone }
 }

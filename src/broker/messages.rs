@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use super::lanes::Change;
+use super::ledger::Reservation;
 use super::slot::Slot;
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
@@ -16,6 +17,7 @@ use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
 use crate::domain::names::QueueRef;
+use crate::domain::quota::Amount;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 use crate::engine::{Answered, Asked, QueueEngine, Removal};
@@ -90,12 +92,14 @@ impl Broker {
         client: Option<Uuid>,
         bytes: usize,
     ) -> Result<Posted, Error> {
+        // Before anything is made for them.
+        let room = self.reserve(&at.project, Amount::of(&messages)).await?;
         let slot = self.slot(at).await?;
         self.open_or_create(&slot, at).await?;
         if let Some(queue) = slot.state.lock().queues.get(at) {
             queue.attributes.check_size(bytes)?;
         }
-        let (posted, outcome) = self.begin_post(&slot, at, messages, client)?;
+        let (posted, outcome) = self.begin_post(&slot, at, messages, client, room)?;
         settled(outcome).await?;
         Ok(posted)
     }
@@ -106,6 +110,7 @@ impl Broker {
         at: &QueueRef,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
+        room: Reservation,
     ) -> Result<(Posted, Outcome), Error> {
         let now = self.0.clock.now();
         let mut guard = slot.state.lock();
@@ -126,7 +131,7 @@ impl Broker {
         };
         let messages: Vec<Message> = messages.into_iter().map(&mut message).collect();
         let ids = messages.iter().map(|message| message.header.id).collect();
-        let outcome = self.submit(slot, state, at, Change::Post(messages))?;
+        let outcome = self.submit_reserved(slot, state, at, Change::Post(messages), room)?;
         Ok((Posted { ids, durability }, outcome))
     }
 

@@ -12,6 +12,7 @@ mod duties;
 mod ends;
 mod flavors;
 mod lanes;
+mod ledger;
 mod listing;
 mod membership;
 mod messages;
@@ -24,9 +25,11 @@ mod pool_table;
 mod pools;
 mod queue_list;
 mod queues;
+mod quotas;
 mod renewal;
 mod retake;
 mod schedule;
+mod sending;
 mod slot;
 mod sweeps;
 mod time;
@@ -49,6 +52,7 @@ pub use pool_health::{HealthReport, PoolHealth, PoolReport};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
 pub use queue_list::{QueueFilter, QueuePage, QueueView};
+pub use quotas::{QuotaView, Quotas};
 pub use renewal::ClaimStatus;
 
 use crate::catalogue::{Catalogue, Owner};
@@ -60,6 +64,7 @@ use crate::error::{Error, Part};
 use crate::metrics::Meter;
 use crate::storage::{Epoch, StoreError};
 use cells::Cells;
+use ledger::Ledger;
 use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
@@ -84,6 +89,9 @@ struct Shared {
     /// Where pages of metrics look.
     watch: Watch,
     membership: Membership,
+    quotas: Quotas,
+    /// What the projects with quotas hold.
+    ledger: Arc<Ledger>,
     /// As what this process takes slots.
     owner: Owner,
     /// The greater part of every epoch.
@@ -96,7 +104,7 @@ struct Shared {
 }
 
 impl Broker {
-    /// Registers `replica`, takes every slot and begins its duties.
+    /// Registers `replica`, takes every slot and begins its duties. No project has a quota.
     ///
     /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
     /// service starts, so that one can be added.
@@ -106,6 +114,18 @@ impl Broker {
         replica: Replica,
         clock: Clock,
         limits: Limits,
+    ) -> Result<Self, Error> {
+        Self::start_within(catalogue, settings, replica, clock, limits, quotas::unbounded()).await
+    }
+
+    /// As [`Broker::start`], with quotas, which may change while it runs.
+    pub async fn start_within(
+        catalogue: Catalogue,
+        settings: &PoolSettings,
+        replica: Replica,
+        clock: Clock,
+        limits: Limits,
+        quotas: Quotas,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
         time::begin(&catalogue, &clock).await?;
@@ -129,7 +149,7 @@ impl Broker {
         }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
-        let (meter, watch) = (Meter::default(), Watch::default());
+        let (meter, watch, ledger) = (Meter::default(), Watch::default(), Arc::default());
         let shared = Shared {
             catalogue,
             pools,
@@ -139,6 +159,8 @@ impl Broker {
             meter,
             watch,
             membership,
+            quotas,
+            ledger,
             owner,
             generation,
             tasks,

@@ -180,7 +180,7 @@ impl Broker {
         // Nobody else prepares, publishes or drops here until the end, and the queue stays.
         let _moves = self.0.cells.moves(target.slot()).lock().await;
         let slot = self.slot(target).await?;
-        self.open_or_create(&slot, target).await?;
+        self.open_or_make_target(&slot, target).await?;
         let id = slot.state.lock().queues.get(target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(target))?;

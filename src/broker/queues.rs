@@ -9,8 +9,9 @@ use crate::catalogue::{FlavorEntry, QueueRecord};
 use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::QueueId;
 use crate::domain::message::Header;
-use crate::domain::names::{FlavorName, QueueRef};
+use crate::domain::names::{FlavorName, ProjectId, QueueRef};
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
+use crate::domain::quota::Quota;
 use crate::error::{Error, Part, Place};
 use crate::placement::Candidate;
 use crate::storage::{Direction, Order};
@@ -22,11 +23,17 @@ impl Broker {
     /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
         metadata.attributes().check_for(&at.name)?;
+        let quota = self.counted_quota(&at.project).await?;
+        self.create_within(at, metadata, quota).await
+    }
+
+    /// As [`Broker::queue_create`], if `quota` allows one more queue. It is counted what the project holds.
+    async fn create_within(&self, at: &QueueRef, metadata: Metadata, quota: Quota) -> Result<Created, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let create = async move {
             let slot = broker.slot(&at).await?;
             let _gate = slot.gate.lock().await;
-            match broker.create_gated(&slot, &at, &metadata).await? {
+            match broker.create_gated(&slot, &at, &metadata, &quota).await? {
                 Created::New => Ok(Created::New),
                 Created::Existed => broker.check_ours(&slot).map(|()| Created::Existed),
             }
@@ -102,11 +109,20 @@ impl Broker {
         self.queue_create(at, Metadata::empty()).await.map(|_| ())
     }
 
+    /// As [`Broker::open_or_create`], whatever the quota: messages that move were let in before.
+    pub(super) async fn open_or_make_target(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
+        if slot.state.lock().queues.contains_key(at) {
+            return Ok(());
+        }
+        self.create_within(at, Metadata::empty(), Quota::NONE).await.map(|_| ())
+    }
+
     async fn create_gated(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         metadata: &Metadata,
+        quota: &Quota,
     ) -> Result<Created, Error> {
         for _ in 0..CREATE_TRIES {
             if self.open_gated(slot, at).await? {
@@ -125,7 +141,11 @@ impl Broker {
             };
             let id = QueueId::new(slot.owned.slot, &mut rand::rng());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
-            if self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref()).await? {
+            self.0.ledger.add_queue(&at.project, quota, id, slot.epoch)?;
+            let recorded =
+                self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref()).await;
+            self.enter_creation(&at.project, id, &recorded);
+            if recorded? {
                 // The queue is there, whatever becomes of opening it.
                 let opened = self.open_record(slot, at, &record).await;
                 return opened.map(|()| Created::New).map_err(Error::into_unknown);
@@ -133,6 +153,17 @@ impl Broker {
             self.reload_pools().await?;
         }
         Err(Error::unavailable(Part::Coordination, "the chosen pool changed each time"))
+    }
+
+    /// Keeps the books true to what became of a creation.
+    fn enter_creation(&self, project: &ProjectId, queue: QueueId, recorded: &Result<bool, Error>) {
+        match recorded {
+            Ok(true) => {}
+            Ok(false) => self.0.ledger.remove_queue(queue),
+            Err(error) if error.nothing_written() => self.0.ledger.remove_queue(queue),
+            // It counts until it is known that it is not there.
+            Err(_) => self.0.ledger.make_stale(project, queue.slot()),
+        }
     }
 
     /// The flavor that the metadata of a new queue names.

@@ -67,7 +67,8 @@ impl Broker {
         Ok(slots)
     }
 
-    async fn served(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
+    /// A slot, as [`Broker::slot`] gives that of a queue.
+    pub(super) async fn served(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
         if let Some(slot) = self.0.cells.get(number) {
             match slot.lost() {
                 None => return Ok(slot),
@@ -142,6 +143,7 @@ impl Broker {
                     self.fence_pools(&slot, pools).await;
                     info!(slot = %number, epoch = ?slot.epoch, "the slot is served again");
                     self.0.cells.enter(slot);
+                    self.0.ledger.taken(number);
                     return;
                 }
                 Err(error) => {

@@ -383,6 +383,9 @@ impl Broker {
             changes: 0,
             seen: None,
         };
+        if !slot.closed.is_cancelled() {
+            self.0.ledger.opened(&at.project, record.id, slot.epoch, totals);
+        }
         let queue = state.queues.entry(at.clone()).insert_entry(queue).into_mut();
         self.start_mover(slot, at, queue);
         state.note_wake(at);

@@ -5,8 +5,9 @@
 
 use futures_util::future::try_join_all;
 
-use super::{Catalogue, QueueRecord, failed, from_json, layout};
+use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout};
 use crate::domain::ids::Slot;
+use crate::domain::limits::TREE_READS_AT_ONCE;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::error::{Error, Part};
 
@@ -82,6 +83,31 @@ impl Catalogue {
         let nodes: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
         let nodes = self.tree.get_many(&nodes).await.map_err(failed)?;
         Ok(nodes.into_iter().flatten().map(|node| u64::from(node.children)).sum())
+    }
+
+    /// The slots in which a project has queues, at the same cost.
+    pub async fn slots_of(&self, project: &ProjectId) -> Result<Vec<Slot>, Error> {
+        let nodes = Slot::all().map(|slot| async move {
+            let node = self.node(&layout::project(slot, project)).await?;
+            Ok::<_, Error>(node.filter(|node| node.children > 0).map(|_| slot))
+        });
+        Ok(try_join_all(nodes).await?.into_iter().flatten().collect())
+    }
+
+    /// The records of all queues that a project has in one slot, at the cost of reading each.
+    pub async fn queues_of(&self, slot: &OwnedSlot, project: &ProjectId) -> Result<Vec<QueueRecord>, Error> {
+        let directory = layout::project(slot.slot, project);
+        let mut records = Vec::new();
+        for some in self.tree.children(&directory).await.map_err(failed)?.chunks(TREE_READS_AT_ONCE) {
+            let nodes = some.iter().map(|element| {
+                let path = format!("{directory}/{element}");
+                async move { self.node(&path).await }
+            });
+            for node in try_join_all(nodes).await?.iter().flatten() {
+                records.push(from_json(node)?);
+            }
+        }
+        Ok(records)
     }
 
     /// The records of queues, each where it is found; one that was deleted meanwhile is absent.

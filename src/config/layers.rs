@@ -12,7 +12,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use thiserror::Error as ThisError;
 
-use super::Config;
+use super::{Config, in_words};
+use crate::domain::pool::hide_passwords;
 
 /// The sub-commands that take settings. So does the program without one.
 const TAKE_SETTINGS: [&str; 2] = ["serve", "config"];
@@ -98,7 +99,7 @@ impl SettingsFile {
 
 /// The settings of a file as text, each of them one that exists and has a right value. An error names the key.
 pub fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let table: toml::Table = text.parse().map_err(|error| in_words(text, &error))?;
     let settings = settings();
     let mut values = Vec::with_capacity(table.len());
     for (key, value) in table {
@@ -155,7 +156,7 @@ impl Given {
                 _ if key == FILE => {}
                 None => text.push_str(&format!("# {key} is not set\n")),
                 Some(value) => {
-                    let value = literal(&masked(&value.to_string_lossy()));
+                    let value = literal(&hide_passwords(&value.to_string_lossy()));
                     text.push_str(&format!("{key} = {value}  # {}\n", self.source(matches, key)));
                 }
             }
@@ -181,16 +182,6 @@ fn literal(value: &str) -> String {
     if is_number || matches!(value, "true" | "false") { value.to_owned() } else { super::quoted(value) }
 }
 
-/// A value without the password of an address: `scheme://user:password@host`.
-fn masked(value: &str) -> String {
-    let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let Some(at) = rest[..end].rfind('@') else { return value.to_owned() };
-    let (user, host) = rest.split_at(at);
-    let Some((user, _)) = user.split_once(':') else { return value.to_owned() };
-    format!("{scheme}://{user}:***{host}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,7 +197,7 @@ mod tests {
             ("header_timeout = 10", "header_timeout: invalid value '10'"),
             ("[server]\nlisten = '127.0.0.1:1'", "there is no setting `server`"),
             ("listen = ['127.0.0.1:1']", "listen: it must be a string"),
-            ("listen = ", "TOML parse error"),
+            ("listen = ", "line 1: "),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
@@ -233,15 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn passwords_of_addresses_are_masked() {
-        for (value, shown) in [
-            ("redis://me:secret@host:6379/0", "redis://me:***@host:6379/0"),
-            ("redis://:s@cr@t@host", "redis://:***@host"),
-            ("postgres://me@host/db", "postgres://me@host/db"),
-            ("zookeeper://a:1,b:2/root", "zookeeper://a:1,b:2/root"),
-            ("127.0.0.1:8888", "127.0.0.1:8888"),
-        ] {
-            assert_eq!(masked(value), shown);
-        }
+    fn a_wrong_line_is_named_and_not_shown() {
+        let error = parse("listen = '127.0.0.1:1'\npool = redis://me:secret@host\n").unwrap_err();
+        assert!(error.starts_with("line 2: "), "{error}");
+        assert!(!error.contains("secret"), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::quoted;
+use super::{in_words, quoted};
 use crate::domain::access::{Grant, Role, TokenHash, TokenTable};
 use crate::domain::names::ProjectId;
 
@@ -40,7 +40,7 @@ pub fn read(path: &Path) -> Result<TokenTable, String> {
 
 /// Reads the text of such a file, or says what is wrong with it.
 pub fn parse(text: &str) -> Result<TokenTable, String> {
-    let file: TokenFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    let file: TokenFile = toml::from_str(text).map_err(|error| in_words(text, &error))?;
     let mut hashes = Vec::with_capacity(file.token.len());
     let mut entries = Vec::with_capacity(file.token.len());
     for (at, entry) in file.token.into_iter().enumerate() {

@@ -101,6 +101,16 @@ pub const NAMED_QUEUES_MOST: usize = 10_000;
 /// How long one page of metrics may look at queues that have changed; what is left shows older figures.
 pub const OBSERVATION: Duration = Duration::from_secs(3);
 
+/// Projects whose holdings are remembered at once beside those that hold nothing, which are counted again in an instant.
+pub const COUNTED_PROJECTS: usize = 65_536;
+/// How long a request waits while it is counted what its project holds. Then 503, and the counting goes on: of a hundred
+/// thousand queues it takes seconds.
+pub const COUNT_WAIT: Duration = Duration::from_secs(5);
+/// How often queues are counted again whose pool did not answer, or whose slot was taken anew.
+pub const RECOUNT_TICK: Duration = Duration::from_secs(2);
+/// Queues whose totals are asked for at once.
+pub const COUNT_AT_ONCE: usize = 64;
+
 /// Parts of all queues, the unit of ownership. It is a byte, so it is written into ids and never changes.
 pub const SLOTS: usize = 256;
 
@@ -159,6 +169,14 @@ pub const JOURNAL_GROUP: usize = 4_096;
 pub const RESERVE_BYTES: u64 = 256 << 20;
 /// How often the free space is asked for: the disk must not fill by more than the reserve in between.
 pub const ROOM_LOOK: Duration = Duration::from_millis(250);
+/// The pause between two rounds of getting room back on a disk that is nearly full: each writes out what is in memory.
+pub const RECLAIM_PAUSE: Duration = Duration::from_secs(3);
+/// How long such a round waits until that is on disk.
+pub const RECLAIM_FLUSH: Duration = Duration::from_secs(30);
+/// Bytes that merging tables must give back to be done on such a disk.
+pub const RECLAIM_GAIN: u64 = 8 << 20;
+/// Bytes that must be free for it beside what is left: the log goes on meanwhile.
+pub const RECLAIM_MARGIN: u64 = 32 << 20;
 /// The first pause after a try to open a journal again that failed, and the longest; each is twice the one before.
 pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Bytes of the name of a note in a pool: a dedup id of SQS has 128 characters.

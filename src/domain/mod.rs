@@ -1,4 +1,4 @@
-//! The words of the product and their rules: names, ids, messages, claims, queues, pools, limits, times, access.
+//! The words of the product and their rules: names, ids, messages, claims, queues, pools, limits, quotas, times, access.
 //!
 //! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
 //! rolls dice: instants and randomness come in as arguments.
@@ -17,6 +17,7 @@ pub mod page;
 pub mod patch;
 pub mod pool;
 pub mod queue;
+pub mod quota;
 pub mod rate;
 pub mod time;
 pub mod trace;

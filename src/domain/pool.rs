@@ -110,21 +110,7 @@ impl PoolUri {
 
     /// The URI with `***` in place of passwords, as it is shown.
     pub fn without_password(&self) -> String {
-        let (rest, query) =
-            self.0.split_once('?').map_or((&self.0[..], None), |(rest, query)| (rest, Some(query)));
-        let mut shown = match rest.split_once("://") {
-            Some((scheme, place)) => format!("{scheme}://{}", hide_login(place)),
-            None => rest.to_owned(),
-        };
-        let hide = |parameter: &str| match parameter.split_once('=') {
-            Some((name, _)) if name.contains("password") => format!("{name}=***"),
-            Some(_) | None => parameter.to_owned(),
-        };
-        if let Some(query) = query {
-            shown.push('?');
-            shown.push_str(&query.split('&').map(hide).collect::<Vec<_>>().join("&"));
-        }
-        shown
+        hide_passwords(&self.0)
     }
 
     /// The URI as text. It may hold a password, so it is for drivers, and never for an answer or a log.
@@ -142,6 +128,24 @@ impl PoolUri {
     pub fn is_embedded(&self) -> bool {
         self.0.starts_with("embedded:")
     }
+}
+
+/// Text that may be a URI, with `***` in place of its passwords: that of a login, and those of parameters.
+pub fn hide_passwords(uri: &str) -> String {
+    let (rest, query) = uri.split_once('?').map_or((uri, None), |(rest, query)| (rest, Some(query)));
+    let mut shown = match rest.split_once("://") {
+        Some((scheme, place)) => format!("{scheme}://{}", hide_login(place)),
+        None => rest.to_owned(),
+    };
+    let hide = |parameter: &str| match parameter.split_once('=') {
+        Some((name, _)) if name.contains("password") => format!("{name}=***"),
+        Some(_) | None => parameter.to_owned(),
+    };
+    if let Some(query) = query {
+        shown.push('?');
+        shown.push_str(&query.split('&').map(hide).collect::<Vec<_>>().join("&"));
+    }
+    shown
 }
 
 /// What comes before the last `@` of an authority, with the password behind its first colon hidden.

@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 
 use super::current::Current;
 use super::disk::RoomWatch;
+use super::reclaim::Reclaimer;
 use super::rescue;
 use super::store::Store;
 use super::work::{self, Answer, Work};
@@ -36,7 +37,8 @@ pub(super) struct Committer {
 impl Committer {
     pub(super) fn start(current: Arc<Current>, path: PathBuf, clock: Clock, room: RoomWatch) -> Self {
         let (queue, work) = sync_channel(limits::JOURNAL_QUEUE);
-        let run = Run { current: Arc::clone(&current), path, clock, work, room, unsynced: None };
+        let reclaimer = Reclaimer::default();
+        let run = Run { current: Arc::clone(&current), path, clock, work, room, reclaimer, unsynced: None };
         let thread = std::thread::Builder::new()
             .name("committer".into())
             .spawn(move || run.until_closed())
@@ -89,6 +91,7 @@ struct Run {
     clock: Clock,
     work: Receiver<Box<dyn Work>>,
     room: RoomWatch,
+    reclaimer: Reclaimer,
     /// When the first write was answered that no sync covers yet.
     unsynced: Option<Instant>,
 }
@@ -153,6 +156,9 @@ impl Run {
             piece.run(&mut txn);
         }
         let wrote = txn.commit().map_err(text)?;
+        if let Some(free) = self.room.shortage() {
+            self.reclaimer.begin(Arc::clone(&store), free);
+        }
         match durability {
             // A group that only looked may have seen what is not synced.
             Durability::Sync if !wrote => return self.sync(),

@@ -47,12 +47,13 @@ pub(super) struct RoomWatch {
     path: PathBuf,
     reserve: u64,
     room: Room,
+    free: u64,
     looked: Option<Instant>,
 }
 
 impl RoomWatch {
     pub(super) fn new(path: PathBuf, reserve: u64) -> Self {
-        Self { path, reserve, room: Room::Free, looked: None }
+        Self { path, reserve, room: Room::Free, free: u64::MAX, looked: None }
     }
 
     /// The room as of now, or as of a moment ago. A file system that does not say has room.
@@ -63,8 +64,8 @@ impl RoomWatch {
         self.looked = Some(Instant::now());
         let space = DiskSpace::at(&self.path);
         let room = Room::of(space, self.reserve);
+        let free = space.map_or(u64::MAX, |space| space.free);
         if room != self.room {
-            let free = space.map(|space| space.free);
             match room {
                 Room::Free => info!(free, "there is room for new messages again"),
                 Room::Reserved => {
@@ -72,7 +73,12 @@ impl RoomWatch {
                 }
             }
         }
-        self.room = room;
+        (self.room, self.free) = (room, free);
         room
+    }
+
+    /// The bytes that were free at the last look, if they were less than the reserve.
+    pub(super) fn shortage(&self) -> Option<u64> {
+        (self.room == Room::Reserved).then_some(self.free)
     }
 }

@@ -11,6 +11,7 @@
 mod committer;
 mod current;
 mod disk;
+mod reclaim;
 mod rescue;
 mod store;
 mod txn;

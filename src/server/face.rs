@@ -1,14 +1,20 @@
 //! What clients meet, made from the settings: who is let in, over what, and how much of it. Never serves.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use thiserror::Error as ThisError;
+use tokio::sync::watch;
 
 use super::listener::ConnectionLimits;
 use super::reload::{Reloader, UnreadableFile};
 use super::tls::{Credentials, Transport};
 use crate::api::{Authentication, RequestLimits};
 use crate::config::connections::ConnectionSettings;
+use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
-use crate::config::{Config, tokens};
+use crate::config::{Config, quotas, tokens};
+use crate::domain::quota::QuotaTable;
 use crate::domain::rate::Rate;
 
 /// Why nobody can be served like this.
@@ -32,7 +38,9 @@ pub struct Face {
     pub transport: Transport,
     /// How much of connections.
     pub connections: ConnectionLimits,
-    /// Keeps tokens and certificates true to their files.
+    /// How much a project may hold.
+    pub quotas: watch::Receiver<Arc<QuotaTable>>,
+    /// Keeps tokens, certificates and quotas true to their files.
     pub reloader: Reloader,
 }
 
@@ -44,7 +52,8 @@ impl Face {
         let transport = transport(config, &mut reloader)?;
         let requests = request_limits(&config.requests);
         let connections = connection_limits(&config.connections);
-        Ok(Self { authentication, requests, transport, connections, reloader })
+        let quotas = quotas(&config.quotas, &mut reloader)?;
+        Ok(Self { authentication, requests, transport, connections, quotas, reloader })
     }
 }
 
@@ -61,6 +70,18 @@ fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, Unre
     let from = (certificates.clone(), key.clone());
     let read = move || Credentials::read(&from.0, &from.1);
     Ok(Transport::Tls(reloader.watch(&[&certificates, &key], read)?))
+}
+
+fn quotas(
+    settings: &QuotaSettings,
+    reloader: &mut Reloader,
+) -> Result<watch::Receiver<Arc<QuotaTable>>, UnreadableFile> {
+    let default = settings.default_quota();
+    let Some(path) = settings.quotas.clone() else {
+        return Ok(watch::Sender::new(Arc::new(QuotaTable::new(default, HashMap::new()))).subscribe());
+    };
+    let from = path.clone();
+    reloader.watch(&[&path], move || quotas::read(&from, default))
 }
 
 fn number(number: u32) -> usize {

@@ -126,7 +126,9 @@ impl Server {
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
         let settings = pool_settings(config, opener.reserving(config.reserve))?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
-        let broker = Broker::start(catalogue, &settings, replica, clock.clone(), limits).await?;
+        let quotas = face.quotas.clone();
+        let broker =
+            Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
         broker.meter().name_queues(usize::try_from(config.metrics_queues).unwrap_or(usize::MAX));
         Ok(Self { listener, face, broker, tree, clock, _instance: instance })
     }
@@ -138,7 +140,7 @@ impl Server {
 
     /// Serves until `stop`, then finishes what has begun and closes the stores.
     pub async fn run(self, stop: CancellationToken) {
-        let Face { authentication, requests, transport, connections, reloader } = self.face;
+        let Face { authentication, requests, transport, connections, reloader, .. } = self.face;
         let app: Router = api::router(self.broker.clone(), authentication, requests, self.clock);
         let meter = self.broker.meter().clone();
         let waits = async {

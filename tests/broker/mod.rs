@@ -19,6 +19,7 @@ mod outcomes;
 mod pool_records;
 mod pools;
 mod queue_list;
+mod quotas;
 mod retaken;
 mod schedule;
 mod stamps;

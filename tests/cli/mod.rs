@@ -12,6 +12,7 @@ mod messages;
 mod output;
 mod pools;
 mod queues;
+mod quotas;
 mod readme;
 mod settings;
 mod tls;

@@ -21,5 +21,7 @@ mod relaxed_test;
 mod reopen_test;
 mod rollback;
 mod rollback_test;
+mod small_disk;
+mod small_disk_test;
 mod verdict;
 pub mod writers;

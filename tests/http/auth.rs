@@ -310,3 +310,21 @@ fn a_wrong_file_of_tokens_is_named_at_the_start() {
     assert!(!refused.status.success());
     assert!(said.contains("tokens.toml") && said.contains("64 hexadecimal digits"), "{said}");
 }
+
+#[test]
+fn who_has_no_token_cannot_use_up_the_rate_of_a_project() {
+    let data = tempfile::tempdir().unwrap();
+    let tokens = data.path().join("tokens.toml");
+    let member = new_token(&tokens, MINE, "member");
+    let server = ServerBuilder::new(&data.path().join("data"))
+        .arg("--project-requests-per-second=1")
+        .arg("--tokens")
+        .arg(&tokens)
+        .start();
+    let stranger = server.client().with_header("X-Project-Id", MINE);
+    for _ in 0..20 {
+        assert_eq!(stranger.get("/v2/ping").unwrap().status, StatusCode::NO_CONTENT);
+    }
+    let known = server.client().with_header("Authorization", &format!("Bearer {member}"));
+    assert_eq!(known.stats("q").unwrap().status, StatusCode::OK);
+}

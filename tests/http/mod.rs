@@ -24,6 +24,7 @@ mod postgres_pools;
 mod purge;
 mod queue_list;
 mod queues;
+mod quotas;
 mod redis_pools;
 mod restart;
 mod rules;

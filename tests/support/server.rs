@@ -27,6 +27,8 @@ const READY: &str = "listening on ";
 #[derive(Clone)]
 pub struct ServerBuilder {
     data: PathBuf,
+    /// What runs the program in place of ourselves, with its arguments.
+    through: Vec<String>,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
 }
@@ -40,7 +42,7 @@ pub struct Server {
 
 impl ServerBuilder {
     pub fn new(data: &Path) -> Self {
-        Self { data: data.to_owned(), args: Vec::new(), env: Vec::new() }
+        Self { data: data.to_owned(), through: Vec::new(), args: Vec::new(), env: Vec::new() }
     }
 
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
@@ -50,6 +52,12 @@ impl ServerBuilder {
 
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Has the program run by another one, which must become it: signals go to the same process.
+    pub fn through(mut self, command: &[String]) -> Self {
+        self.through = command.to_vec();
         self
     }
 
@@ -79,7 +87,10 @@ impl ServerBuilder {
     }
 
     fn spawn(&self) -> (Server, Receiver<String>) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_angarium"))
+        let program = env!("CARGO_BIN_EXE_angarium").to_owned();
+        let mut words = self.through.iter().chain([&program]);
+        let mut child = Command::new(words.next().expect("the program is one"))
+            .args(words)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(&self.data)
             .args(&self.args)

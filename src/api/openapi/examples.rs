@@ -70,9 +70,8 @@ fn bodies(operation: &str) -> Bodies {
         "versions" | "home" | "openapi" | "reference" | "health" | "readyz" | "metrics" => {
             of_the_service(operation)
         }
-        "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge" => {
-            of_queues(operation)
-        }
+        "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge"
+        | "quota" => of_queues(operation),
         "messages_post" | "messages_list" | "messages_delete" | "message_get" => of_messages(operation),
         "claim_create" | "claim_get" | "claim_renew" => of_claims(operation),
         "pools_list" | "pool_get" | "pool_put" | "pool_patch" => of_pools(operation),
@@ -158,6 +157,12 @@ fn of_queues(operation: &str) -> Bodies {
             }))
         }
         "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
+        "quota" => Bodies::answer(json!({
+            "project": "acme",
+            "queues": {"used": 3, "quota": 100},
+            "messages": {"used": 1_204, "quota": 1_000_000},
+            "bytes": {"used": 482_113}
+        })),
         _ => Bodies::default(),
     }
 }

@@ -12,3 +12,4 @@ pub mod ping;
 pub mod pools;
 pub mod purge;
 pub mod queues;
+pub mod quota;

@@ -100,6 +100,9 @@ pub struct Refusal {
     /// Whether it is certain that nothing was written.
     #[serde(default)]
     nothing_written: Option<bool>,
+    /// Whether the same request may succeed later.
+    #[serde(default)]
+    may_retry: Option<bool>,
     /// By which the server's log finds the request.
     #[serde(default)]
     request_id: Option<String>,
@@ -124,6 +127,8 @@ impl Refusal {
             (500.., Some(false)) => Failure::Unknown(refusal.to_string()),
             // A gateway, or a server that says nothing of it.
             (500.., None) if status != 503 => Failure::Unknown(refusal.to_string()),
+            // As what is more than a whole quota.
+            (429, _) if refusal.may_retry == Some(false) => Failure::Refused(refusal),
             (408 | 429 | 500.., _) => Failure::Unavailable(refusal),
             _ => Failure::Refused(refusal),
         }
@@ -190,6 +195,7 @@ mod tests {
         assert_eq!(Refusal::of(503, br#"{"nothing_written": false}"#, None).exit_code(), 5);
         assert_eq!(Refusal::of(503, br#"{"title": "of Zaqar"}"#, None).exit_code(), 4);
         assert_eq!(Refusal::of(429, b"", None).exit_code(), 4);
+        assert_eq!(Refusal::of(429, br#"{"may_retry": false}"#, None).exit_code(), 1);
         assert_eq!(Refusal::of(502, b"", None).exit_code(), 5);
         assert_eq!(Refusal::of(507, br#"{"nothing_written": true}"#, None).exit_code(), 4);
     }

@@ -1,7 +1,7 @@
 //! The client commands: what a person or a script asks of a server, over HTTP.
 //!
 //! ```text
-//! mod (which command) → queue, message, claim, pool, flavor, health, doctor (one file per noun: what is asked and shown)
+//! mod (which command) → queue, message, claim, pool, flavor, quota, health, doctor (one file per noun: what is asked and shown)
 //!                         → caller (flags, context) → context_file
 //!                         → remote (one request, one answer) → failure (what went wrong, the exit code)
 //!                         → listing (page after page), setting (KEY=VALUE)
@@ -25,6 +25,7 @@ mod pool;
 mod printer;
 mod progress;
 mod queue;
+mod quota;
 mod remote;
 mod setting;
 mod table;
@@ -46,6 +47,8 @@ pub enum ClientCommand {
     Pool(pool::PoolArgs),
     /// Flavors: names for sets of pools
     Flavor(flavor::FlavorArgs),
+    /// Show what the project may hold, and what it holds
+    Quota(quota::QuotaArgs),
     /// Ask whether a server can be used
     Ping(health::PingArgs),
     /// Show the health of the service and of its pools (administrators)
@@ -64,6 +67,7 @@ pub fn run(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Claim(args) => claim::run(&args),
         ClientCommand::Pool(args) => pool::run(&args),
         ClientCommand::Flavor(args) => flavor::run(&args),
+        ClientCommand::Quota(args) => quota::run(&args),
         ClientCommand::Ping(args) => health::ping(&args),
         ClientCommand::Health(args) => health::health(&args),
         ClientCommand::Doctor(args) => doctor::run(&args),

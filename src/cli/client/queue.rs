@@ -74,7 +74,7 @@ enum QueueCommand {
         #[arg(required = true)]
         keys: Vec<String>,
     },
-    /// Delete messages or subscriptions of queues, which stay; claimed messages stay too
+    /// Delete messages, claimed ones too, or subscriptions of queues, which stay (Zaqar keeps claimed messages)
     Purge {
         /// Their names
         #[arg(required = true)]

@@ -1,0 +1,58 @@
+//! What the project of a caller may hold, and what it holds.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::error::{ApiError, Errors};
+use crate::api::extract::{Caller, CallerHeaders};
+use crate::api::json::reply;
+use crate::broker::{Broker, QuotaView};
+
+/// What a project holds beside what it may. What is on its way in counts already, and what is on its way out still does;
+/// a message whose life is over counts until it is removed, which takes half a minute at most.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct QuotaReply {
+    /// The project.
+    project: String,
+    /// Its queues.
+    queues: BoundedBody,
+    /// Messages in all its queues, in any state.
+    messages: BoundedBody,
+    /// Bytes of the bodies of those messages.
+    bytes: BoundedBody,
+}
+
+/// How much there is of something, and how much there may be.
+#[derive(Debug, Serialize, ToSchema)]
+struct BoundedBody {
+    /// How much there is. Absent when the project has no quota at all: then nobody counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    used: Option<u64>,
+    /// The most there may be. Absent when that is not bounded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    quota: Option<u64>,
+}
+
+/// What the project may hold, and what it holds. A request that would go beyond a quota is answered 429 with the code
+/// `over_quota`, and nothing of it is done.
+#[utoipa::path(
+    get, path = "/v2/quota", operation_id = "quota", tag = "queues",
+    params(CallerHeaders),
+    responses((status = 200, description = "What there is, and what there may be.", body = QuotaReply), Errors)
+)]
+pub async fn get(State(broker): State<Broker>, caller: Caller) -> Result<Response, ApiError> {
+    let QuotaView { quota, used } = broker.quota(&caller.project).await?;
+    let bounded = |used, quota| BoundedBody { used, quota };
+    let body = QuotaReply {
+        project: caller.project.as_str().to_owned(),
+        queues: bounded(used.map(|used| used.queues), quota.queues),
+        messages: bounded(used.map(|used| used.amount.messages), quota.messages),
+        bytes: bounded(used.map(|used| used.amount.bytes), quota.bytes),
+    };
+    Ok(reply(StatusCode::OK, &body))
+}

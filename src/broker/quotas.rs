@@ -1,0 +1,208 @@
+//! Quotas: what a project may hold, counted where that is decided. The books are kept by [`super::ledger`].
+//!
+//! A project is counted when it is first asked for: its queues are listed, and each pool is asked for their totals. From
+//! then on every batch brings the totals that its queues then have, so that nothing is ever counted message by message
+//! and nothing drifts. Projects without a quota are not counted and cost nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use super::Broker;
+use super::ledger::{Counted, Counting, Reservation, uncounted};
+use super::slot::Slot;
+use crate::domain::ids::{QueueId, Slot as SlotNumber};
+use crate::domain::limits;
+use crate::domain::names::{PoolName, ProjectId};
+use crate::domain::quota::{Amount, Holdings, Quota, QuotaTable};
+use crate::error::Error;
+use crate::storage::PoolStore;
+
+/// The quotas as they are now.
+pub type Quotas = watch::Receiver<Arc<QuotaTable>>;
+
+/// How often a post looks again when the books of its project were closed meanwhile.
+const RESERVE_TRIES: usize = 4;
+
+/// What a project holds, beside what it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaView {
+    /// What it may hold.
+    pub quota: Quota,
+    /// What it holds; none when it has no quota, since nobody counts then.
+    pub used: Option<Holdings>,
+}
+
+/// Quotas that bound nobody.
+pub(super) fn unbounded() -> Quotas {
+    watch::Sender::new(Arc::default()).subscribe()
+}
+
+impl Broker {
+    /// What a project may hold and does hold.
+    pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
+        let slots = self.every_slot().await?;
+        let quota = self.counted_quota(project).await?;
+        let used = if quota.is_bounded() {
+            Some(self.0.ledger.holdings(project).ok_or_else(uncounted)?)
+        } else {
+            None
+        };
+        self.confirm_all(&slots, Ok(QuotaView { quota, used }))
+    }
+
+    /// The quota of a project. When this returns one that bounds something, it is known what the project holds.
+    pub(super) async fn counted_quota(&self, project: &ProjectId) -> Result<Quota, Error> {
+        let quota = self.0.quotas.borrow().of(project);
+        if quota.is_bounded() {
+            self.count_once(project).await?;
+        }
+        Ok(quota)
+    }
+
+    /// Keeps room for messages that are about to be posted.
+    pub(super) async fn reserve(&self, project: &ProjectId, more: Amount) -> Result<Reservation, Error> {
+        for _ in 0..RESERVE_TRIES {
+            let quota = self.counted_quota(project).await?;
+            if !quota.is_bounded() {
+                return Ok(Reservation::none());
+            }
+            if let Some(reservation) = self.0.ledger.reserve(project, &quota, more)? {
+                return Ok(reservation);
+            }
+        }
+        Err(uncounted())
+    }
+
+    /// Makes sure that a project is counted, but waits no longer than [`limits::COUNT_WAIT`] for it.
+    async fn count_once(&self, project: &ProjectId) -> Result<(), Error> {
+        let mut counted = match self.0.ledger.begin_count(project) {
+            Counting::Done => return Ok(()),
+            Counting::UnderWay(counted) => counted,
+            Counting::Begun(counted) => {
+                // Of its own, since whoever asked first may leave.
+                let (broker, project) = (self.clone(), project.clone());
+                self.0.tasks.spawn(async move { broker.count_project(&project).await });
+                counted
+            }
+        };
+        match timeout(limits::COUNT_WAIT, counted.wait_for(|counted| *counted)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(uncounted()),
+        }
+    }
+
+    /// Counts a project, however often that must be tried.
+    async fn count_project(&self, project: &ProjectId) {
+        while let Err(error) = self.try_count_project(project).await {
+            warn!(%error, "the queues of a project could not be counted");
+            if !self.next_turn(limits::RECOUNT_TICK).await {
+                return;
+            }
+        }
+        self.0.ledger.end_count(project);
+    }
+
+    async fn try_count_project(&self, project: &ProjectId) -> Result<(), Error> {
+        for number in self.0.catalogue.slots_of(project).await? {
+            self.count_slot(project, number).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks again where the books may not be right: slots that were taken anew, pools that did not answer, queues of
+    /// which nobody knows whether they were created.
+    pub(super) async fn recount(&self) {
+        while self.next_turn(limits::RECOUNT_TICK).await {
+            for (project, number) in self.0.ledger.take_stale() {
+                if let Err(error) = self.count_slot(&project, number).await {
+                    debug!(slot = %number, %error, "the queues of a slot could not be counted again");
+                    self.0.ledger.make_stale(&project, number);
+                }
+            }
+        }
+    }
+
+    /// Counts the queues that a project has in a slot. A pool that does not answer stops nobody: of its queues the books
+    /// say what they said before, until it answers.
+    async fn count_slot(&self, project: &ProjectId, number: SlotNumber) -> Result<(), Error> {
+        let slot = self.served(number).await?;
+        // Nobody creates, opens or deletes queues meanwhile.
+        let _gate = slot.gate.lock().await;
+        let records = self.0.catalogue.queues_of(&slot.owned, project).await?;
+        self.check_ours(&slot)?;
+        let mut queues: Vec<(QueueId, PoolName)> = Vec::with_capacity(records.len());
+        for record in &records {
+            queues.push((record.id, record.pool()?));
+        }
+        self.enter(&slot, |ledger| {
+            ledger.keep_only(project, number, &queues.iter().map(|(id, _)| *id).collect());
+            queues.iter().for_each(|(id, _)| ledger.exists(project, *id));
+        });
+        let mut silent: HashSet<&PoolName> = HashSet::new();
+        for some in queues.chunks(limits::COUNT_AT_ONCE) {
+            let asked = some.iter().filter(|(_, pool)| !silent.contains(pool));
+            let slot = &slot;
+            let counts: Vec<_> = asked
+                .map(|(id, pool)| async move { (pool, self.count_queue(slot, project, *id, pool).await) })
+                .collect();
+            for (pool, counted) in join_all(counts).await {
+                if let Err(error) = counted {
+                    debug!(%pool, %error, "queues of a pool that does not answer count as before");
+                    silent.insert(pool);
+                }
+            }
+        }
+        if !silent.is_empty() {
+            self.0.ledger.make_stale(project, number);
+        }
+        slot.check_served()
+    }
+
+    async fn count_queue(
+        &self,
+        slot: &Slot,
+        project: &ProjectId,
+        queue: QueueId,
+        pool: &PoolName,
+    ) -> Result<(), Error> {
+        let since = self.0.ledger.looks(queue);
+        let open = self.pool_of_record(pool).await?;
+        self.open_lane(slot, pool, &open).await?;
+        let store = open.store()?;
+        let totals = store.totals(queue).await.map_err(|error| store.failed(error))?;
+        self.enter(slot, |ledger| ledger.found(project, queue, (slot.epoch, since), totals));
+        Ok(())
+    }
+
+    /// Writes into the books what was learnt at this object of a slot, if it is the one that serves.
+    fn enter(&self, slot: &Slot, write: impl FnOnce(&super::ledger::Ledger)) {
+        let _state = slot.state.lock();
+        if !slot.closed.is_cancelled() {
+            write(&self.0.ledger);
+        }
+    }
+
+    /// What the pool says of queues that are counted and of which a batch has changed how much they hold.
+    pub(super) async fn count_after(
+        &self,
+        changed: impl Iterator<Item = (QueueId, Option<&ProjectId>)>,
+        store: &dyn PoolStore,
+    ) -> Vec<Counted> {
+        let mut seen = HashSet::new();
+        let counted = changed.filter(|(queue, project)| self.0.ledger.keeps(*project, *queue));
+        let counted: Vec<_> = counted.filter(|(queue, _)| seen.insert(*queue)).collect();
+        let asked = counted.into_iter().map(|(queue, project)| async move {
+            let totals = store.totals(queue).await;
+            if let Err(error) = &totals {
+                warn!(%queue, %error, "a pool does not say what a queue holds; it is asked again");
+            }
+            Counted { queue, project: project.cloned(), totals: totals.ok() }
+        });
+        join_all(asked).await
+    }
+}

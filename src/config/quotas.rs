@@ -1,0 +1,139 @@
+//! The settings of quotas: those of every project, and the file of those that have others.
+//!
+//! ```toml
+//! [[project]]
+//! name = "acme"
+//! queues = 1000
+//! messages = "unbounded"  # what is not named is as for every project
+//! ```
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::in_words;
+use crate::domain::names::ProjectId;
+use crate::domain::quota::{Quota, QuotaTable};
+
+/// Bounds of what a project holds. Beyond one of them a request that adds to it is answered 429.
+#[derive(Args, Clone, Debug, Default)]
+pub struct QuotaSettings {
+    /// Queues that each project may have; without it as many as it likes
+    #[arg(long, env = "ANGARIUM_PROJECT_QUEUES", value_name = "NUMBER")]
+    pub project_queues: Option<u64>,
+
+    /// Messages that each project may have in all its queues, claimed and delayed ones too
+    #[arg(long, env = "ANGARIUM_PROJECT_MESSAGES", value_name = "NUMBER")]
+    pub project_messages: Option<u64>,
+
+    /// Bytes that the bodies of those messages may have
+    #[arg(long, env = "ANGARIUM_PROJECT_BYTES", value_name = "BYTES")]
+    pub project_bytes: Option<u64>,
+
+    /// File of the projects that have other quotas. It is read again when it changes
+    #[arg(long, env = "ANGARIUM_QUOTAS", value_name = "FILE")]
+    pub quotas: Option<PathBuf>,
+}
+
+impl QuotaSettings {
+    /// The quota of a project that the file does not name.
+    pub fn default_quota(&self) -> Quota {
+        Quota { queues: self.project_queues, messages: self.project_messages, bytes: self.project_bytes }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuotaFile {
+    #[serde(default)]
+    project: Vec<QuotaEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuotaEntry {
+    name: String,
+    queues: Option<Bound>,
+    messages: Option<Bound>,
+    bytes: Option<Bound>,
+}
+
+/// A bound, or the word for none.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "toml::Value")]
+struct Bound(Option<u64>);
+
+impl TryFrom<toml::Value> for Bound {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        match value {
+            toml::Value::Integer(number) => u64::try_from(number).ok().map(|number| Self(Some(number))),
+            toml::Value::String(word) if word == "unbounded" => Some(Self(None)),
+            _ => None,
+        }
+        .ok_or_else(|| "a bound is a whole number, or \"unbounded\"".to_owned())
+    }
+}
+
+/// Reads a file of quotas, or says what is wrong with it, by its name.
+pub fn read(path: &Path, default: Quota) -> Result<QuotaTable, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    text.and_then(|text| parse(&text, default)).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn parse(text: &str, default: Quota) -> Result<QuotaTable, String> {
+    let file: QuotaFile = toml::from_str(text).map_err(|error| in_words(text, &error))?;
+    let mut projects = HashMap::with_capacity(file.project.len());
+    for QuotaEntry { name, queues, messages, bytes } in file.project {
+        if name.is_empty() {
+            return Err("a project has no name".to_owned());
+        }
+        let project = ProjectId::new(&name).map_err(|error| format!("project {name}: {error}"))?;
+        let or = |named: Option<Bound>, default| named.map_or(default, |Bound(bound)| bound);
+        let quota = Quota {
+            queues: or(queues, default.queues),
+            messages: or(messages, default.messages),
+            bytes: or(bytes, default.bytes),
+        };
+        if projects.insert(project, quota).is_some() {
+            return Err(format!("project {name} is there twice"));
+        }
+    }
+    Ok(QuotaTable::new(default, projects))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULT: Quota = Quota { queues: Some(5), messages: Some(50), bytes: None };
+
+    #[test]
+    fn a_project_has_what_the_file_names_and_else_what_every_project_has() {
+        let text = "[[project]]\nname='a'\nqueues=7\nmessages='unbounded'\n[[project]]\nname='b'\nbytes=0";
+        let table = parse(text, DEFAULT).unwrap();
+        let of = |name| table.of(&ProjectId::new(name).unwrap());
+        assert_eq!(of("a"), Quota { queues: Some(7), messages: None, bytes: None });
+        assert_eq!(of("b"), Quota { bytes: Some(0), ..DEFAULT });
+        assert_eq!(of("c"), DEFAULT);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, said) in [
+            ("[[project]]\nname='a'\nqueues=-1", "a bound is a whole number"),
+            ("[[project]]\nname='a'\nqueues='none'", "a bound is a whole number"),
+            ("[[project]]\nname=''", "a project has no name"),
+            ("[[project]]\nname='a'\n[[project]]\nname='a'", "project a is there twice"),
+            ("[[project]]\nqueues=1", "name"),
+            ("[[project]]\nname='a'\nmesages=1", "mesages"),
+            ("[[projects]]", "projects"),
+        ] {
+            let error = parse(text, DEFAULT).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

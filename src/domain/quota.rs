@@ -1,0 +1,160 @@
+//! How much a project may hold, and how much it holds: queues, messages, bytes of their bodies.
+//!
+//! What counts: every queue that exists, and every message until it is removed from its pool, whatever its state.
+
+use std::collections::HashMap;
+
+use crate::domain::message::NewMessage;
+use crate::domain::names::ProjectId;
+use crate::error::Error;
+
+/// The most that a project may hold of each; none: as much as it likes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Queues.
+    pub queues: Option<u64>,
+    /// Messages in all its queues.
+    pub messages: Option<u64>,
+    /// Bytes of the bodies of those messages.
+    pub bytes: Option<u64>,
+}
+
+impl Quota {
+    /// Bounds nothing.
+    pub const NONE: Self = Self { queues: None, messages: None, bytes: None };
+
+    /// Whether it bounds anything.
+    pub fn is_bounded(&self) -> bool {
+        *self != Self::NONE
+    }
+
+    /// Whether one more queue is allowed beside what is there.
+    pub fn check_queue(&self, used: Holdings) -> Result<(), Error> {
+        check("queues", self.queues, used.queues, 1)
+    }
+
+    /// Whether so much more is allowed beside what is there.
+    pub fn check_messages(&self, used: Holdings, more: Amount) -> Result<(), Error> {
+        check("messages", self.messages, used.amount.messages, more.messages)?;
+        check("bytes of messages", self.bytes, used.amount.bytes, more.bytes)
+    }
+}
+
+/// Nothing more is always allowed: a project that is over its quota may do all that does not add to it.
+fn check(what: &'static str, bound: Option<u64>, used: u64, asked: u64) -> Result<(), Error> {
+    let Some(bound) = bound else { return Ok(()) };
+    if asked == 0 || used.saturating_add(asked) <= bound {
+        return Ok(());
+    }
+    Err(Error::OverQuota { what, bound, used, asked })
+}
+
+/// Messages, and the bytes of their bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// How many.
+    pub messages: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// That of messages that are to be posted.
+    pub fn of(messages: &[NewMessage]) -> Self {
+        Self {
+            messages: messages.len() as u64,
+            bytes: messages.iter().map(|message| message.body.len() as u64).sum(),
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            messages: self.messages.saturating_add(other.messages),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    /// What is left without the other; nothing where that is more.
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            messages: self.messages.saturating_sub(other.messages),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+/// What a project holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Queues.
+    pub queues: u64,
+    /// What is in them.
+    pub amount: Amount,
+}
+
+/// The quotas of all projects.
+#[derive(Clone, Debug, Default)]
+pub struct QuotaTable {
+    /// Of every project that is not named.
+    default: Quota,
+    projects: HashMap<ProjectId, Quota>,
+}
+
+impl QuotaTable {
+    /// `default` for every project but those of `projects`.
+    pub fn new(default: Quota, projects: HashMap<ProjectId, Quota>) -> Self {
+        Self { default, projects }
+    }
+
+    /// The quota of a project.
+    pub fn of(&self, project: &ProjectId) -> Quota {
+        self.projects.get(project).copied().unwrap_or(self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(queues: u64, messages: u64, bytes: u64) -> Holdings {
+        Holdings { queues, amount: Amount { messages, bytes } }
+    }
+
+    #[test]
+    fn a_quota_is_reached_exactly() {
+        let quota = Quota { queues: Some(2), messages: Some(10), bytes: Some(100) };
+        let more = |messages, bytes| Amount { messages, bytes };
+        assert!(quota.check_queue(used(1, 0, 0)).is_ok());
+        assert!(matches!(
+            quota.check_queue(used(2, 0, 0)),
+            Err(Error::OverQuota { what: "queues", bound: 2, used: 2, asked: 1 })
+        ));
+        assert!(quota.check_messages(used(9, 8, 90), more(2, 10)).is_ok());
+        assert!(matches!(
+            quota.check_messages(used(0, 8, 90), more(3, 1)),
+            Err(Error::OverQuota { what: "messages", bound: 10, used: 8, asked: 3 })
+        ));
+        assert!(matches!(
+            quota.check_messages(used(0, 8, 90), more(1, 11)),
+            Err(Error::OverQuota { what: "bytes of messages", bound: 100, used: 90, asked: 11 })
+        ));
+    }
+
+    #[test]
+    fn no_sum_is_too_great() {
+        let quota = Quota { bytes: Some(u64::MAX - 1), ..Quota::NONE };
+        let more = Amount { messages: 1, bytes: u64::MAX };
+        assert!(quota.check_messages(used(0, 0, u64::MAX), more).is_err());
+        assert!(Quota::NONE.check_messages(used(0, 0, u64::MAX), more).is_ok());
+    }
+
+    #[test]
+    fn a_named_project_has_a_quota_of_its_own() {
+        let project = |name| ProjectId::new(name).unwrap();
+        let (one, other) = (Quota { queues: Some(1), ..Quota::NONE }, Quota::NONE);
+        let table = QuotaTable::new(one, HashMap::from([(project("big"), other)]));
+        assert_eq!((table.of(&project("big")), table.of(&project("small"))), (other, one));
+        assert!(one.is_bounded() && !other.is_bounded());
+    }
+}

@@ -1,0 +1,44 @@
+//! `angarium quota`: what the server says, as a table and as bare values.
+
+use serde_json::json;
+
+use super::Program;
+use super::canned::Canned;
+
+fn shown(answer: &serde_json::Value, args: &[&str]) -> String {
+    let server = Canned::start(vec![("200 OK", answer.to_string())]);
+    let out = Program::new(Some(&server.url)).say(args);
+    assert_eq!(server.asked().remove(0).line, "GET /v2/quota");
+    out
+}
+
+#[test]
+fn a_quota_is_shown_beside_what_is_used_of_it() {
+    let answer = json!({
+        "project": "acme",
+        "queues": {"used": 3, "quota": 12},
+        "messages": {"used": 17},
+        "bytes": {"used": 0, "quota": 0}
+    });
+    let table = "WHAT      USED  QUOTA  SHARE\n\
+                 queues    3     12     25%\n\
+                 messages  17    -      -\n\
+                 bytes     0     0      -\n";
+    assert_eq!(shown(&answer, &["quota"]), table);
+    let plain = "queues.used=3\nqueues.quota=12\nmessages.used=17\nbytes.used=0\nbytes.quota=0\n";
+    assert_eq!(shown(&answer, &["quota", "-o", "plain"]), plain);
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&shown(&answer, &["quota", "-o", "json"])).unwrap(),
+        answer
+    );
+}
+
+#[test]
+fn a_project_without_a_quota_has_dashes() {
+    let answer = json!({"project": "acme", "queues": {}, "messages": {}, "bytes": {}});
+    let table = "WHAT      USED  QUOTA  SHARE\n\
+                 queues    -     -      -\n\
+                 messages  -     -      -\n\
+                 bytes     -     -      -\n";
+    assert_eq!(shown(&answer, &["quota"]), table);
+}
