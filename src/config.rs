@@ -2,6 +2,7 @@
 
 pub mod connections;
 pub mod layers;
+pub mod limits;
 pub mod quotas;
 pub mod requests;
 pub mod tokens;
@@ -17,9 +18,10 @@ use clap::{ArgAction, Args, ValueEnum};
 use thiserror::Error as ThisError;
 
 use crate::coordination::zookeeper::Address;
-use crate::domain::limits;
+use crate::domain::limits as bounds;
 use crate::placement::Algorithm;
 use connections::ConnectionSettings;
+use limits::{BadLimits, LimitSettings};
 use quotas::QuotaSettings;
 use requests::RequestSettings;
 
@@ -52,7 +54,7 @@ pub struct Config {
     pub data: PathBuf,
 
     /// Bytes of free space below which new messages are refused and everything else goes on
-    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = limits::RESERVE_BYTES, value_name = "BYTES")]
+    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = bounds::RESERVE_BYTES, value_name = "BYTES")]
     pub reserve: u64,
 
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
@@ -86,6 +88,10 @@ pub struct Config {
     /// Bounds of requests.
     #[command(flatten)]
     pub requests: RequestSettings,
+
+    /// What clients may ask for.
+    #[command(flatten)]
+    pub limits: LimitSettings,
 
     /// Bounds of what projects hold.
     #[command(flatten)]
@@ -137,6 +143,9 @@ pub enum ConfigError {
     /// TLS needs both files.
     #[error("--tls-cert and --tls-key go together")]
     HalfTls,
+    /// A default is outside its bounds.
+    #[error(transparent)]
+    Limits(#[from] BadLimits),
 }
 
 impl Config {
@@ -154,6 +163,7 @@ impl Config {
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::HalfTls);
         }
+        self.limits.chosen()?;
         Ok(())
     }
 }

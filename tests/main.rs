@@ -6,6 +6,7 @@ mod cli;
 mod clients;
 mod conformance;
 mod faults;
+mod fuzz;
 mod http;
 mod model;
 mod openapi;

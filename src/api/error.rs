@@ -145,6 +145,9 @@ pub struct Errors;
 /// Documents the one error of operations without input.
 pub struct Outage;
 
+/// Documents what operations for administrators answer everybody else, beside the others.
+pub struct NotAdmin;
+
 /// Documents the error of operations that bring new messages, beside the others.
 pub struct NoRoom;
 
@@ -177,6 +180,12 @@ pub fn refusals() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
 impl IntoResponses for Outage {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[OUTAGE])
+    }
+}
+
+impl IntoResponses for NotAdmin {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        described(&[("403", "The caller is no administrator.")])
     }
 }
 

@@ -59,6 +59,12 @@ fn in_our_words(text: &str) -> String {
     if let Some(name) = quoted(text, "duplicate field ") {
         return format!("the field '{name}' is given more than once");
     }
+    if let Some((name, known)) = text.strip_prefix("unknown field `").and_then(|rest| rest.split_once("`, "))
+    {
+        let known =
+            known.strip_prefix("expected one of ").or(known.strip_prefix("expected ")).unwrap_or_default();
+        return format!("the field '{name}' is not known; those that are: {}", known.replace('`', ""));
+    }
     let Some((found, wanted)) = text
         .strip_prefix("invalid type: ")
         .or_else(|| text.strip_prefix("invalid value: "))
@@ -147,6 +153,24 @@ mod tests {
             (r#"{"list":[]} x"#, "there is text after the JSON value"),
         ] {
             assert_eq!(explain::<Form>(body.as_bytes()).to_string(), said, "{body}");
+        }
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only how reading it fails matters")]
+    struct Strict {
+        uri: Option<String>,
+        weight: Option<i64>,
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_is_named_with_those_that_are() {
+        for (body, said) in [
+            (r#"{"url":""}"#, "url: the field 'url' is not known; those that are: uri or weight"),
+            (r#"{"":1}"#, "the field '' is not known; those that are: uri or weight"),
+        ] {
+            assert_eq!(explain::<Strict>(body.as_bytes()).to_string(), said);
         }
     }
 

@@ -16,17 +16,19 @@ use serde_json::value::RawValue;
 
 use super::error::ApiError;
 use super::explain::explain;
-use crate::domain::limits;
+use crate::broker::Broker;
+use crate::domain::limits::{self, Limits};
 use crate::error::{Error, Place};
 
 /// A value that arrives as a JSON body.
 pub trait RequestBody: DeserializeOwned {
-    /// Bytes that the body may have.
-    const BYTES: usize;
     /// What the outermost value of the body is.
     const SHAPE: Shape = Shape::Object;
     /// The one media type that the body must be said to have; without it nobody looks at `Content-Type`.
     const MEDIA_TYPE: Option<&'static str> = None;
+
+    /// Bytes that the body may have.
+    fn most(limits: &Limits) -> usize;
 
     /// What an empty body means; none when there must be one.
     fn when_empty() -> Option<Self> {
@@ -52,13 +54,13 @@ pub enum Shape {
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
-impl<T: RequestBody, S: Sync> FromRequest<S> for Json<T> {
+impl<T: RequestBody> FromRequest<Broker> for Json<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Self::Rejection> {
+    async fn from_request(request: Request, broker: &Broker) -> Result<Self, Self::Rejection> {
         let (head, body) = request.into_parts();
         // First the body, whatever is said of it: who is still sending would see a reset in place of the answer.
-        let bytes = read(body, T::BYTES).await?;
+        let bytes = read(body, T::most(broker.limits())).await?;
         if let Some(wanted) = T::MEDIA_TYPE {
             check_media_type(&head.headers, wanted)?;
         }

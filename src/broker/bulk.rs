@@ -90,8 +90,7 @@ impl Broker {
         }
         let (broker, at) = (self.clone(), at.clone());
         let pop = async move {
-            let limit = ClaimLimit::new(Some(i64::try_from(count.get()).unwrap_or(i64::MAX)))?;
-            match broker.choose(&slot, &at, limit, Duration::ZERO).await? {
+            match broker.choose(&slot, &at, ClaimLimit::from(count), Duration::ZERO).await? {
                 Some(chosen) => broker.pop_chosen(&slot, &at, chosen).await,
                 // Cut off from the tree, nobody can say that there is nothing (P8).
                 None => broker.check_ours(&slot).map(|()| Vec::new()),

@@ -4,6 +4,7 @@ use super::Broker;
 use super::pool_table::CHANGE_TRIES;
 use super::pools::changed_each_time;
 use crate::catalogue::{FlavorEntry, PoolEntry, PoolUpdate};
+use crate::domain::durability::Durability;
 use crate::domain::flavor::{Capability, Flavor};
 use crate::domain::limits;
 use crate::domain::names::{FlavorName, PoolName};
@@ -15,25 +16,26 @@ use crate::error::{Error, Place};
 pub struct FlavorView {
     /// Its name.
     pub name: FlavorName,
-    /// What its queues can rely on.
+    /// What its queues can rely on, as far as its pools are known here.
     pub capabilities: Vec<Capability>,
     /// Its pools, by name.
     pub pools: Vec<PoolName>,
 }
 
-impl FlavorView {
-    fn new(entry: FlavorEntry, pools: &[PoolEntry]) -> Self {
-        let members = pools.iter().filter(|pool| pool.pool.flavor.as_ref() == Some(&entry.name));
-        let pools = members.map(|pool| pool.name.clone()).collect();
-        Self { name: entry.name, capabilities: entry.flavor.capabilities, pools }
-    }
-}
-
 impl Broker {
+    /// A flavor with those of all pools that are its own. One that cannot be used now is not counted as durable.
+    fn flavor_view(&self, entry: FlavorEntry, pools: &[PoolEntry]) -> FlavorView {
+        let members = pools.iter().filter(|pool| pool.pool.flavor.as_ref() == Some(&entry.name));
+        let pools: Vec<PoolName> = members.map(|pool| pool.name.clone()).collect();
+        let reach = |name| self.pool(name).and_then(|pool| pool.store()).map(|store| store.reach());
+        let class = pools.iter().map(|name| reach(name).unwrap_or(Durability::Relaxed)).min();
+        FlavorView { name: entry.name, capabilities: Capability::of(class.unwrap_or_default()), pools }
+    }
+
     /// A flavor.
     pub async fn flavor_get(&self, name: &FlavorName) -> Result<FlavorView, Error> {
         let entry = self.0.catalogue.flavor(name).await?.ok_or_else(|| no_flavor(name))?;
-        Ok(FlavorView::new(entry, &self.0.catalogue.pools().await?))
+        Ok(self.flavor_view(entry, &self.0.catalogue.pools().await?))
     }
 
     /// At most `limit` flavors, by name, after `marker`.
@@ -44,7 +46,7 @@ impl Broker {
         let mut flavors = Vec::new();
         for name in after.take(limit) {
             let entry = self.0.catalogue.flavor(&name).await?;
-            flavors.extend(entry.map(|entry| FlavorView::new(entry, &pools)));
+            flavors.extend(entry.map(|entry| self.flavor_view(entry, &pools)));
         }
         Ok(flavors)
     }
@@ -109,7 +111,7 @@ impl Broker {
         pools: &[PoolName],
     ) -> Result<bool, Error> {
         let updates = memberships(name, pools, self.0.catalogue.pools().await?)?;
-        let flavor = Flavor { capabilities: Capability::ALL.to_vec() };
+        let flavor = Flavor::default();
         match entry {
             Some(entry) => self.0.catalogue.flavor_set(&entry, &flavor, &updates).await,
             None => self.0.catalogue.flavor_create(name, &flavor, &updates).await,

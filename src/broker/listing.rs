@@ -1,4 +1,4 @@
-//! Listings: pages of messages and of queues. They change nothing.
+//! Pages of messages. They change nothing.
 //!
 //! A page has what its filters let through, however much they leave out before it; but what one page may cost is
 //! bounded, and one that ends at that bound says where to go on.
@@ -14,10 +14,8 @@ use super::slot::Slot;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, State};
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::names::QueueRef;
 use crate::domain::page::PageLimit;
-use crate::domain::patch::{self, Entries};
-use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
 use crate::storage::{Direction, Order, Page, Position};
@@ -51,68 +49,6 @@ pub struct MessagePage {
     pub messages: Vec<MessageView>,
     /// Behind which message the next page begins; none when there is nothing on this page and nothing behind it.
     pub next: Option<MessageId>,
-}
-
-/// Which queues a listing wants.
-#[derive(Clone, Debug)]
-pub struct QueueFilter {
-    /// Only those behind this name, which need not be that of a queue.
-    pub after: Option<String>,
-    /// At most this many.
-    pub limit: PageLimit,
-    /// Only those whose name has this text in it.
-    pub name_part: Option<String>,
-    /// Only those whose metadata, as clients see it, has these texts, numbers or booleans.
-    pub metadata: Vec<(String, String)>,
-    /// With their metadata.
-    pub is_detailed: bool,
-    /// With the number of all queues.
-    pub is_counted: bool,
-}
-
-impl QueueFilter {
-    fn wants_name(&self, name: &QueueName) -> bool {
-        self.name_part.as_ref().is_none_or(|part| name.as_str().contains(part.as_str()))
-    }
-
-    fn wants_metadata(&self, shown: &Entries) -> bool {
-        let is_met =
-            |(key, wanted): &(String, String)| shown.get(key).is_some_and(|v| patch::is_equal(v, wanted));
-        self.metadata.iter().all(is_met)
-    }
-
-    /// How many names to read at once.
-    fn step(&self) -> usize {
-        if self.name_part.is_none() && self.metadata.is_empty() {
-            self.limit.get()
-        } else {
-            limits::LISTING_NAMES
-        }
-    }
-
-    fn needs_records(&self) -> bool {
-        self.is_detailed || !self.metadata.is_empty()
-    }
-}
-
-/// A queue in a listing.
-#[derive(Clone, Debug)]
-pub struct QueueView {
-    /// Its name.
-    pub name: QueueName,
-    /// Its metadata with the defaults of the reserved keys, if the listing needed it.
-    pub metadata: Option<Entries>,
-}
-
-/// A page of queues.
-#[derive(Clone, Debug, Default)]
-pub struct QueuePage {
-    /// Queues in order of their names.
-    pub queues: Vec<QueueView>,
-    /// Behind which name the next page begins; none when there is nothing on this page and nothing behind it.
-    pub next: Option<QueueName>,
-    /// How many queues the project has, whatever the filters; if it was asked.
-    pub count: Option<u64>,
 }
 
 /// A queue at the time of a listing.
@@ -200,60 +136,6 @@ impl Broker {
             is_there.then_some(view)
         };
         Ok(found.into_iter().filter_map(view).collect())
-    }
-
-    /// A page of the queues of a project. They are those of every slot, so each must be served here (P4, P8).
-    pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
-        let slots = self.every_slot().await?;
-        let page = self.queue_page(project, filter).await;
-        self.confirm_all(&slots, page)
-    }
-
-    async fn queue_page(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
-        let mut page = QueuePage::default();
-        if filter.is_counted {
-            page.count = Some(self.0.catalogue.queue_count(project).await?);
-        }
-        let (mut after, step, mut looked_at) = (filter.after.clone(), filter.step(), 0);
-        while looked_at < limits::LISTING_QUEUES {
-            let names = self.0.catalogue.queue_names(project, after.as_deref(), step).await?;
-            looked_at += names.len();
-            let last = names.last().cloned();
-            let is_last = names.len() < step;
-            let wanted = names.into_iter().filter(|name| filter.wants_name(name)).collect();
-            page.queues.extend(self.queue_views(project, wanted, filter).await?);
-            page.queues.truncate(filter.limit.get());
-            if is_last || page.queues.len() == filter.limit.get() {
-                page.next = page.queues.last().map(|queue| queue.name.clone());
-                return Ok(page);
-            }
-            after = last.as_ref().map(|name| name.as_str().to_owned());
-            page.next = last;
-        }
-        Ok(page)
-    }
-
-    async fn queue_views(
-        &self,
-        project: &ProjectId,
-        names: Vec<QueueName>,
-        filter: &QueueFilter,
-    ) -> Result<Vec<QueueView>, Error> {
-        if !filter.needs_records() {
-            return Ok(names.into_iter().map(|name| QueueView { name, metadata: None }).collect());
-        }
-        let queue = |name: QueueName| QueueRef { project: project.clone(), name };
-        let queues: Vec<QueueRef> = names.into_iter().map(queue).collect();
-        let records = self.0.catalogue.queue_records(&queues).await?;
-        let mut views = Vec::with_capacity(queues.len());
-        for (queue, record) in queues.into_iter().zip(records) {
-            let Some(record) = record else { continue };
-            let shown = Metadata::new(record.metadata)?.shown();
-            if filter.wants_metadata(&shown) {
-                views.push(QueueView { name: queue.name, metadata: Some(shown) });
-            }
-        }
-        Ok(views)
     }
 }
 

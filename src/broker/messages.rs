@@ -14,7 +14,7 @@ use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
 use crate::domain::ids::{ClaimId, MessageId};
-use crate::domain::limits;
+use crate::domain::limits::Limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
 use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
@@ -123,9 +123,10 @@ impl Broker {
             return Err(Error::NotDurable(queue.pool.clone()));
         }
         let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
+        let defaults = Defaults::of(&queue.attributes, &self.0.limits);
         let mut random = rand::rng();
         let mut message = |new: NewMessage| {
-            let header = header(&new, &queue.attributes, client, now, state.ids.next(now, &mut random));
+            let header = header(&new, &defaults, client, now, state.ids.next(now, &mut random));
             Message { header, body: new.body }
         };
         let messages: Vec<Message> = messages.into_iter().map(&mut message).collect();
@@ -248,17 +249,30 @@ enum Begun {
     Asked(Asked),
 }
 
-/// The header of a message that is posted now to a queue with these attributes.
+/// What holds for the messages of a queue that do not say.
+struct Defaults {
+    ttl: u32,
+    delay: Delay,
+}
+
+impl Defaults {
+    fn of(attributes: &Attributes, limits: &Limits) -> Self {
+        let ttl = attributes.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds);
+        let delay = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
+        Self { ttl, delay: Delay::Seconds(delay) }
+    }
+}
+
+/// The header of a message that is posted now to a queue with these defaults.
 fn header(
     new: &NewMessage,
-    attributes: &Attributes,
+    defaults: &Defaults,
     client: Option<Uuid>,
     now: Timestamp,
     id: MessageId,
 ) -> Header {
-    let ttl = new.ttl.or(attributes.message_ttl).map_or(limits::MESSAGE_TTL_DEFAULT, MessageTtl::seconds);
-    let delay = new.delay.or(attributes.message_delay.map(Delay::Seconds));
-    let ready = delay.map_or(now, |delay| delay.ready(now));
+    let ttl = new.ttl.map_or(defaults.ttl, MessageTtl::seconds);
+    let ready = new.delay.unwrap_or(defaults.delay).ready(now);
     let state = if ready > now { State::Scheduled } else { State::Ready };
     let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
     let expires = ready.plus_seconds(ttl);

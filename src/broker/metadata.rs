@@ -32,9 +32,9 @@ impl Broker {
             let Some(mut entry) = self.0.catalogue.queue_entry(&slot.owned, at).await? else {
                 return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
             };
-            let before = Metadata::new(entry.record.metadata.clone())?;
+            let before = Metadata::stored(entry.record.metadata.clone())?;
             let (flavor, durability) = (before.attributes().flavor.clone(), before.attributes().durability);
-            let metadata = before.patched(changes)?;
+            let metadata = before.patched(changes, &self.0.limits)?;
             metadata.attributes().check_for(&at.name)?;
             if metadata.attributes().flavor != flavor {
                 // Zaqar takes it, and the messages that are there are never seen again.

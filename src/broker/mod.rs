@@ -23,6 +23,7 @@ mod pool_deletion;
 mod pool_health;
 mod pool_table;
 mod pools;
+mod queue_list;
 mod queues;
 mod quotas;
 mod renewal;
@@ -46,11 +47,12 @@ use uuid::Uuid;
 
 pub use claims::{ClaimView, Handover};
 pub use flavors::FlavorView;
-pub use listing::{MessageFilter, MessagePage, QueueFilter, QueuePage, QueueView};
+pub use listing::{MessageFilter, MessagePage};
 pub use messages::{MessageView, Posted};
 pub use pool_health::{HealthReport, PoolHealth, PoolReport};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
+pub use queue_list::{QueueFilter, QueuePage, QueueView};
 pub use quotas::{QuotaView, Quotas};
 pub use renewal::ClaimStatus;
 
@@ -58,7 +60,7 @@ use crate::catalogue::{Catalogue, Owner};
 use crate::clock::Clock;
 use crate::cluster;
 use crate::cluster::replicas::Replica;
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::error::{Error, Part};
 use crate::metrics::Meter;
 use crate::storage::{Epoch, StoreError};
@@ -81,6 +83,8 @@ struct Shared {
     /// The slots as they are served.
     cells: Cells,
     clock: Clock,
+    /// What clients may ask for.
+    limits: Limits,
     /// What is counted and measured.
     meter: Meter,
     /// Where pages of metrics look.
@@ -110,8 +114,9 @@ impl Broker {
         settings: &PoolSettings,
         replica: Replica,
         clock: Clock,
+        limits: Limits,
     ) -> Result<Self, Error> {
-        Self::start_within(catalogue, settings, replica, clock, quotas::unbounded()).await
+        Self::start_within(catalogue, settings, replica, clock, limits, quotas::unbounded()).await
     }
 
     /// As [`Broker::start`], with quotas, which may change while it runs.
@@ -120,6 +125,7 @@ impl Broker {
         settings: &PoolSettings,
         replica: Replica,
         clock: Clock,
+        limits: Limits,
         quotas: Quotas,
     ) -> Result<Self, Error> {
         let system = catalogue.system(Uuid::new_v4()).await?;
@@ -150,6 +156,7 @@ impl Broker {
             pools,
             cells,
             clock,
+            limits,
             meter,
             watch,
             membership,
@@ -165,6 +172,11 @@ impl Broker {
         broker.reopen_marked_pools().await;
         broker.start_duties();
         Ok(broker)
+    }
+
+    /// What clients may ask for. Whoever makes a value of what a client says checks it by these.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
     }
 
     /// From here on no claim waits for messages: those that do are told that there is nothing.

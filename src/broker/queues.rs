@@ -46,7 +46,7 @@ impl Broker {
         let slot = self.slot(at).await?;
         let record = self.0.catalogue.queue(&slot.owned, at).await;
         let record = self.confirm(&slot, record)?;
-        record.map(|record| Metadata::new(record.metadata)).transpose()
+        record.map(|record| Metadata::stored(record.metadata)).transpose()
     }
 
     /// What is in a queue; nothing when there is no such queue.

@@ -339,7 +339,7 @@ impl Broker {
         let name = record.pool()?;
         let pool = self.pool_of_record(&name).await?;
         self.open_lane(slot, &name, &pool).await?;
-        let attributes = Metadata::new(record.metadata.clone())?.attributes().clone();
+        let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
         let store = pool.store()?;
         let totals = store.totals(record.id).await.map_err(|error| store.failed(error))?;
         let (found, claims) = {

@@ -1,6 +1,7 @@
 //! The queues of a project in order of their names, out of the directories of all slots.
 //!
-//! A page costs one small read of each of the 256 directories, however many queues there are.
+//! A page costs one small read of each of the 256 directories, however many queues there are. Who looks through many
+//! names reads more from each directory at once, and none again that is at its end: 100,000 names are four reads of each.
 
 use futures_util::future::try_join_all;
 
@@ -10,51 +11,58 @@ use crate::domain::limits::TREE_READS_AT_ONCE;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::error::{Error, Part};
 
-/// Names that are read from each directory at once. Of many queues, which the directories share evenly, four from
-/// each give about 140 names in order, and three about 70.
+/// Names that are first read from each directory. Of many queues, which the directories share evenly, four from
+/// each give about 140 names in order.
 const SHARE: usize = 4;
+/// How many times more each read of a walk takes than the one before.
+const GROWTH: usize = 8;
+/// Names that one read takes from a directory at most: 256 of them are in memory at once.
+const SHARE_MOST: usize = 256;
 
-impl Catalogue {
-    /// The names of at most `most` queues of a project behind `after`, in order: that of ASCII, but names that
-    /// begin with a dot come first.
-    pub async fn queue_names(
-        &self,
-        project: &ProjectId,
-        after: Option<&str>,
-        most: usize,
-    ) -> Result<Vec<QueueName>, Error> {
-        let mut after = after.map(layout::escape);
-        let mut elements: Vec<String> = Vec::new();
-        while elements.len() < most {
-            let (mut some, end) = self.first_of_each(project, after.as_deref()).await?;
-            elements.append(&mut some);
-            if end.is_none() {
-                break;
-            }
-            after = end;
+/// A walk through the names of the queues of a project, in order: that of ASCII, but names that begin with a dot come
+/// first.
+pub struct QueueNames<'c> {
+    catalogue: &'c Catalogue,
+    project: ProjectId,
+    after: Option<String>,
+    share: usize,
+    /// The directories that may have more behind `after`.
+    directories: Vec<Slot>,
+}
+
+impl QueueNames<'_> {
+    /// The next names; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Vec<QueueName>>, Error> {
+        if self.directories.is_empty() {
+            return Ok(None);
         }
-        elements.truncate(most);
-        elements.iter().map(|element| queue_name(element)).collect()
-    }
-
-    /// The next names behind `after`, in order, out of a few from each directory: complete up to the name that comes
-    /// with them, or to the end when none does.
-    async fn first_of_each(
-        &self,
-        project: &ProjectId,
-        after: Option<&str>,
-    ) -> Result<(Vec<String>, Option<String>), Error> {
-        let pages = Slot::all().map(|slot| async move {
-            self.tree.children_behind(&layout::project(slot, project), after, SHARE).await
+        let (after, share) = (self.after.as_deref(), self.share);
+        let (tree, project) = (&self.catalogue.tree, &self.project);
+        let pages = self.directories.iter().map(|slot| async move {
+            tree.children_behind(&layout::project(*slot, project), after, share).await
         });
         let pages = try_join_all(pages).await.map_err(failed)?;
-        // A directory that gave its whole share may have more behind its last name.
-        let end =
-            pages.iter().filter(|page| page.len() == SHARE).filter_map(|page| page.last()).min().cloned();
-        let mut elements: Vec<String> = pages.into_iter().flatten().collect();
-        elements.retain(|element| end.as_ref().is_none_or(|end| element <= end));
-        elements.sort_unstable();
-        Ok((elements, end))
+        // A directory that gave its whole share may have more behind its last name: up to the least of these names
+        // nothing is missing.
+        let end = pages.iter().filter(|page| page.len() == share).filter_map(|page| page.last()).min();
+        let end = end.cloned();
+        let is_behind = |name: &String| end.as_ref().is_some_and(|end| name > end);
+        let has_more = pages.iter().map(|page| page.len() == share || page.iter().any(is_behind));
+        let mut has_more: std::vec::IntoIter<bool> = has_more.collect::<Vec<_>>().into_iter();
+        self.directories.retain(|_| has_more.next().unwrap_or(false));
+        let mut names: Vec<String> = pages.into_iter().flatten().filter(|name| !is_behind(name)).collect();
+        names.sort_unstable();
+        self.after = end;
+        self.share = (share * GROWTH).min(SHARE_MOST);
+        names.iter().map(|element| queue_name(element)).collect::<Result<_, _>>().map(Some)
+    }
+}
+
+impl Catalogue {
+    /// The names of the queues of a project behind `after`.
+    pub fn queue_names(&self, project: &ProjectId, after: Option<&str>) -> QueueNames<'_> {
+        let (project, after) = (project.clone(), after.map(layout::escape));
+        QueueNames { catalogue: self, project, after, share: SHARE, directories: Slot::all().collect() }
     }
 
     /// The projects that have, or had, queues in a slot.
@@ -72,9 +80,8 @@ impl Catalogue {
 
     /// How many queues a project has, at the cost of reading 256 nodes.
     pub async fn queue_count(&self, project: &ProjectId) -> Result<u64, Error> {
-        let nodes = Slot::all().map(|slot| layout::project(slot, project));
-        let nodes = nodes.map(|path| async move { self.node(&path).await });
-        let nodes = try_join_all(nodes).await?;
+        let nodes: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
+        let nodes = self.tree.get_many(&nodes).await.map_err(failed)?;
         Ok(nodes.into_iter().flatten().map(|node| u64::from(node.children)).sum())
     }
 
@@ -105,11 +112,9 @@ impl Catalogue {
 
     /// The records of queues, each where it is found; one that was deleted meanwhile is absent.
     pub async fn queue_records(&self, queues: &[QueueRef]) -> Result<Vec<Option<QueueRecord>>, Error> {
-        let records = queues.iter().map(|queue| async move {
-            let node = self.node(&layout::queue(queue.slot(), queue)).await?;
-            node.as_ref().map(from_json).transpose()
-        });
-        try_join_all(records).await
+        let paths: Vec<String> = queues.iter().map(|queue| layout::queue(queue.slot(), queue)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
     }
 }
 

@@ -27,6 +27,7 @@ pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
 pub use components::{Component, ComponentState, Registry};
 pub use dropped::DroppedQueue;
 pub use flavors::{FlavorEntry, PoolUpdate};
+pub use listing::QueueNames;
 pub use metadata::QueueEntry;
 pub use pools::PoolEntry;
 pub use queues::QueueRecord;

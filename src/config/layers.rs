@@ -97,8 +97,8 @@ impl SettingsFile {
     }
 }
 
-/// The settings of a file as text, each of them one that exists and has a right value.
-fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+/// The settings of a file as text, each of them one that exists and has a right value. An error names the key.
+pub fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let table: toml::Table = text.parse().map_err(|error| in_words(text, &error))?;
     let settings = settings();
     let mut values = Vec::with_capacity(table.len());

@@ -39,7 +39,8 @@ pub fn read(path: &Path) -> Result<TokenTable, String> {
     text.and_then(|text| parse(&text)).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-fn parse(text: &str) -> Result<TokenTable, String> {
+/// Reads the text of such a file, or says what is wrong with it.
+pub fn parse(text: &str) -> Result<TokenTable, String> {
     let file: TokenFile = toml::from_str(text).map_err(|error| in_words(text, &error))?;
     let mut hashes = Vec::with_capacity(file.token.len());
     let mut entries = Vec::with_capacity(file.token.len());

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use crate::domain::durability::Durability;
-use crate::domain::limits;
-use crate::domain::message::{MessageTtl, seconds_within};
+use crate::domain::limits::Limits;
+use crate::domain::message::MessageTtl;
 use crate::domain::names::{FlavorName, QueueName};
 use crate::error::{Error, Place};
 
@@ -55,15 +55,15 @@ pub struct Attributes {
 
 impl Attributes {
     /// Checks the reserved keys among those of a JSON object.
-    pub fn new(metadata: &HashMap<String, &RawValue>) -> Result<Self, Error> {
+    pub fn new(metadata: &HashMap<String, &RawValue>, limits: &Limits) -> Result<Self, Error> {
         let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
         of(ENCRYPT).refuse_encryption()?;
         Ok(Self {
-            max_post_size: of(MAX_POST_SIZE).bytes()?,
-            message_ttl: of(MESSAGE_TTL).ttl()?,
-            message_delay: of(MESSAGE_DELAY).seconds(limits::MESSAGE_DELAY)?,
+            max_post_size: of(MAX_POST_SIZE).bytes(limits)?,
+            message_ttl: of(MESSAGE_TTL).ttl(limits)?,
+            message_delay: of(MESSAGE_DELAY).delay(limits)?,
             dead_letter_queue: of(DEAD_LETTER_QUEUE).name(QueueName::new)?,
-            dead_letter_ttl: of(DEAD_LETTER_TTL).ttl()?,
+            dead_letter_ttl: of(DEAD_LETTER_TTL).ttl(limits)?,
             max_claim_count: of(MAX_CLAIM_COUNT).count()?,
             durability: of(DURABILITY).durability()?,
             flavor: of(FLAVOR).name(FlavorName::new)?,
@@ -116,19 +116,19 @@ impl Key<'_> {
         self.value.map(parse).transpose().map_err(|_| self.wrong(Place::Body, "must be an integer"))
     }
 
-    fn seconds(&self, bounds: (u32, u32)) -> Result<Option<u32>, Error> {
-        self.integer()?.map(|seconds| seconds_within(seconds, bounds, self.key)).transpose()
+    fn delay(&self, limits: &Limits) -> Result<Option<u32>, Error> {
+        self.integer()?.map(|seconds| limits.message_delay.seconds(seconds, self.key)).transpose()
     }
 
-    fn ttl(&self) -> Result<Option<MessageTtl>, Error> {
-        self.integer()?.map(|seconds| MessageTtl::new(seconds, self.key)).transpose()
+    fn ttl(&self, limits: &Limits) -> Result<Option<MessageTtl>, Error> {
+        self.integer()?.map(|seconds| MessageTtl::new(seconds, self.key, limits)).transpose()
     }
 
-    fn bytes(&self) -> Result<Option<usize>, Error> {
+    fn bytes(&self, limits: &Limits) -> Result<Option<usize>, Error> {
         let within = |bytes: i64| match usize::try_from(bytes) {
-            Ok(bytes) if (1..=limits::POST_BYTES).contains(&bytes) => Ok(bytes),
+            Ok(bytes) if (1..=limits.post_bytes).contains(&bytes) => Ok(bytes),
             _ => {
-                let why = format!("{bytes} is not between 1 and {} bytes", limits::POST_BYTES);
+                let why = format!("{bytes} is not between 1 and {} bytes", limits.post_bytes);
                 Err(self.wrong(Place::Limit, why))
             }
         };
@@ -182,7 +182,7 @@ mod tests {
 
     fn attributes(json: &str) -> Result<Attributes, Error> {
         let text = serde_json::from_str::<&RawValue>(json).unwrap();
-        Attributes::new(&entries(text).unwrap())
+        Attributes::new(&entries(text).unwrap(), &Limits::ZAQAR)
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
             "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red"}"#,
         );
-        let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl").unwrap());
+        let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl", &Limits::ZAQAR).unwrap());
         let expected = Attributes {
             max_post_size: Some(1_000),
             message_ttl: ttl(60),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::domain::message::{Header, seconds_within};
+use crate::domain::page::PopCount;
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Place};
+use crate::error::Error;
 
 /// How long a claim lasts and how much life it leaves to its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +16,12 @@ pub struct ClaimTerms {
 }
 
 impl ClaimTerms {
-    /// Checks seconds of ttl and grace; what is absent has Zaqar's default (300 and 60).
-    pub fn new(ttl: Option<i64>, grace: Option<i64>) -> Result<Self, Error> {
-        let ttl = ttl.unwrap_or(limits::CLAIM_TTL_DEFAULT.into());
-        let grace = grace.unwrap_or(limits::CLAIM_GRACE_DEFAULT.into());
-        Ok(Self {
-            ttl: seconds_within(ttl, limits::CLAIM_TTL, "ttl")?,
-            grace: seconds_within(grace, limits::CLAIM_GRACE, "grace")?,
-        })
+    /// Checks seconds of ttl and grace; what is absent has its default (Zaqar: 300 and 60).
+    pub fn new(ttl: Option<i64>, grace: Option<i64>, limits: &Limits) -> Result<Self, Error> {
+        let of = |span: limits::Span, asked: Option<i64>, field| {
+            span.seconds(asked.unwrap_or(span.default_value().into()), field)
+        };
+        Ok(Self { ttl: of(limits.claim_ttl, ttl, "ttl")?, grace: of(limits.claim_grace, grace, "grace")? })
     }
 
     /// Terms that were checked before they were stored.
@@ -50,26 +49,27 @@ impl ClaimTerms {
     }
 }
 
-/// How many messages a claim may take: 1 to 20, 10 when nobody says.
+/// How many messages a claim may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimLimit(usize);
 
 impl ClaimLimit {
-    /// Checks a number of messages.
-    pub fn new(asked: Option<i64>) -> Result<Self, Error> {
-        let Some(asked) = asked else { return Ok(Self(limits::CLAIM_MESSAGES_DEFAULT)) };
-        match usize::try_from(asked) {
-            Ok(count) if (1..=limits::CLAIM_MESSAGES).contains(&count) => Ok(Self(count)),
-            _ => {
-                let why = format!("{asked} is not between 1 and {}", limits::CLAIM_MESSAGES);
-                Err(Error::invalid(Place::Limit, "limit", why))
-            }
-        }
+    /// Checks a number of messages; when nobody says it is the default (Zaqar: 10).
+    pub fn new(asked: Option<i64>, limits: &Limits) -> Result<Self, Error> {
+        let span = limits.claim_messages;
+        span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
     }
 
     /// The number of messages.
     pub const fn get(self) -> usize {
         self.0
+    }
+}
+
+/// A pop takes what a claim of as many would.
+impl From<PopCount> for ClaimLimit {
+    fn from(count: PopCount) -> Self {
+        Self(count.get())
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn grace_lengthens_only_a_life_that_ends_before_the_claim() {
-        let terms = ClaimTerms::new(Some(100), Some(60)).unwrap();
+        let terms = ClaimTerms::new(Some(100), Some(60), &Limits::ZAQAR).unwrap();
         let ends = Timestamp::from_millis(100_000);
         let (mut short, mut long) = (header(99_999), header(100_000));
         terms.extend(&mut short, ends);
@@ -122,11 +122,13 @@ mod tests {
 
     #[test]
     fn bounds_are_zaqars() {
-        assert!(ClaimTerms::new(Some(60), Some(43_200)).is_ok());
+        let terms = |ttl, grace| ClaimTerms::new(Some(ttl), Some(grace), &Limits::ZAQAR);
+        assert!(terms(60, 43_200).is_ok());
         for (ttl, grace) in [(59, 60), (43_201, 60), (60, 59), (60, 43_201), (-1, 60), (i64::MAX, 60)] {
-            assert!(ClaimTerms::new(Some(ttl), Some(grace)).is_err());
+            assert!(terms(ttl, grace).is_err());
         }
-        assert_eq!(ClaimLimit::new(None).unwrap().get(), 10);
-        assert!(ClaimLimit::new(Some(0)).is_err() && ClaimLimit::new(Some(21)).is_err());
+        let limit = |asked| ClaimLimit::new(asked, &Limits::ZAQAR);
+        assert_eq!(limit(None).unwrap().get(), 10);
+        assert!(limit(Some(0)).is_err() && limit(Some(21)).is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! When a message that is posted becomes ready.
 
-use crate::domain::limits;
-use crate::domain::message::seconds_within;
+use crate::domain::limits::Limits;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Place};
 
@@ -15,9 +14,9 @@ pub enum Delay {
 }
 
 impl Delay {
-    /// Checks a number of seconds, 0 to 900 as in Zaqar; `field` is what the caller calls it.
-    pub fn seconds(seconds: i64, field: impl Into<String>) -> Result<Self, Error> {
-        seconds_within(seconds, limits::MESSAGE_DELAY, field).map(Self::Seconds)
+    /// Checks a number of seconds (Zaqar: 0 to 900); `field` is what the caller calls it.
+    pub fn seconds(seconds: i64, field: impl Into<String>, limits: &Limits) -> Result<Self, Error> {
+        limits.message_delay.seconds(seconds, field).map(Self::Seconds)
     }
 
     /// Reads a date with its offset from UTC, as in RFC 3339: any that there is.
@@ -43,8 +42,9 @@ mod tests {
     #[test]
     fn seconds_count_from_the_post_and_dates_do_not() {
         let now = Timestamp::from_millis(1_700_000_000_000);
-        assert_eq!(Delay::seconds(900, "delay").unwrap().ready(now), now.plus_seconds(900));
-        assert_eq!(Delay::seconds(0, "delay").unwrap().ready(now), now);
+        let delay = |seconds| Delay::seconds(seconds, "delay", &Limits::ZAQAR).unwrap();
+        assert_eq!(delay(900).ready(now), now.plus_seconds(900));
+        assert_eq!(delay(0).ready(now), now);
         let date = |text| Delay::until(text, "not_before").map(|delay| delay.ready(now).as_millis());
         assert_eq!(date("2023-11-14T22:13:21Z").unwrap(), 1_700_000_001_000);
         assert_eq!(date("2023-11-15T00:13:21.5+02:00").unwrap(), 1_700_000_001_500);
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn what_is_no_lawful_delay_is_refused() {
         for seconds in [-1, 901, i64::MAX] {
-            assert!(Delay::seconds(seconds, "delay").is_err());
+            assert!(Delay::seconds(seconds, "delay", &Limits::ZAQAR).is_err());
         }
         for date in ["", "now", "2023-11-14", "2023-11-14T22:13:21", "2023-13-14T22:13:21Z", "12"] {
             let refused = Delay::until(date, "messages[0].not_before").unwrap_err();

@@ -3,15 +3,13 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::domain::durability::Durability;
 use crate::domain::names::FlavorName;
 
-/// What the catalogue holds of a flavor. Which pools it has is said by the pools themselves, each of which names
-/// its flavor: kept in one place, the two cannot disagree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flavor {
-    /// What every queue of the flavor can rely on.
-    pub capabilities: Vec<Capability>,
-}
+/// What the catalogue holds of a flavor: that there is one. Which pools it has is said by the pools themselves, each of
+/// which names its flavor, and what it can do follows from them: kept in one place, the two cannot disagree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flavor {}
 
 /// What a storage can do, in Zaqar's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +19,7 @@ pub enum Capability {
     Fifo,
     /// Messages can be claimed.
     Claims,
-    /// What was acknowledged survives the end of the process.
+    /// What was acknowledged outlives the storage's process, and a power cut.
     Durability,
     /// Every message is delivered at least once.
     Aod,
@@ -30,8 +28,18 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// All of them, in Zaqar's order. The engine gives them to every pool, whatever its storage.
+    /// All of them, in Zaqar's order.
     pub const ALL: [Self; 5] = [Self::Fifo, Self::Claims, Self::Durability, Self::Aod, Self::HighThroughput];
+
+    /// What queues have whose pools all reach this class. The engine gives them everything but durability, whatever the
+    /// storage; that what was acknowledged outlives more than the process is up to the storage.
+    pub fn of(class: Durability) -> Vec<Self> {
+        let is_given = |capability: &Self| match capability {
+            Self::Durability => class == Durability::Sync,
+            Self::Fifo | Self::Claims | Self::Aod | Self::HighThroughput => true,
+        };
+        Self::ALL.into_iter().filter(is_given).collect()
+    }
 
     /// The capability as text.
     pub fn as_str(self) -> &'static str {
@@ -60,6 +68,19 @@ impl<'de> Deserialize<'de> for FlavorName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_storage_that_outlives_a_power_cut_is_durable() {
+        assert_eq!(Capability::of(Durability::Sync), Capability::ALL);
+        let relaxed = Capability::of(Durability::Relaxed);
+        assert_eq!((relaxed.len(), relaxed.contains(&Capability::Durability)), (4, false));
+    }
+
+    #[test]
+    fn a_record_with_capabilities_of_its_own_is_read() {
+        let read: Flavor = serde_json::from_str(r#"{"capabilities": ["FIFO"]}"#).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), "{}");
+    }
 
     #[test]
     fn capabilities_are_written_in_zaqars_words() {

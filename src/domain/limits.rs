@@ -1,27 +1,22 @@
 //! Every bound of the service in one place, each with its unit and its reason.
 //!
-//! The values of the first group are Zaqar's defaults (its `[transport]` options), which its clients expect.
+//! The values of the first group are Zaqar's defaults (its `[transport]` options), which its clients expect. An operator
+//! may set others (see [`Limits`]) up to the bounds of the second group.
+
+mod settable;
 
 use std::time::Duration;
+
+pub use settable::{Limits, Span};
 
 /// Bytes of the body of a request that posts messages (Zaqar: `max_messages_post_size`).
 pub const POST_BYTES: usize = 262_144;
 /// Bytes of the metadata of a queue, as JSON text (Zaqar: `max_queue_metadata`).
 pub const METADATA_BYTES: usize = 65_536;
-/// Messages on one page, or named by one request (Zaqar: `max_messages_per_page`).
-pub const PAGE_MESSAGES: usize = 20;
+/// Elements on one page, or ids in one request (Zaqar: `max_messages_per_page` and its like).
+pub const PAGE: usize = 20;
 /// Elements of a page that nobody gave a limit.
 pub const PAGE_DEFAULT: usize = 10;
-/// Messages that one read of a listing takes from a pool.
-pub const LISTING_READ: usize = 256;
-/// Reads of a pool for one page. What a filter leaves out is looked at too, so a page ends here, with a link to go on.
-pub const LISTING_READS: usize = 64;
-/// Names that one read of a listing of queues with filters takes.
-pub const LISTING_NAMES: usize = 100;
-/// Queues that one page of a listing with filters looks at; then it ends likewise.
-pub const LISTING_QUEUES: usize = 1_000;
-/// Messages that one step of a purge removes.
-pub const PURGE_STEP: usize = 1_024;
 /// Messages that one claim may ask for (Zaqar: `max_messages_per_claim_or_pop`).
 pub const CLAIM_MESSAGES: usize = 20;
 /// Messages of a claim that names no limit.
@@ -32,6 +27,8 @@ pub const MESSAGE_TTL: (u32, u32) = (60, 1_209_600);
 pub const MESSAGE_TTL_DEFAULT: u32 = 3_600;
 /// Seconds until a message can be claimed, least and most (Zaqar: `max_message_delay`).
 pub const MESSAGE_DELAY: (u32, u32) = (0, 900);
+/// Seconds until a message can be claimed when nobody says.
+pub const MESSAGE_DELAY_DEFAULT: u32 = 0;
 /// Seconds of a claim, least and most (Zaqar: 60 s and 12 hours).
 pub const CLAIM_TTL: (u32, u32) = (60, 43_200);
 /// Seconds of a claim that names no ttl.
@@ -40,6 +37,31 @@ pub const CLAIM_TTL_DEFAULT: u32 = 300;
 pub const CLAIM_GRACE: (u32, u32) = (60, 43_200);
 /// Seconds of grace of a claim that names none.
 pub const CLAIM_GRACE_DEFAULT: u32 = 60;
+
+/// Elements on one page when an operator sets more: an answer is built whole in memory.
+pub const PAGE_MOST: usize = 500;
+/// Messages of a claim likewise: its record, with all their ids, is one value in the tree.
+pub const CLAIM_MESSAGES_MOST: usize = 500;
+/// Bytes of a post likewise: its messages are one batch of a pool, and others wait for it.
+pub const POST_BYTES_MOST: usize = 4 << 20;
+/// Bytes of the metadata of a queue likewise: its record is one value in the tree, with some room for the rest.
+pub const METADATA_BYTES_MOST: usize = TREE_VALUE_BYTES - 8_192;
+/// Seconds of any ttl, delay or grace likewise: a year, which is longer than anybody waits.
+pub const SECONDS_MOST: u32 = 366 * 24 * 3_600;
+
+/// Messages that one read of a listing takes from a pool.
+pub const LISTING_READ: usize = 256;
+/// Reads of a pool for one page. What a filter leaves out is looked at too, so a page ends here, with a link to go on.
+pub const LISTING_READS: usize = 64;
+/// Names of queues that one page of a listing looks at; then it ends likewise. Reading them is four reads of each of the
+/// 256 directories.
+pub const LISTING_NAMES: usize = 100_000;
+/// Records of queues that one page of a listing with filters on the metadata reads; then it ends likewise.
+pub const LISTING_QUEUES: usize = 1_000;
+/// Records that one read of such a listing takes.
+pub const LISTING_RECORDS: usize = 100;
+/// Messages that one step of a purge removes.
+pub const PURGE_STEP: usize = 1_024;
 /// Seconds that a claim may wait for messages, least and most (SQS: 20 s).
 pub const CLAIM_WAIT: (u32, u32) = (0, 20);
 /// Characters of a queue name created through the REST API (Zaqar: 64).

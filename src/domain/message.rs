@@ -7,20 +7,20 @@ use uuid::Uuid;
 
 use crate::domain::delay::Delay;
 use crate::domain::ids::{MessageId, QueueId};
-use crate::domain::limits;
+use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 use crate::error::{Error, Place};
 
-/// Seconds that a message lives, 60 to 1,209,600 (14 days), as in Zaqar.
+/// Seconds that a message lives (Zaqar: 60 to 1,209,600, which are 14 days).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTtl(u32);
 
 impl MessageTtl {
     /// Checks a number of seconds; `field` is what the caller calls it.
-    pub fn new(seconds: i64, field: impl Into<String>) -> Result<Self, Error> {
-        seconds_within(seconds, limits::MESSAGE_TTL, field).map(Self)
+    pub fn new(seconds: i64, field: impl Into<String>, limits: &Limits) -> Result<Self, Error> {
+        limits.message_ttl.seconds(seconds, field).map(Self)
     }
 
     /// The number of seconds.

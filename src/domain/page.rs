@@ -1,17 +1,16 @@
 //! Pages of listings: how many elements one has, and how many messages a pop takes.
 
-use crate::domain::limits;
-use crate::error::{Error, Place};
+use crate::domain::limits::{Limits, Span};
+use crate::error::Error;
 
-/// How many elements a page has at most: 1 to 20, 10 when nobody says.
+/// How many elements a page has at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit(usize);
 
 impl PageLimit {
-    /// Checks a number of elements.
-    pub fn new(asked: Option<i64>) -> Result<Self, Error> {
-        let Some(asked) = asked else { return Ok(Self(limits::PAGE_DEFAULT)) };
-        within(asked, limits::PAGE_MESSAGES, "limit").map(Self)
+    /// Checks a number of elements: that of a page of `span` when nobody says.
+    pub fn new(asked: Option<i64>, span: Span) -> Result<Self, Error> {
+        span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
     }
 
     /// The number of elements.
@@ -20,26 +19,19 @@ impl PageLimit {
     }
 }
 
-/// How many messages a pop takes: 1 to 20.
+/// How many messages a pop takes: as many as a claim may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PopCount(usize);
 
 impl PopCount {
     /// Checks a number of messages.
-    pub fn new(asked: i64) -> Result<Self, Error> {
-        within(asked, limits::CLAIM_MESSAGES, "pop").map(Self)
+    pub fn new(asked: i64, limits: &Limits) -> Result<Self, Error> {
+        limits.claim_messages.count(asked, "pop").map(Self)
     }
 
     /// The number of messages.
     pub const fn get(self) -> usize {
         self.0
-    }
-}
-
-fn within(asked: i64, most: usize, field: &str) -> Result<usize, Error> {
-    match usize::try_from(asked) {
-        Ok(count) if (1..=most).contains(&count) => Ok(count),
-        _ => Err(Error::invalid(Place::Limit, field, format!("{asked} is not between 1 and {most}"))),
     }
 }
 
@@ -49,12 +41,14 @@ mod tests {
 
     #[test]
     fn bounds_are_zaqars() {
-        assert_eq!(PageLimit::new(None).unwrap().get(), 10);
+        let page = |asked| PageLimit::new(asked, Limits::ZAQAR.messages_page);
+        let pop = |asked| PopCount::new(asked, &Limits::ZAQAR);
+        assert_eq!(page(None).unwrap().get(), 10);
         for good in [1, 20] {
-            assert!(PageLimit::new(Some(good)).is_ok() && PopCount::new(good).is_ok());
+            assert!(page(Some(good)).is_ok() && pop(good).is_ok());
         }
         for bad in [0, 21, -1, i64::MIN, i64::MAX] {
-            assert!(PageLimit::new(Some(bad)).is_err() && PopCount::new(bad).is_err());
+            assert!(page(Some(bad)).is_err() && pop(bad).is_err());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use crate::domain::attributes;
-use crate::domain::limits;
+use crate::domain::limits::Limits;
 use crate::domain::queue::Metadata;
 use crate::error::{Error, Place};
 
@@ -64,36 +64,22 @@ fn key_of(path: &str) -> Option<String> {
     Some(key).filter(|key| !key.is_empty())
 }
 
-/// Keys that every queue has: with what stands in a queue that says nothing. In Zaqar's order and values.
-const DEFAULTS: &[(&str, Default)] = &[
-    (attributes::MAX_POST_SIZE, Default::Number(limits::POST_BYTES as u64)),
-    (attributes::MESSAGE_TTL, Default::Number(limits::MESSAGE_TTL_DEFAULT as u64)),
-    (attributes::MESSAGE_DELAY, Default::Number(0)),
-    (attributes::DEAD_LETTER_QUEUE, Default::Null),
-    (attributes::DEAD_LETTER_TTL, Default::Null),
-    (attributes::MAX_CLAIM_COUNT, Default::Null),
-    (attributes::ENCRYPT, Default::False),
-];
-
-#[derive(Clone, Copy, Debug)]
-enum Default {
-    Number(u64),
-    Null,
-    False,
+/// Keys that every queue has, in Zaqar's order, each with what stands in a queue that says nothing.
+fn defaults(limits: &Limits) -> [(&'static str, String); 7] {
+    let null = || "null".to_owned();
+    [
+        (attributes::MAX_POST_SIZE, limits.post_bytes.to_string()),
+        (attributes::MESSAGE_TTL, limits.message_ttl.default_value().to_string()),
+        (attributes::MESSAGE_DELAY, limits.message_delay.default_value().to_string()),
+        (attributes::DEAD_LETTER_QUEUE, null()),
+        (attributes::DEAD_LETTER_TTL, null()),
+        (attributes::MAX_CLAIM_COUNT, null()),
+        (attributes::ENCRYPT, "false".to_owned()),
+    ]
 }
 
-impl Default {
-    fn text(self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Null => "null".to_owned(),
-            Self::False => "false".to_owned(),
-        }
-    }
-}
-
-fn default_of(key: &str) -> Option<Default> {
-    DEFAULTS.iter().find(|(name, _)| *name == key).map(|(_, default)| *default)
+fn has_default(key: &str, limits: &Limits) -> bool {
+    defaults(limits).iter().any(|(name, _)| *name == key)
 }
 
 fn raw(text: String) -> Box<RawValue> {
@@ -114,12 +100,17 @@ pub fn is_equal(value: &RawValue, text: &str) -> bool {
 impl Metadata {
     /// The metadata as clients see it: what the queue says, and the defaults of the reserved keys that it does not
     /// set. Values that stand for nothing (`null`, an empty name, a count of zero) show as the default too.
-    pub fn shown(&self) -> Entries {
+    pub fn shown(&self, limits: &Limits) -> Entries {
         let mut shown = self.own();
-        for (key, default) in DEFAULTS {
-            let says_nothing = |value: &RawValue| matches!(value.get(), "null" | "0" | "\"\"" | "false");
-            if shown.get(*key).is_none_or(|value| says_nothing(value)) {
-                shown.insert((*key).to_owned(), raw(default.text()));
+        for (key, default) in defaults(limits) {
+            let says_nothing = |value: &RawValue| match value.get() {
+                "null" | "\"\"" | "false" => true,
+                // No delay is a delay, where the service has another default.
+                "0" => key != attributes::MESSAGE_DELAY,
+                _ => false,
+            };
+            if shown.get(key).is_none_or(|value| says_nothing(value)) {
+                shown.insert(key.to_owned(), raw(default));
             }
         }
         shown
@@ -133,12 +124,12 @@ impl Metadata {
 
     /// The metadata after `changes`, one after the other; all of them or none. A key that is to be replaced or
     /// removed must be there, or be reserved: those are always there, with their defaults.
-    pub fn patched(&self, changes: &[Change]) -> Result<Self, Error> {
+    pub fn patched(&self, changes: &[Change], limits: &Limits) -> Result<Self, Error> {
         let mut own = self.own();
         for change in changes {
             match change {
                 Change::Replace(key, _) | Change::Remove(key)
-                    if !own.contains_key(key) && default_of(key).is_none() =>
+                    if !own.contains_key(key) && !has_default(key, limits) =>
                 {
                     return Err(Error::Conflict(format!("the metadata has no key '{key}'")));
                 }
@@ -151,11 +142,11 @@ impl Metadata {
             }
         }
         let text = serde_json::to_string(&own).expect("keys are text and values are JSON");
-        if text.len() > limits::METADATA_BYTES {
-            let why = format!("queue metadata is too large: at most {} bytes", limits::METADATA_BYTES);
+        if text.len() > limits.metadata_bytes {
+            let why = format!("queue metadata is too large: at most {} bytes", limits.metadata_bytes);
             return Err(Error::invalid(Place::Limit, "", why));
         }
-        Self::new(raw(text))
+        Self::new(raw(text), limits)
     }
 }
 
@@ -164,7 +155,7 @@ mod tests {
     use super::*;
 
     fn metadata(text: &str) -> Metadata {
-        Metadata::new(raw(text.to_owned())).unwrap()
+        Metadata::stored(raw(text.to_owned())).unwrap()
     }
 
     fn change(op: &str, key: &str, value: &str) -> Change {
@@ -194,14 +185,13 @@ mod tests {
     #[test]
     fn changes_are_made_in_order_and_all_or_none() {
         let before = metadata(r#"{"a":1,"b":1.50}"#);
-        let after = before.patched(&[
-            change("add", "c", "[]"),
-            change("replace", "c", "2"),
-            change("remove", "a", "0"),
-        ]);
+        let after = before.patched(
+            &[change("add", "c", "[]"), change("replace", "c", "2"), change("remove", "a", "0")],
+            &Limits::ZAQAR,
+        );
         assert_eq!(after.unwrap().as_raw().get(), r#"{"b":1.50,"c":2}"#);
         for missing in [change("replace", "z", "1"), change("remove", "z", "1")] {
-            let refused = before.patched(&[change("add", "c", "1"), missing]);
+            let refused = before.patched(&[change("add", "c", "1"), missing], &Limits::ZAQAR);
             assert!(matches!(refused, Err(Error::Conflict(_))));
         }
     }
@@ -209,17 +199,18 @@ mod tests {
     #[test]
     fn reserved_keys_are_always_there_and_always_checked() {
         let key = attributes::MESSAGE_TTL;
-        let set = metadata("{}").patched(&[change("replace", key, "300")]).unwrap();
-        assert_eq!(set.shown()[key].get(), "300");
-        let gone = set.patched(&[change("remove", key, "0"), change("remove", key, "0")]).unwrap();
-        assert_eq!(gone.shown()[key].get(), "3600");
-        assert!(metadata("{}").patched(&[change("add", key, "59")]).is_err());
+        let set = metadata("{}").patched(&[change("replace", key, "300")], &Limits::ZAQAR).unwrap();
+        assert_eq!(set.shown(&Limits::ZAQAR)[key].get(), "300");
+        let gone =
+            set.patched(&[change("remove", key, "0"), change("remove", key, "0")], &Limits::ZAQAR).unwrap();
+        assert_eq!(gone.shown(&Limits::ZAQAR)[key].get(), "3600");
+        assert!(metadata("{}").patched(&[change("add", key, "59")], &Limits::ZAQAR).is_err());
     }
 
     #[test]
     fn values_that_say_nothing_show_as_the_default() {
-        let shown =
-            metadata(r#"{"_max_claim_count":0,"_dead_letter_queue":"","_default_message_ttl":null}"#).shown();
+        let shown = metadata(r#"{"_max_claim_count":0,"_dead_letter_queue":"","_default_message_ttl":null}"#)
+            .shown(&Limits::ZAQAR);
         let values: Vec<_> = shown.iter().map(|(key, value)| format!("{key}={}", value.get())).collect();
         assert_eq!(
             values,
@@ -237,7 +228,7 @@ mod tests {
 
     #[test]
     fn metadata_never_outgrows_its_bound() {
-        let long = raw(format!("\"{}\"", "x".repeat(limits::METADATA_BYTES)));
-        assert!(metadata("{}").patched(&[Change::Add("a".to_owned(), long)]).is_err());
+        let long = raw(format!("\"{}\"", "x".repeat(Limits::ZAQAR.metadata_bytes)));
+        assert!(metadata("{}").patched(&[Change::Add("a".to_owned(), long)], &Limits::ZAQAR).is_err());
     }
 }

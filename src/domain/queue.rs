@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::MessageId;
+use crate::domain::limits::Limits;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Place};
 
@@ -21,12 +22,17 @@ impl Metadata {
         Self { text, attributes: Attributes::default() }
     }
 
+    /// Reads what was checked before it was stored, maybe under other limits than those of today.
+    pub fn stored(text: Box<RawValue>) -> Result<Self, Error> {
+        Self::new(text, &Limits::WIDEST)
+    }
+
     /// Checks JSON text: an object whose reserved keys have values within their bounds.
-    pub fn new(text: Box<RawValue>) -> Result<Self, Error> {
+    pub fn new(text: Box<RawValue>, limits: &Limits) -> Result<Self, Error> {
         let Some(entries) = attributes::entries(&text) else {
             return Err(Error::invalid(Place::Body, "", "queue metadata must be a JSON object"));
         };
-        let attributes = Attributes::new(&entries)?;
+        let attributes = Attributes::new(&entries, limits)?;
         Ok(Self { text, attributes })
     }
 

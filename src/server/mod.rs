@@ -109,6 +109,7 @@ impl Server {
     /// service on it fails before it touches any data.
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         config.check()?;
+        let limits = config.limits.chosen().map_err(ConfigError::from)?;
         let face = Face::new(config)?;
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
@@ -125,8 +126,9 @@ impl Server {
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
         let settings = pool_settings(config, opener.reserving(config.reserve))?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
+        let quotas = face.quotas.clone();
         let broker =
-            Broker::start_within(catalogue, &settings, replica, clock.clone(), face.quotas.clone()).await?;
+            Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
         broker.meter().name_queues(usize::try_from(config.metrics_queues).unwrap_or(usize::MAX));
         Ok(Self { listener, face, broker, tree, clock, _instance: instance })
     }

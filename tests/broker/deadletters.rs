@@ -8,6 +8,7 @@ use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits::Limits;
 use angarium::domain::names::QueueRef;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
@@ -48,7 +49,8 @@ impl Lives {
         *self.catalogue.lock() = Some(catalogue.clone());
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
         let settings = one_pool(Arc::new(FaultyPool::new(pool, plan.clone())));
-        let broker = Broker::start(catalogue, &settings, replica(), self.clock.clone()).await.unwrap();
+        let broker =
+            Broker::start(catalogue, &settings, replica(), self.clock.clone(), Limits::ZAQAR).await.unwrap();
         (broker, plan)
     }
 

@@ -9,6 +9,7 @@ use angarium::clock::Clock;
 use angarium::cluster::replicas::Replica;
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
@@ -38,7 +39,9 @@ async fn seen() -> Seen {
     let faulty = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
     let replica = replica();
     let broker =
-        Broker::start(faulty, &one_pool(pool.clone()), replica.clone(), clock.clone()).await.unwrap();
+        Broker::start(faulty, &one_pool(pool.clone()), replica.clone(), clock.clone(), Limits::ZAQAR)
+            .await
+            .unwrap();
     let catalogue = Catalogue::new(tree.clone());
     Seen { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan, replica }
 }
@@ -79,9 +82,14 @@ impl Seen {
     async fn start_again(&mut self) {
         self.whole.broker.stop().await;
         let settings = one_pool(self.pool.clone());
-        let broker =
-            Broker::start(self.catalogue.clone(), &settings, self.replica.clone(), self.whole.clock.clone())
-                .await;
+        let broker = Broker::start(
+            self.catalogue.clone(),
+            &settings,
+            self.replica.clone(),
+            self.whole.clock.clone(),
+            Limits::ZAQAR,
+        )
+        .await;
         self.whole.broker = broker.unwrap();
     }
 }

@@ -11,6 +11,7 @@ use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::{ClaimId, MessageId};
+use angarium::domain::limits::Limits;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::{PoolName, QueueRef};
 use angarium::domain::pool::{PoolChange, PoolUri};
@@ -82,7 +83,9 @@ impl World {
         let opener = PoolOpener::new(data.path(), clock.clone(), [(path, journal)]);
         let opener = Arc::new(Opening { opener, plan: plan.clone() });
         let settings = PoolSettings { first: None, opener, placement: Algorithm::default() };
-        let broker = Broker::start(catalogue.clone(), &settings, replica(), clock.clone()).await.unwrap();
+        let broker = Broker::start(catalogue.clone(), &settings, replica(), clock.clone(), Limits::ZAQAR)
+            .await
+            .unwrap();
         for (number, uri) in uris.iter().enumerate() {
             let uri = Some(PoolUri::new(uri).unwrap());
             let change = PoolChange { uri, weight: Some(1), ..PoolChange::default() };
@@ -97,7 +100,8 @@ impl World {
     async fn start_again(&mut self) {
         self.broker.stop().await;
         let (catalogue, clock) = (self.catalogue.clone(), self.clock.clone());
-        self.broker = Broker::start(catalogue, &self.settings, replica(), clock).await.unwrap();
+        self.broker =
+            Broker::start(catalogue, &self.settings, replica(), clock, Limits::ZAQAR).await.unwrap();
     }
 
     /// At most as many faults as a lane tries again.
@@ -121,7 +125,7 @@ impl World {
     }
 
     fn messages(&mut self) -> Vec<NewMessage> {
-        let ttl = Some(MessageTtl::new(TTL, "ttl").unwrap());
+        let ttl = Some(MessageTtl::new(TTL, "ttl", &Limits::ZAQAR).unwrap());
         let count = self.dice.random_range(1..8);
         let body = |_| Bytes::from(self.dice.random::<u64>().to_string());
         (0..count).map(body).map(|body| NewMessage { body, ttl, delay: None }).collect()

@@ -9,6 +9,7 @@ use super::{limit, queue, start, terms, whole};
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::journal::Journal;
 use angarium::storage::PoolStore;
@@ -227,7 +228,7 @@ async fn stored(pool: &EmbeddedPool, catalogue: &Catalogue) -> u64 {
 async fn expired_messages_go_from_behind_longer_lives_and_from_queues_that_nobody_uses() {
     let again = Again::new();
     let (broker, _, _) = again.start().await;
-    let ttl = |ttl| Some(angarium::domain::message::MessageTtl::new(ttl, "ttl").unwrap());
+    let ttl = |ttl| Some(angarium::domain::message::MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap());
     let message = |seconds| NewMessage { body: "1".into(), ttl: ttl(seconds), delay: None };
     broker.messages_post(&queue("q"), vec![message(60), message(3_600)], None).await.unwrap();
     // The first one is claimed, for longer than it would live.

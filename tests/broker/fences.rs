@@ -9,6 +9,7 @@ use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId};
+use angarium::domain::limits::Limits;
 use angarium::domain::message::{Header, Message, NewMessage};
 use angarium::domain::queue::Metadata;
 use angarium::storage::embedded::EmbeddedPool;
@@ -45,7 +46,9 @@ async fn of_those_who_need_a_pool_at_the_same_time_one_fences_it() {
     let pool = Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(lives.journal.clone())), Plan::default()));
     pool.fences.next(&[Fault::Held]);
     let broker =
-        Broker::start(catalogue, &one_pool(pool.clone()), replica(), lives.clock.clone()).await.unwrap();
+        Broker::start(catalogue, &one_pool(pool.clone()), replica(), lives.clock.clone(), Limits::ZAQAR)
+            .await
+            .unwrap();
     until("nobody cleans up", async || pool.fences.is_done()).await;
     let post = async |broker: &Broker| {
         let message = NewMessage { body: "1".into(), ttl: None, delay: None };

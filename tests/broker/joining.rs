@@ -10,6 +10,7 @@ use angarium::cluster::replicas::{self, Replica};
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use angarium::domain::limits::Limits;
 use angarium::domain::time::Timestamp;
 use angarium::error::Error;
 use angarium::journal::Journal;
@@ -116,7 +117,9 @@ async fn of_services_that_start_at_the_same_instant_one_serves_and_the_other_tak
         let catalogue = Catalogue::new(tree.clone());
         let settings: PoolSettings = one_pool(Arc::new(EmbeddedPool::new(journal.clone())));
         let clock = Clock::manual(NOW.as_millis());
-        starting.spawn(async move { Broker::start(catalogue, &settings, replica(number), clock).await });
+        starting.spawn(async move {
+            Broker::start(catalogue, &settings, replica(number), clock, Limits::ZAQAR).await
+        });
     }
     let started = starting.join_all().await;
     let (serving, refused): (Vec<_>, Vec<_>) = started.into_iter().partition(Result::is_ok);

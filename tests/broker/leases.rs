@@ -1,6 +1,7 @@
 //! Answers that write nothing need a live lease; changes do not, for tree and pools judge them (P8).
 
 use angarium::broker::QueueFilter;
+use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::domain::page::PageLimit;
 use angarium::domain::queue::Metadata;
@@ -16,7 +17,7 @@ fn assert_refused<T>(answer: Result<T, Error>, what: &str) {
 
 /// All queues of a project, on one page.
 pub(super) fn all_queues() -> QueueFilter {
-    let limit = PageLimit::new(Some(20)).unwrap();
+    let limit = PageLimit::new(Some(20), Limits::ZAQAR.messages_page).unwrap();
     let (after, name_part, metadata) = (None, None, Vec::new());
     QueueFilter { after, limit, name_part, metadata, is_detailed: false, is_counted: true }
 }

@@ -9,6 +9,7 @@ use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::ClaimWait;
+use angarium::domain::limits::Limits;
 use angarium::domain::names::QueueRef;
 use angarium::domain::page::PopCount;
 use angarium::journal::Journal;
@@ -88,7 +89,7 @@ async fn each_message_is_counted_once_for_each_thing_that_happens_to_it() {
     whole.broker.claim_release(&at, claim.id).await.unwrap();
     assert_eq!(counters(&whole, "q").await, [20, 4, 3, 1, 0, 0, 0]);
 
-    let popped = whole.broker.messages_pop(&at, PopCount::new(2).unwrap()).await.unwrap();
+    let popped = whole.broker.messages_pop(&at, PopCount::new(2, &Limits::ZAQAR).unwrap()).await.unwrap();
     assert_eq!(popped.len(), 2);
     assert_eq!(counters(&whole, "q").await, [20, 6, 5, 1, 0, 0, 0]);
 
@@ -196,7 +197,7 @@ async fn a_page_asks_the_pool_only_for_queues_that_have_changed() {
     let pool = CountingPool { pool: Arc::new(EmbeddedPool::new(journal.clone())), totals: asked.clone() };
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
     let settings = one_pool(Arc::new(pool));
-    let broker = Broker::start(catalogue, &settings, replica(), clock.clone()).await.unwrap();
+    let broker = Broker::start(catalogue, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
     let whole = Whole { broker, clock, _data: data };
     for name in ["a", "b", "c"] {
         whole.post(&queue(name), 2, 3_600).await;

@@ -18,6 +18,7 @@ mod moves_random;
 mod outcomes;
 mod pool_records;
 mod pools;
+mod queue_list;
 mod quotas;
 mod retaken;
 mod schedule;
@@ -36,6 +37,7 @@ use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits::Limits;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
 use angarium::domain::pool::PoolUri;
@@ -72,7 +74,7 @@ async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
 async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker, Error> {
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(tree).await.unwrap()));
     let pools = one_pool(Arc::new(EmbeddedPool::new(pool)));
-    Broker::start(catalogue, &pools, replica(), clock).await
+    Broker::start(catalogue, &pools, replica(), clock, Limits::ZAQAR).await
 }
 
 /// The replica that each test has: the same one when a test starts it again.
@@ -90,15 +92,15 @@ fn queue(name: &str) -> QueueRef {
 
 /// Metadata of a queue.
 fn metadata(json: &str) -> Metadata {
-    Metadata::new(serde_json::from_str(json).unwrap()).unwrap()
+    Metadata::new(serde_json::from_str(json).unwrap(), &Limits::ZAQAR).unwrap()
 }
 
 fn terms(ttl: i64) -> ClaimTerms {
-    ClaimTerms::new(Some(ttl), None).unwrap()
+    ClaimTerms::new(Some(ttl), None, &Limits::ZAQAR).unwrap()
 }
 
 fn limit(messages: i64) -> ClaimLimit {
-    ClaimLimit::new(Some(messages)).unwrap()
+    ClaimLimit::new(Some(messages), &Limits::ZAQAR).unwrap()
 }
 
 impl Whole {
@@ -107,7 +109,7 @@ impl Whole {
         let mut ids = Vec::with_capacity(count);
         while ids.len() < count {
             let each = (count - ids.len()).min(1_000);
-            let ttl = MessageTtl::new(ttl, "ttl").unwrap();
+            let ttl = MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap();
             let message = |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl), delay: None };
             ids.extend(
                 self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap().ids,

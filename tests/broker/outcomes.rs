@@ -6,6 +6,7 @@ use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::limits::Limits;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
 
@@ -37,7 +38,8 @@ pub(super) async fn faulty() -> Faulty {
     let store = Arc::new(EmbeddedPool::new(journal));
     let given = Arc::new(FaultyPool::new(store.clone(), pool.clone()));
     let settings = one_pool(given.clone());
-    let broker = Broker::start(faulty_tree, &settings, replica(), clock.clone()).await.unwrap();
+    let broker =
+        Broker::start(faulty_tree, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
     Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, store, given, link, catalogue }
 }
 

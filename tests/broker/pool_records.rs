@@ -9,6 +9,7 @@ use angarium::clock::Clock;
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::{QueueId, Slot};
+use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::domain::names::PoolName;
 use angarium::domain::pool::{Pool, PoolChange, PoolUri};
@@ -76,7 +77,9 @@ impl Installation {
     }
 
     async fn start(&self) -> Broker {
-        Broker::start(self.catalogue.clone(), &self.settings, replica(), self.clock.clone()).await.unwrap()
+        Broker::start(self.catalogue.clone(), &self.settings, replica(), self.clock.clone(), Limits::ZAQAR)
+            .await
+            .unwrap()
     }
 }
 

@@ -10,6 +10,7 @@ use angarium::clock::Clock;
 use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::Slot;
+use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::domain::names::PoolName;
 use angarium::domain::pool::{PoolChange, PoolUri};
@@ -59,7 +60,8 @@ async fn empty(placement: Algorithm) -> Empty {
     let settings = PoolSettings { first: None, opener: Arc::new(Opening(opener)), placement };
     let faulty = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
     let replica = replica();
-    let broker = Broker::start(faulty, &settings, replica.clone(), clock.clone()).await.unwrap();
+    let broker =
+        Broker::start(faulty, &settings, replica.clone(), clock.clone(), Limits::ZAQAR).await.unwrap();
     Empty { broker, catalogue: Catalogue::new(tree), plan, replica, settings, clock, _data: data }
 }
 
@@ -217,10 +219,15 @@ async fn a_mark_that_a_killed_deletion_left_is_gone_after_the_next_start() {
     empty.catalogue.pool_set(&entry, &marked).await.unwrap().unwrap();
     assert_eq!(empty.create("q").await, Err("no_pool"));
     empty.broker.stop().await;
-    let again =
-        Broker::start(empty.catalogue.clone(), &empty.settings, empty.replica.clone(), empty.clock.clone())
-            .await
-            .unwrap();
+    let again = Broker::start(
+        empty.catalogue.clone(),
+        &empty.settings,
+        empty.replica.clone(),
+        empty.clock.clone(),
+        Limits::ZAQAR,
+    )
+    .await
+    .unwrap();
     again.queue_create(&queue("q"), Metadata::empty()).await.unwrap();
 }
 

@@ -9,6 +9,7 @@ use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::domain::names::ProjectId;
 use angarium::domain::page::PopCount;
@@ -55,7 +56,8 @@ impl Bounded {
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
         let pools = one_pool(Arc::new(FaultyPool::new(pool, self.pool.clone())));
         let (clock, quotas) = (self.clock.clone(), self.quotas.subscribe());
-        let broker = Broker::start_within(catalogue, &pools, replica(), clock, quotas).await.unwrap();
+        let broker =
+            Broker::start_within(catalogue, &pools, replica(), clock, Limits::ZAQAR, quotas).await.unwrap();
         Whole { broker, clock: self.clock.clone(), _data: tempfile::tempdir().unwrap() }
     }
 }
@@ -311,7 +313,7 @@ async fn the_books_of_any_history_are_those_of_a_fresh_count() {
                 let _ = try_post(&whole, at.name.as_str(), &["\"twelve chars\""; 5][..count]).await;
             }
             6 | 7 => {
-                whole.broker.messages_pop(&at, PopCount::new(3).unwrap()).await.unwrap();
+                whole.broker.messages_pop(&at, PopCount::new(3, &Limits::ZAQAR).unwrap()).await.unwrap();
             }
             8 => drop(whole.claim(&at, 3, 60).await),
             9 => whole.broker.queue_delete(&at).await.unwrap(),

@@ -6,6 +6,7 @@ use angarium::broker::Broker;
 use angarium::clock::Clock;
 use angarium::domain::delay::Delay;
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits::Limits;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::QueueRef;
 use angarium::domain::time::Timestamp;
@@ -16,7 +17,7 @@ use super::{Whole, limit, metadata, queue, start, terms, whole};
 const DELAYED: Option<Delay> = Some(Delay::Seconds(30));
 
 async fn post(broker: &Broker, at: &QueueRef, delays: &[Option<Delay>], ttl: i64) -> Vec<MessageId> {
-    let ttl = Some(MessageTtl::new(ttl, "ttl").unwrap());
+    let ttl = Some(MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap());
     let message = |delay: &Option<Delay>| NewMessage { body: "1".into(), ttl, delay: *delay };
     broker.messages_post(at, delays.iter().map(message).collect(), None).await.unwrap().ids
 }

@@ -116,3 +116,24 @@ fn the_service_obeys_its_file() {
         assert_eq!(server.client().stats("q").unwrap().status, StatusCode::UNAUTHORIZED);
     }
 }
+
+#[test]
+fn what_clients_may_ask_for_is_set_and_shown_like_every_setting() {
+    let (_directory, path) = file("max_messages_per_page = 100\nmin_claim_ttl = 1");
+    let printed = effective(
+        &["--config", &path, "--max-message-delay", "1800"],
+        &[("ANGARIUM_DEFAULT_CLAIM_TTL", "30")],
+    );
+    assert_has(&printed, &format!("max_messages_per_page = 100  # {path}"));
+    assert_has(&printed, &format!("min_claim_ttl = 1  # {path}"));
+    assert_has(&printed, "max_message_delay = 1800  # flag");
+    assert_has(&printed, "default_claim_ttl = 30  # environment");
+    assert_has(&printed, "max_messages_post_size = 262144  # default");
+}
+
+#[test]
+fn a_limit_below_its_default_is_refused_with_both_names() {
+    let (_directory, path) = file("max_message_ttl = 600");
+    let said = refused(&["--config", &path], &[]);
+    assert!(said.contains("--default-message-ttl 3600") && said.contains("--max-message-ttl 600"), "{said}");
+}

@@ -39,6 +39,29 @@ fn a_pool_in_redis_is_added_while_the_service_runs_and_serves_the_whole_cycle() 
 }
 
 #[test]
+fn a_flavor_is_durable_when_all_of_its_pools_are() {
+    let (lasting, fleeting) = (Redis::start(SYNCED), Redis::start(&["appendonly no", "save ''"]));
+    let service = service();
+    let client = &service.client;
+    for (pool, redis) in [("lasting", &lasting), ("fleeting", &fleeting)] {
+        let body = json!({"uri": redis.uri(""), "weight": 1});
+        assert_eq!(
+            client.put(&format!("/v2/pools/{pool}"), Some(&body)).unwrap().status,
+            StatusCode::CREATED
+        );
+    }
+    let all = json!(["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]);
+    let without = json!(["FIFO", "CLAIMS", "AOD", "HIGH_THROUGHPUT"]);
+    for (pools, capabilities) in [(json!(["lasting"]), &all), (json!(["lasting", "fleeting"]), &without)] {
+        let made = client.put("/v2/flavors/f", Some(&json!({"pool_list": pools}))).unwrap();
+        assert_eq!(made.status, StatusCode::CREATED);
+        assert_eq!(client.get("/v2/flavors/f").unwrap().json()["capabilities"], *capabilities, "{pools}");
+        let listed = client.get("/v2/flavors?detailed=true").unwrap().json();
+        assert_eq!(listed["flavors"][0]["capabilities"], *capabilities, "{pools}");
+    }
+}
+
+#[test]
 fn a_server_that_may_evict_is_refused_with_the_reason() {
     let (redis, service) = (Redis::start(&["maxmemory-policy volatile-lru"]), service());
     let refused = add(&service.client, &redis.uri(""));

@@ -57,6 +57,75 @@ fn a_post_says_how_durable_it_is() {
     assert_eq!(relaxed.unwrap().json()["durability"], json!("relaxed"));
 }
 
+/// The bodies on a page, and the path of the next one.
+fn page(service: &Service, path: &str) -> (Vec<Value>, Option<String>) {
+    let page = service.client.get(path).unwrap().json();
+    let bodies = page["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect();
+    (bodies, page["links"][0]["href"].as_str().map(str::to_owned))
+}
+
+#[test]
+fn a_list_shows_what_becomes_ready_later_when_it_is_asked_to() {
+    let service = service();
+    for message in [
+        json!({"body": 1}),
+        json!({"body": 2, "delay": 900}),
+        json!({"body": 3, "not_before": "9000-01-01T00:00:00Z"}),
+        json!({"body": 4, "delay": 0}),
+    ] {
+        assert_eq!(post(&service, &message).status, 201);
+    }
+    for (query, bodies) in [
+        ("", vec![1, 4]),
+        ("include_delayed=false", vec![1, 4]),
+        ("include_delayed=true", vec![1, 2, 3, 4]),
+        ("include_claimed=true", vec![1, 4]),
+        ("include_delayed=true&include_claimed=true", vec![1, 2, 3, 4]),
+    ] {
+        assert_eq!(page(&service, &format!("{MESSAGES}?{query}")).0, bodies, "{query}");
+    }
+    assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 201);
+    assert_eq!(page(&service, &format!("{MESSAGES}?include_delayed=true")).0, [2, 3, 4]);
+    let both = format!("{MESSAGES}?include_delayed=true&include_claimed=true");
+    assert_eq!(page(&service, &both).0, [1, 2, 3, 4]);
+}
+
+#[test]
+fn pages_with_scheduled_messages_are_whole_and_in_order_of_posting() {
+    let service = service();
+    for body in 0..23 {
+        let delay = if body % 3 == 0 { 900 } else { 0 };
+        assert_eq!(post(&service, &json!({"body": body, "delay": delay})).status, 201);
+    }
+    for limit in [1, 4, 20] {
+        let (mut found, mut path) = (Vec::new(), format!("{MESSAGES}?include_delayed=true&limit={limit}"));
+        loop {
+            let (bodies, next) = page(&service, &path);
+            assert!(bodies.len() <= limit);
+            if bodies.is_empty() {
+                break;
+            }
+            found.extend(bodies);
+            path = next.expect("a page with messages has a link");
+            assert!(path.contains("include_delayed=true"), "{path}");
+        }
+        assert_eq!(found, (0..23).map(Value::from).collect::<Vec<_>>(), "{limit}");
+    }
+}
+
+#[test]
+fn a_message_put_off_by_its_claim_is_listed_among_the_scheduled_ones() {
+    let service = service();
+    post(&service, &json!({"body": 1}));
+    let claim = service.client.claim("q", 1, 60).unwrap().granted().unwrap();
+    let released = service.client.delete(&format!("/v2/queues/q/claims/{}?delay=900", claim.id)).unwrap();
+    assert_eq!(released.status, 204);
+    assert_eq!(page(&service, MESSAGES).0, [0; 0]);
+    assert_eq!(page(&service, &format!("{MESSAGES}?include_delayed=true")).0, [1]);
+    let stats = service.client.stats("q").unwrap().json();
+    assert_eq!((&stats["messages"]["claimed"], &stats["messages"]["free"]), (&json!(0), &json!(1)));
+}
+
 #[test]
 fn a_claim_that_waits_is_answered_by_a_post_and_within_bounds() {
     let service = service();

@@ -15,6 +15,7 @@ use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimLimit, ClaimTerms};
 use angarium::domain::ids::{ClaimId, MessageId};
+use angarium::domain::limits::Limits;
 use angarium::domain::message::{MessageTtl, NewMessage};
 use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use angarium::error::Error;
@@ -55,14 +56,14 @@ impl Whole {
     }
 
     async fn post(&self, at: &QueueRef, bodies: &[Bytes], ttl: i64) -> Vec<MessageId> {
-        let ttl = Some(MessageTtl::new(ttl, "ttl").expect("a lawful ttl"));
+        let ttl = Some(MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).expect("a lawful ttl"));
         let new = |body: &Bytes| NewMessage { body: body.clone(), ttl, delay: None };
         self.broker.messages_post(at, bodies.iter().map(new).collect(), None).await.expect("posted").ids
     }
 
     async fn claim(&self, at: &QueueRef, limit: i64, ttl: i64) -> Option<ClaimView> {
-        let terms = ClaimTerms::new(Some(ttl), Some(60)).expect("lawful terms");
-        let limit = ClaimLimit::new(Some(limit)).expect("a lawful limit");
+        let terms = ClaimTerms::new(Some(ttl), Some(60), &Limits::ZAQAR).expect("lawful terms");
+        let limit = ClaimLimit::new(Some(limit), &Limits::ZAQAR).expect("a lawful limit");
         let claim = self.broker.claim_create(at, terms, limit).await.expect("the claim is answered");
         claim.map(|(view, mut handover)| {
             handover.done();
@@ -101,7 +102,7 @@ async fn open(directory: &TempDir, clock: &Clock) -> (Catalogue, Broker) {
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
     let settings = one_pool(Arc::new(EmbeddedPool::new(journal)));
     let replica = Replica::new(Uuid::new_v4(), "host", "127.0.0.1:1");
-    let broker = Broker::start(catalogue.clone(), &settings, replica, clock.clone()).await;
+    let broker = Broker::start(catalogue.clone(), &settings, replica, clock.clone(), Limits::ZAQAR).await;
     (catalogue, broker.expect("the broker starts"))
 }
 
@@ -260,7 +261,10 @@ async fn deletes_and_posts_survive_a_restart() {
 async fn claim_that_nobody_waits_for_is_released_and_not_counted() {
     let (whole, at) = (Whole::start().await, queue("p", "q"));
     let posted = whole.post(&at, &bodies(2), 3_600).await;
-    let (terms, limit) = (ClaimTerms::new(None, None).unwrap(), ClaimLimit::new(None).unwrap());
+    let (terms, limit) = (
+        ClaimTerms::new(None, None, &Limits::ZAQAR).unwrap(),
+        ClaimLimit::new(None, &Limits::ZAQAR).unwrap(),
+    );
     // Asked once and dropped.
     let left = tokio::time::timeout(Duration::ZERO, whole.broker.claim_create(&at, terms, limit)).await;
     assert!(left.is_err(), "answered at once");

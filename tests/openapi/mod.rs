@@ -2,6 +2,8 @@
 //! own matter; nothing here knows one by name.
 #![allow(clippy::panic, reason = "a test fails by it")]
 
+mod page;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

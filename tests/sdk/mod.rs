@@ -9,6 +9,8 @@ use crate::support::server::Server;
 use crate::support::settings;
 
 const HOUSE: &str = env!("CARGO_MANIFEST_DIR");
+/// Where the Rust client is built.
+const RUST_CLIENT: &str = "target/rust-client";
 
 /// Runs a command, and fails with all that it and the server said if it fails.
 fn run(command: &mut Command, server: Option<&Server>) {
@@ -52,6 +54,22 @@ fn generated_typescript_client_posts_claims_and_deletes() {
     run(compiler.arg("--outDir").arg(dir.path().join("out")).arg(&main), None);
     let server = Server::start(&dir.path().join("data"));
     run(Command::new("node").arg(dir.path().join("out/main.js")).arg(server.base()), Some(&server));
+}
+
+#[test]
+fn generated_rust_client_posts_claims_and_deletes() {
+    let dir = tempfile::tempdir().expect("there is room for a temporary directory");
+    let server = Server::start(dir.path());
+    // Kept between runs, and apart from the service, whose build needs none of it; tests/run has built it.
+    let (package, target) =
+        (Path::new(HOUSE).join("tests/sdk/rust/Cargo.toml"), Path::new(HOUSE).join(RUST_CLIENT));
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["run", "--quiet", "--locked", "--manifest-path"])
+        .arg(package)
+        .arg("--target-dir")
+        .arg(target);
+    run(cargo.arg("--").arg(server.base()), Some(&server));
 }
 
 #[test]

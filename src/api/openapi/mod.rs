@@ -23,7 +23,8 @@ use super::error::ErrorBody;
     info(
         title = "Angarium",
         description = "A durable message queue with the resources of OpenStack Zaqar's API v2. \
-            Every answer carries `X-OpenStack-Request-Id`; every error has the body `ErrorBody`.",
+            Every answer carries `X-OpenStack-Request-Id`; every error has the body `ErrorBody`. Bounds and defaults are \
+            those of a service whose operator has set no others.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     servers((url = "http://127.0.0.1:8888", description = "A service started with its defaults.")),
@@ -105,11 +106,14 @@ pub async fn json() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str())
 }
 
+/// The page has its style in it, and whatever else it would name is not loaded.
+const LOADS_NOTHING: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
 /// The reference: this document as a page for people. It needs nothing from anywhere else.
 #[utoipa::path(
     get, path = "/v2/docs", operation_id = "reference", tag = "home", security(()),
     responses((status = 200, description = "The page.", body = String, content_type = "text/html"))
 )]
-pub async fn page() -> Html<&'static str> {
-    Html(REFERENCE.as_str())
+pub async fn page() -> impl IntoResponse {
+    ([(header::CONTENT_SECURITY_POLICY, LOADS_NOTHING)], Html(REFERENCE.as_str()))
 }

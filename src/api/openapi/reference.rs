@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:62em;margin:2em auto;padding:0 1em;color:#222}\
     code,.path{font-family:ui-monospace,monospace;font-size:.92em}h2{border-bottom:1px solid #ccc;margin-top:2em}\
-    h3{margin:1.6em 0 .3em}.method{display:inline-block;min-width:4.5em;font-weight:700}\
+    h3{margin:1.6em 0 .3em}.method{display:inline-block;min-width:5.2em;font-weight:700}\
+    nav{columns:24em}nav section{break-inside:avoid}nav a{text-decoration:none}td:first-child code{white-space:nowrap}\
     table{border-collapse:collapse;margin:.4em 0}td,th{border:1px solid #ddd;padding:.2em .6em;text-align:left;\
     vertical-align:top}th,pre{background:#f4f4f4}pre{padding:.6em;overflow:auto;\
     font-size:.85em}nav li{list-style:none}nav ul{padding-left:1em}\
@@ -19,7 +20,8 @@ pub fn page(document: &Value) -> String {
     let mut page = Page(String::new());
     let title = text(&document["info"]["title"]);
     page.put(format_args!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style>\
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><link rel=\"icon\" href=\"data:,\"><title>{title}</title><style>{STYLE}</style>\
          </head><body><h1>{title} {}</h1><p>{}</p>",
         text(&document["info"]["version"]),
         text(&document["info"]["description"])
@@ -73,14 +75,14 @@ impl Page {
     fn contents(&mut self, document: &Value, operations: &[Operation<'_>]) {
         self.put(format_args!("<nav>"));
         for tag in items(&document["tags"]) {
-            self.put(format_args!("<b>{}</b><ul>", text(&tag["name"])));
+            self.put(format_args!("<section><b>{}</b><ul>", text(&tag["name"])));
             for Operation { method, path, id, .. } in operations.iter().filter(|o| *o.tag == tag["name"]) {
                 self.put(format_args!(
                     "<li><a href=\"#{id}\"><span class=\"method\">{method}</span><span class=\"path\">{}</span></a>",
                     escaped(path)
                 ));
             }
-            self.put(format_args!("</ul>"));
+            self.put(format_args!("</ul></section>"));
         }
         self.put(format_args!("</nav>"));
     }
@@ -121,6 +123,10 @@ impl Page {
             let kinds: Vec<String> = kinds.collect();
             let meaning = text(&response["description"]);
             self.put(format_args!("<tr><td>{status}<td>{}<td>{meaning}", kinds.join(", ")));
+            for (name, header) in members(&response["headers"]) {
+                let meaning = text(&header["description"]);
+                self.put(format_args!("<br><code>{}</code>: {meaning}", escaped(name)));
+            }
         }
         self.put(format_args!("</table>"));
         for (status, response) in

@@ -16,7 +16,7 @@ use crate::api::query::{Query, boolean, integer, list};
 use crate::api::trace::{self, TraceBody, Traces};
 use crate::broker::{Broker, MessageFilter, MessagePage, MessageView};
 use crate::domain::ids::{ClaimId, MessageId};
-use crate::domain::limits;
+use crate::domain::limits::Limits;
 use crate::domain::page::{PageLimit, PopCount};
 use crate::error::{Error, Place};
 
@@ -46,8 +46,8 @@ pub struct MessagesQuery {
 
 impl MessagesQuery {
     /// None when no page has what is behind the marker.
-    fn filter(&self, asked: &Asked) -> Result<Option<MessageFilter>, Error> {
-        let limit = PageLimit::new(integer("limit", self.limit.as_deref())?)?;
+    fn filter(&self, asked: &Asked, limits: &Limits) -> Result<Option<MessageFilter>, Error> {
+        let limit = PageLimit::new(integer("limit", self.limit.as_deref())?, limits.messages_page)?;
         let echoes = boolean("echo", self.echo.as_deref())?.unwrap_or(false);
         let includes_claimed = boolean("include_claimed", self.include_claimed.as_deref())?.unwrap_or(false);
         let includes_delayed = boolean("include_delayed", self.include_delayed.as_deref())?.unwrap_or(false);
@@ -97,10 +97,14 @@ fn path(asked: &Asked) -> String {
 }
 
 /// The ids of a list that can be ids; the others are those of no message.
-fn known<T: std::str::FromStr>(field: &'static str, text: Option<&str>) -> Result<Vec<T>, Error> {
-    let texts = list(text);
-    if texts.len() > limits::PAGE_MESSAGES {
-        let why = format!("{} ids are more than {}", texts.len(), limits::PAGE_MESSAGES);
+fn known<T: std::str::FromStr>(
+    field: &'static str,
+    text: Option<&str>,
+    limits: &Limits,
+) -> Result<Vec<T>, Error> {
+    let (texts, most) = (list(text), limits.messages_page.most());
+    if texts.len() > most {
+        let why = format!("{} ids are more than {most}", texts.len());
         return Err(Error::invalid(Place::Limit, field, why));
     }
     Ok(texts.into_iter().filter_map(|text| text.parse().ok()).collect())
@@ -124,7 +128,7 @@ pub async fn get(
     if let Some(ids) = &query.ids {
         return by_ids(&broker, &asked, ids).await;
     }
-    let page = match query.filter(&asked)? {
+    let page = match query.filter(&asked, broker.limits())? {
         Some(filter) => broker.messages_list(&asked.queue, &filter).await?,
         None => MessagePage::default(),
     };
@@ -133,7 +137,7 @@ pub async fn get(
 }
 
 async fn by_ids(broker: &Broker, asked: &Asked, ids: &str) -> Result<Response, ApiError> {
-    let found = broker.messages_get(&asked.queue, &known("ids", Some(ids))?).await?;
+    let found = broker.messages_get(&asked.queue, &known("ids", Some(ids), broker.limits())?).await?;
     if found.is_empty() {
         return Err(Error::NotFound { what: "message", name: ids.to_owned() }.into());
     }
@@ -175,12 +179,12 @@ pub async fn delete(
 ) -> Result<Response, ApiError> {
     match (&query.ids, integer("pop", query.pop.as_deref())?) {
         (Some(ids), None) => {
-            let claims: Vec<ClaimId> = known("claim_ids", query.claim_ids.as_deref())?;
-            broker.messages_delete(&asked.queue, known("ids", Some(ids))?, &claims).await?;
+            let claims: Vec<ClaimId> = known("claim_ids", query.claim_ids.as_deref(), broker.limits())?;
+            broker.messages_delete(&asked.queue, known("ids", Some(ids), broker.limits())?, &claims).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         (None, Some(count)) => {
-            let popped = broker.messages_pop(&asked.queue, PopCount::new(count)?).await?;
+            let popped = broker.messages_pop(&asked.queue, PopCount::new(count, broker.limits())?).await?;
             Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, popped, None)))
         }
         (Some(_), Some(_)) => Err(wrong_query("pop and ids cannot be given together")),

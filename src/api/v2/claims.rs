@@ -19,7 +19,7 @@ use crate::broker::Broker;
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
 use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::error::Error;
 
 /// The terms of a claim. Unknown keys are dropped; an empty body means the defaults.
@@ -36,7 +36,9 @@ pub struct ClaimBody {
 }
 
 impl RequestBody for ClaimBody {
-    const BYTES: usize = limits::SMALL_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::SMALL_BODY_BYTES
+    }
 
     fn when_empty() -> Option<Self> {
         Some(Self::default())
@@ -88,9 +90,9 @@ pub async fn post(
     Query(query): Query<ClaimQuery>,
     Json(body): Json<ClaimBody>,
 ) -> Result<Response, ApiError> {
-    let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?)?;
+    let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?, broker.limits())?;
     let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?;
-    let terms = ClaimTerms::new(body.ttl, body.grace)?;
+    let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
     let Some((claim, handover)) = broker.claim_wait(&asked.queue, terms, limit, wait).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -150,7 +152,9 @@ pub async fn get(
 pub struct RenewBody(ClaimBody);
 
 impl RequestBody for RenewBody {
-    const BYTES: usize = limits::SMALL_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::SMALL_BODY_BYTES
+    }
 }
 
 /// Renews a claim: its time begins anew, with these terms. They are on disk when this is answered.
@@ -170,7 +174,7 @@ pub async fn patch(
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
     Json(RenewBody(body)): Json<RenewBody>,
 ) -> Result<StatusCode, ApiError> {
-    let terms = ClaimTerms::new(body.ttl, body.grace)?;
+    let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
     let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
     broker.claim_renew(&asked.queue, id, terms).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -204,7 +208,7 @@ pub async fn delete(
     Query(query): Query<ReleaseQuery>,
 ) -> Result<StatusCode, ApiError> {
     let delay = integer("delay", query.delay.as_deref())?;
-    let delay = delay.map(|seconds| Delay::seconds(seconds, "delay")).transpose()?;
+    let delay = delay.map(|seconds| Delay::seconds(seconds, "delay", broker.limits())).transpose()?;
     // What cannot be an id is the id of no claim, and such a claim is over.
     let Ok(id) = claim_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
     broker.claim_put_off(&asked.queue, id, delay).await?;

@@ -7,17 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::page::{Link, links};
-use super::pools::PoolsQuery;
-use crate::api::error::{ApiError, ErrorBody, Errors};
+use super::page::{Link, NamesQuery, located};
+use crate::api::error::{ApiError, ErrorBody, Errors, NotAdmin};
 use crate::api::extract::{Caller, CallerHeaders, Path};
 use crate::api::json::{Json, RequestBody, not_null, reply};
-use crate::api::query::{Query, boolean, integer};
+use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, FlavorView};
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::domain::names::{FlavorName, PoolName};
-use crate::domain::page::PageLimit;
 use crate::error::{Error, Place};
 
 /// Documents the flavor in a path.
@@ -44,7 +42,9 @@ pub struct FlavorBody {
 }
 
 impl RequestBody for FlavorBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 /// The pools that a flavor is to have. Unknown keys are refused.
@@ -58,7 +58,9 @@ pub struct FlavorChangeBody {
 }
 
 impl RequestBody for FlavorChangeBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 impl FlavorBody {
@@ -90,7 +92,8 @@ pub struct FlavorReply {
     name: String,
     /// Its pools, by name.
     pool_list: Vec<String>,
-    /// What its queues can rely on, in Zaqar's words; in a listing only with `detailed`.
+    /// What its queues can rely on, in Zaqar's words: all of them but `DURABILITY` always, and that while each of its pools
+    /// keeps what it acknowledged through a power cut. In a listing only with `detailed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = json!(["FIFO", "CLAIMS", "DURABILITY", "AOD", "HIGH_THROUGHPUT"]))]
     capabilities: Option<Vec<&'static str>>,
@@ -120,7 +123,7 @@ pub struct FlavorsReply {
 /// The flavors, by name.
 #[utoipa::path(
     get, path = "/v2/flavors", operation_id = "flavors_list", tag = "flavors",
-    params(PoolsQuery, CallerHeaders),
+    params(NamesQuery, CallerHeaders),
     responses(
         (status = 200, description = "A page of them.", body = FlavorsReply,
             headers(("Content-Location" = String, description = "The path of this page."))),
@@ -131,17 +134,13 @@ pub async fn list(
     State(broker): State<Broker>,
     _: Caller,
     uri: Uri,
-    Query(query): Query<PoolsQuery>,
+    Query(query): Query<NamesQuery>,
 ) -> Result<Response, ApiError> {
-    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?)?;
-    let is_detailed = boolean("detailed", query.detailed.as_deref())?.unwrap_or(false);
-    let view = if is_detailed { FlavorReply::detailed } else { FlavorReply::brief };
+    let view = query.view(FlavorReply::brief, FlavorReply::detailed)?;
+    let limit = query.limit(broker.limits().flavors_page)?;
     let flavors = broker.flavors_list(query.marker.as_deref(), limit.get()).await?;
-    let carried = [("limit", query.limit.as_deref()), ("detailed", query.detailed.as_deref())];
-    let last = flavors.last().map(|flavor| flavor.name.to_string());
-    let links = links("/v2/flavors", last, &carried);
-    let page = FlavorsReply { flavors: flavors.into_iter().map(view).collect(), links };
-    Ok(([(header::CONTENT_LOCATION, uri.to_string())], reply(StatusCode::OK, &page)).into_response())
+    let links = query.links("/v2/flavors", flavors.last().map(|flavor| flavor.name.to_string()));
+    Ok(located(&uri, &FlavorsReply { flavors: flavors.into_iter().map(view).collect(), links }))
 }
 
 /// A flavor.
@@ -171,8 +170,8 @@ pub async fn get(
     params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorBody,
     responses(
         (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
-        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
-        Errors
+        Errors,
+        NotAdmin
     )
 )]
 pub async fn put(
@@ -193,9 +192,9 @@ pub async fn put(
     params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorChangeBody,
     responses(
         (status = 200, description = "The flavor as it is now.", body = FlavorReply),
-        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such flavor.", body = ErrorBody),
-        Errors
+        Errors,
+        NotAdmin
     )
 )]
 pub async fn patch(
@@ -216,8 +215,8 @@ pub async fn patch(
     params(FlavorPath, CallerHeaders, RoleHeaders),
     responses(
         (status = 204, description = "There is no such flavor any more."),
-        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
-        Errors
+        Errors,
+        NotAdmin
     )
 )]
 pub async fn delete(

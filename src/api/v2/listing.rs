@@ -15,6 +15,7 @@ use crate::api::extract::{Caller, CallerHeaders};
 use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer};
 use crate::broker::{Broker, QueueFilter};
+use crate::domain::limits::Limits;
 use crate::domain::page::PageLimit;
 
 const PATH: &str = "/v2/queues";
@@ -45,10 +46,10 @@ pub struct QueuesQuery {
 }
 
 impl QueuesQuery {
-    fn filter(&self) -> Result<QueueFilter, ApiError> {
+    fn filter(&self, limits: &Limits) -> Result<QueueFilter, ApiError> {
         Ok(QueueFilter {
             after: self.marker.clone(),
-            limit: PageLimit::new(integer("limit", self.limit.as_deref())?)?,
+            limit: PageLimit::new(integer("limit", self.limit.as_deref())?, limits.queues_page)?,
             name_part: self.name.clone(),
             metadata: self.metadata.clone().into_iter().collect(),
             is_detailed: boolean("detailed", self.detailed.as_deref())?.unwrap_or(false),
@@ -105,7 +106,7 @@ pub async fn get(
     caller: Caller,
     Query(query): Query<QueuesQuery>,
 ) -> Result<Response, ApiError> {
-    let filter = query.filter()?;
+    let filter = query.filter(broker.limits())?;
     let page = broker.queues_list(&caller.project, &filter).await?;
     let queue = |view: crate::broker::QueueView| QueueBody {
         href: format!("{PATH}/{}", view.name),

@@ -16,7 +16,7 @@ use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, Posted};
 use crate::domain::delay::Delay;
 use crate::domain::ids::{ClaimId, MessageId};
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::domain::message::{MessageTtl, NewMessage};
 use crate::domain::names::QueueRef;
 use crate::error::{Error, Place};
@@ -55,12 +55,12 @@ struct PostedMessage {
 
 impl PostedMessage {
     /// Checks the message at this place of the request.
-    fn into_new(self, index: usize) -> Result<NewMessage, Error> {
+    fn into_new(self, index: usize, limits: &Limits) -> Result<NewMessage, Error> {
         let field = |name| format!("messages[{index}].{name}");
-        let ttl = self.ttl.map(|ttl| MessageTtl::new(ttl, field("ttl"))).transpose()?;
+        let ttl = self.ttl.map(|ttl| MessageTtl::new(ttl, field("ttl"), limits)).transpose()?;
         let delay = match (self.delay, self.not_before) {
             (None, None) => None,
-            (Some(seconds), None) => Some(Delay::seconds(seconds, field("delay"))?),
+            (Some(seconds), None) => Some(Delay::seconds(seconds, field("delay"), limits)?),
             (None, Some(date)) => Some(Delay::until(&date, field("not_before"))?),
             (Some(_), Some(_)) => {
                 let why = "a message has a delay or a date, not both";
@@ -72,7 +72,9 @@ impl PostedMessage {
 }
 
 impl RequestBody for PostBody {
-    const BYTES: usize = limits::POST_BYTES;
+    fn most(limits: &Limits) -> usize {
+        limits.post_bytes
+    }
 
     fn measured(self, bytes: usize) -> Self {
         Self { bytes, ..self }
@@ -80,12 +82,12 @@ impl RequestBody for PostBody {
 }
 
 impl PostBody {
-    fn into_messages(self) -> Result<Vec<NewMessage>, Error> {
+    fn into_messages(self, limits: &Limits) -> Result<Vec<NewMessage>, Error> {
         if self.messages.is_empty() {
             return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
         }
         let messages = self.messages.into_iter().enumerate();
-        messages.map(|(index, Object(message))| message.into_new(index)).collect()
+        messages.map(|(index, Object(message))| message.into_new(index, limits)).collect()
     }
 }
 
@@ -121,7 +123,7 @@ pub async fn post(
     Json(body): Json<PostBody>,
 ) -> Result<Response, ApiError> {
     let bytes = body.bytes;
-    let mut messages = body.into_messages()?;
+    let mut messages = body.into_messages(broker.limits())?;
     if let Some(trace) = &asked.trace {
         messages = messages.into_iter().map(|message| message.in_trace(trace)).collect();
     }
@@ -131,7 +133,7 @@ pub async fn post(
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and no more ids than these can be asked for at once.
     let location = match texts.len() {
-        0..=limits::PAGE_MESSAGES => format!("{base}?ids={}", texts.join(",")),
+        0..=limits::PAGE => format!("{base}?ids={}", texts.join(",")),
         _ => base.clone(),
     };
     let resources = texts.iter().map(|id| format!("{base}/{id}")).collect();

@@ -12,7 +12,7 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::json::{Json, Object, RequestBody, Shape, reply};
 use crate::broker::Broker;
-use crate::domain::limits;
+use crate::domain::limits::Limits;
 use crate::domain::patch::Change;
 
 /// Changes of metadata, made one after the other.
@@ -43,9 +43,12 @@ fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D
 }
 
 impl RequestBody for PatchBody {
-    const BYTES: usize = limits::METADATA_BYTES;
     const SHAPE: Shape = Shape::List;
     const MEDIA_TYPE: Option<&'static str> = Some("application/openstack-messaging-v2.0-json-patch");
+
+    fn most(limits: &Limits) -> usize {
+        limits.metadata_bytes
+    }
 }
 
 /// Changes the metadata of a queue key by key: all changes or none. They are on disk when this is answered.
@@ -71,5 +74,5 @@ pub async fn patch(
     };
     let changes = changes.into_iter().enumerate().map(change).collect::<Result<_, _>>()?;
     let metadata = broker.queue_patch(&asked.queue, changes).await?;
-    Ok(reply(StatusCode::OK, &ShownBody(metadata.shown())))
+    Ok(reply(StatusCode::OK, &ShownBody(metadata.shown(broker.limits()))))
 }

@@ -1,7 +1,58 @@
 //! What the pages of listings have in common: links, and the parameters that a link carries on.
 
-use serde::Serialize;
-use utoipa::ToSchema;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::api::json::reply;
+use crate::api::query::{boolean, integer};
+use crate::domain::limits::Span;
+use crate::domain::page::PageLimit;
+use crate::error::Error;
+
+/// Which part of a listing by name.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct NamesQuery {
+    /// The name after which the page begins.
+    #[param(nullable = false)]
+    pub marker: Option<String>,
+    /// At most this many elements; 10 when absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
+    limit: Option<String>,
+    /// Whether everything is shown of each element; false when absent.
+    #[param(value_type = Option<bool>, nullable = false)]
+    detailed: Option<String>,
+}
+
+impl NamesQuery {
+    /// How many elements the page may have.
+    pub fn limit(&self, span: Span) -> Result<PageLimit, Error> {
+        PageLimit::new(integer("limit", self.limit.as_deref())?, span)
+    }
+
+    /// The one of two views that is asked for.
+    pub fn view<V, R>(&self, brief: fn(V) -> R, detailed: fn(V) -> R) -> Result<fn(V) -> R, Error> {
+        view(self.detailed.as_deref(), brief, detailed)
+    }
+
+    /// The links of the page of `path` that ends with the element of this name.
+    pub fn links(&self, path: &str, last: Option<String>) -> Vec<Link> {
+        links(path, last, &[("limit", self.limit.as_deref()), ("detailed", self.detailed.as_deref())])
+    }
+}
+
+/// One of two views, as the parameter `detailed` says.
+pub fn view<V, R>(asked: Option<&str>, brief: fn(V) -> R, detailed: fn(V) -> R) -> Result<fn(V) -> R, Error> {
+    let is_detailed = boolean("detailed", asked)?.unwrap_or(false);
+    Ok(if is_detailed { detailed } else { brief })
+}
+
+/// An answer that says where it is, as Zaqar's pages of pools and flavors do.
+pub fn located(uri: &Uri, page: &impl Serialize) -> Response {
+    ([(header::CONTENT_LOCATION, uri.to_string())], reply(StatusCode::OK, page)).into_response()
+}
 
 /// Where to go on.
 #[derive(Debug, Serialize, ToSchema)]

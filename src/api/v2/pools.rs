@@ -8,16 +8,15 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::health::PoolHealthBody;
-use super::page::{Link, links};
-use crate::api::error::{ApiError, ErrorBody, Errors};
+use super::page::{Link, NamesQuery, located, view};
+use crate::api::error::{ApiError, ErrorBody, Errors, NotAdmin};
 use crate::api::extract::{CallerHeaders, Path};
 use crate::api::json::{Json, RequestBody, not_null, reply};
-use crate::api::query::{Query, boolean, integer};
+use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, PoolReport, PoolView};
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::domain::names::{FlavorName, PoolName};
-use crate::domain::page::PageLimit;
 use crate::domain::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
 use crate::error::{Error, Place};
 
@@ -28,21 +27,6 @@ pub struct PoolPath {
     /// 1 to 64 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
     #[param(min_length = 1, max_length = 64, pattern = r"^[A-Za-z0-9_.\-]+$", example = "default")]
     pool: String,
-}
-
-/// Which part of a listing.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct PoolsQuery {
-    /// The name after which the page begins.
-    #[param(nullable = false)]
-    pub marker: Option<String>,
-    /// At most this many elements; 10 when absent.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
-    pub limit: Option<String>,
-    /// Whether everything is shown of each element; false when absent.
-    #[param(value_type = Option<bool>, nullable = false)]
-    pub detailed: Option<String>,
 }
 
 /// Whether everything is shown.
@@ -76,7 +60,9 @@ pub struct PoolBody {
 }
 
 impl RequestBody for PoolBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 impl PoolBody {
@@ -124,7 +110,9 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
 }
 
 impl RequestBody for PoolChangeBody {
-    const BYTES: usize = limits::ADMIN_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::ADMIN_BODY_BYTES
+    }
 }
 
 impl PoolChangeBody {
@@ -232,32 +220,25 @@ pub struct PoolsReply {
 #[utoipa::path(
     get, path = "/v2/pools", operation_id = "pools_list", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(PoolsQuery, CallerHeaders, RoleHeaders),
+    params(NamesQuery, CallerHeaders, RoleHeaders),
     responses(
         (status = 200, description = "A page of them.", body = PoolsReply,
             headers(("Content-Location" = String, description = "The path of this page."))),
-        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
-        Errors
+        Errors,
+        NotAdmin
     )
 )]
 pub async fn list(
     State(broker): State<Broker>,
     _: Admin,
     uri: Uri,
-    Query(query): Query<PoolsQuery>,
+    Query(query): Query<NamesQuery>,
 ) -> Result<Response, ApiError> {
-    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?)?;
-    let view = view(boolean("detailed", query.detailed.as_deref())?);
+    let view = query.view(PoolReply::brief, PoolReply::detailed)?;
+    let limit = query.limit(broker.limits().pools_page)?;
     let pools = broker.pools_list(query.marker.as_deref(), limit.get()).await?;
-    let carried = [("limit", query.limit.as_deref()), ("detailed", query.detailed.as_deref())];
-    let last = pools.last().map(|pool| pool.name.to_string());
-    let links = links("/v2/pools", last, &carried);
-    let page = PoolsReply { pools: pools.into_iter().map(view).collect(), links };
-    Ok(([(header::CONTENT_LOCATION, uri.to_string())], reply(StatusCode::OK, &page)).into_response())
-}
-
-fn view(detailed: Option<bool>) -> fn(PoolView) -> PoolReply {
-    if detailed.unwrap_or(false) { PoolReply::detailed } else { PoolReply::brief }
+    let links = query.links("/v2/pools", pools.last().map(|pool| pool.name.to_string()));
+    Ok(located(&uri, &PoolsReply { pools: pools.into_iter().map(view).collect(), links }))
 }
 
 /// A pool, how it does and what it holds.
@@ -267,9 +248,9 @@ fn view(detailed: Option<bool>) -> fn(PoolView) -> PoolReply {
     params(PoolPath, DetailQuery, CallerHeaders, RoleHeaders),
     responses(
         (status = 200, description = "The pool.", body = PoolReply),
-        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such pool.", body = ErrorBody),
-        Errors
+        Errors,
+        NotAdmin
     )
 )]
 pub async fn get(
@@ -278,7 +259,7 @@ pub async fn get(
     Path(PoolPath { pool }): Path<PoolPath>,
     Query(query): Query<DetailQuery>,
 ) -> Result<Response, ApiError> {
-    let view = view(boolean("detailed", query.detailed.as_deref())?);
+    let view = view(query.detailed.as_deref(), PoolReply::brief, PoolReply::detailed)?;
     let PoolReport { health, usage } = broker.pool_report(&PoolName::new(&pool)?).await?;
     let shown = view(PoolView { name: health.name.clone(), pool: health.pool.clone() });
     let usage =

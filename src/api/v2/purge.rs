@@ -9,7 +9,7 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::json::{Json, RequestBody};
 use crate::broker::Broker;
-use crate::domain::limits;
+use crate::domain::limits::{self, Limits};
 use crate::error::{Error, Place};
 
 const MESSAGES: &str = "messages";
@@ -35,7 +35,9 @@ enum ResourceType {
 }
 
 impl RequestBody for PurgeBody {
-    const BYTES: usize = limits::SMALL_BODY_BYTES;
+    fn most(_: &Limits) -> usize {
+        limits::SMALL_BODY_BYTES
+    }
 
     fn when_empty() -> Option<Self> {
         Some(Self { resource_types: vec![MESSAGES.to_owned(), SUBSCRIPTIONS.to_owned()] })

@@ -11,7 +11,7 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::json::{Json, RequestBody, reply};
 use crate::broker::Broker;
-use crate::domain::limits;
+use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Entries;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
@@ -24,7 +24,9 @@ use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 pub struct MetadataBody(Box<RawValue>);
 
 impl RequestBody for MetadataBody {
-    const BYTES: usize = limits::METADATA_BYTES;
+    fn most(limits: &Limits) -> usize {
+        limits.metadata_bytes
+    }
 
     fn when_empty() -> Option<Self> {
         Some(Self(Metadata::empty().into_raw()))
@@ -52,7 +54,7 @@ pub async fn put(
     asked: Asked,
     Json(MetadataBody(metadata)): Json<MetadataBody>,
 ) -> Result<Response, ApiError> {
-    let created = broker.queue_create(&asked.queue, Metadata::new(metadata)?).await?;
+    let created = broker.queue_create(&asked.queue, Metadata::new(metadata, broker.limits())?).await?;
     let status = match created {
         Created::New => StatusCode::CREATED,
         Created::Existed => StatusCode::NO_CONTENT,
@@ -69,7 +71,7 @@ pub async fn put(
 )]
 pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
     let metadata = broker.queue_metadata(&asked.queue).await?.unwrap_or_else(Metadata::empty);
-    Ok(reply(StatusCode::OK, &ShownBody(metadata.shown())))
+    Ok(reply(StatusCode::OK, &ShownBody(metadata.shown(broker.limits()))))
 }
 
 /// Deletes a queue with all its messages and claims. One that does not exist is deleted already. When this is

@@ -1,0 +1,151 @@
+//! The limits that an operator may set: what a client may ask for, and what holds when it does not say.
+//!
+//! They are Zaqar's `[transport]` options. The constants beside them are the defaults, and the bounds beyond which no
+//! setting goes. What was stored under other limits stays as it is.
+
+use super as limits;
+use crate::error::{Error, Place};
+
+/// A whole number that a client may give: the least, the most, and the one that holds when it gives none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    least: u32,
+    default: u32,
+    most: u32,
+}
+
+impl Span {
+    /// The numbers from `least` to `most`; none when they are in the wrong order, or the default is outside.
+    pub const fn new(least: u32, default: u32, most: u32) -> Option<Self> {
+        if least <= default && default <= most { Some(Self { least, default, most }) } else { None }
+    }
+
+    const fn within((least, most): (u32, u32), default: u32) -> Self {
+        assert!(least <= default && default <= most, "the constants of limits.rs are in order");
+        Self { least, default, most }
+    }
+
+    /// A page, or a batch: from one element on.
+    const fn up_to(most: usize, default: usize) -> Self {
+        Self::within((1, most as u32), default as u32)
+    }
+
+    /// What holds when nobody says.
+    pub const fn default_value(self) -> u32 {
+        self.default
+    }
+
+    /// The greatest.
+    pub const fn most(self) -> usize {
+        self.most as usize
+    }
+
+    /// Checks a number of seconds; `field` is what the caller calls it.
+    pub fn seconds(self, asked: i64, field: impl Into<String>) -> Result<u32, Error> {
+        self.checked(asked).ok_or_else(|| self.refusal(asked, " seconds", field))
+    }
+
+    /// Checks a number of elements.
+    pub fn count(self, asked: i64, field: impl Into<String>) -> Result<usize, Error> {
+        let count = self.checked(asked).map(|count| count as usize);
+        count.ok_or_else(|| self.refusal(asked, "", field))
+    }
+
+    fn checked(self, asked: i64) -> Option<u32> {
+        u32::try_from(asked).ok().filter(|asked| (self.least..=self.most).contains(asked))
+    }
+
+    fn refusal(self, asked: i64, unit: &str, field: impl Into<String>) -> Error {
+        let why = format!("{asked} is not between {} and {}{unit}", self.least, self.most);
+        Error::invalid(Place::Limit, field, why)
+    }
+}
+
+/// What clients may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Queues on a page.
+    pub queues_page: Span,
+    /// Messages on a page. The greatest is also how many ids one request may name.
+    pub messages_page: Span,
+    /// Pools on a page.
+    pub pools_page: Span,
+    /// Flavors on a page.
+    pub flavors_page: Span,
+    /// Messages of a claim. The greatest is also that of a pop.
+    pub claim_messages: Span,
+    /// Bytes of the metadata of a queue, and of a request that sets or changes it.
+    pub metadata_bytes: usize,
+    /// Bytes of a request that posts messages.
+    pub post_bytes: usize,
+    /// Seconds that a message lives.
+    pub message_ttl: Span,
+    /// Seconds until a message can be claimed.
+    pub message_delay: Span,
+    /// Seconds of a claim.
+    pub claim_ttl: Span,
+    /// Seconds that a message outlives its claim.
+    pub claim_grace: Span,
+}
+
+impl Limits {
+    /// Those of Zaqar, which its clients expect.
+    pub const ZAQAR: Self = Self {
+        queues_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
+        messages_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
+        pools_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
+        flavors_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
+        claim_messages: Span::up_to(limits::CLAIM_MESSAGES, limits::CLAIM_MESSAGES_DEFAULT),
+        metadata_bytes: limits::METADATA_BYTES,
+        post_bytes: limits::POST_BYTES,
+        message_ttl: Span::within(limits::MESSAGE_TTL, limits::MESSAGE_TTL_DEFAULT),
+        message_delay: Span::within(limits::MESSAGE_DELAY, limits::MESSAGE_DELAY_DEFAULT),
+        claim_ttl: Span::within(limits::CLAIM_TTL, limits::CLAIM_TTL_DEFAULT),
+        claim_grace: Span::within(limits::CLAIM_GRACE, limits::CLAIM_GRACE_DEFAULT),
+    };
+
+    /// The widest that any setting allows: what a stored record may hold.
+    pub const WIDEST: Self = Self {
+        queues_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
+        messages_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
+        pools_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
+        flavors_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
+        claim_messages: Span::up_to(limits::CLAIM_MESSAGES_MOST, limits::CLAIM_MESSAGES_DEFAULT),
+        metadata_bytes: limits::METADATA_BYTES_MOST,
+        post_bytes: limits::POST_BYTES_MOST,
+        message_ttl: Span::within((1, limits::SECONDS_MOST), limits::MESSAGE_TTL_DEFAULT),
+        message_delay: Span::within((0, limits::SECONDS_MOST), limits::MESSAGE_DELAY_DEFAULT),
+        claim_ttl: Span::within((1, limits::SECONDS_MOST), limits::CLAIM_TTL_DEFAULT),
+        claim_grace: Span::within((0, limits::SECONDS_MOST), limits::CLAIM_GRACE_DEFAULT),
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::ZAQAR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_takes_its_edges_and_nothing_beyond() {
+        let span = Span::new(60, 300, 600).unwrap();
+        assert_eq!((span.seconds(60, "ttl").unwrap(), span.count(600, "limit").unwrap()), (60, 600));
+        for outside in [59, 601, -1, i64::MIN, i64::MAX] {
+            let said = span.seconds(outside, "ttl").unwrap_err().to_string();
+            assert_eq!(said, format!("ttl: {outside} is not between 60 and 600 seconds"));
+            assert!(span.count(outside, "limit").is_err());
+        }
+    }
+
+    #[test]
+    fn a_span_has_its_default_inside() {
+        for (least, default, most) in [(2, 1, 3), (1, 4, 3), (3, 2, 1)] {
+            assert_eq!(Span::new(least, default, most), None);
+        }
+        assert!(Span::new(1, 1, 1).is_some());
+    }
+}

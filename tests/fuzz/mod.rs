@@ -1,0 +1,38 @@
+//! Requests and settings that are nearly right, in great numbers: whatever they say, nothing panics, no request is answered
+//! with a fault of the service, and a refusal says what is wrong where.
+//!
+//! Each run makes the same ones; more, or others: `ANGARIUM_FUZZ_ROUNDS=1000000 ANGARIUM_SEED=7 cargo test --release --test it
+//! fuzz::`. What finds its way by coverage is in `fuzz/`, over the same inputs and the same judge.
+
+mod judge;
+mod mutation;
+mod seeds;
+mod settings;
+
+use judge::Service;
+use mutation::Mutator;
+
+use crate::support::settings::number;
+
+/// Inputs of a run. A request takes some milliseconds in a debug build.
+const ROUNDS: u64 = 2_000;
+const SEED: u64 = 20_261_121;
+
+fn mutator(seeds: Vec<Vec<u8>>) -> (Mutator, u64) {
+    (Mutator::new(seeds, number("ANGARIUM_SEED", SEED)), number("ANGARIUM_FUZZ_ROUNDS", ROUNDS))
+}
+
+#[test]
+fn no_request_makes_the_service_fail_and_every_refusal_names_what_is_wrong() {
+    let seeds = seeds::requests();
+    assert!(seeds.len() > 30, "the document has operations");
+    let service = Service::start();
+    // What is right is taken, so that what is nearly right gets far.
+    let taken = seeds.iter().filter_map(|seed| service.check(seed)).filter(|status| *status < 400).count();
+    assert!(taken * 2 > seeds.len(), "only {taken} of {} seeds are taken", seeds.len());
+    let (mut mutator, rounds) = mutator(seeds);
+    let statuses: Vec<u16> = (0..rounds).filter_map(|_| service.check(&mutator.next())).collect();
+    let of = |class: u16| statuses.iter().filter(|status| **status / 100 == class).count() as u64;
+    assert!(of(2) > rounds / 20 && of(4) > rounds / 20, "{} taken, {} refused", of(2), of(4));
+    service.check_alive();
+}
