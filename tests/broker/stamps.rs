@@ -26,7 +26,10 @@ async fn an_empty_disk_under_a_pools_name_is_not_served() {
     let refused = try_start(tree.clone(), empty, clock()).await.err().unwrap();
     assert!(matches!(refused, Error::Unavailable { .. }));
     let cause = std::error::Error::source(&refused).unwrap().to_string();
-    assert!(cause.contains("pool default") && cause.contains("never registered"), "{cause}");
+    assert!(
+        refused.to_string().contains("pool default") && cause.contains("never registered"),
+        "{refused}: {cause}"
+    );
     // Nor did the attempt take anything from the one that serves.
     assert!(broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap().is_some());
 }

@@ -43,6 +43,7 @@ impl FromStr for Address {
 
     fn from_str(uri: &str) -> Result<Self, AddressError> {
         let (server, query) = uri.split_once('?').unwrap_or((uri, ""));
+        decode(server)?;
         let mut config: Config = server
             .parse()
             .map_err(|_| AddressError("it is not of the form postgres://user:password@host:port/database"))?;
@@ -124,7 +125,7 @@ fn decode(text: &str) -> Result<String, AddressError> {
         bytes.push(u8::from_str_radix(digits, 16).map_err(|_| WRONG)?);
         rest = after;
     }
-    String::from_utf8(bytes).map_err(|_| AddressError("a parameter is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| AddressError("it is not UTF-8"))
 }
 
 #[cfg(test)]
