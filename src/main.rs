@@ -3,6 +3,10 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+/// A request makes some dozens of small allocations on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match angarium::cli::run() {
         Ok(()) => ExitCode::SUCCESS,

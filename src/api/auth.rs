@@ -19,6 +19,7 @@ use utoipa::openapi::OpenApi;
 use super::error::{ApiError, refusals};
 use super::extract::{PROJECT, text};
 use super::origin;
+use super::quota::Quota;
 use crate::domain::access::{Role, TokenTable};
 use crate::domain::names::ProjectId;
 use crate::error::Error;
@@ -75,14 +76,16 @@ pub struct Gate {
     operations: HashMap<String, Vec<Operation>>,
     /// Requests for what is not there.
     unknown: OperationMeter,
+    /// How much is let in.
+    quota: Quota,
 }
 
 impl Gate {
-    /// A gate before the operations of `document`, measured by `meter`.
-    pub fn new(authentication: Authentication, document: &OpenApi, meter: &Meter) -> Self {
+    /// A gate before the operations of `document`, measured by `meter`, which lets in what `quota` has room for.
+    pub fn new(authentication: Authentication, document: &OpenApi, meter: &Meter, quota: Quota) -> Self {
         let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
         let (operations, unknown) = (operations(&document, meter), meter.operation(UNKNOWN));
-        Self { authentication, operations, unknown }
+        Self { authentication, operations, unknown, quota }
     }
 
     /// What a request needs, and where it is noted.
@@ -124,12 +127,16 @@ impl Gate {
     }
 }
 
-/// Learns who asks and refuses who may not.
+/// Learns who asks, and refuses who may not and what is too much. It is one layer, because each costs every request.
 pub async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let (need, meter) = gate.operation(&request);
-    let answer = match gate.identify(&request, need) {
-        Ok(identity) => {
+    let admitted = gate.identify(&request, need).and_then(|identity| {
+        let place = gate.quota.let_in(&request, &identity)?;
+        Ok((identity, place))
+    });
+    let answer = match admitted {
+        Ok((identity, _place)) => {
             request.extensions_mut().insert(identity);
             next.run(request).await
         }

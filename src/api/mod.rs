@@ -42,13 +42,10 @@ use crate::clock::Clock;
 pub fn router(broker: Broker, authentication: Authentication, limits: RequestLimits, clock: Clock) -> Router {
     let (routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
-    let gate = Arc::new(auth::Gate::new(authentication, &document, &meter));
-    let quota = Arc::new(quota::Quota::new(limits, clock));
+    let quota = quota::Quota::new(limits, clock);
+    let gate = Arc::new(auth::Gate::new(authentication, &document, &meter, quota));
     // The last layer is the first that a request meets.
-    let routes = routes
-        .fallback(error::no_route)
-        .layer(from_fn_with_state(quota, quota::bounded))
-        .layer(from_fn_with_state(gate, auth::admit));
+    let routes = routes.fallback(error::no_route).layer(from_fn_with_state(gate, auth::admit));
     let routes: Router = routes.with_state(broker);
     // Around the router, not in it: the frame changes the method before a route is chosen.
     Router::new().fallback_service(routes).layer(from_fn_with_state(meter, layers::frame))

@@ -2,16 +2,12 @@
 //! at once, so that nobody hangs who could go elsewhere or come again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::Request;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::auth::Identity;
-use super::error::ApiError;
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
@@ -52,6 +48,23 @@ impl Quota {
         Self { limits, requests, long_polls, used: Mutex::default(), clock }
     }
 
+    /// Lets a request in while there is room for it. It holds what is returned for as long as it is in progress.
+    pub fn let_in(
+        &self,
+        request: &Request,
+        identity: &Identity,
+    ) -> Result<Option<SemaphorePermit<'_>>, Error> {
+        if ALWAYS.contains(&request.uri().path()) {
+            return Ok(None);
+        }
+        let place = self.place(request.uri().query().unwrap_or_default())?;
+        // Who brings no token cannot use up the rate of a project by naming it.
+        if !identity.is_anonymous {
+            self.spend(&identity.project)?;
+        }
+        Ok(Some(place))
+    }
+
     /// A place for a request, for as long as it is in progress.
     fn place(&self, query: &str) -> Result<SemaphorePermit<'_>, Error> {
         let places = if is_long_poll(query) { &self.long_polls } else { &self.requests };
@@ -76,23 +89,6 @@ impl Quota {
         }
         Ok(())
     }
-}
-
-/// Lets a request through while there is room for it.
-pub async fn bounded(
-    State(quota): State<Arc<Quota>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    if ALWAYS.contains(&request.uri().path()) {
-        return Ok(next.run(request).await);
-    }
-    let _place = quota.place(request.uri().query().unwrap_or_default())?;
-    // Who brings no token cannot use up the rate of a project by naming it.
-    if let Some(identity) = request.extensions().get::<Identity>().filter(|known| !known.is_anonymous) {
-        quota.spend(&identity.project)?;
-    }
-    Ok(next.run(request).await)
 }
 
 /// Whether a request may wait for a message: `wait=` with anything but nothing and zero.

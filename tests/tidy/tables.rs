@@ -93,6 +93,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper_util", &["cli/bench", "server"]),
     ("indicatif", &["cli/client"]),
     ("jiff", &["cli/client/doctor", "domain/time.rs"]),
+    ("mimalloc", &["main.rs"]),
     ("parking_lot", &["api/quota.rs", "broker", "coordination", "journal", "metrics", "server", "storage"]),
     ("pin_project_lite", &["server"]),
     ("prometheus_client", &["metrics"]),
