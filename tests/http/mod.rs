@@ -33,6 +33,7 @@ mod shapes;
 mod tls;
 mod traces;
 mod unread;
+mod vanished;
 
 use tempfile::TempDir;
 
