@@ -10,7 +10,8 @@ use rand::{Rng, SeedableRng};
 use super::writers::{judge, load, settle};
 use crate::conformance::storage::drivers::registered;
 use crate::conformance::storage::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue};
-use crate::support::postgres::{Postgres, wait_until};
+use crate::support::held::wait_until;
+use crate::support::postgres::Postgres;
 use crate::support::settings;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,8 @@ use super::drain::drain;
 use super::history::History;
 use super::load::{Load, QUEUES};
 use super::verdict::judge;
-use crate::support::redis::{Redis, RedisSentinels, SYNCED, wait_until};
+use crate::support::held::wait_until;
+use crate::support::redis::{Redis, RedisSentinels, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
 use crate::support::settings;
 

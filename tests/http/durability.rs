@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Service, service};
 use crate::support::client::Answer;
-use crate::support::redis::{Redis, SYNCED, wait_until};
+use crate::support::held::wait_until;
+use crate::support::redis::{Redis, SYNCED};
 
 const RELAXED: &[&str] = &["appendonly yes", "appendfsync everysec", "save \"\""];
 

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::service;
 use crate::support::client::{Answer, Client};
-use crate::support::redis::{Redis, SYNCED, wait_until};
+use crate::support::held::wait_until;
+use crate::support::redis::{Redis, SYNCED};
 
 fn add(client: &Client, uri: &str) -> Answer {
     client.put("/v2/pools/redis", Some(&json!({"uri": uri, "weight": 100}))).unwrap()

@@ -4,6 +4,7 @@
 #![allow(clippy::panic, reason = "a test fails by it")]
 
 pub mod client;
+pub mod held;
 pub mod postgres;
 pub mod redis;
 pub mod server;

@@ -1,6 +1,5 @@
 //! Owns private PostgreSQL servers, each on its own port and data directory, on the loopback alone, alone or followed by a
-//! standby. None outlives the test process, even one that is killed: a shell holds the server and ends it when the pipe
-//! from here closes.
+//! standby. None outlives the test process.
 //!
 //! It needs Debian's `postgresql-15`, or another server from 13 on. The server refuses to run as root: then it runs as
 //! nobody.
@@ -8,7 +7,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const START: Duration = Duration::from_secs(60);
+use super::held::{Held, LastWill, START, free_port, wait_until};
+
 /// The user and group nobody.
 const NOBODY: u32 = 65_534;
 /// What its clients must say. It appears in no log and in no answer.
@@ -35,30 +33,12 @@ const SETTINGS: &str = "
     max_wal_senders = 5
 ";
 
-/// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
-/// then removes `$2` if that names anything.
-const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
-cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
-
-/// What the shell does with the data when the server has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LastWill {
-    KeepData,
-    /// For a server that lives as long as the process, whose value is never dropped.
-    RemoveData,
-}
-
 /// A server. Dropping it ends the process and removes its data.
 pub struct Postgres {
     dir: TempDir,
     port: u16,
     will: LastWill,
-    running: Option<Running>,
-}
-
-struct Running {
-    shell: Child,
-    server: Pid,
+    running: Option<Held>,
 }
 
 impl Postgres {
@@ -302,7 +282,7 @@ impl Postgres {
         let command: Vec<_> =
             std::iter::once(server.get_program()).chain(server.get_args()).map(OsStr::to_owned).collect();
         loop {
-            let running = Running::start(self.dir.path(), &command, self.will);
+            let running = Held::start(self.dir.path(), &command, self.will);
             while !running.is_over() {
                 if self.answers() {
                     self.running = Some(running);
@@ -338,41 +318,6 @@ impl Drop for Holder {
     }
 }
 
-impl Running {
-    fn start(dir: &Path, command: &[std::ffi::OsString], will: LastWill) -> Self {
-        let mut shell = Command::new("sh")
-            .args(["-c", HOLD, "postgres"])
-            .arg(dir.join("log"))
-            .arg(if will == LastWill::RemoveData { dir } else { Path::new("") })
-            .args(command)
-            .current_dir(dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("there is a shell");
-        let mut line = String::new();
-        let stdout = shell.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("the shell says the process id");
-        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell says the process id");
-        Self { shell, server }
-    }
-
-    /// Whether it has ended. One that has stays a zombie until the shell ends.
-    fn is_over(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
-        !stat.is_ok_and(|stat| !stat.contains(") Z"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
-        let _ = kill_process(self.server, Signal::KILL);
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
-    }
-}
-
 /// Where the server's programs are.
 fn programs() -> PathBuf {
     let packaged = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
@@ -394,18 +339,4 @@ fn is_root() -> bool {
 pub fn fresh_schema() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("test_{}", NEXT.fetch_add(1, Ordering::SeqCst))
-}
-
-/// Asks until it is so, for a bounded time.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + START;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not after {START:?}: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
-    listener.local_addr().expect("it is bound").port()
 }

@@ -1,41 +1,27 @@
 //! Owns private Redis servers: alone, as a cluster, or under Sentinels; each on its own port and directory, on the
-//! loopback alone. None outlives the test process, even one that is killed: a shell holds the server and ends it when the
-//! pipe from here closes.
+//! loopback alone. None outlives the test process.
 //!
 //! It needs Debian's `redis-tools`: the program that checks dumps is the server under another name.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Commands;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
+use super::held::{Held, LastWill, free_port, wait_until};
+
 const PROGRAM: &str = "/usr/bin/redis-check-rdb";
-const START: Duration = Duration::from_secs(60);
 /// What a pool needs to be of the class `sync`.
 pub const SYNCED: &[&str] = &["appendonly yes", "appendfsync always", "save \"\""];
-
-/// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
-/// then removes `$2` if that names anything.
-const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
-cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || rm -rf -- "$data""#;
-
-/// What the shell does with the data when the server has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LastWill {
-    KeepData,
-    /// For a server that lives as long as the process, whose value is never dropped.
-    RemoveData,
-}
 
 /// A server. Dropping it ends the process and removes its data.
 pub struct Redis {
@@ -45,12 +31,7 @@ pub struct Redis {
     tls_port: Option<u16>,
     arguments: Vec<String>,
     will: LastWill,
-    running: Option<Running>,
-}
-
-struct Running {
-    shell: Child,
-    server: Pid,
+    running: Option<Held>,
 }
 
 impl Redis {
@@ -161,16 +142,8 @@ impl Redis {
         let dir = self.data.path();
         let mut command = vec![dir.join("redis-server").into_os_string(), dir.join("redis.conf").into()];
         command.extend(self.arguments.iter().map(Into::into));
-        let running = Running::start(dir, &command, self.will);
-        let deadline = Instant::now() + START;
-        while !self.answers() {
-            let said = fs::read_to_string(dir.join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "Redis does not answer after {START:?}\n{said}");
-            // One that has ended stays a zombie until the shell ends.
-            let stat = fs::read_to_string(format!("/proc/{}/stat", running.server.as_raw_nonzero()));
-            assert!(stat.is_ok_and(|stat| !stat.contains(") Z")), "Redis ended at its start\n{said}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        let running = Held::start(dir, &command, self.will);
+        running.wait_until_it(dir, || self.answers());
         self.running = Some(running);
     }
 
@@ -185,34 +158,6 @@ impl Redis {
             std::io::Result::Ok(answer)
         };
         ask().is_ok_and(|answer| [b"+PONG\r\n", b"-NOAUTH"].contains(&&answer))
-    }
-}
-
-impl Running {
-    fn start(dir: &Path, command: &[std::ffi::OsString], will: LastWill) -> Self {
-        let mut shell = Command::new("sh")
-            .args(["-c", HOLD, "redis"])
-            .arg(dir.join("log"))
-            .arg(if will == LastWill::RemoveData { dir } else { Path::new("") })
-            .args(command)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("there is a shell");
-        let mut line = String::new();
-        let stdout = shell.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("the shell says the process id");
-        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell says the process id");
-        Self { shell, server }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
-        let _ = kill_process(self.server, Signal::KILL);
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
     }
 }
 
@@ -331,18 +276,4 @@ impl RedisSentinels {
 pub fn fresh_prefix() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("test-{}", NEXT.fetch_add(1, Ordering::SeqCst))
-}
-
-/// Asks until it is so, for a bounded time.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + START;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not after {START:?}: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
-    listener.local_addr().expect("it is bound").port()
 }

@@ -1,23 +1,23 @@
 //! Owns private ZooKeeper servers: the packaged jar on its own port and data directory, on the loopback alone.
-//! None outlives the test process, even one that is killed: a shell holds the server and ends it when the pipe
-//! from here closes.
+//! None outlives the test process.
 //!
 //! It needs Debian's `libzookeeper-java` and `default-jre-headless`. The jar's manifest names what it needs but
 //! for the binding of its log, so the class path is these two jars.
 
+use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use angarium::coordination::zookeeper::Address;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use super::held::{Held, LastWill, free_port};
 
 const JARS: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
@@ -28,33 +28,13 @@ const SMALL: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 const AS_DEPLOYED: &[&str] = &["-Xmx1000m"];
 /// Milliseconds. Sessions last 2 to 20 of these.
 const TICK: u32 = 500;
-/// A virtual machine that starts on a busy computer stays well below it.
-const START: Duration = Duration::from_secs(60);
-
-/// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
-/// then removes `$2` if that names anything.
-const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
-cat >/dev/null; kill -9 $!; wait $! 2>/dev/null; [ -z "$data" ] || rm -rf -- "$data""#;
-
-/// What the shell does with the data when the server has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LastWill {
-    KeepData,
-    /// For a server that lives as long as the process, whose value is never dropped.
-    RemoveData,
-}
 
 /// A standalone server. Dropping it ends the process and removes its data.
 pub struct ZooKeeper {
     data: TempDir,
     port: u16,
     machine: &'static [&'static str],
-    running: Option<Running>,
-}
-
-struct Running {
-    shell: Child,
-    server: Pid,
+    running: Option<Held>,
 }
 
 impl ZooKeeper {
@@ -73,7 +53,7 @@ impl ZooKeeper {
         let data = TempDir::new().expect("there is a temporary directory");
         let port = free_port();
         fs::write(data.path().join("zoo.cfg"), settings(data.path(), port)).expect("the directory is ours");
-        let running = Some(Running::start(data.path(), port, machine, will));
+        let running = Some(run(data.path(), port, machine, will));
         Self { data, port, machine, running }
     }
 
@@ -101,7 +81,7 @@ impl ZooKeeper {
     /// Starts the server on the data it had, and waits until it answers.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "the server runs already");
-        self.running = Some(Running::start(self.data.path(), self.port, self.machine, LastWill::KeepData));
+        self.running = Some(run(self.data.path(), self.port, self.machine, LastWill::KeepData));
     }
 }
 
@@ -112,48 +92,14 @@ pub fn fresh_tree_at(endpoint: SocketAddr) -> Address {
     format!("zookeeper://{endpoint}/tests/{next}").parse().expect("it is an address")
 }
 
-impl Running {
-    fn start(data: &Path, port: u16, machine: &[&str], will: LastWill) -> Self {
-        let java = find_java();
-        let log = data.join("log");
-        let mut shell = Command::new("sh")
-            .args(["-c", HOLD, "zookeeper"])
-            .arg(&log)
-            .arg(if will == LastWill::RemoveData { data } else { Path::new("") })
-            .arg(java)
-            .args(machine)
-            .arg(QUIET)
-            .args(["-cp", &JARS.join(":"), MAIN])
-            .arg(data.join("zoo.cfg"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("there is a shell");
-        let mut line = String::new();
-        let stdout = shell.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("the shell says the process id");
-        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell says the process id");
-        let running = Self { shell, server };
-        let deadline = Instant::now() + START;
-        while !answers(port) {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            assert!(Instant::now() < deadline, "ZooKeeper does not answer after {START:?}\n{said}");
-            // One that has ended stays a zombie until the shell ends.
-            let stat = fs::read_to_string(format!("/proc/{}/stat", running.server.as_raw_nonzero()));
-            assert!(stat.is_ok_and(|stat| !stat.contains(") Z")), "ZooKeeper ended at its start\n{said}");
-            thread::sleep(Duration::from_millis(50));
-        }
-        running
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
-        let _ = kill_process(self.server, Signal::KILL);
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
-    }
+/// Starts a server on its data, and waits until it answers.
+fn run(data: &Path, port: u16, machine: &[&str], will: LastWill) -> Held {
+    let mut command: Vec<OsString> = vec![find_java().into()];
+    command.extend(machine.iter().chain([&QUIET, &"-cp"]).map(Into::into));
+    command.extend([JARS.join(":").into(), MAIN.into(), data.join("zoo.cfg").into()]);
+    let held = Held::start(data, &command, will);
+    held.wait_until_it(data, || answers(port));
+    held
 }
 
 /// Whether the server answers a question for its state.
@@ -186,9 +132,4 @@ fn find_java() -> PathBuf {
     let found = Command::new("java").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert!(found.is_ok_and(|status| status.success()), "java {MISSING}");
     "java".into()
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
-    listener.local_addr().expect("it is bound").port()
 }

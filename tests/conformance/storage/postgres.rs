@@ -12,7 +12,8 @@ use angarium::storage::{PoolStore, QueueChanges, Stamp, StoreError};
 use super::drivers::{opened, registered};
 use super::owner::{Owner, SLOT, appends, epoch, id, ids, message, messages, queue, removes};
 use super::redis::make_certificates;
-use crate::support::postgres::{PASSWORD, Postgres, fresh_schema, wait_until};
+use crate::support::held::wait_until;
+use crate::support::postgres::{PASSWORD, Postgres, fresh_schema};
 
 fn stamp(system: u128) -> Stamp {
     Stamp { system: Uuid::from_u128(system), pool: Uuid::from_u128(2) }

@@ -14,7 +14,8 @@ use super::drivers::{STAMP, opened, registered};
 use super::owner::{
     Owner, SLOT, appends, epoch, id, ids, in_state, living, message, messages, peer, queue, start,
 };
-use crate::support::redis::{Redis, SYNCED, wait_until};
+use crate::support::held::wait_until;
+use crate::support::redis::{Redis, SYNCED};
 use angarium::domain::message::State;
 
 async fn refusal(uri: &str) -> String {

@@ -1,0 +1,97 @@
+//! Owns the life of servers that tests start. None outlives the test process, even one that is killed: a shell holds the
+//! server and ends it when the pipe from here closes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server may take to answer, and whatever else is waited for: a busy machine stays well below it.
+pub const START: Duration = Duration::from_secs(60);
+
+/// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
+/// then removes `$2` if that names anything, once its children have had a moment to end too.
+const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
+cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
+
+/// What the shell does with the data when the server has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum LastWill {
+    KeepData,
+    /// For a server that lives as long as the process, whose value is never dropped.
+    RemoveData,
+}
+
+/// A server and the shell that holds it. Dropping it is SIGKILL to the server.
+pub struct Held {
+    shell: Child,
+    pub server: Pid,
+}
+
+impl Held {
+    /// Starts a server in its directory, where its output is added to `log`.
+    pub fn start(dir: &Path, command: &[OsString], will: LastWill) -> Self {
+        let mut shell = Command::new("sh")
+            .args(["-c", HOLD, "held"])
+            .arg(dir.join("log"))
+            .arg(if will == LastWill::RemoveData { dir } else { Path::new("") })
+            .args(command)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let mut line = String::new();
+        let stdout = shell.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("the shell says the process id");
+        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell says the process id");
+        Self { shell, server }
+    }
+
+    /// Whether it has ended. One that has stays a zombie until the shell ends.
+    pub fn is_over(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
+        !stat.is_ok_and(|stat| !stat.contains(") Z"))
+    }
+
+    /// Waits until it answers. Panics with its output when it ends before, or takes too long.
+    pub fn wait_until_it(&self, dir: &Path, mut answers: impl FnMut() -> bool) {
+        let deadline = Instant::now() + START;
+        while !answers() {
+            let said = || fs::read_to_string(dir.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "no answer after {START:?}\n{}", said());
+            assert!(!self.is_over(), "it ended at its start\n{}", said());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
+        let _ = kill_process(self.server, Signal::KILL);
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// Asks until it is so, for a bounded time.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + START;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not after {START:?}: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A port of the loopback that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
+    listener.local_addr().expect("it is bound").port()
+}
