@@ -100,6 +100,8 @@ fn message(id: [u8; 16], body: &Bytes) -> Message {
         client: None,
         size: BODY_BYTES as u32,
         state: State::Ready,
+        group: None,
+        first_claimed: None,
     };
     Message { header, body: body.clone() }
 }

@@ -276,5 +276,17 @@ fn header(
     let state = if ready > now { State::Scheduled } else { State::Ready };
     let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
     let expires = ready.plus_seconds(ttl);
-    Header { id, created: now, ready, ttl, expires, attempts: 0, client, size, state }
+    Header {
+        id,
+        created: now,
+        ready,
+        ttl,
+        expires,
+        attempts: 0,
+        client,
+        size,
+        state,
+        group: new.group.clone(),
+        first_claimed: None,
+    }
 }

@@ -451,7 +451,19 @@ mod tests {
     fn header(id: MessageId) -> Header {
         let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
         let (ttl, attempts, client, size, state) = (3_600, 0, None, 0, State::Ready);
-        Header { id, created, ready: created, ttl, expires, attempts, client, size, state }
+        Header {
+            id,
+            created,
+            ready: created,
+            ttl,
+            expires,
+            attempts,
+            client,
+            size,
+            state,
+            group: None,
+            first_claimed: None,
+        }
     }
 
     #[test]

@@ -76,7 +76,19 @@ mod tests {
         let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
         let (ttl, attempts, client, size, state) = (3_600, 0, None, 1_000, State::Ready);
         let id = MessageId::from_bytes([rank; 16]);
-        let header = Header { id, created, ready: created, ttl, expires, attempts, client, size, state };
+        let header = Header {
+            id,
+            created,
+            ready: created,
+            ttl,
+            expires,
+            attempts,
+            client,
+            size,
+            state,
+            group: None,
+            first_claimed: None,
+        };
         Message { header, body: Bytes::from(vec![b'1'; 1_000]) }
     }
 

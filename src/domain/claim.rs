@@ -106,6 +106,8 @@ mod tests {
             client: None,
             size: 0,
             state: State::Ready,
+            group: None,
+            first_claimed: None,
         }
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::domain::delay::Delay;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
@@ -45,7 +46,7 @@ pub(super) fn seconds_within(
 }
 
 /// A message that somebody wants to post: checked, and without an id yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NewMessage {
     /// JSON text, kept byte for byte; behind the trace that it is posted in, if it was given one.
     pub body: Bytes,
@@ -53,6 +54,8 @@ pub struct NewMessage {
     pub ttl: Option<MessageTtl>,
     /// When it may first be claimed; the queue's default when absent.
     pub delay: Option<Delay>,
+    /// The group that it belongs to.
+    pub group: Option<GroupName>,
 }
 
 impl NewMessage {
@@ -83,6 +86,10 @@ pub struct Header {
     pub size: u32,
     /// Where it stands in its life, as far as its pool knows.
     pub state: State,
+    /// The group that it was posted in.
+    pub group: Option<GroupName>,
+    /// When it was claimed for the first time.
+    pub first_claimed: Option<Timestamp>,
 }
 
 /// Where a message stands in its life, as far as its pool knows. Claims are not among the states: a claimed message is

@@ -9,6 +9,7 @@ pub mod claim;
 pub mod delay;
 pub mod durability;
 pub mod flavor;
+pub mod group;
 pub mod ids;
 pub mod limits;
 pub mod message;

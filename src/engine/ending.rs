@@ -34,6 +34,7 @@ impl Ending {
     fn apply(self, header: &mut Header) {
         if self.counts == Counts::No {
             header.attempts = header.attempts.saturating_sub(1);
+            header.first_claimed = header.first_claimed.filter(|_| header.attempts > 0);
         }
         if let Some(ready) = self.ready {
             header.ready = ready;

@@ -48,7 +48,7 @@ pub fn prepared(header: &Header, source: &Arc<Peer>, ttl: Option<MessageTtl>, no
     let (ttl, expires) =
         ttl.map_or((header.ttl, header.expires), |ttl| (ttl.seconds(), now.plus_seconds(ttl.seconds())));
     let state = State::Prepared(Arc::clone(source));
-    Header { ttl, expires, ready: now, attempts: 0, state, ..header.clone() }
+    Header { ttl, expires, ready: now, attempts: 0, first_claimed: None, state, ..header.clone() }
 }
 
 /// What is known of the entries that are prepared, moving or failed.

@@ -105,6 +105,7 @@ impl QueueEngine {
                 self.claimed -= 1;
             }
             header.attempts = header.attempts.max(attempt);
+            note_claim(&mut header, terms, expires);
             // An end that was cut short may have put it off already.
             header.state = State::Ready;
             terms.extend(&mut header, expires);
@@ -193,6 +194,7 @@ impl QueueEngine {
             if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
                 *why = Why::Claimed(id);
                 header.attempts += 1;
+                note_claim(header, terms, expires);
                 terms.extend(header, expires);
                 headers.push(header.clone());
             }
@@ -258,4 +260,10 @@ impl QueueEngine {
         let candidates = [self.window.first(), self.hidden.keys().next().copied()];
         candidates.into_iter().flatten().fold(self.window.cursor(), MessageId::min)
     }
+}
+
+/// Notes in a header that a claim with these terms has its message, which may be the first one.
+fn note_claim(header: &mut Header, terms: ClaimTerms, expires: Timestamp) {
+    let began = expires.minus_seconds(terms.ttl()).max(header.created);
+    header.first_claimed.get_or_insert(began);
 }

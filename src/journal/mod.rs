@@ -60,9 +60,11 @@ pub enum Space {
     Buckets = 9,
     /// What queues remember beside their messages.
     Notes = 10,
+    /// Messages of groups, by their group.
+    Groups = 11,
 }
 
-const SPACES: [(Space, &str); 11] = [
+const SPACES: [(Space, &str); 12] = [
     (Space::Meta, "meta"),
     (Space::Tree, "tree"),
     (Space::Records, "records"),
@@ -74,6 +76,7 @@ const SPACES: [(Space, &str); 11] = [
     (Space::Schedule, "schedule"),
     (Space::Buckets, "buckets"),
     (Space::Notes, "notes"),
+    (Space::Groups, "groups"),
 ];
 
 /// The format this program writes. Another one is refused, never converted by guessing.

@@ -17,9 +17,10 @@ use bytes::Bytes;
 use thiserror::Error as ThisError;
 
 pub use batch::{Batch, Epoch, Note, QueueChanges};
-pub use page::{Direction, Dropped, Due, Health, Order, Page, Position, Stamp, Totals, Usage};
+pub use page::{Direction, Dropped, Due, GroupHead, Health, Order, Page, Position, Stamp, Totals, Usage};
 
 use crate::domain::durability::Durability;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
@@ -92,6 +93,27 @@ pub trait PoolStore: Send + Sync + 'static {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError>;
+
+    /// Entries of a group in order of id and in any state, beyond `after` (all, when absent): at most `messages` of them, and
+    /// no more once their bodies exceed `bytes`. It costs what it shows, however many entries of other groups lie between
+    /// them.
+    async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError>;
+
+    /// The first entries, in any state, of the groups of a queue that have one, in order of the groups' names, beyond
+    /// `after` (all, when absent), at most `limit`. It costs what it shows, however many entries each group has.
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError>;
 
     /// Headers of a slot, over all its queues, at most `limit`: of what is scheduled for `before` or earlier, the
     /// earliest first; or of what expires at `before` or earlier, in no order, and in any state but prepared and

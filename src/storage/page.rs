@@ -59,6 +59,15 @@ pub struct Page {
     pub is_last: bool,
 }
 
+/// The first entry of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupHead {
+    /// The entry.
+    pub message: Message,
+    /// Whether it is the only one.
+    pub is_only: bool,
+}
+
 /// Why entries of a slot are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {

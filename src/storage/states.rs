@@ -1,16 +1,19 @@
 //! What stored headers have in common, whatever the driver: the numbers of the states, and the other queue of a move.
 //!
 //! States are 0 ready, 1 scheduled, 2 prepared, 3 moving, 4 failed. A peer is: queue id or zero, bytes of the project,
-//! project, bytes of the name, name (16 + 2 + any + 2 + any). These forms are in databases and never change.
+//! project, bytes of the name, name (16 + 2 + any + 2 + any). Where a header has a group or was claimed before, its extras
+//! are: first claimed or zero, bytes of the group, group (8 + 1 + any). These forms are in databases and never change.
 
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut};
 
 use super::StoreError;
+use crate::domain::group::GroupName;
 use crate::domain::ids::QueueId;
-use crate::domain::message::{Peer, State};
+use crate::domain::message::{Header, Peer, State};
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::time::Timestamp;
 
 const NO_QUEUE: [u8; 16] = [0; 16];
 
@@ -38,6 +41,41 @@ pub(super) fn put_peer(value: &mut impl BufMut, state: &State) {
         value.put_u16(u16::try_from(text.len()).expect("names have at most a few hundred bytes"));
         value.put_slice(text.as_bytes());
     }
+}
+
+/// Whether a header has extras.
+pub(super) fn has_extras(header: &Header) -> bool {
+    header.group.is_some() || header.first_claimed.is_some()
+}
+
+/// Appends the extras of a header.
+pub(super) fn put_extras(value: &mut impl BufMut, header: &Header) {
+    value.put_u64(header.first_claimed.unwrap_or_default().as_millis());
+    let group = header.group.as_ref().map_or("", GroupName::as_str);
+    value.put_u8(u8::try_from(group.len()).expect("groups have at most 128 characters"));
+    value.put_slice(group.as_bytes());
+}
+
+/// The group and the time of the first claim of a header with extras.
+pub(super) fn take_extras(rest: &mut impl Buf) -> Result<(Option<GroupName>, Option<Timestamp>), StoreError> {
+    let no_extras = || damaged("the group of a message");
+    let first = rest.try_get_u64().map_err(|_| no_extras())?;
+    let first_claimed = Some(Timestamp::from_millis(first)).filter(|_| first > 0);
+    let length = usize::from(rest.try_get_u8().map_err(|_| no_extras())?);
+    if rest.remaining() < length {
+        return Err(no_extras());
+    }
+    let group = rest.copy_to_bytes(length);
+    if group.is_empty() {
+        return Ok((None, first_claimed));
+    }
+    Ok((Some(take_group(&group)?), first_claimed))
+}
+
+/// The name of a group as it is stored.
+pub(super) fn take_group(text: &[u8]) -> Result<GroupName, StoreError> {
+    let name = str::from_utf8(text).ok().and_then(|text| GroupName::new(text, "group").ok());
+    name.ok_or_else(|| damaged("the group of a message"))
 }
 
 /// The state of a number; its peer, if it has one, is taken from `rest`.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use angarium::domain::durability::Durability;
+use angarium::domain::group::GroupName;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
+    StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -48,6 +49,26 @@ impl PoolStore for CountingPool {
         bytes: usize,
     ) -> Result<Page, StoreError> {
         self.pool.scan(queue, order, direction, after, messages, bytes).await
+    }
+
+    async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        self.pool.group(queue, group, after, messages, bytes).await
+    }
+
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        self.pool.groups(queue, after, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

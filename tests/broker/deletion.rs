@@ -95,7 +95,7 @@ impl Seen {
 }
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
+    vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }]
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -128,7 +128,10 @@ impl World {
         let ttl = Some(MessageTtl::new(TTL, "ttl", &Limits::ZAQAR).unwrap());
         let count = self.dice.random_range(1..8);
         let body = |_| Bytes::from(self.dice.random::<u64>().to_string());
-        (0..count).map(body).map(|body| NewMessage { body, ttl, delay: None }).collect()
+        (0..count)
+            .map(body)
+            .map(|body| NewMessage { body, ttl, delay: None, ..NewMessage::default() })
+            .collect()
     }
 
     async fn post(&mut self, at: usize) {

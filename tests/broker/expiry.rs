@@ -164,7 +164,7 @@ async fn a_start_with_a_clock_that_is_behind_takes_no_life_from_messages() {
         let journal = Journal::open(&data.path().join("journal"), clock).unwrap();
         start(journal.clone(), journal, clock.clone()).await
     };
-    let message = || vec![NewMessage { body: "1".into(), ttl: None, delay: None }];
+    let message = || vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }];
     let right = Clock::manual(1_700_000_000_000);
     let broker = start_at(&right).await;
     broker.messages_post(&queue("q"), message(), None).await.unwrap();
@@ -229,7 +229,8 @@ async fn expired_messages_go_from_behind_longer_lives_and_from_queues_that_nobod
     let again = Again::new();
     let (broker, _, _) = again.start().await;
     let ttl = |ttl| Some(angarium::domain::message::MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap());
-    let message = |seconds| NewMessage { body: "1".into(), ttl: ttl(seconds), delay: None };
+    let message =
+        |seconds| NewMessage { body: "1".into(), ttl: ttl(seconds), delay: None, ..NewMessage::default() };
     broker.messages_post(&queue("q"), vec![message(60), message(3_600)], None).await.unwrap();
     // The first one is claimed, for longer than it would live.
     let claim = broker.claim_create(&queue("q"), terms(43_200), limit(1)).await.unwrap();
@@ -254,7 +255,7 @@ async fn expired_messages_go_from_behind_longer_lives_and_from_queues_that_nobod
 async fn claims_of_queues_that_nobody_uses_end_in_time_and_are_cleared_away() {
     let again = Again::new();
     let (broker, _, _) = again.start().await;
-    let message = || vec![NewMessage { body: "1".into(), ttl: None, delay: None }];
+    let message = || vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }];
     broker.messages_post(&queue("q"), message(), None).await.unwrap();
     broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap().unwrap().1.done();
     broker.stop().await;

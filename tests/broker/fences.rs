@@ -51,7 +51,7 @@ async fn of_those_who_need_a_pool_at_the_same_time_one_fences_it() {
             .unwrap();
     until("nobody cleans up", async || pool.fences.is_done()).await;
     let post = async |broker: &Broker| {
-        let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+        let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
         broker.messages_post(&queue("q"), vec![message], None).await
     };
     let mut posting = JoinSet::new();

@@ -49,7 +49,7 @@ async fn without_a_lease_posts_deletes_and_claims_go_on() {
     let broker = &faulty.whole.broker;
     let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
     faulty.tree.cut();
-    let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+    let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
     broker.messages_post(&queue("q"), vec![message], None).await.unwrap();
     broker.message_delete(&queue("q"), ids[0], None).await.unwrap();
     // Its record is committed under the fence of the slot.

@@ -110,7 +110,8 @@ impl Whole {
         while ids.len() < count {
             let each = (count - ids.len()).min(1_000);
             let ttl = MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap();
-            let message = |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl), delay: None };
+            let message =
+                |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl), delay: None, ..NewMessage::default() };
             ids.extend(
                 self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap().ids,
             );

@@ -73,7 +73,12 @@ async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well(
     let faulty = faulty().await;
     faulty.whole.post(&queue("q"), 1, 3_600).await;
     faulty.pool.next(&[Fault::NotSent; 6]);
-    let message = angarium::domain::message::NewMessage { body: "1".into(), ttl: None, delay: None };
+    let message = angarium::domain::message::NewMessage {
+        body: "1".into(),
+        ttl: None,
+        delay: None,
+        ..angarium::domain::message::NewMessage::default()
+    };
     let refused = faulty.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap_err();
     assert!(refused.nothing_written() && faulty.pool.is_done());
     faulty.whole.post(&queue("q"), 1, 3_600).await;
@@ -172,7 +177,7 @@ async fn a_change_of_metadata_that_nobody_knows_of_has_no_effect_or_its_whole_ef
         let unknown = whole.broker.queue_patch(&at, vec![change]).await.unwrap_err();
         assert!(!unknown.nothing_written());
         let post = async |size| {
-            let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+            let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
             whole.broker.messages_post_sized(&at, vec![message], None, size).await
         };
         let shown = whole.broker.queue_metadata(&at).await.unwrap().unwrap();
@@ -192,7 +197,7 @@ async fn a_queue_that_asks_for_a_sync_takes_no_post_that_its_pool_cannot_sync() 
         broker.queue_create(&queue(name), super::metadata(attributes)).await.unwrap();
     }
     let post = async |name| {
-        let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+        let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
         broker.messages_post(&queue(name), vec![message], None).await.map(|posted| posted.durability)
     };
     *faulty.given.reach.lock() = Some(Durability::Relaxed);

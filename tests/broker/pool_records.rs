@@ -93,7 +93,7 @@ fn at(path: &str) -> PoolChange {
 }
 
 async fn post(broker: &Broker, at: &str) -> bool {
-    let message = NewMessage { body: "1".into(), ttl: None, delay: None };
+    let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
     broker.messages_post(&queue(at), vec![message], None).await.is_ok()
 }
 

@@ -267,7 +267,7 @@ async fn every_slot_is_looked_at_before_a_pool_goes() {
 }
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
+    vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }]
 }
 
 /// A pool on the disk of one replica would be out of reach for another (P9).

@@ -96,7 +96,12 @@ async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
 
 /// Posts, and waits while it is counted what the project holds, which a busy machine may take long for.
 async fn try_post(whole: &Whole, name: &str, bodies: &[&'static str]) -> Result<Vec<MessageId>, Error> {
-    let message = |body: &&'static str| NewMessage { body: (*body).into(), ttl: None, delay: None };
+    let message = |body: &&'static str| NewMessage {
+        body: (*body).into(),
+        ttl: None,
+        delay: None,
+        ..NewMessage::default()
+    };
     let start = Instant::now();
     loop {
         let messages = bodies.iter().map(message).collect();

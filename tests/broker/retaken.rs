@@ -17,7 +17,7 @@ use super::{Whole, limit, queue, terms};
 const TRIES: usize = 6;
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "\"x\"".into(), ttl: None, delay: None }]
+    vec![NewMessage { body: "\"x\"".into(), ttl: None, delay: None, ..NewMessage::default() }]
 }
 
 /// Takes the queue's slot as another process would.

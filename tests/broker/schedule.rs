@@ -18,7 +18,8 @@ const DELAYED: Option<Delay> = Some(Delay::Seconds(30));
 
 async fn post(broker: &Broker, at: &QueueRef, delays: &[Option<Delay>], ttl: i64) -> Vec<MessageId> {
     let ttl = Some(MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap());
-    let message = |delay: &Option<Delay>| NewMessage { body: "1".into(), ttl, delay: *delay };
+    let message =
+        |delay: &Option<Delay>| NewMessage { body: "1".into(), ttl, delay: *delay, ..NewMessage::default() };
     broker.messages_post(at, delays.iter().map(message).collect(), None).await.unwrap().ids
 }
 

@@ -13,7 +13,7 @@ fn clock() -> Clock {
 }
 
 fn message() -> Vec<NewMessage> {
-    vec![NewMessage { body: "1".into(), ttl: None, delay: None }]
+    vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }]
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,7 +81,7 @@ async fn a_release_an_expiry_and_a_schedule_serve_who_waits() {
     assert_eq!(again.unwrap().messages[0].id, ids[0]);
 
     let delay = Some(Delay::Seconds(30));
-    let message = vec![NewMessage { body: "1".into(), ttl: None, delay }];
+    let message = vec![NewMessage { body: "1".into(), ttl: None, delay, ..NewMessage::default() }];
     let delayed = whole.broker.messages_post(&queue("q"), message, None).await.unwrap().ids;
     wait_in_line(&whole, &mut tasks, 2, "q").await;
     whole.clock.advance(30_000);

@@ -46,6 +46,8 @@ fn message(rank: u64) -> Message {
         client: None,
         size: 4,
         state: State::Ready,
+        group: None,
+        first_claimed: None,
     };
     Message { header, body: Bytes::from_static(b"\"ab\"") }
 }

@@ -29,6 +29,8 @@ fn header(id: MessageId, attempts: u32) -> Header {
         client: None,
         size: 0,
         state: State::Ready,
+        group: None,
+        first_claimed: None,
     }
 }
 

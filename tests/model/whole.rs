@@ -57,7 +57,7 @@ impl Whole {
 
     async fn post(&self, at: &QueueRef, bodies: &[Bytes], ttl: i64) -> Vec<MessageId> {
         let ttl = Some(MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).expect("a lawful ttl"));
-        let new = |body: &Bytes| NewMessage { body: body.clone(), ttl, delay: None };
+        let new = |body: &Bytes| NewMessage { body: body.clone(), ttl, delay: None, ..NewMessage::default() };
         self.broker.messages_post(at, bodies.iter().map(new).collect(), None).await.expect("posted").ids
     }
 

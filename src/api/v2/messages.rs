@@ -67,7 +67,7 @@ impl PostedMessage {
                 return Err(Error::invalid(Place::Limit, field("not_before"), why));
             }
         };
-        Ok(NewMessage { body: into_bytes(self.body), ttl, delay })
+        Ok(NewMessage { body: into_bytes(self.body), ttl, delay, ..NewMessage::default() })
     }
 }
 

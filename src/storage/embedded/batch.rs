@@ -11,6 +11,7 @@ use super::buckets::Touched;
 use super::entries;
 use super::failed;
 use super::stored::{self, QueueTotals};
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, State};
@@ -36,8 +37,8 @@ pub(super) struct Encoded {
 /// An entry as the store has it.
 enum Found {
     Absent,
-    /// Bytes of its value, whether its header was changed, and its body where it must go elsewhere.
-    Ready(u32, Overlay, Option<Bytes>),
+    /// Its group, whether its header was changed, and its body.
+    Ready(Option<GroupName>, Overlay, Bytes),
     /// Its header as it is, and its body.
     Aside(Header, Overlay, Bytes),
 }
@@ -101,9 +102,8 @@ impl Encoded {
 
     pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<Known, StoreError> {
         let totals = txn.get(Space::Totals, self.queue.as_bytes()).map_err(failed)?;
-        let update = |header: &Header| find(txn, self.queue, header.id, Some(&header.state));
-        let updates = self.updates.iter().map(update);
-        let removes = self.removes.iter().map(|id| find(txn, self.queue, *id, None));
+        let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
+        let removes = self.removes.iter().map(|id| find(txn, self.queue, *id));
         Ok(Known {
             totals: QueueTotals::decode(totals.as_ref())?,
             updates: updates.collect::<Result<_, _>>()?,
@@ -118,6 +118,9 @@ impl Encoded {
         totals.low = totals.low.max(self.low);
         for (header, bytes, value) in self.appends {
             count(&mut totals.totals, &header.state, bytes);
+            if let Some(group) = &header.group {
+                txn.put(Space::Groups, stored::group_key(queue, group, header.id), Bytes::new());
+            }
             put_entry(txn, queue, &header, value, &mut totals.low);
         }
         for (header, found) in self.updates.iter().zip(known.updates) {
@@ -146,16 +149,14 @@ fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
     kept.chain(gone).collect()
 }
 
-/// Looks for an entry in its two places, for what it is to become; nothing when it is to go.
-fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId, next: Option<&State>) -> Result<Found, StoreError> {
+/// Looks for an entry in its two places.
+fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Found, StoreError> {
     let key = stored::entry_key(queue, id);
-    if let Some(length) = txn.size_of(Space::Entries, &key).map_err(failed)? {
+    if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
         let changed = txn.size_of(Space::Headers, &key).map_err(failed)?;
         let overlay = if changed.is_some() { Overlay::Stands } else { Overlay::None };
-        let leaves = next.is_some_and(|next| *next != State::Ready);
-        let value = if leaves { txn.get(Space::Entries, &key).map_err(failed)? } else { None };
-        let message = value.map(|value| entries::decode_entry(id, &value)).transpose()?;
-        return Ok(Found::Ready(length, overlay, message.map(|message| message.body)));
+        let Message { header, body } = entries::decode_entry(id, &value)?;
+        return Ok(Found::Ready(header.group, overlay, body));
     }
     let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(Found::Absent) };
     let Message { header, body } = entries::decode_entry(id, &value)?;
@@ -203,11 +204,11 @@ fn put_entry(txn: &mut Txn<'_>, queue: QueueId, header: &Header, value: Bytes, l
 fn update(txn: &mut Txn<'_>, queue: QueueId, header: &Header, found: Found, totals: &mut QueueTotals) {
     let body = match (&found, &header.state) {
         (Found::Absent, _) => return,
-        (Found::Ready(_, _, Some(body)), _) | (Found::Aside(_, _, body), State::Ready) => body.clone(),
-        (Found::Ready(_, _, None), _) => {
+        (Found::Ready(..), State::Ready) => {
             let key = stored::entry_key(queue, header.id);
             return txn.put(Space::Headers, key, entries::encode_header(header));
         }
+        (Found::Ready(_, _, body), _) | (Found::Aside(_, _, body), State::Ready) => body.clone(),
         (Found::Aside(old, _, body), _) => {
             let bytes = body.len() as u64;
             uncount(&mut totals.totals, &old.state, bytes);
@@ -215,7 +216,7 @@ fn update(txn: &mut Txn<'_>, queue: QueueId, header: &Header, found: Found, tota
             return put_aside(txn, queue, header, old);
         }
     };
-    remove(txn, queue, header.id, &found, &mut totals.totals);
+    take_out(txn, queue, header.id, &found, &mut totals.totals);
     count(&mut totals.totals, &header.state, body.len() as u64);
     put_entry(txn, queue, header, entries::encode_entry(header, &body), &mut totals.low);
 }
@@ -244,12 +245,26 @@ fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
     }
 }
 
+/// Removes an entry that goes.
 fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, found: &Found, totals: &mut Totals) {
+    let group = match found {
+        Found::Absent => return,
+        Found::Ready(group, ..) => group,
+        Found::Aside(old, ..) => &old.group,
+    };
+    if let Some(group) = group {
+        txn.remove(Space::Groups, stored::group_key(queue, group, id));
+    }
+    take_out(txn, queue, id, found, totals);
+}
+
+/// Removes an entry from its place among the others of its state.
+fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, found: &Found, totals: &mut Totals) {
     let key = stored::entry_key(queue, id);
     let overlay = match found {
         Found::Absent => return,
-        Found::Ready(length, overlay, _) => {
-            uncount(totals, &State::Ready, entries::body_bytes(*length));
+        Found::Ready(_, overlay, body) => {
+            uncount(totals, &State::Ready, body.len() as u64);
             txn.remove(Space::Entries, key.clone());
             *overlay
         }

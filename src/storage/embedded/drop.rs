@@ -65,6 +65,9 @@ impl Part {
         self.totals.messages += 1;
         self.totals.bytes += stored.body.len() as u64;
         self.keys.push((Space::Headers, stored::entry_key(queue, id)));
+        if let Some(group) = &header.group {
+            self.keys.push((Space::Groups, stored::group_key(queue, group, id)));
+        }
         self.keys.push((Space::Buckets, Bucket::of_expiry(queue, &header).key()));
         match header.state {
             State::Ready => {}

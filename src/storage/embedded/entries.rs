@@ -9,8 +9,10 @@ use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 use crate::storage::states::{self, damaged};
 
-const TAG: u8 = 2;
-/// Bytes of a header without a peer: of every header in the space of ready messages.
+/// The tag of a header without extras, and of one with them.
+const PLAIN: u8 = 2;
+const WITH_EXTRAS: u8 = 3;
+/// Bytes of a header without extras and peer.
 const HEAD_BYTES: usize = 54;
 
 pub(super) fn encode_entry(header: &Header, body: &[u8]) -> Bytes {
@@ -26,11 +28,6 @@ pub(super) fn decode_entry(id: MessageId, value: &Bytes) -> Result<Message, Stor
     Ok(Message { header, body: rest })
 }
 
-/// Bytes of the body in a ready entry's value of this length.
-pub(super) fn body_bytes(length: u32) -> u64 {
-    u64::from(length).saturating_sub(HEAD_BYTES as u64)
-}
-
 pub(super) fn encode_header(header: &Header) -> Bytes {
     encode_entry(header, &[])
 }
@@ -40,7 +37,8 @@ pub(super) fn decode_header(id: MessageId, value: &Bytes) -> Result<Header, Stor
 }
 
 fn put_header(value: &mut BytesMut, header: &Header) {
-    value.put_u8(TAG);
+    let has_extras = states::has_extras(header);
+    value.put_u8(if has_extras { WITH_EXTRAS } else { PLAIN });
     value.put_u8(states::number(&header.state));
     value.put_u64(header.created.as_millis());
     value.put_u64(header.ready.as_millis());
@@ -49,17 +47,23 @@ fn put_header(value: &mut BytesMut, header: &Header) {
     value.put_u32(header.attempts);
     value.put_u32(header.size);
     value.put_slice(header.client.unwrap_or_default().as_bytes());
+    if has_extras {
+        states::put_extras(value, header);
+    }
     states::put_peer(value, &header.state);
 }
 
 fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
-    if rest.len() < HEAD_BYTES || rest.get_u8() != TAG {
+    let tag = rest.first().copied().filter(|tag| matches!(*tag, PLAIN | WITH_EXTRAS));
+    let Some(tag) = tag.filter(|_| rest.len() >= HEAD_BYTES) else {
         return Err(damaged("the header of a message"));
-    }
+    };
+    rest.advance(1);
     let state = rest.get_u8();
     let (created, ready, expires) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
     let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
     let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
+    let (group, first_claimed) = if tag == WITH_EXTRAS { states::take_extras(rest)? } else { (None, None) };
     Ok(Header {
         id,
         created: Timestamp::from_millis(created),
@@ -70,6 +74,8 @@ fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
         client,
         size,
         state: states::take_state(state, rest)?,
+        group,
+        first_claimed,
     })
 }
 
@@ -78,6 +84,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::domain::group::GroupName;
     use crate::domain::ids::QueueId;
     use crate::domain::message::{Peer, State};
     use crate::domain::names::{ProjectId, QueueName, QueueRef};
@@ -98,6 +105,8 @@ mod tests {
             client: Some(Uuid::from_u128(9)),
             size: 2,
             state,
+            group: None,
+            first_claimed: None,
         };
         Message { header, body: Bytes::from_static(b"{}") }
     }
@@ -121,15 +130,26 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_ready_entry_tells_that_of_its_body() {
-        let message = message(State::Ready);
-        let value = encode_entry(&message.header, &message.body);
-        assert_eq!(body_bytes(u32::try_from(value.len()).unwrap()), 2);
+    fn group_and_first_claim_survive_and_cost_nothing_where_they_are_not() {
+        let plain = message(State::Moving(peer(None)));
+        let group = Some(GroupName::new("a:b", "group").unwrap());
+        for (group, first_claimed) in [
+            (group.clone(), None),
+            (group, Some(Timestamp::from_millis(9))),
+            (None, Some(plain.header.created)),
+        ] {
+            let header = Header { group, first_claimed, ..plain.header.clone() };
+            let value = encode_entry(&header, &plain.body);
+            assert_eq!(decode_entry(header.id, &value).unwrap().header, header);
+        }
+        let value = encode_entry(&message(State::Ready).header, &plain.body);
+        assert_eq!(value.len(), HEAD_BYTES + plain.body.len());
     }
 
     #[test]
     fn a_header_that_is_cut_off_anywhere_is_damaged() {
-        let message = message(State::Moving(peer(None)));
+        let mut message = message(State::Moving(peer(None)));
+        message.header.group = Some(GroupName::new("g", "group").unwrap());
         let value = encode_header(&message.header);
         for length in 0..value.len() {
             assert!(decode_header(message.header.id, &value.slice(..length)).is_err(), "{length}");

@@ -19,10 +19,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
+    StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
@@ -125,6 +126,27 @@ impl PoolStore for EmbeddedPool {
     ) -> Result<Page, StoreError> {
         let bounds = Bounds { messages, bytes };
         self.read(move |view| scan::page(view, queue, order, direction, after, bounds)).await
+    }
+
+    async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        let (bounds, group) = (Bounds { messages, bytes }, group.clone());
+        self.read(move |view| scan::group(view, queue, &group, after, bounds)).await
+    }
+
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        self.read(move |view| scan::groups(view, queue, after, limit)).await
     }
 
     async fn due(

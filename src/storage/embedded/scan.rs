@@ -4,11 +4,12 @@ use bytes::Bytes;
 
 use super::stored::{self, QueueTotals};
 use super::{entries, failed};
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use crate::journal::{ReadPair, Space, View};
-use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Usage};
+use crate::storage::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Usage};
 
 /// What a page may hold.
 #[derive(Clone, Copy)]
@@ -119,6 +120,67 @@ pub(super) fn page(
         Direction::Up => fill(range.filter(beyond).map(message), bounds),
         Direction::Down => fill(range.rev().filter(beyond).map(message), bounds),
     }
+}
+
+/// The entry of a key among those of a group.
+fn grouped(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
+    let (key, _) = pair.map_err(failed)?;
+    let (_, id) = stored::group_place(&key)?;
+    let found = get(view, queue, &[id])?.into_iter().next();
+    found.ok_or_else(|| stored::damaged("a group of a queue"))
+}
+
+pub(super) fn group(
+    view: &View,
+    queue: QueueId,
+    group: &GroupName,
+    after: Option<MessageId>,
+    bounds: Bounds,
+) -> Result<Page, StoreError> {
+    let Some(first) =
+        after.map_or(Some(MessageId::ZERO), |after| Some(after.next()).filter(|id| *id > after))
+    else {
+        return Ok(Page { messages: Vec::new(), is_last: true });
+    };
+    let (first, last) =
+        (stored::group_key(queue, group, first), stored::group_key(queue, group, MessageId::MAX));
+    fill(view.range(Space::Groups, &first, &last).map(|pair| grouped(view, queue, pair)), bounds)
+}
+
+pub(super) fn groups(
+    view: &View,
+    queue: QueueId,
+    after: Option<GroupName>,
+    limit: usize,
+) -> Result<Vec<GroupHead>, StoreError> {
+    let mut heads: Vec<GroupHead> = Vec::new();
+    let behind = |group: &GroupName| stored::group_key(queue, group, MessageId::MAX);
+    let mut from = after.map_or_else(|| Bytes::copy_from_slice(queue.as_bytes()), |after| behind(&after));
+    'groups: while heads.len() < limit {
+        let mut head: Option<(GroupName, Message)> = None;
+        // One seek a group: with groups of one entry each the next one is found on the way.
+        for pair in view.scan(Space::Groups, queue.as_bytes(), &from) {
+            let (key, value) = pair.map_err(failed)?;
+            let (group, _) = stored::group_place(&key)?;
+            match &head {
+                Some((known, _)) if *known == group => {
+                    from = behind(&group);
+                    heads.extend(head.map(|(_, message)| GroupHead { message, is_only: false }));
+                    continue 'groups;
+                }
+                _ if key == from => continue,
+                _ => {}
+            }
+            heads.extend(head.take().map(|(_, message)| GroupHead { message, is_only: true }));
+            if heads.len() >= limit {
+                break 'groups;
+            }
+            head = Some((group, grouped(view, queue, Ok((key, value)))?));
+        }
+        heads.extend(head.map(|(_, message)| GroupHead { message, is_only: true }));
+        break;
+    }
+    Ok(heads)
 }
 
 fn fill(

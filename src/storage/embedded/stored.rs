@@ -10,26 +10,28 @@
 //! | headers | queue id, message id (16 + 16) | header | from the first change to the next move or the end |
 //! | schedule | queue id, ready, message id (16 + 8 + 16) | nothing | of the message, while it is scheduled |
 //! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | least id, greatest id, touches (16 + 16 + 4) | until a look into the past bucket finds nothing |
+//! | groups | queue id, group, 0, message id (16 + any + 1 + 16) | nothing | of the message, if it has a group |
 //! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | as its owner says |
 //!
-//! A ready message has one key, since a second one halves the rate of posts. An entry that changes its state moves
+//! A ready message has one key, since a second one halves the rate of posts; one of a group has two. An entry that changes its state moves
 //! between entries and aside with its body. A header in headers stands for the one before the body, where there is one.
 //!
 //! Buckets say where to look for what is due, for many messages at once: kind 0 for entries that become ready, kind
 //! 1 for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`.
 //!
-//! The head of a header is tag 2, state, created, ready, expires, ttl, attempts, body bytes, client id
-//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. In prepared and moving the peer
-//! follows; states and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
+//! The head of a header is tag 2 or 3, state, created, ready, expires, ttl, attempts, body bytes, client id
+//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. With tag 3 the extras follow, in prepared
+//! and moving the peer; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
 //! seconds.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::time::Timestamp;
 pub(super) use crate::storage::states::damaged;
-use crate::storage::{Epoch, Note, Stamp, StoreError, Totals};
+use crate::storage::{Epoch, Note, Stamp, StoreError, Totals, states};
 
 pub(super) const STAMP_KEY: &[u8] = b"pool";
 
@@ -136,6 +138,24 @@ pub(super) fn schedule_key(queue: QueueId, ready: Timestamp, id: MessageId) -> B
 pub(super) fn schedule_place(key: &[u8]) -> Result<(Timestamp, MessageId), StoreError> {
     let mut rest = key.get(16..).filter(|rest| rest.len() == 24).ok_or_else(|| damaged("the schedule"))?;
     Ok((Timestamp::from_millis(rest.get_u64()), take_id(&mut rest)))
+}
+
+/// The key of an entry among those of its group.
+pub(super) fn group_key(queue: QueueId, group: &GroupName, id: MessageId) -> Bytes {
+    let mut key = BytesMut::with_capacity(33 + group.as_str().len());
+    key.put_slice(queue.as_bytes());
+    key.put_slice(group.as_str().as_bytes());
+    key.put_u8(0);
+    key.put_slice(id.as_bytes());
+    key.freeze()
+}
+
+/// The group and the id of such a key.
+pub(super) fn group_place(key: &[u8]) -> Result<(GroupName, MessageId), StoreError> {
+    let rest = key.get(16..).filter(|rest| rest.len() > 17);
+    let (group, mut id) =
+        rest.map(|rest| rest.split_at(rest.len() - 16)).ok_or_else(|| damaged("a group"))?;
+    Ok((states::take_group(&group[..group.len() - 1])?, take_id(&mut id)))
 }
 
 /// What all notes of a queue and kind begin with.

@@ -15,7 +15,11 @@ use crate::storage::{Batch, Note, QueueChanges, StoreError};
 pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
-    if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
+    let has_group =
+        |changes: &QueueChanges| changes.appends.iter().any(|message| message.header.group.is_some());
+    if batch.queues.iter().any(has_group) {
+        Err(StoreError::NotSent("a pool in PostgreSQL keeps no groups of messages".to_owned()))
+    } else if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
         Ok(())
     } else {
         Err(StoreError::NotSent("a note is too long".to_owned()))

@@ -25,10 +25,11 @@ use parking_lot::Mutex;
 pub use address::{Address, AddressError};
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
+    StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
@@ -98,6 +99,22 @@ impl PoolStore for PostgresPool {
         bytes: usize,
     ) -> Result<Page, StoreError> {
         self.page(Asked { queue, order, direction, messages, bytes }, after).await
+    }
+
+    /// It has none: a batch that brings a message of a group is refused.
+    async fn group(
+        &self,
+        _: QueueId,
+        _: &GroupName,
+        _: Option<MessageId>,
+        _: usize,
+        _: usize,
+    ) -> Result<Page, StoreError> {
+        Ok(Page { messages: Vec::new(), is_last: true })
+    }
+
+    async fn groups(&self, _: QueueId, _: Option<GroupName>, _: usize) -> Result<Vec<GroupHead>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn due(

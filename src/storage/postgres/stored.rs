@@ -98,6 +98,8 @@ pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
         client: column(row, "client")?,
         size: column::<i32>(row, "size")?.cast_unsigned(),
         state,
+        group: None,
+        first_claimed: None,
     })
 }
 

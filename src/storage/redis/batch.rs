@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use redis::Cmd;
 
 use super::scripts::{APPEND, COMMIT, Script};
-use super::stored::{self, Bucket, Keys};
+use super::stored::{self, Bucket, Keys, QUEUE_KEYS};
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::{Header, State};
-use crate::storage::{Batch, Note, QueueChanges, StoreError};
+use crate::storage::{Batch, Note, QueueChanges, StoreError, states};
 
 /// Checks what of the batch came from outside without a check.
 pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
@@ -35,7 +35,7 @@ pub(super) fn repeat(batch: &Batch, keys: &Keys) -> (&'static Script, Cmd) {
 }
 
 fn call_of(script: &Script, batch: &Batch, keys: &Keys) -> Cmd {
-    let mut names = Vec::with_capacity(4 + 8 * batch.queues.len());
+    let mut names = Vec::with_capacity(4 + QUEUE_KEYS * batch.queues.len());
     names.extend(keys.slot_keys(batch.slot));
     names.extend(batch.queues.iter().flat_map(|changes| keys.queue_keys(changes.queue)));
     let mut call = script.call(&names);
@@ -63,17 +63,16 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
         value.extend_from_slice(&message.body);
         call.arg(&message.header.id.as_bytes()[..]).arg(&value[..]);
     }
-    let (ready, aside): (Vec<_>, Vec<_>) = changes
-        .appends
-        .iter()
-        .map(|message| &message.header)
-        .partition(|header| header.state == State::Ready);
+    let headers = || changes.appends.iter().map(|message| &message.header);
+    let ready: Vec<&Header> = headers().filter(|header| header.state == State::Ready).collect();
     call.arg(ready.len());
     for header in ready {
         call.arg(&header.id.as_bytes()[..]);
     }
-    call.arg(aside.len() + changes.updates.len());
-    for header in aside.into_iter().chain(&changes.updates) {
+    let has_own = |header: &&Header| header.state != State::Ready || states::has_extras(header);
+    let own: Vec<&Header> = headers().filter(has_own).collect();
+    call.arg(own.len() + changes.updates.len());
+    for header in own.into_iter().chain(&changes.updates) {
         value.clear();
         stored::put_header(&mut value, header);
         call.arg(&header.id.as_bytes()[..]).arg(&value[..]);

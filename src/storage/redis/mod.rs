@@ -26,10 +26,11 @@ use redis::{Cmd, Value};
 pub use address::{Address, AddressError};
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, Health, Note, Order, Page, PoolStore, Position, Stamp, StoreError,
-    Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
+    StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
@@ -216,6 +217,26 @@ impl PoolStore for RedisPool {
         bytes: usize,
     ) -> Result<Page, StoreError> {
         self.page(Asked { queue, order, direction, messages, bytes }, after).await
+    }
+
+    async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        self.group_page(queue, group, (after, messages, bytes)).await
+    }
+
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        self.group_heads(queue, after, limit).await
     }
 
     async fn due(

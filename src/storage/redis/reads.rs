@@ -6,12 +6,13 @@ use redis::{Cmd, Value};
 
 use super::RedisPool;
 use super::errors::strange;
-use super::scripts::{GET, NOTES, SCAN, TOTALS};
+use super::scripts::{GET, GROUPS, NOTES, SCAN, TOTALS};
 use super::stored::{self, HEAD_BYTES, damaged};
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::Message;
-use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Totals, Usage};
+use crate::storage::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
 
 /// Which entries a page shows.
 pub(super) struct Asked {
@@ -74,6 +75,17 @@ fn message(id: MessageId, value: &Bytes, header: &Bytes) -> Result<Message, Stor
     Ok(Message { header, body: value.slice(HEAD_BYTES..) })
 }
 
+/// Adds the entries of an answer to a page, and whether it is the last.
+fn add_entries(answer: Value, page: &mut Page) -> Result<(), StoreError> {
+    let mut answer = list(answer)?.into_iter();
+    page.is_last = answer.next().as_ref().map(number).transpose()? == Some(1);
+    while let (Some(id), Some(value), Some(header)) = (answer.next(), answer.next(), answer.next()) {
+        let id = stored::decode_id(&bytes(id)?)?;
+        page.messages.push(message(id, &bytes(value)?, &bytes(header)?)?);
+    }
+    Ok(())
+}
+
 impl Asked {
     /// The command of Redis, and the bounds of the range behind `after`.
     fn range(&self, after: Option<Position>) -> (&'static str, Vec<u8>, Vec<u8>) {
@@ -126,13 +138,70 @@ impl RedisPool {
         let mut call = SCAN.call(&names);
         call.arg(command).arg(first).arg(last);
         call.arg(messages).arg(bytes_left.min(limits::REDIS_PAGE_BYTES)).arg(skip);
-        let mut answer = list(self.reads.read(way, &SCAN, &call).await?)?.into_iter();
-        page.is_last = answer.next().as_ref().map(number).transpose()? == Some(1);
-        while let (Some(id), Some(value), Some(header)) = (answer.next(), answer.next(), answer.next()) {
-            let id = stored::decode_id(&bytes(id)?)?;
-            page.messages.push(message(id, &bytes(value)?, &bytes(header)?)?);
-        }
+        add_entries(self.reads.read(way, &SCAN, &call).await?, page)?;
         Ok(!page.is_last)
+    }
+
+    pub(super) async fn group_page(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        (mut after, messages, bytes): (Option<MessageId>, usize, usize),
+    ) -> Result<Page, StoreError> {
+        let mut page = Page { messages: Vec::new(), is_last: false };
+        let prefix = stored::group_prefix(group);
+        let last = [b"(", group.as_str().as_bytes(), &[1]].concat();
+        loop {
+            let many = (messages - page.messages.len()).min(limits::REDIS_PAGE);
+            let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
+            let bound = match after {
+                Some(after) => [b"(", &prefix[..], after.as_bytes()].concat(),
+                None => [b"[", &prefix[..]].concat(),
+            };
+            let way = self.reads.way().await?;
+            let mut call =
+                SCAN.call(&["entries", "headers", "groups"].map(|what| way.keys.of_queue(queue, what)));
+            call.arg("ZRANGEBYLEX").arg(bound).arg(&last[..]);
+            call.arg(many).arg((bytes - read).min(limits::REDIS_PAGE_BYTES)).arg(prefix.len() + 1);
+            let answer = self.reads.read(way, &SCAN, &call).await?;
+            add_entries(answer, &mut page)?;
+            let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
+            if page.is_last || page.messages.len() >= messages || read > bytes {
+                return Ok(page);
+            }
+            after = page.messages.last().map(|message| message.header.id);
+        }
+    }
+
+    pub(super) async fn group_heads(
+        &self,
+        queue: QueueId,
+        mut after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        let mut heads: Vec<GroupHead> = Vec::new();
+        while heads.len() < limit {
+            let many = (limit - heads.len()).min(limits::REDIS_GET);
+            let bound =
+                after.map_or_else(|| b"-".to_vec(), |after| [b"[", after.as_str().as_bytes(), &[1]].concat());
+            let way = self.reads.way().await?;
+            let mut call =
+                GROUPS.call(&["entries", "headers", "groups"].map(|what| way.keys.of_queue(queue, what)));
+            call.arg(bound).arg(many);
+            let mut answer = list(self.reads.read(way, &GROUPS, &call).await?)?.into_iter();
+            let known = heads.len();
+            while let (Some(id), Some(value), Some(header), Some(is_only)) =
+                (answer.next(), answer.next(), answer.next(), answer.next())
+            {
+                let message = message(stored::decode_id(&bytes(id)?)?, &bytes(value)?, &bytes(header)?)?;
+                heads.push(GroupHead { message, is_only: number(&is_only)? == 1 });
+            }
+            if heads.len() < known + many {
+                break;
+            }
+            after = heads.last().and_then(|head| head.message.header.group.clone());
+        }
+        Ok(heads)
     }
 
     pub(super) async fn entries(

@@ -24,6 +24,8 @@ pub(super) static DROP: LazyLock<Script> = LazyLock::new(|| Script::writing(incl
 pub(super) static EXPIRED: LazyLock<Script> =
     LazyLock::new(|| Script::writing(include_str!("lua/expired.lua")));
 pub(super) static SCAN: LazyLock<Script> = LazyLock::new(|| Script::reading(include_str!("lua/scan.lua")));
+pub(super) static GROUPS: LazyLock<Script> =
+    LazyLock::new(|| Script::reading(include_str!("lua/groups.lua")));
 pub(super) static GET: LazyLock<Script> = LazyLock::new(|| Script::reading(include_str!("lua/get.lua")));
 pub(super) static TOTALS: LazyLock<Script> =
     LazyLock::new(|| Script::reading(include_str!("lua/totals.lua")));

@@ -18,16 +18,17 @@
 //! | `T:ranges:Q` | hash | end, ttl (8 + 4) → least id, greatest id, in hex | of the bucket |
 //! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | as the owner says |
 //! | `T:names:Q` | sorted set | kind, key | of the note |
+//! | `T:groups:Q` | sorted set | group, 0, message id (any + 1 + 16) | of the message, if it has a group |
 //!
 //! Scores are all 0: members lie in the order of their bytes. A header in headers stands for the one in entries. Of an
-//! entry that is not ready it is always there.
+//! entry that is not ready or has a group it is always there.
 //!
 //! A bucket stands for the entries of one queue and ttl whose life ends within one span of time, up to `end`; its range
 //! says where they are among the ids.
 //!
-//! A header is tag 1, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 +
-//! 16); the client id is zero when there is none. That is its head. In prepared and moving the peer follows, but not in
-//! entries; states and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
+//! A header is tag 1 or 2, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 +
+//! 16); the client id is zero when there is none. That is its head. With tag 2 the extras
+//! follow, in prepared and moving the peer, but not in entries; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
 //! seconds.
 
 use std::sync::Arc;
@@ -35,17 +36,23 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut, Bytes};
 use uuid::Uuid;
 
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::Header;
 use crate::domain::time::Timestamp;
 pub(super) use crate::storage::states::damaged;
 use crate::storage::{Epoch, Note, Stamp, StoreError, states};
 
-const TAG: u8 = 1;
-/// Bytes of a header before its peer.
+/// The tag of a header without extras, and of one with them.
+const PLAIN: u8 = 1;
+const WITH_EXTRAS: u8 = 2;
+/// Bytes of a header before its extras and its peer.
 pub(super) const HEAD_BYTES: usize = 54;
 /// Milliseconds of the least span of a bucket.
 const LEAST_SPAN: u64 = 8_000;
+
+/// Keys of a queue.
+pub(super) const QUEUE_KEYS: usize = 9;
 
 /// The names of all keys of a pool.
 #[derive(Clone, Debug)]
@@ -76,8 +83,8 @@ impl Keys {
     }
 
     /// Keys of a queue, in the order of the scripts.
-    pub(super) fn queue_keys(&self, queue: QueueId) -> [String; 8] {
-        ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names"]
+    pub(super) fn queue_keys(&self, queue: QueueId) -> [String; QUEUE_KEYS] {
+        ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names", "groups"]
             .map(|what| self.of_queue(queue, what))
     }
 }
@@ -199,6 +206,11 @@ fn span(ttl: u32) -> u64 {
     LEAST_SPAN << parts.max(1).ilog2()
 }
 
+/// What the places of a group's entries begin with.
+pub(super) fn group_prefix(group: &GroupName) -> Vec<u8> {
+    [group.as_str().as_bytes(), &[0]].concat()
+}
+
 pub(super) fn note_name(kind: u8, key: &[u8]) -> Vec<u8> {
     [&[kind], key].concat()
 }
@@ -213,9 +225,13 @@ pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError>
     Ok(Note { kind, key: name.slice(1..), value: value.slice(8..), expires })
 }
 
-/// Appends the head of a header.
+/// Appends the head of a header, which says nothing of its extras.
 pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
-    value.put_u8(TAG);
+    put_tagged(value, PLAIN, header);
+}
+
+fn put_tagged(value: &mut Vec<u8>, tag: u8, header: &Header) {
+    value.put_u8(tag);
     value.put_u8(states::number(&header.state));
     value.put_u64(header.ready.as_millis());
     value.put_u64(header.expires.as_millis());
@@ -228,18 +244,26 @@ pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
 
 /// Appends a whole header.
 pub(super) fn put_header(value: &mut Vec<u8>, header: &Header) {
-    put_head(value, header);
+    let has_extras = states::has_extras(header);
+    put_tagged(value, if has_extras { WITH_EXTRAS } else { PLAIN }, header);
+    if has_extras {
+        states::put_extras(value, header);
+    }
     states::put_peer(value, &header.state);
 }
 
 pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, StoreError> {
-    if rest.len() < HEAD_BYTES || rest.get_u8() != TAG {
+    let tag = rest.first().copied().filter(|tag| matches!(*tag, PLAIN | WITH_EXTRAS));
+    let Some(tag) = tag.filter(|_| rest.len() >= HEAD_BYTES) else {
         return Err(damaged("the header of a message"));
-    }
+    };
+    rest.advance(1);
     let state = rest.get_u8();
     let (ready, expires, created) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
     let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
     let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
+    let (group, first_claimed) =
+        if tag == WITH_EXTRAS { states::take_extras(&mut rest)? } else { (None, None) };
     Ok(Header {
         id,
         created: Timestamp::from_millis(created),
@@ -250,6 +274,8 @@ pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, St
         client,
         size,
         state: states::take_state(state, &mut rest)?,
+        group,
+        first_claimed,
     })
 }
 
@@ -270,6 +296,8 @@ mod tests {
             client: Some(Uuid::from_u128(9)),
             size: 2,
             state,
+            group: None,
+            first_claimed: None,
         }
     }
 
@@ -288,11 +316,15 @@ mod tests {
             State::Moving(peer(None)),
             State::Failed,
         ] {
-            let (header, mut value) = (header(state), Vec::new());
-            put_header(&mut value, &header);
-            assert_eq!(decode_header(header.id, &value).unwrap(), header);
-            for length in 0..value.len() {
-                assert!(decode_header(header.id, &value[..length]).is_err(), "{length}");
+            let group = Some(GroupName::new("g:1", "group").unwrap());
+            let (plain, first_claimed) = (header(state), Some(Timestamp::from_millis(7)));
+            for header in [Header { group, first_claimed, ..plain.clone() }, plain] {
+                let mut value = Vec::new();
+                put_header(&mut value, &header);
+                assert_eq!(decode_header(header.id, &value).unwrap(), header);
+                for length in 0..value.len() {
+                    assert!(decode_header(header.id, &value[..length]).is_err(), "{length}");
+                }
             }
         }
     }

@@ -43,6 +43,8 @@ fn message(rank: u64, created: u64) -> Message {
         client: None,
         size: 0,
         state,
+        group: None,
+        first_claimed: None,
     };
     Message { header, body: Bytes::new() }
 }

@@ -142,6 +142,8 @@ pub fn with_body(rank: u64, body: Bytes) -> Message {
         client: rank.is_multiple_of(2).then(|| Uuid::from_u128(u128::from(rank) + 1)),
         size: u32::try_from(body.len()).expect("bodies of tests are small"),
         state: State::Ready,
+        group: None,
+        first_claimed: None,
     };
     Message { header, body }
 }

@@ -21,6 +21,8 @@ impl World {
                 client: None,
                 size,
                 state: if delay > 0 { State::Scheduled } else { State::Ready },
+                group: None,
+                first_claimed: None,
             };
             messages.push(Message { header, body });
         }

@@ -39,6 +39,8 @@ impl World {
             client: None,
             size: 1,
             state: State::Moving(Arc::new(peer())),
+            group: None,
+            first_claimed: None,
         };
         let header = prepared(&moving, &Arc::new(peer()), None, self.now);
         self.engine.expect_aside(&[id]);

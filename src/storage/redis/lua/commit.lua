@@ -1,4 +1,4 @@
--- A batch. KEYS: record, bytes, schedule, buckets, then eight of each queue.
+-- A batch. KEYS: record, bytes, schedule, buckets, then nine of each queue.
 -- ARGV: epoch, number before, number, greatest id or nothing, then of each queue: its id, and lists that begin with
 -- the number of their elements: id and value of appends (and before them their bytes), ids of the ready among them,
 -- id and header of updates, ids of removes, buckets with least and greatest id, name and value of notes, names of
@@ -62,6 +62,8 @@ local function update(keys, queue, id, header)
     redis.call('ZADD', keys.scheduled, 0, ready .. id)
     redis.call('ZADD', keys.schedule, 0, ready .. queue .. id)
   end
+  local place = not old and group_place(id, header)
+  if place then redis.call('ZADD', keys.groups, 0, place) end
   redis.call('HSET', keys.headers, id, header)
 end
 
@@ -76,7 +78,7 @@ local function remove_all(keys, queue, first, last)
     end
   end
   if not changed then
-    -- Only ready ones have no header of their own.
+    -- Only ready ones without a group have no header of their own.
     call_many('HDEL', keys.entries, first, last)
     call_many('ZREM', keys.ready, first, last)
   end
@@ -106,7 +108,7 @@ local place = 5
 while at <= #ARGV do
   local keys, queue = keys_of(place), ARGV[at]
   local bytes = tonumber(ARGV[at + 1])
-  at, place = at + 2, place + 8
+  at, place = at + 2, place + 9
   call_many('HSET', keys.entries, list(2))
   add_ready(keys.ready, list(1))
   local first, last = list(2)

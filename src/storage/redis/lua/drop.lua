@@ -33,6 +33,6 @@ if redis.call('EXISTS', keys.ready, keys.aside, keys.names) > 0 then return {'mo
 for _, bucket in ipairs(redis.call('HKEYS', keys.ranges)) do
   redis.call('ZREM', KEYS[4], string.sub(bucket, 1, 8) .. queue .. string.sub(bucket, 9))
 end
-redis.call('DEL', keys.entries, keys.headers, keys.scheduled, keys.ranges, keys.notes)
+redis.call('DEL', keys.entries, keys.headers, keys.scheduled, keys.ranges, keys.notes, keys.groups)
 redis.call('HDEL', KEYS[2], queue)
 return {'done'}

@@ -1,7 +1,8 @@
 -- What the other scripts share. The layout of keys and values stands in stored.rs.
 -- Text in hex is compared with <, never raw bytes: Redis compares strings as the locale says.
 
-local HEAD = 54 -- bytes of a header before its peer
+local HEAD = 54 -- bytes of a header before its extras and its peer
+local WITH_EXTRAS = 2 -- the tag of a header with extras
 local SCHEDULED, PREPARED, MOVING = 1, 2, 3
 local MANY = 4000 -- arguments that one call may have; Lua's stack holds 8,000
 
@@ -27,11 +28,20 @@ local function unschedule(keys, queue, id, header)
   redis.call('ZREM', keys.schedule, ready .. queue .. id)
 end
 
+-- Where an entry with this header lies in the groups of its queue; nothing when it has none.
+local function group_place(id, header)
+  if string.byte(header, 1) ~= WITH_EXTRAS then return nil end
+  local length = string.byte(header, HEAD + 9)
+  if length == 0 then return nil end
+  return string.sub(header, HEAD + 10, HEAD + 9 + length) .. string.char(0) .. id
+end
+
 -- Keys of one queue from the place `at` of KEYS on.
 local function keys_of(at)
   return {
     schedule = KEYS[3], entries = KEYS[at], headers = KEYS[at + 1], ready = KEYS[at + 2], aside = KEYS[at + 3],
     scheduled = KEYS[at + 4], ranges = KEYS[at + 5], notes = KEYS[at + 6], names = KEYS[at + 7],
+    groups = KEYS[at + 8],
   }
 end
 
@@ -47,6 +57,8 @@ local function remove(keys, queue, id)
   local header = redis.call('HGET', keys.headers, id)
   if header then
     if string.byte(header, 2) == SCHEDULED then unschedule(keys, queue, id, header) end
+    local place = group_place(id, header)
+    if place then redis.call('ZREM', keys.groups, place) end
     redis.call('HDEL', keys.headers, id)
   end
   redis.call('HDEL', keys.entries, id)
