@@ -55,7 +55,8 @@ pub struct Lease {
 pub fn returned(header: &Header, ending: Ending) -> Header {
     let attempts = header.attempts - u32::from(ending.counts == Counts::No);
     let (ready, state) = ending.ready.map_or((header.ready, State::Ready), |at| (at, State::Scheduled));
-    Header { attempts, ready, state, ..header.clone() }
+    let first_claimed = header.first_claimed.filter(|_| attempts > 0);
+    Header { attempts, ready, state, first_claimed, ..header.clone() }
 }
 
 /// What the engine must answer to a removal.
@@ -109,6 +110,7 @@ impl Truth {
             let known = self.at(*message);
             known.place = Place::Claimed(id);
             known.header.attempts += 1;
+            known.header.first_claimed.get_or_insert(expires.minus_seconds(terms.ttl()));
             terms.extend(&mut known.header, expires);
         }
         self.claims.insert(id, Lease { expires, ending: None });
