@@ -85,7 +85,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("deadpool", &["storage/postgres"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
-    ("futures_util", &["broker/quotas.rs", "catalogue"]),
+    ("futures_util", &["broker/quotas.rs", "catalogue", "cli/bench"]),
     ("hdrhistogram", &["cli/bench"]),
     ("http", &["api", "cli", "server"]),
     ("http_body_util", &["api", "cli/bench"]),

@@ -2,12 +2,13 @@
 //! measured window, on one thread.
 //! Never waits for a server beyond the window, and never starts or ends one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use futures_util::future::join_all;
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -23,6 +24,9 @@ const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// A server from which no connection has heard for this long at the end of the window has stopped answering.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// Connections that fill the queues.
+const FILLERS: usize = 16;
 
 /// What to load, and for how long.
 pub struct Load {
@@ -64,24 +68,70 @@ pub fn drive(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> 
     on_this_thread(run(load, stop))?
 }
 
+/// Makes the queues. Fails with the server's words.
+pub fn create(load: &Load) -> anyhow::Result<()> {
+    on_one_line(load, async |line, tally| load.workload.create(line, tally).await)?;
+    Ok(())
+}
+
+/// Posts messages until there are at least `messages`, as many to each queue, on one connection after the other of a few.
+/// Fails with the server's words.
+pub fn fill(load: &Load, messages: u64, stop: &CancellationToken) -> anyhow::Result<()> {
+    let filled = Cell::new(0);
+    let tally = RefCell::new(Tally::new());
+    let on_a_line = async |first: usize| {
+        let mut line = Line::open(&load.target, Waiting::default()).await?;
+        let mut turn = 0;
+        while filled.get() < messages && tally.borrow().errors == 0 && !stop.is_cancelled() {
+            let queue = load.workload.queue_of(first, turn, FILLERS);
+            filled.set(filled.get() + load.workload.fill(&mut line, queue, &tally).await?);
+            turn += 1;
+        }
+        Ok(())
+    };
+    let done = on_this_thread(join_all((0..FILLERS).map(on_a_line)))?;
+    done.into_iter().try_for_each(|line| told(load, line))?;
+    ensure!(!stop.is_cancelled(), "stopped by a signal");
+    first_error(load, &tally.into_inner())
+}
+
 /// One turn of the workload on one connection, to learn whether the server answers as it should and how long its
 /// answers are. Fails with the server's words otherwise.
 pub fn probe(load: &Load) -> anyhow::Result<Tally> {
+    on_one_line(load, async |line, tally| {
+        let turn = load.workload.turn(line, 0, tally);
+        timeout(DEADLINE, turn).await.unwrap_or_else(|_| Err(Broken::Failed("no answer to the probe".into())))
+    })
+}
+
+/// Work on one connection, and what it counted. Fails with the server's words where there was an error.
+fn on_one_line(
+    load: &Load,
+    work: impl AsyncFnOnce(&mut Line, &RefCell<Tally>) -> Result<(), Broken>,
+) -> anyhow::Result<Tally> {
     let tally = RefCell::new(Tally::new());
     tally.borrow_mut().open_window();
-    on_this_thread(async {
+    let done = on_this_thread(async {
         let mut line = Line::open(&load.target, Waiting::default()).await?;
-        let turn = load.workload.turn(&mut line, 0, &tally);
-        timeout(DEADLINE, turn).await.unwrap_or_else(|_| Err(Broken::Failed("no answer to the probe".into())))
-    })?
-    .or_else(|broken| match broken {
+        work(&mut line, &tally).await
+    })?;
+    told(load, done)?;
+    let tally = tally.into_inner();
+    first_error(load, &tally)?;
+    Ok(tally)
+}
+
+fn told(load: &Load, done: Result<(), Broken>) -> anyhow::Result<()> {
+    done.or_else(|broken| match broken {
         Broken::Closed => bail!("{}: closed the connection", load.name),
         Broken::Failed(why) => bail!("{}: {why}", load.name),
-    })?;
-    let tally = tally.into_inner();
+    })
+}
+
+fn first_error(load: &Load, tally: &Tally) -> anyhow::Result<()> {
     match tally.first_errors.first() {
         Some(error) => bail!("{}: {error}", load.name),
-        None => Ok(tally),
+        None => Ok(()),
     }
 }
 
@@ -238,7 +288,6 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
 
     fn waits(seconds: &[Option<u64>], end: Instant) -> Vec<Waiting> {
         seconds

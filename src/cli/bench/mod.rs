@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! mod (arguments, signals) → rounds (the plan of a run) → generator (closed loop, one thread)
-//!                                                             → workload (what is asked) → line (one connection)
+//!                                                             → workload (what is asked, in which protocol) → line (one
+//!                                                               connection)
 //!                                                             → tally, cpu (what is counted and read)
 //!                            → server_process (children) → ceiling (the empty server)
 //!                            → figures (arithmetic) → report (JSON and table)
 //! ```
 //!
-//! It knows the REST API only from outside: nothing here touches the product's own parts, so that it can drive any
-//! server that speaks it.
+//! It knows the REST API and SQS only from outside: nothing here touches the product's own parts, so that it can drive
+//! any server that speaks them.
 
 mod ceiling;
 mod cpu;
@@ -30,7 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use ceiling::EmptyArgs;
-use workload::Kind;
+use workload::{Kind, Protocol};
 
 /// Load a server and measure it beside an empty one.
 #[derive(Args, Clone, Debug)]
@@ -47,12 +48,14 @@ enum BenchCommand {
     Claim(LoadArgs),
     /// Post a batch, claim as many, delete each under its claim
     Cycle(LoadArgs),
+    /// Claim batches and delete them
+    Drain(LoadArgs),
     /// The empty server, which the others start by themselves
     #[command(hide = true)]
     Empty(EmptyArgs),
 }
 
-/// Arguments of `bench post`, `bench claim` and `bench cycle`.
+/// Arguments of every load.
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
     /// Server to load, as http://HOST:PORT; without it one is started, and removed afterwards
@@ -73,22 +76,34 @@ pub struct LoadArgs {
     /// Time before it in which nothing is counted but errors, in seconds
     #[arg(long, default_value_t = 1, value_parser = seconds(0..=600))]
     pub warmup: u64,
-    /// Size of a message's body, a JSON string, in bytes with its quotes
+    /// What the server is asked in
+    #[arg(long, value_enum, default_value_t = Protocol::Rest)]
+    pub protocol: Protocol,
+    /// Size of a message's body in bytes: of a JSON string with its quotes, or of the text in SQS
     #[arg(long, default_value_t = 200, value_parser = size(2, 1 << 20))]
     pub body_bytes: usize,
-    /// Messages in a post and in a claim
+    /// Messages in a post and in a claim; in SQS 10 at most
     #[arg(long, default_value_t = 1, value_parser = size(1, 1000))]
     pub batch: usize,
     /// Queues, named bench-0 onwards, over which the connections are spread
     #[arg(long, default_value_t = 1, value_parser = size(1, 100_000))]
     pub queues: usize,
+    /// Delete all messages of a claim with one request
+    #[arg(long)]
+    pub bulk: bool,
+    /// Messages that are posted before the first round, spread over the queues
+    #[arg(long, default_value_t = 0)]
+    pub waiting: u64,
+    /// Groups over which messages are spread: the queues are FIFO ones then (SQS)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub groups: Option<u64>,
     /// Rounds of ceiling and server in turn; medians are reported
     #[arg(long, default_value_t = 1, value_parser = size(1, 100))]
     pub rounds: usize,
     /// One JSON document instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Leave the empty server out: no cost ratio
+    /// Leave the empty server out: no cost ratio. It knows neither SQS nor --bulk
     #[arg(long)]
     pub no_ceiling: bool,
     /// Fail when the server's CPU per request is more than this many times the empty server's
@@ -119,6 +134,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Post(load) => (Kind::Post, load),
         BenchCommand::Claim(load) => (Kind::Claim, load),
         BenchCommand::Cycle(load) => (Kind::Cycle, load),
+        BenchCommand::Drain(load) => (Kind::Drain, load),
         BenchCommand::Empty(empty) => {
             return tokio::task::spawn_blocking(move || ceiling::serve(&empty)).await?;
         }
@@ -147,31 +163,35 @@ fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow::Res
     report.verdict(args.max_cost_ratio)
 }
 
+/// The arguments that a command line gives.
 #[cfg(test)]
-#[expect(clippy::panic, reason = "a failing test panics")]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
+fn load_args(arguments: &str) -> Result<LoadArgs, clap::Error> {
+    #[derive(clap::Parser)]
     struct Program {
         #[command(flatten)]
         bench: BenchArgs,
     }
-
-    fn load(arguments: &str) -> Result<LoadArgs, clap::Error> {
-        let parsed = Program::try_parse_from(["bench"].into_iter().chain(arguments.split(' ')))?;
-        match parsed.bench.command {
-            BenchCommand::Post(load) | BenchCommand::Claim(load) | BenchCommand::Cycle(load) => Ok(load),
-            BenchCommand::Empty(_) => panic!("not a load"),
-        }
+    let words = ["bench"].into_iter().chain(arguments.split_whitespace());
+    let parsed = <Program as clap::Parser>::try_parse_from(words)?;
+    match parsed.bench.command {
+        BenchCommand::Post(load)
+        | BenchCommand::Claim(load)
+        | BenchCommand::Cycle(load)
+        | BenchCommand::Drain(load) => Ok(load),
+        BenchCommand::Empty(_) => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn defaults_are_the_documented_ones() {
-        let load = load("post").unwrap();
+        let load = load_args("post").unwrap();
         assert_eq!((load.connections, load.seconds, load.warmup, load.rounds), (64, 5, 1, 1));
-        assert_eq!((load.body_bytes, load.batch, load.queues), (200, 1, 1));
+        assert_eq!((load.body_bytes, load.batch, load.queues, load.waiting), (200, 1, 1, 0));
+        assert_eq!((load.protocol, load.groups), (Protocol::Rest, None));
     }
 
     #[test]
@@ -184,8 +204,10 @@ mod tests {
             "post --pid 1",
             "claim --url http://127.0.0.1:1 --coordination embedded",
             "post --no-ceiling --max-cost-ratio 3",
+            "post --protocol soap",
+            "post --protocol sqs --groups 0",
         ] {
-            assert!(load(bad).is_err(), "{bad}");
+            assert!(load_args(bad).is_err(), "{bad}");
         }
     }
 }

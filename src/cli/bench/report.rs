@@ -18,7 +18,7 @@ const ERRORS_SHOWN: usize = 5;
 pub struct Report {
     /// Of this program.
     version: &'static str,
-    /// `post` or `cycle`.
+    /// `post`, `claim`, `cycle` or `drain`.
     workload: &'static str,
     conditions: Conditions,
     /// Medians over the rounds.
@@ -36,10 +36,17 @@ pub struct Report {
 /// What the figures hold for.
 #[derive(Debug, Serialize)]
 pub struct Conditions {
+    protocol: &'static str,
     connections: usize,
     body_bytes: usize,
     batch: usize,
     queues: usize,
+    /// Whether a claim's messages were deleted with one request.
+    bulk: bool,
+    /// Messages posted before the first round.
+    waiting: u64,
+    /// Groups in FIFO queues.
+    groups: Option<u64>,
     seconds: u64,
     warmup_seconds: u64,
     rounds: usize,
@@ -55,10 +62,14 @@ impl Conditions {
     /// The arguments, and this machine.
     pub fn of(args: &LoadArgs) -> Self {
         Self {
+            protocol: args.protocol.name(),
             connections: args.connections,
             body_bytes: args.body_bytes,
             batch: args.batch,
             queues: args.queues,
+            bulk: args.bulk,
+            waiting: args.waiting,
+            groups: args.groups,
             seconds: args.seconds,
             warmup_seconds: args.warmup,
             rounds: args.rounds,
@@ -129,14 +140,16 @@ impl fmt::Display for Report {
         let is = &self.conditions;
         writeln!(
             f,
-            "angarium {} bench {}: {} connections, {}-byte bodies, batch {}, queues {}, \
+            "angarium {} bench {} ({}): {} connections, {}-byte bodies, batch {}, queues {}, waiting {}, \
              {} × {} s after {} s of warm-up, {} cores",
             self.version,
             self.workload,
+            is.protocol,
             is.connections,
             is.body_bytes,
             is.batch,
             is.queues,
+            is.waiting,
             is.rounds,
             is.seconds,
             is.warmup_seconds,
@@ -217,10 +230,14 @@ mod tests {
 
     fn report(requests: u64, server_ms: u64, ceiling_ms: u64) -> Report {
         let conditions = Conditions {
+            protocol: "rest",
             connections: 64,
             body_bytes: 200,
             batch: 1,
             queues: 1,
+            bulk: false,
+            waiting: 0,
+            groups: None,
             seconds: 2,
             warmup_seconds: 1,
             rounds: 1,

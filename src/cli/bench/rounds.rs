@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::LoadArgs;
 use super::ceiling::EmptyArgs;
 use super::figures::{Figures, Round};
-use super::generator::{Load, Measured, drive, probe};
+use super::generator::{Load, Measured, create, drive, fill, probe};
 use super::line::Target;
 use super::report::{Conditions, Report};
 use super::server_process::ServerProcess;
 use super::tally::{Tally, Verb};
-use super::workload::{Kind, Workload};
+use super::workload::{Kind, Protocol, Workload};
 
 /// One of the two servers, with what is asked of it.
 struct Side {
@@ -31,9 +31,13 @@ pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow:
         args.max_cost_ratio.is_none() || args.url.is_none() || args.pid.is_some(),
         "--max-cost-ratio needs the server's CPU: give --pid, or leave --url out"
     );
+    check(args)?;
     let mut server = Side::server(kind, args)?;
+    create(&server.load)?;
     let answers = probe(&server.load)?;
-    let mut ceiling = if args.no_ceiling { None } else { Some(Side::ceiling(kind, args, &answers)?) };
+    let has_ceiling = !args.no_ceiling && args.protocol == Protocol::Rest && !args.bulk;
+    let mut ceiling = if has_ceiling { Some(Side::ceiling(kind, args, &answers)?) } else { None };
+    fill(&server.load, args.waiting, stop)?;
     let mut report = Report::new(kind.name(), Conditions::of(args));
     for _ in 0..args.rounds {
         // The two of a round follow each other at once, so that a slow drift of the machine touches both.
@@ -43,6 +47,20 @@ pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow:
     }
     report.conclude();
     Ok(report)
+}
+
+/// What no single argument can say of itself.
+fn check(args: &LoadArgs) -> anyhow::Result<()> {
+    match args.protocol {
+        Protocol::Rest => ensure!(args.groups.is_none(), "--groups is for --protocol sqs"),
+        Protocol::Sqs => ensure!(args.batch <= 10, "--batch: SQS takes 10 messages at most"),
+    }
+    let has_ceiling = args.protocol == Protocol::Rest && !args.bulk;
+    ensure!(
+        has_ceiling || args.max_cost_ratio.is_none(),
+        "--max-cost-ratio: the empty server knows neither SQS nor --bulk"
+    );
+    Ok(())
 }
 
 impl Side {
@@ -83,8 +101,8 @@ impl Side {
         target: Target,
         pid: Option<u32>,
     ) -> anyhow::Result<Self> {
-        let workload = Workload::new(kind, args.batch, args.body_bytes, args.queues, &target)
-            .with_context(|| format!("the requests for the {name}"))?;
+        let workload =
+            Workload::new(kind, args, &target).with_context(|| format!("the requests for the {name}"))?;
         let load = Load {
             name,
             target,
