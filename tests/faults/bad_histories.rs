@@ -82,6 +82,7 @@ fn assert_only(verdict: &Verdict, list: fn(&Verdict) -> &Vec<String>, cases: usi
         &verdict.double_claimed,
         &verdict.out_of_order,
         &verdict.broken_leases,
+        &verdict.late_deletes,
     ];
     assert_eq!(list(verdict).len(), cases, "{verdict}");
     assert_eq!(all.iter().map(|list| list.len()).sum::<usize>(), cases, "{verdict}");
@@ -297,4 +298,34 @@ fn body_with_another_filling_has_no_tag() {
     assert_eq!(Tag::of(&body), Some(tag(7)));
     body["filling"] = "y".into();
     assert_eq!(Tag::of(&body), None);
+}
+
+#[test]
+fn delete_by_a_lost_claim_that_is_acknowledged_is_late() {
+    let mut record = clean();
+    record.sightings.pop();
+    record.grant(2, "a", &[2]);
+    record.grant(70, "b", &[2]);
+    record.delete(72, "a", 2, Outcome::Acked);
+    assert_only(&judge(&record), |v| &v.late_deletes, 1);
+}
+
+#[test]
+fn delete_by_the_claim_that_holds_a_message_is_not_late() {
+    let mut record = clean();
+    record.sightings.pop();
+    record.grant(2, "a", &[2]);
+    record.grant(70, "b", &[2]);
+    record.delete(72, "b", 2, Outcome::Acked);
+    assert_clean(&record);
+}
+
+#[test]
+fn delete_that_began_before_the_next_claim_is_excused() {
+    let mut record = clean();
+    record.sightings.pop();
+    record.grant(2, "a", &[2]);
+    record.delete(70, "a", 2, Outcome::Acked);
+    record.grant(70, "b", &[2]);
+    assert_clean(&record);
 }

@@ -18,7 +18,7 @@ use super::load::Load;
 use super::verdict::judge;
 use crate::support::server::{Server, ServerBuilder};
 use crate::support::settings;
-use crate::support::zookeeper::ZooKeeper;
+use crate::support::zookeeper::{Ensemble, ZooKeeper};
 
 fn service_on(zookeeper: &ZooKeeper, dir: &TempDir) -> ServerBuilder {
     let address = zookeeper.fresh_tree().to_string();
@@ -142,4 +142,36 @@ fn while_zookeeper_is_away_posts_and_deletes_go_on_and_claims_say_503() {
     }
     claimed.sort_by_key(|body| body.as_u64());
     assert_eq!(claimed, [json!(2), json!(3)]);
+}
+
+/// The gap is from the death of the leader to the first claim that is granted after it.
+#[test]
+fn the_death_of_the_leader_of_three_servers_loses_nothing_and_service_resumes_by_itself() {
+    let (seed, rounds) = (settings::seed("leader"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
+    let mut ensemble = Ensemble::start();
+    let dir = TempDir::new().expect("a temporary directory");
+    let builder = ServerBuilder::new(&dir.path().join("data"));
+    let builder = builder.arg("--coordination").arg(ensemble.fresh_tree().to_string());
+    let server = builder.arg("--pool").arg("embedded:journal").start();
+    let (history, mut load, mut dice) = (History::new(), Load::new(), StdRng::seed_from_u64(seed));
+    create_queues(&server.client(), false);
+    for round in 0..rounds {
+        load.run_while(server.base(), &history, &mut dice, || {
+            thread::sleep(Duration::from_millis(500));
+            let leader = ensemble.leader();
+            ensemble.0[leader].kill9();
+            let killed = Instant::now();
+            let client = server.client();
+            client.post_messages("after", &[json!(round)]).unwrap();
+            while client.claim("after", 1, 60).unwrap().status != StatusCode::CREATED {
+                assert!(killed.elapsed() < Duration::from_secs(60), "no claim is granted any more");
+                thread::sleep(Duration::from_millis(20));
+            }
+            eprintln!("leader killed: the next claim was granted after {:?}", killed.elapsed());
+            thread::sleep(Duration::from_millis(500));
+            ensemble.0[leader].restart();
+        });
+    }
+    drain(&server.client(), &history);
+    assert_kept("leader killed", rounds, &judge(&history.record()));
 }

@@ -28,6 +28,8 @@ pub struct Verdict {
     pub out_of_order: Vec<String>,
     /// A delete refused to the holder of a claim that is certainly live.
     pub broken_leases: Vec<String>,
+    /// A delete acknowledged to the holder of a lost claim while another one certainly held the message.
+    pub late_deletes: Vec<String>,
     /// Messages whose post was acknowledged.
     pub acked: usize,
     /// Messages whose post had no certain outcome.
@@ -49,6 +51,7 @@ pub fn judge(record: &Record) -> Verdict {
         double_claimed: evidence.double_claimed(),
         out_of_order: evidence.out_of_order(),
         broken_leases: evidence.broken_leases(),
+        late_deletes: evidence.late_deletes(),
         ..Verdict::default()
     };
     evidence.count(&mut verdict);
@@ -60,7 +63,7 @@ impl Verdict {
         self.faults().iter().all(|(_, list)| list.is_empty())
     }
 
-    fn faults(&self) -> [(&'static str, &[String]); 6] {
+    fn faults(&self) -> [(&'static str, &[String]); 7] {
         [
             ("lost", &self.lost),
             ("unexpected", &self.unexpected),
@@ -68,6 +71,7 @@ impl Verdict {
             ("double claimed", &self.double_claimed),
             ("out of order", &self.out_of_order),
             ("broken leases", &self.broken_leases),
+            ("late deletes", &self.late_deletes),
         ]
     }
 }
@@ -285,6 +289,25 @@ impl<'a> Evidence<'a> {
                 let grant = grants.iter().find(|grant| grant.claim == delete.claim);
                 if grant.is_some_and(|grant| self.holds(grant, id, delete.span.end)) {
                     faults.push(format!("{id}: delete at {:?} refused to {}", delete.span, delete.claim));
+                }
+            }
+        }
+        faults
+    }
+
+    fn late_deletes(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (id, grants) in &self.grants_of {
+            let acked = self.deletes_of.get(id).into_iter().flatten().filter(|d| d.outcome == Outcome::Acked);
+            for delete in acked {
+                let holder = grants.iter().find(|grant| {
+                    grant.claim != delete.claim
+                        && grant.span.end < delete.span.start
+                        && self.holds(grant, id, delete.span.end)
+                });
+                if let Some(holder) = holder {
+                    let (by, to) = (&delete.claim, &holder.claim);
+                    faults.push(format!("{id}: delete at {:?} by {by} while {to} held it", delete.span));
                 }
             }
         }

@@ -1,27 +1,12 @@
-//! The compose file, read by a YAML reader that is not ours.
-
-use std::process::Command;
+//! The compose file of one service.
 
 use serde_json::Value;
 
 use super::dockerfile::Dockerfile;
-use super::{path, settings, takes, text};
-use crate::support::settings::test_tools;
+use super::{path, settings, strings, takes, text, yaml};
 
 fn compose() -> Value {
-    let read = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
-    let python = test_tools().join("bin/python");
-    let ended = Command::new(&python)
-        .args(["-c", read])
-        .arg(path("docker/compose.yaml"))
-        .output()
-        .unwrap_or_else(|error| panic!("{}: {error}. Run the tests with tests/run", python.display()));
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    serde_json::from_slice(&ended.stdout).unwrap()
-}
-
-fn strings(value: &Value) -> Vec<String> {
-    value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    yaml("docker/compose.yaml").remove(0)
 }
 
 #[test]

@@ -6,6 +6,7 @@
 pub mod client;
 pub mod held;
 pub mod postgres;
+pub mod proxy;
 pub mod redis;
 pub mod server;
 pub mod settings;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ const READY: &str = "listening on ";
 #[derive(Clone)]
 pub struct ServerBuilder {
     data: PathBuf,
+    listen: SocketAddr,
     /// What runs the program in place of ourselves, with its arguments.
     through: Vec<String>,
     args: Vec<OsString>,
@@ -42,7 +44,14 @@ pub struct Server {
 
 impl ServerBuilder {
     pub fn new(data: &Path) -> Self {
-        Self { data: data.to_owned(), through: Vec::new(), args: Vec::new(), env: Vec::new() }
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        Self { data: data.to_owned(), listen, through: Vec::new(), args: Vec::new(), env: Vec::new() }
+    }
+
+    /// Has it listen here, in place of any free port.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address;
+        self
     }
 
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
@@ -91,7 +100,7 @@ impl ServerBuilder {
         let mut words = self.through.iter().chain([&program]);
         let mut child = Command::new(words.next().expect("the program is one"))
             .args(words)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", &self.listen.to_string(), "--data"])
             .arg(&self.data)
             .args(&self.args)
             .envs(self.env.iter().map(|(name, value)| (name, value)))

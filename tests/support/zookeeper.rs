@@ -17,7 +17,7 @@ use std::time::Duration;
 use angarium::coordination::zookeeper::Address;
 use tempfile::TempDir;
 
-use super::held::{Held, LastWill, free_port};
+use super::held::{Held, LastWill, free_port, wait_until};
 
 const JARS: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
@@ -27,9 +27,9 @@ const SMALL: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 /// As ZooKeeper's own `zkServer.sh` runs it: a heap of 1,000 MB, and all of the compiler.
 const AS_DEPLOYED: &[&str] = &["-Xmx1000m"];
 /// Milliseconds. Sessions last 2 to 20 of these.
-const TICK: u32 = 500;
+pub const TICK: u32 = 500;
 
-/// A standalone server. Dropping it ends the process and removes its data.
+/// A server, alone or one of an [`Ensemble`]. Dropping it ends the process and removes its data.
 pub struct ZooKeeper {
     data: TempDir,
     port: u16,
@@ -50,11 +50,51 @@ impl ZooKeeper {
     }
 
     fn start_with(machine: &'static [&'static str], will: LastWill) -> Self {
+        let mut server = Self::new(machine);
+        fs::write(server.data.path().join("zoo.cfg"), server.settings()).expect("the directory is ours");
+        server.run(will);
+        server.wait();
+        server
+    }
+
+    /// One that does not run yet and has no settings.
+    fn new(machine: &'static [&'static str]) -> Self {
         let data = TempDir::new().expect("there is a temporary directory");
-        let port = free_port();
-        fs::write(data.path().join("zoo.cfg"), settings(data.path(), port)).expect("the directory is ours");
-        let running = Some(run(data.path(), port, machine, will));
-        Self { data, port, machine, running }
+        Self { data, port: free_port(), machine, running: None }
+    }
+
+    /// What is set for every server.
+    fn settings(&self) -> String {
+        format!(
+            "tickTime={TICK}\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n",
+            self.data.path().display(),
+            self.port
+        )
+    }
+
+    fn run(&mut self, will: LastWill) {
+        let data = self.data.path();
+        let mut command: Vec<OsString> = vec![find_java().into()];
+        command.extend(self.machine.iter().chain([&QUIET, &"-cp"]).map(Into::into));
+        command.extend([JARS.join(":").into(), MAIN.into(), data.join("zoo.cfg").into()]);
+        self.running = Some(Held::start(data, &command, will));
+    }
+
+    /// Waits until it serves: one of an ensemble does that only with a majority.
+    fn wait(&self) {
+        let running = self.running.as_ref().expect("the server runs");
+        running.wait_until_it(self.data.path(), || self.mode().is_some());
+    }
+
+    /// `standalone`, `leader` or `follower`; none when it does not serve.
+    fn mode(&self) -> Option<String> {
+        let mut stream = TcpStream::connect(self.endpoint()).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        stream.write_all(b"srvr").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned)
     }
 
     /// The server that tests share, each below a root of its own. It ends with the test process.
@@ -70,7 +110,7 @@ impl ZooKeeper {
 
     /// The address of a tree below a root that nobody else uses.
     pub fn fresh_tree(&self) -> Address {
-        fresh_tree_at(self.endpoint())
+        fresh_tree_at(&self.endpoint().to_string())
     }
 
     /// SIGKILL. The data stays for [`ZooKeeper::restart`].
@@ -81,46 +121,67 @@ impl ZooKeeper {
     /// Starts the server on the data it had, and waits until it answers.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "the server runs already");
-        self.running = Some(run(self.data.path(), self.port, self.machine, LastWill::KeepData));
+        self.run(LastWill::KeepData);
+        self.wait();
+    }
+}
+
+/// Three servers, of which one may be away.
+pub struct Ensemble(pub [ZooKeeper; 3]);
+
+impl Ensemble {
+    /// Starts three servers with empty data and waits until all of them serve.
+    pub fn start() -> Self {
+        let mut servers = [(); 3].map(|()| ZooKeeper::new(SMALL));
+        let members: String = (1..)
+            .zip(&servers)
+            .map(|(id, _)| format!("server.{id}=127.0.0.1:{}:{}\n", free_port(), free_port()))
+            .collect();
+        for (id, server) in (1..).zip(&mut servers) {
+            let dir = server.data.path();
+            // In ticks: how long a follower may take to join, and to fall behind.
+            let settings = format!("{}initLimit=20\nsyncLimit=6\n{members}", server.settings());
+            fs::write(dir.join("zoo.cfg"), settings).expect("the directory is ours");
+            fs::write(dir.join("myid"), format!("{id}\n")).expect("the directory is ours");
+            server.run(LastWill::KeepData);
+        }
+        servers.iter().for_each(ZooKeeper::wait);
+        Self(servers)
+    }
+
+    /// The address of a tree below a root that nobody else uses.
+    pub fn fresh_tree(&self) -> Address {
+        fresh_tree_at(&self.0.each_ref().map(|server| server.endpoint().to_string()).join(","))
+    }
+
+    /// SIGKILL to all of them. The data stays.
+    pub fn kill9(&mut self) {
+        self.0.iter_mut().for_each(ZooKeeper::kill9);
+    }
+
+    /// Starts all of them on the data they had, and waits until they serve.
+    pub fn restart(&mut self) {
+        self.0.iter_mut().for_each(|server| server.run(LastWill::KeepData));
+        self.0.iter().for_each(ZooKeeper::wait);
+    }
+
+    /// Which of them leads. Waits for an election.
+    pub fn leader(&self) -> usize {
+        let leads = |server: &ZooKeeper| server.mode().is_some_and(|mode| mode == "leader");
+        let mut found = None;
+        wait_until("a server leads", || {
+            found = self.0.iter().position(leads);
+            found.is_some()
+        });
+        found.expect("it was found")
     }
 }
 
 /// As [`ZooKeeper::fresh_tree`], for a server that is reached in another way.
-pub fn fresh_tree_at(endpoint: SocketAddr) -> Address {
+pub fn fresh_tree_at(endpoints: &str) -> Address {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let next = NEXT.fetch_add(1, Ordering::SeqCst);
-    format!("zookeeper://{endpoint}/tests/{next}").parse().expect("it is an address")
-}
-
-/// Starts a server on its data, and waits until it answers.
-fn run(data: &Path, port: u16, machine: &[&str], will: LastWill) -> Held {
-    let mut command: Vec<OsString> = vec![find_java().into()];
-    command.extend(machine.iter().chain([&QUIET, &"-cp"]).map(Into::into));
-    command.extend([JARS.join(":").into(), MAIN.into(), data.join("zoo.cfg").into()]);
-    let held = Held::start(data, &command, will);
-    held.wait_until_it(data, || answers(port));
-    held
-}
-
-/// Whether the server answers a question for its state.
-fn answers(port: u16) -> bool {
-    let ask = || {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(b"srvr")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        std::io::Result::Ok(answer.contains("Mode: standalone"))
-    };
-    ask().unwrap_or(false)
-}
-
-fn settings(data: &Path, port: u16) -> String {
-    format!(
-        "tickTime={TICK}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
-         admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n",
-        data.display()
-    )
+    format!("zookeeper://{endpoints}/tests/{next}").parse().expect("it is an address")
 }
 
 fn find_java() -> PathBuf {

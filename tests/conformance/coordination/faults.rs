@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::history::Load;
-use super::proxy::{Proxy, Wire};
 use super::{Tree, assert_error, commit, create, create_with, set, version};
+use crate::support::proxy::{Proxy, Wire};
 use crate::support::zookeeper::{ZooKeeper, fresh_tree_at};
 
 const CALLERS: usize = 32;
@@ -57,7 +57,7 @@ pub(super) struct Wired {
 pub(super) async fn wired(patience: Patience) -> Wired {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(server.endpoint()).await;
-    let address = fresh_tree_at(proxy.address());
+    let address = fresh_tree_at(&proxy.address().to_string());
     let tree = open(&address, patience).await;
     let direct = address.to_string().replace(&proxy.address().to_string(), &server.endpoint().to_string());
     let witness = open(&direct.parse().unwrap(), quick()).await;

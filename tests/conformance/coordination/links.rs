@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::faults::{Wired, open, quick, recovered, wired};
-use super::proxy::Wire;
 use super::watches::{hears_of, next};
 use super::{Tree, commit, create, create_as, delete, set, version};
+use crate::support::proxy::Wire;
 use crate::support::zookeeper::ZooKeeper;
 
 /// Waits until the session is as wanted, in a time that is far too long for it.

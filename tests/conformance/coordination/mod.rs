@@ -13,7 +13,6 @@ mod history;
 mod links;
 mod nodes;
 mod planned;
-mod proxy;
 mod watches;
 mod writers;
 mod zookeeper;

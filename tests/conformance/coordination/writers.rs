@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::faults::{Wired, cut, quick, wired};
-use super::proxy::Wire;
 use super::{Tree, commit, create, set, version};
+use crate::support::proxy::Wire;
 
 /// The writer's node of the tree behind the wire: the other one has never committed.
 async fn writer(witness: &Tree) -> (String, Node) {

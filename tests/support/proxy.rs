@@ -1,0 +1,197 @@
+//! A wire that can be cut: a proxy on the loopback between a server and its clients, for all of them or for one process.
+//!
+//! What it holds back it delivers later, as a network does.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+/// What the wire does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// It carries everything.
+    Whole,
+    /// It carries requests and holds answers back.
+    Deaf,
+    /// It carries answers and holds requests back.
+    Mute,
+    /// It holds everything back.
+    Silent,
+    /// It holds the requests of connections with smaller numbers back. See [`Proxy::delay_present`].
+    Late(usize),
+    /// Every connection is closed, and new ones too. What was held back is gone.
+    Cut,
+}
+
+/// Which way a pipe goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Requests,
+    Answers,
+}
+
+impl Wire {
+    fn carries(self, way: Way, connection: usize) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Deaf => way == Way::Requests,
+            Self::Mute => way == Way::Answers,
+            Self::Late(first) => way == Way::Answers || connection >= first,
+            Self::Silent | Self::Cut => false,
+        }
+    }
+}
+
+/// What the wire does to whom.
+#[derive(Clone)]
+struct Rules {
+    all: Wire,
+    /// By the id of the client's process.
+    of: HashMap<u32, Wire>,
+}
+
+/// A connection, as the rules know it.
+#[derive(Clone, Copy)]
+struct Connection {
+    number: usize,
+    /// The process at the client's end, where it is on this machine and is ours to see.
+    process: Option<u32>,
+}
+
+impl Rules {
+    fn wire(&self, connection: Connection) -> Wire {
+        connection.process.and_then(|process| self.of.get(&process)).copied().unwrap_or(self.all)
+    }
+}
+
+/// Dropping it cuts the wire for good.
+pub struct Proxy {
+    address: SocketAddr,
+    rules: watch::Sender<Rules>,
+    connections: Arc<AtomicUsize>,
+    _stop: DropGuard,
+}
+
+impl Proxy {
+    pub async fn start(server: SocketAddr) -> Self {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the loopback has a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (rules, _) = watch::channel(Rules { all: Wire::Whole, of: HashMap::new() });
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let (state, all, stopped) = (rules.clone(), tasks.clone(), stop.clone());
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&connections);
+        tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
+            while let Ok((client, from)) = listener.accept().await {
+                let (state, number) = (state.subscribe(), counter.fetch_add(1, Ordering::SeqCst));
+                all.spawn(stopped.clone().run_until_cancelled_owned(async move {
+                    let process = tokio::task::spawn_blocking(move || process_of(from)).await.unwrap_or(None);
+                    carry(client, server, state, Connection { number, process }).await;
+                }));
+            }
+        }));
+        Self { address, rules, connections, _stop: stop.drop_guard() }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// For everybody.
+    pub fn set(&self, wire: Wire) {
+        self.rules.send_replace(Rules { all: wire, of: HashMap::new() });
+    }
+
+    /// For the connections of one process. [`Proxy::set`] ends it.
+    pub fn set_of(&self, process: u32, wire: Wire) {
+        self.rules.send_modify(|rules| {
+            rules.of.insert(process, wire);
+        });
+    }
+
+    /// Holds the requests of all present connections back, and carries those of connections to come.
+    pub fn delay_present(&self) {
+        self.set(Wire::Late(self.connections.load(Ordering::SeqCst)));
+    }
+}
+
+async fn carry(client: TcpStream, server: SocketAddr, rules: watch::Receiver<Rules>, connection: Connection) {
+    if rules.borrow().wire(connection) == Wire::Cut {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    // The client's end ends both; what it sent before is carried first. The server's end waits for that.
+    let answering = async {
+        pipe(from_server, to_client, rules.clone(), connection, Way::Answers).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = pipe(from_client, to_server, rules.clone(), connection, Way::Requests) => {}
+        () = answering => {}
+    }
+}
+
+async fn pipe(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut rules: watch::Receiver<Rules>,
+    connection: Connection,
+    way: Way,
+) {
+    let mut bytes = [0; 16 * 1024];
+    loop {
+        let now = rules.borrow_and_update().wire(connection);
+        if now == Wire::Cut {
+            return;
+        }
+        // What is asked for after the wire was set is carried as it was set.
+        tokio::select! {
+            biased;
+            changed = rules.changed() => if changed.is_err() { return },
+            read = from.read(&mut bytes), if now.carries(way, connection.number) => {
+                let Ok(read @ 1..) = read else { return };
+                if to.write_all(&bytes[..read]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The process that has this end of a connection, by the tables of the kernel.
+fn process_of(end: SocketAddr) -> Option<u32> {
+    // An address there is in the byte order of the machine, the port is not; on the loopback the port is enough.
+    let port = format!(":{:04X}", end.port());
+    let table = fs::read_to_string("/proc/net/tcp").ok()?;
+    let row = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let inode = row.skip(1).find(|row| row[1].ends_with(&port) && row[9] != "0")?[9].to_owned();
+    let socket = format!("socket:[{inode}]");
+    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
+        let process = entry.file_name().to_str()?.parse().ok()?;
+        Some((process, entry.path().join("fd")))
+    });
+    let holds = |ends: &std::path::Path| {
+        let ends = fs::read_dir(ends).into_iter().flatten().flatten();
+        ends.filter_map(|end| fs::read_link(end.path()).ok())
+            .any(|target| target.as_os_str() == socket.as_str())
+    };
+    processes.into_iter().find(|(_, ends)| holds(ends)).map(|(process, _)| process)
+}
+
+#[test]
+fn the_process_at_an_end_is_found() {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert_eq!(process_of(client.local_addr().unwrap()), Some(std::process::id()));
+}
