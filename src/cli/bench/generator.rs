@@ -32,8 +32,8 @@ const FILLERS: usize = 16;
 pub struct Load {
     /// Word in the progress lines.
     pub name: &'static str,
-    /// The server.
-    pub target: Target,
+    /// The server: where its replicas are, at least one. Connections are spread over them.
+    pub targets: Vec<Target>,
     /// Its process, when known: its CPU is read at both ends of the window.
     pub pid: Option<u32>,
     /// What is asked.
@@ -80,7 +80,7 @@ pub fn fill(load: &Load, messages: u64, stop: &CancellationToken) -> anyhow::Res
     let filled = Cell::new(0);
     let tally = RefCell::new(Tally::new());
     let on_a_line = async |first: usize| {
-        let mut line = Line::open(&load.target, Waiting::default()).await?;
+        let mut line = Line::open(&load.targets[0], Waiting::default()).await?;
         let mut turn = 0;
         while filled.get() < messages && tally.borrow().errors == 0 && !stop.is_cancelled() {
             let queue = load.workload.queue_of(first, turn, FILLERS);
@@ -112,7 +112,7 @@ fn on_one_line(
     let tally = RefCell::new(Tally::new());
     tally.borrow_mut().open_window();
     let done = on_this_thread(async {
-        let mut line = Line::open(&load.target, Waiting::default()).await?;
+        let mut line = Line::open(&load.targets[0], Waiting::default()).await?;
         work(&mut line, &tally).await
     })?;
     told(load, done)?;
@@ -147,7 +147,8 @@ async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> 
     let waits: Vec<Waiting> = (0..load.connections).map(|_| Waiting::default()).collect();
     for (number, waiting) in waits.iter().enumerate() {
         let slot = Slot { number, of: load.connections, waiting: Rc::clone(waiting), turn: 0 };
-        let (target, workload) = (load.target.clone(), Rc::clone(&load.workload));
+        let target = load.targets[number % load.targets.len()].clone();
+        let workload = Rc::clone(&load.workload);
         connections.spawn_local(slot.keep_asking(target, workload, Rc::clone(&tally)));
     }
     let mut progress = Progress::new(load.name);

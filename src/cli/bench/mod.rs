@@ -58,9 +58,10 @@ enum BenchCommand {
 /// Arguments of every load.
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
-    /// Server to load, as http://HOST:PORT; without it one is started, and removed afterwards
+    /// Server to load, as http://HOST:PORT; without it one is started, and removed afterwards. Said several times, connections
+    /// are spread over replicas of one server
     #[arg(long)]
-    pub url: Option<String>,
+    pub url: Vec<String>,
     /// Process id of the server at --url, when it is on this machine: its CPU is read
     #[arg(long, requires = "url")]
     pub pid: Option<u32>,

@@ -54,8 +54,8 @@ pub struct Conditions {
     cores: usize,
     /// Where the server that was started kept its tree.
     coordination: String,
-    /// The server was there before; its settings are not known here.
-    url: Option<String>,
+    /// Where the server is that was there before; its settings are not known here.
+    urls: Vec<String>,
 }
 
 impl Conditions {
@@ -75,7 +75,7 @@ impl Conditions {
             rounds: args.rounds,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             coordination: args.coordination.clone(),
-            url: args.url.clone(),
+            urls: args.url.clone(),
         }
     }
 }
@@ -243,7 +243,7 @@ mod tests {
             rounds: 1,
             cores: 2,
             coordination: "embedded".to_owned(),
-            url: None,
+            urls: Vec::new(),
         };
         let mut report = Report::new("post", conditions);
         let full = Figures::of(&measured(requests, Some(server_ms)));

@@ -28,7 +28,7 @@ struct Side {
 /// Blocks for `rounds` × (`warmup` + `seconds`) × 2 and the starts, each of which is bounded.
 pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow::Result<Report> {
     ensure!(
-        args.max_cost_ratio.is_none() || args.url.is_none() || args.pid.is_some(),
+        args.max_cost_ratio.is_none() || args.url.is_empty() || args.pid.is_some(),
         "--max-cost-ratio needs the server's CPU: give --pid, or leave --url out"
     );
     check(args)?;
@@ -65,10 +65,11 @@ fn check(args: &LoadArgs) -> anyhow::Result<()> {
 
 impl Side {
     fn server(kind: Kind, args: &LoadArgs) -> anyhow::Result<Self> {
-        match &args.url {
-            Some(url) => Self::new("server", kind, args, Target::parse(url)?, args.pid),
-            None => Self::started("server", kind, args, ServerProcess::product(&args.coordination)?),
+        if args.url.is_empty() {
+            return Self::started("server", kind, args, ServerProcess::product(&args.coordination)?);
         }
+        let targets = args.url.iter().map(|url| Target::parse(url)).collect::<Result<_, _>>()?;
+        Self::new("server", kind, args, targets, args.pid)
     }
 
     /// An empty server whose answers are as long as those that the server gave to the probe.
@@ -90,7 +91,7 @@ impl Side {
         args: &LoadArgs,
         process: ServerProcess,
     ) -> anyhow::Result<Self> {
-        let side = Self::new(name, kind, args, process.target()?, Some(process.pid()))?;
+        let side = Self::new(name, kind, args, vec![process.target()?], Some(process.pid()))?;
         Ok(Self { process: Some(process), ..side })
     }
 
@@ -98,14 +99,14 @@ impl Side {
         name: &'static str,
         kind: Kind,
         args: &LoadArgs,
-        target: Target,
+        targets: Vec<Target>,
         pid: Option<u32>,
     ) -> anyhow::Result<Self> {
         let workload =
-            Workload::new(kind, args, &target).with_context(|| format!("the requests for the {name}"))?;
+            Workload::new(kind, args, &targets[0]).with_context(|| format!("the requests for the {name}"))?;
         let load = Load {
             name,
-            target,
+            targets,
             pid,
             workload: Rc::new(workload),
             connections: args.connections,
