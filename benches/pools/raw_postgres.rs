@@ -54,17 +54,20 @@ fn script(transaction: u64) -> String {
     let each = |value: &str| format!("array_fill({value}, ARRAY[{MESSAGES}])");
     let ids = format!("(SELECT array_agg(gen_random_uuid()) FROM generate_series(1, {MESSAGES}))");
     let bytes = format!("ARRAY[{}::int8]", MESSAGES * BODY_BYTES);
-    let mut values: Vec<String> =
-        vec![":client_id".into(), format!("'{POOL}'"), "1".into(), transaction.to_string(), ":seq".into()];
-    values.extend(["NULL".into(), "'00000000-0000-0000-0000-000000000000'".into(), "NULL".into()]);
-    // The queues: id, low, least, messages, bytes, scheduled, aside.
-    let least = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
-    values.extend([format!("ARRAY[{queue}]"), "'{00000000-0000-0000-0000-000000000000}'".into()]);
-    values.extend([format!("ARRAY[{least}]"), format!("ARRAY[{MESSAGES}::int8]"), bytes]);
-    values.extend(["'{0}'", "'{0}'", "'{}'", "'{}'"].map(str::to_owned));
-    // The appends: queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, body.
-    values.extend([each(queue), ids, each("0::int2"), each("1000::int8"), each("1000::int8")]);
-    values.extend(["3601000::int8", "3600::int4", "0::int4"].map(each));
+    let one = |value: &str| format!("ARRAY[{value}]");
+    let slot = one(":client_id::int2");
+    // The records: slot, pool, generation, transaction, number, fences, greatest id; and the setting for the commit.
+    let transaction = one(&format!("{transaction}::int8"));
+    let mut values = vec![slot.clone(), format!("'{POOL}'"), one("1::int8"), transaction, one(":seq::int8")];
+    let zero = one("'00000000-0000-0000-0000-000000000000'::uuid");
+    values.extend([one("NULL::int8"), zero.clone(), "NULL".into()]);
+    // The queues: slot, id, low, least, messages, bytes, scheduled, aside; and nothing removed.
+    let least = one("'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid");
+    values.extend([slot, one(queue), zero, least, one(&format!("{MESSAGES}::int8")), bytes]);
+    values.extend(["'{0}'", "'{0}'", "'{}'", "'{}'", "'{}'"].map(str::to_owned));
+    // The appends: slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, body.
+    values.extend([each(":client_id::int2"), each(queue), ids, each("0::int2")]);
+    values.extend(["1000::int8", "1000::int8", "3601000::int8", "3600::int4", "0::int4"].map(each));
     values
         .extend([format!("{BODY_BYTES}::int4"), "NULL::uuid".into(), "NULL::bytea".into()].map(|v| each(&v)));
     values.push(":bodies".into());

@@ -279,6 +279,13 @@ pub const POSTGRES_PAUSE: Duration = Duration::from_millis(500);
 pub const POSTGRES_READS: usize = 8;
 /// See [`POSTGRES_READS`].
 pub const POSTGRES_WRITES: usize = 16;
+/// Statements to PostgreSQL under way that batches of many slots share. What gathers meanwhile goes with the next one: fewer
+/// make larger statements, which cost less, and more use more processors of the server.
+pub const POSTGRES_SHARED: usize = 4;
+/// Changes of entries and notes in such a statement. A batch with more has one of its own.
+pub const POSTGRES_SHARED_CHANGES: usize = 512;
+/// Bytes of bodies in such a statement, likewise.
+pub const POSTGRES_SHARED_BYTES: usize = 512 * 1024;
 /// Entries that one statement in PostgreSQL removes of a dropped queue.
 pub const POSTGRES_PAGE: usize = 4_096;
 /// Bytes that an entry in PostgreSQL takes beside its body: a row, its key and its place in the index of expiry.

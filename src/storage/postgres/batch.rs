@@ -1,12 +1,12 @@
-//! A batch on its way into PostgreSQL: one array for each column. It decides which change of an entry stands.
+//! Batches on their way into PostgreSQL: one array for each column. It decides which change of an entry stands.
 
 use std::collections::{BTreeMap, HashSet};
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::stored::{encode_peer, id_key, millis, queue_key, state_number};
-use crate::domain::ids::{MessageId, QueueId};
+use super::stored::{encode_peer, id_key, millis, number, queue_key, seq, state_number};
+use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::{Header, State};
 use crate::storage::{Batch, Note, QueueChanges, StoreError};
@@ -26,9 +26,22 @@ pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     }
 }
 
+/// The records that batches hang on, a column each.
+#[derive(Default)]
+struct Records {
+    slot: Vec<i16>,
+    generation: Vec<i64>,
+    transaction: Vec<i64>,
+    seq: Vec<i64>,
+    fences: Vec<Option<i64>>,
+    /// The greatest id among the appends, also of those that the batch removes again.
+    last_id: Vec<Uuid>,
+}
+
 /// Headers, a column each.
 #[derive(Default)]
 struct Headers {
+    slot: Vec<i16>,
     queue: Vec<Uuid>,
     id: Vec<Uuid>,
     state: Vec<i16>,
@@ -43,7 +56,8 @@ struct Headers {
 }
 
 impl Headers {
-    fn push(&mut self, queue: QueueId, header: &Header) {
+    fn push(&mut self, slot: Slot, queue: QueueId, header: &Header) {
+        self.slot.push(slot.0.into());
         self.queue.push(queue_key(queue));
         self.id.push(id_key(header.id));
         self.state.push(state_number(&header.state));
@@ -57,15 +71,17 @@ impl Headers {
         self.peer.push(encode_peer(&header.state));
     }
 
-    fn columns(&self) -> [&(dyn ToSql + Sync); 11] {
-        let Self { queue, id, state, created, ready, expires, ttl, attempts, size, client, peer } = self;
-        [queue, id, state, created, ready, expires, ttl, attempts, size, client, peer]
+    fn columns(&self) -> [&(dyn ToSql + Sync); 12] {
+        let Self { slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer } =
+            self;
+        [slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer]
     }
 }
 
 /// What appends add to the totals of queues, and where their heads may begin.
 #[derive(Default)]
 struct Queues {
+    slot: Vec<i16>,
     queue: Vec<Uuid>,
     low: Vec<Uuid>,
     /// The least id that becomes ready.
@@ -78,6 +94,7 @@ struct Queues {
 
 #[derive(Default)]
 struct Notes<'a> {
+    slot: Vec<i16>,
     queue: Vec<Uuid>,
     kind: Vec<i16>,
     key: Vec<&'a [u8]>,
@@ -85,33 +102,41 @@ struct Notes<'a> {
     expires: Vec<i64>,
 }
 
-/// The arrays of a batch. Each id is in one of appends, updates and removes: what the batch brings and removes again is
-/// only removed, and what it brings and updates comes updated. So too with notes.
+/// The arrays of batches of different slots. Each id is in one of appends, updates and removes: what a batch brings and
+/// removes again is only removed, and what it brings and updates comes updated. So too with notes.
 #[derive(Default)]
 pub(super) struct Arrays<'a> {
+    records: Records,
     queues: Queues,
     appends: Headers,
     bodies: Vec<&'a [u8]>,
     updates: Headers,
+    remove_slots: Vec<i16>,
     remove_queues: Vec<Uuid>,
     removes: Vec<Uuid>,
     notes: Notes<'a>,
     note_removes: Notes<'a>,
-    /// The greatest id among the appends, also of those that the batch removes again.
-    pub(super) last_id: Uuid,
 }
 
 impl<'a> Arrays<'a> {
-    pub(super) fn of(batch: &'a Batch) -> Self {
-        let mut arrays = Self::default();
+    /// Adds a batch to those of lower slots. With `fences` it is refused if the slot was fenced since.
+    pub(super) fn add(&mut self, batch: &'a Batch, fences: Option<i64>) -> Result<(), StoreError> {
+        self.records.transaction.push(number(batch.epoch.transaction)?);
+        self.records.generation.push(batch.epoch.generation.into());
+        self.records.slot.push(batch.slot.0.into());
+        self.records.seq.push(seq(batch.seq));
+        self.records.fences.push(fences);
+        let appended = batch.queues.iter().flat_map(|changes| &changes.appends);
+        let last_id = appended.map(|message| message.header.id).max();
+        self.records.last_id.push(last_id.map_or(Uuid::nil(), id_key));
         for changes in &batch.queues {
-            arrays.add_entries(changes);
-            arrays.add_notes(changes);
+            self.add_entries(batch.slot, changes);
+            self.add_notes(batch.slot, changes);
         }
-        arrays
+        Ok(())
     }
 
-    fn add_entries(&mut self, changes: &'a QueueChanges) {
+    fn add_entries(&mut self, slot: Slot, changes: &'a QueueChanges) {
         let queue = changes.queue;
         let removes: HashSet<MessageId> = changes.removes.iter().copied().collect();
         let stays = |header: &&Header| !removes.contains(&header.id);
@@ -120,7 +145,6 @@ impl<'a> Arrays<'a> {
         let mut least = MessageId::MAX;
         let (mut messages, mut bytes, mut scheduled, mut aside) = (0, 0, 0, 0);
         for message in &changes.appends {
-            self.last_id = self.last_id.max(id_key(message.header.id));
             if !stays(&&message.header) {
                 continue;
             }
@@ -132,17 +156,19 @@ impl<'a> Arrays<'a> {
             }
             messages += 1;
             bytes += i64::try_from(message.body.len()).expect("a body is in memory");
-            self.appends.push(queue, header);
+            self.appends.push(slot, queue, header);
             self.bodies.push(&message.body);
         }
         for header in updates.into_values() {
             if header.state == State::Ready {
                 least = least.min(header.id);
             }
-            self.updates.push(queue, header);
+            self.updates.push(slot, queue, header);
         }
+        self.remove_slots.extend(removes.iter().map(|_| i16::from(slot.0)));
         self.remove_queues.extend(removes.iter().map(|_| queue_key(queue)));
         self.removes.extend(removes.into_iter().map(id_key));
+        self.queues.slot.push(slot.0.into());
         self.queues.queue.push(queue_key(queue));
         self.queues.low.push(id_key(changes.low));
         self.queues.least.push(id_key(least));
@@ -152,12 +178,13 @@ impl<'a> Arrays<'a> {
         self.queues.aside.push(aside);
     }
 
-    fn add_notes(&mut self, changes: &'a QueueChanges) {
+    fn add_notes(&mut self, slot: Slot, changes: &'a QueueChanges) {
         let kept = changes.notes.iter().map(|note| ((note.kind, &note.key[..]), Some(note)));
         let gone = changes.note_removes.iter().map(|(kind, key)| ((*kind, &key[..]), None));
         let last: BTreeMap<(u8, &[u8]), Option<&Note>> = kept.chain(gone).collect();
         for ((kind, key), note) in last {
             let notes = if note.is_some() { &mut self.notes } else { &mut self.note_removes };
+            notes.slot.push(slot.0.into());
             notes.queue.push(queue_key(changes.queue));
             notes.kind.push(kind.into());
             notes.key.push(key);
@@ -168,27 +195,34 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// Whether it only posts and deletes.
+    /// Whether they only post and delete.
     pub(super) fn is_plain(&self) -> bool {
         let Self { updates, notes, note_removes, .. } = self;
         updates.id.is_empty() && notes.key.is_empty() && note_removes.key.is_empty()
     }
 
-    /// The parameters of its statement behind those of the record, in its order.
-    pub(super) fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let Queues { queue, low, least, messages, bytes, scheduled, aside } = &self.queues;
+    /// The parameters of their statement, in its order, for the pool and how commits are to wait.
+    pub(super) fn parameters<'p>(
+        &'p self,
+        pool: &'p Uuid,
+        commits: &'p Option<&'static str>,
+    ) -> Vec<&'p (dyn ToSql + Sync)> {
+        let Records { slot, generation, transaction, seq, fences, last_id } = &self.records;
         let mut columns: Vec<&(dyn ToSql + Sync)> =
-            vec![queue, low, least, messages, bytes, scheduled, aside, &self.remove_queues, &self.removes];
+            vec![slot, pool, generation, transaction, seq, fences, last_id, commits];
+        let Queues { slot, queue, low, least, messages, bytes, scheduled, aside } = &self.queues;
+        columns.extend([slot as &(dyn ToSql + Sync), queue, low, least, messages, bytes, scheduled, aside]);
+        columns.extend([&self.remove_slots as &(dyn ToSql + Sync), &self.remove_queues, &self.removes]);
         columns.extend(self.appends.columns());
         columns.push(&self.bodies);
         if self.is_plain() {
             return columns;
         }
         columns.extend(self.updates.columns());
-        let Notes { queue, kind, key, value, expires } = &self.notes;
-        columns.extend([queue as &(dyn ToSql + Sync), kind, key, value, expires]);
-        let Notes { queue, kind, key, .. } = &self.note_removes;
-        columns.extend([queue as &(dyn ToSql + Sync), kind, key]);
+        let Notes { slot, queue, kind, key, value, expires } = &self.notes;
+        columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key, value, expires]);
+        let Notes { slot, queue, kind, key, .. } = &self.note_removes;
+        columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key]);
         columns
     }
 }

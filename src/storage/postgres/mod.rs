@@ -1,11 +1,12 @@
-//! The PostgreSQL driver: entries in tables of a database, written by one statement a batch.
+//! The PostgreSQL driver: entries in tables of a database, written by one statement for all batches that gathered.
 //!
-//! A statement commits by itself, and all of it hangs on the record of its slot: where that does not match nothing is
-//! written. What is wrong then is read afterwards. Where the server is, what an acknowledgement means there and when a pool
+//! A statement commits by itself, and all that it does for a slot hangs on the record of that slot: where that does not
+//! match nothing is written. What is wrong then is read afterwards. Where the server is, what an acknowledgement means there and when a pool
 //! is refused stands in the README; the layout in `stored.rs`.
 
 mod address;
 mod batch;
+mod committer;
 mod connection;
 mod errors;
 mod link;
@@ -34,6 +35,7 @@ use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
+use committer::Committer;
 use link::{Known, Link};
 use reads::{Asked, Turn};
 
@@ -47,6 +49,7 @@ pub struct PostgresPool {
     reads: Link,
     /// Apart from those for reads, since batches may wait long for a standby or for each other.
     writes: Link,
+    committer: Committer,
     /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
     turns: Mutex<HashMap<Slot, Turn>>,
     /// Of each slot, what this process knows of its own writes. Held likewise.
@@ -59,7 +62,8 @@ impl PostgresPool {
         let (address, known) = (Arc::new(address), Arc::new(Known::default()));
         let reads = Link::new(&address, &known, limits::POSTGRES_READS);
         let writes = Link::new(&address, &known, limits::POSTGRES_WRITES);
-        Self { address, known, reads, writes, turns: Mutex::default(), slots: Mutex::default() }
+        let committer = Committer::default();
+        Self { address, known, reads, writes, committer, turns: Mutex::default(), slots: Mutex::default() }
     }
 }
 

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message, State};
 use crate::domain::time::Timestamp;
 use crate::storage::states::{self, damaged};
@@ -81,6 +81,10 @@ pub(super) fn message_id(row: &Row, name: &str) -> Result<MessageId, StoreError>
 
 pub(super) fn queue_id(row: &Row) -> Result<QueueId, StoreError> {
     Ok(QueueId::from_bytes(*column::<Uuid>(row, "queue")?.as_bytes()))
+}
+
+pub(super) fn slot(row: &Row) -> Result<Slot, StoreError> {
+    column::<i16>(row, "slot")?.try_into().map(Slot).map_err(|_| damaged("the slot of a record"))
 }
 
 /// The header of a row with all columns of a header.

@@ -7,6 +7,7 @@ use tokio_postgres::types::ToSql;
 
 use super::PostgresPool;
 use super::batch::Arrays;
+use super::committer::{Committer, Shared};
 use super::connection::Connection;
 use super::errors::Failure;
 use super::link::Way;
@@ -16,9 +17,9 @@ use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::storage::{Batch, Dropped, Epoch, Stamp, StoreError};
 
-/// A batch that only posts and deletes.
+/// Batches that only post and delete.
 const PLAIN: &str = include_str!("sql/commit.sql");
-/// A batch of whatever there is.
+/// Batches of whatever there is.
 static COMMIT: LazyLock<String> = LazyLock::new(|| {
     let sums = "UNION ALL SELECT queue, NULL, NULL, 0, 0, scheduled, aside FROM updated";
     PLAIN.replace("-- and of updates", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
@@ -46,6 +47,8 @@ pub(super) struct Own {
     fences: Option<i64>,
     /// A batch of which one try has no known outcome: its appends may still come.
     doubt: Option<(Epoch, u64)>,
+    /// Whether its last batch failed.
+    is_refused: bool,
 }
 
 /// What a batch is by the record of its slot.
@@ -78,10 +81,6 @@ impl PostgresPool {
         self.slots.lock().get(&slot).copied().unwrap_or_default()
     }
 
-    fn set_doubt(&self, slot: Slot, doubt: Option<(Epoch, u64)>) {
-        self.slots.lock().entry(slot).or_default().doubt = doubt;
-    }
-
     /// Fences a slot.
     pub(super) async fn raise(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         let (way, stamp) = self.writes.way().await?;
@@ -89,7 +88,7 @@ impl PostgresPool {
         let rows = way.connection.query(FENCE, &record.parameters()).await.map_err(Failure::of_write)?;
         if let Some(row) = rows.first() {
             let (last, fences) = (stored::message_id(row, "last_id")?, column(row, "fences")?);
-            self.slots.lock().insert(slot, Own { fences: Some(fences), doubt: None });
+            self.slots.lock().insert(slot, Own { fences: Some(fences), ..Own::default() });
             return Ok(last);
         }
         match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()? {
@@ -104,11 +103,24 @@ impl PostgresPool {
     pub(super) async fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
         let own = self.own(batch.slot);
         let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
-        let result = self.send(batch, own, is_in_doubt).await;
+        // After a failure it goes apart: the answer says more then, and what holds it holds nobody else.
+        let may_share = own.doubt.is_none() && !own.is_refused && !self.is_full_for(batch);
+        let result = if may_share && Committer::takes(batch) {
+            match self.share(batch, own.fences).await {
+                Shared::Answered(result) => result,
+                Shared::Alone(_turn) => self.send(batch, own, is_in_doubt).await,
+                Shared::NotApplied => self.send(batch, own, is_in_doubt).await,
+            }
+        } else {
+            self.send(batch, own, is_in_doubt).await
+        };
+        let mut slots = self.slots.lock();
+        let own = slots.entry(batch.slot).or_default();
+        own.is_refused = result.is_err();
         match &result {
-            Err(StoreError::Unknown(_)) => self.set_doubt(batch.slot, Some((batch.epoch, batch.seq))),
+            Err(StoreError::Unknown(_)) => own.doubt = Some((batch.epoch, batch.seq)),
             Ok(()) | Err(StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack) => {
-                self.set_doubt(batch.slot, None);
+                own.doubt = None
             }
             // An earlier try is where it was.
             Err(StoreError::Full | StoreError::NotSent(_) | StoreError::Stamped(_)) => {}
@@ -116,29 +128,43 @@ impl PostgresPool {
         result
     }
 
+    fn is_full_for(&self, batch: &Batch) -> bool {
+        batch.has_appends() && self.address.quota.is_some_and(|quota| quota <= self.known.used())
+    }
+
+    /// Sends batches of different slots, in the order of these, as one statement. Returns the slots whose batch was
+    /// applied.
+    pub(super) async fn send_all(
+        &self,
+        way: &Way,
+        stamp: Stamp,
+        batches: &[(&Batch, Option<i64>)],
+    ) -> Result<Vec<Slot>, Failure> {
+        let mut arrays = Arrays::default();
+        for (batch, fences) in batches {
+            arrays.add(batch, *fences).map_err(|error| Failure::Refused(error.to_string()))?;
+        }
+        // One that must be synced takes the others along.
+        let is_relaxed = batches.iter().all(|(batch, _)| batch.durability == Durability::Relaxed);
+        let commits = is_relaxed.then_some("off");
+        let statement = if arrays.is_plain() { PLAIN } else { &COMMIT };
+        let rows = way.connection.query(statement, &arrays.parameters(&stamp.pool, &commits)).await?;
+        // What was answered was carried out, whatever the answer looks like.
+        rows.iter().map(|row| stored::slot(row).map_err(|error| Failure::Lost(error.to_string()))).collect()
+    }
+
     async fn send(&self, batch: &Batch, own: Own, is_in_doubt: bool) -> Result<(), StoreError> {
         let (way, stamp) = self.writes.way().await?;
         let record = Record::of(batch.slot, batch.epoch, stamp)?;
-        let is_full = self.address.quota.is_some_and(|quota| quota <= self.known.used());
         // What may still come cannot be refused any more: then it comes beyond the quota.
-        if is_full && batch.has_appends() && !is_in_doubt {
+        if self.is_full_for(batch) && !is_in_doubt {
             return match self.place(&way, &record, batch, own).await? {
                 Place::Next => Err(StoreError::Full),
                 Place::Done => self.settle(&way, &record, batch).await,
             };
         }
-        let arrays = Arrays::of(batch);
-        let seq = stored::seq(batch.seq);
-        let commits = match batch.durability {
-            Durability::Relaxed => Some("off"),
-            Durability::Sync => None,
-        };
-        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
-        parameters.extend([&seq as &(dyn ToSql + Sync), &own.fences, &arrays.last_id, &commits]);
-        parameters.extend(arrays.columns());
-        let statement = if arrays.is_plain() { PLAIN } else { &COMMIT };
-        match way.connection.query(statement, &parameters).await {
-            Ok(rows) if !rows.is_empty() => Ok(()),
+        match self.send_all(&way, stamp, &[(batch, own.fences)]).await {
+            Ok(applied) if !applied.is_empty() => Ok(()),
             Ok(_) => match self.place(&way, &record, batch, own).await? {
                 Place::Done => self.settle(&way, &record, batch).await,
                 // The record changed between the two statements; the batch was not applied by this call.

@@ -18,6 +18,7 @@ mod numbers;
 mod opener;
 pub mod owner;
 mod postgres;
+mod postgres_shared;
 mod reads;
 mod redis;
 mod reopening;

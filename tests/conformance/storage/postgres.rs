@@ -20,17 +20,17 @@ fn stamp(system: u128) -> Stamp {
 }
 
 /// A schema on the shared server, and what holds its slot's record.
-struct Scene {
-    server: &'static Postgres,
-    schema: String,
+pub struct Scene {
+    pub server: &'static Postgres,
+    pub schema: String,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { server: Postgres::shared(), schema: fresh_schema() }
     }
 
-    async fn pool(&self) -> Arc<dyn PoolStore> {
+    pub async fn pool(&self) -> Arc<dyn PoolStore> {
         let schema = &self.schema;
         registered(&self.server.uri(&format!("schema={schema}&application_name={schema}"))).await
     }
@@ -42,7 +42,7 @@ impl Scene {
     }
 
     /// Waits until so many statements of the pool's wait for somebody's lock.
-    async fn waiting(&self, count: usize) {
+    pub async fn waiting(&self, count: usize) {
         let (server, schema) = (self.server, self.schema.clone());
         let asked = move || {
             let text = format!(
