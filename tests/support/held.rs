@@ -56,8 +56,7 @@ impl Held {
 
     /// Whether it has ended. One that has stays a zombie until the shell ends.
     pub fn is_over(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
-        !stat.is_ok_and(|stat| !stat.contains(") Z"))
+        is_over(&self.server.as_raw_nonzero().to_string())
     }
 
     /// Waits until it answers. Panics with its output when it ends before, or takes too long.
@@ -79,6 +78,12 @@ impl Drop for Held {
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
     }
+}
+
+/// Whether a process has ended, be it reaped or not.
+pub fn is_over(process: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    !stat.is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 /// Asks until it is so, for a bounded time.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::held::{Held, LastWill, START, free_port, wait_until};
+use super::held::{Held, LastWill, START, free_port, is_over, wait_until};
 
 /// The user and group nobody.
 const NOBODY: u32 = 65_534;
@@ -268,9 +268,16 @@ impl Postgres {
         assert!(copied.success(), "cp: {copied}");
     }
 
-    /// SIGKILL to the server; its sessions end with it. The data stays for [`Postgres::restart`].
+    /// SIGKILL to the server, until its sessions have noticed: one may answer a last statement. The data stays for
+    /// [`Postgres::restart`].
     pub fn kill9(&mut self) {
-        drop(self.running.take().expect("the server runs"));
+        let running = self.running.take().expect("the server runs");
+        let server = running.server.as_raw_nonzero();
+        let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
+        drop(running);
+        for child in children.expect("the server runs").split_whitespace() {
+            wait_until("its sessions end", || is_over(child));
+        }
     }
 
     /// Starts it on the data it had, and waits until it answers.
