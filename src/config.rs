@@ -1,5 +1,6 @@
 //! The settings of the service, with their defaults, checked whole before anything starts.
 
+pub mod cluster;
 pub mod connections;
 pub mod layers;
 pub mod limits;
@@ -20,6 +21,7 @@ use thiserror::Error as ThisError;
 use crate::coordination::zookeeper::Address;
 use crate::domain::limits as bounds;
 use crate::placement::Algorithm;
+use cluster::ClusterSettings;
 use connections::ConnectionSettings;
 use limits::{BadLimits, LimitSettings};
 use quotas::QuotaSettings;
@@ -60,6 +62,10 @@ pub struct Config {
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     pub coordination: TreeChoice,
+
+    /// This replica among others.
+    #[command(flatten)]
+    pub cluster: ClusterSettings,
 
     /// File of the tokens that requests must bring (`angarium token new` makes one); without it there is no
     /// authentication. It is read again when it changes

@@ -9,6 +9,7 @@ use std::fmt;
 
 use thiserror::Error as ThisError;
 
+use crate::domain::ids::Slot;
 use crate::domain::names::PoolName;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -155,6 +156,9 @@ pub enum Error {
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
+    /// Another replica serves the slot. Whoever knows that one asks it.
+    #[error("the queue moves to another replica, please try again in a few seconds")]
+    Moved(Slot),
     /// A part cannot be used now. It is certain that nothing was written.
     #[error("{part} is unavailable, please try again in a few seconds")]
     Unavailable {
@@ -238,6 +242,7 @@ impl Error {
             Self::OverQuota { .. } => "over_quota",
             Self::Overloaded => "overloaded",
             Self::Late => "late",
+            Self::Moved(_) => "moved",
             Self::Unavailable { .. } => "unavailable",
             Self::Unknown { .. } => "unknown_outcome",
         }
@@ -268,6 +273,7 @@ impl Error {
             | Self::TooFast { .. }
             | Self::Overloaded
             | Self::Late
+            | Self::Moved(_)
             | Self::Unavailable { .. }
             | Self::Unknown { .. } => true,
         }

@@ -33,7 +33,7 @@
 //! 1. [`server::listener`] accepted the connection, [`server::tls`] shook hands; [`server::deadline`] watches its bytes. hyper parses the
 //!    header, [`server::exchange`] hands the request to the router.
 //! 2. `api::layers` gives it an id, `api::auth` learns who asks and refuses who may not, `api::quota` refuses what is
-//!    too much. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
+//!    too much, `api::forward` passes on what another replica serves. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
 //!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one
 //!    call: [`broker::Broker::messages_post`], which keeps room for them within the project's quota (`broker::quotas`).
 //! 3. The queue's name gives its [`domain::ids::Slot`]. If the queue is not open, its record is read from the

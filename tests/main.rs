@@ -4,6 +4,7 @@
 mod broker;
 mod cli;
 mod clients;
+mod cluster;
 mod conformance;
 mod faults;
 mod fuzz;

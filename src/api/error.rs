@@ -64,6 +64,7 @@ impl ApiError {
             Error::NoPool
             | Error::NotDurable(_)
             | Error::Overloaded
+            | Error::Moved(_)
             | Error::Unavailable { .. }
             | Error::Unknown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable"),
         }

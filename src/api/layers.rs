@@ -11,6 +11,8 @@ use uuid::Builder;
 
 use super::accept;
 use super::error::{ApiError, plain_body};
+use super::forward::Relayed;
+use super::forward::peer::RequestId;
 use super::{trace, unread};
 use crate::domain::trace::TraceContext;
 use crate::error::Error;
@@ -28,7 +30,11 @@ const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("
 /// is GET, and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
 pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next) -> Response {
     // Of dice that the thread keeps: asking the system for each request costs more than counting it.
-    let id = format!("req-{}", Builder::from_random_bytes(rand::rng().random()).into_uuid());
+    let id = match request.extensions().get::<RequestId>() {
+        Some(RequestId(id)) => id.clone(),
+        None => format!("req-{}", Builder::from_random_bytes(rand::rng().random()).into_uuid()),
+    };
+    request.extensions_mut().insert(RequestId(id.clone()));
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let is_ping = path == "/v2/ping";
@@ -52,6 +58,8 @@ pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next)
         unread.read().await;
     }
     match response.status() {
+        // The replica that served it has said all.
+        _ if response.extensions().get::<Relayed>().is_some() => {}
         StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, &path, &id),
         StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
             let body = plain_body(StatusCode::NOT_FOUND, "no_route", format!("there is no {path}"), &id);
@@ -146,6 +154,7 @@ fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::TooFast { .. }
         | Error::OverQuota { .. }
         | Error::Overloaded
+        | Error::Moved(_)
         | Error::Late => debug!(request_id, trace_id, "{error}"),
     }
 }

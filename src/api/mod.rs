@@ -8,6 +8,7 @@ mod auth;
 mod error;
 mod explain;
 mod extract;
+mod forward;
 mod handed;
 mod health;
 mod json;
@@ -33,22 +34,39 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use auth::Authentication;
+pub use forward::Relay;
 pub use quota::RequestLimits;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
+use crate::domain::access::PeerSecret;
 
-/// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`.
-pub fn router(broker: Broker, authentication: Authentication, limits: RequestLimits, clock: Clock) -> Router {
-    let (routes, document) = routes().split_for_parts();
+/// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
+/// replica serves is passed on to it by `relay`; a service that has none is alone.
+pub fn router(
+    broker: Broker,
+    authentication: Authentication,
+    limits: RequestLimits,
+    clock: Clock,
+    relay: Option<Relay>,
+) -> Router {
+    let (mut routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
     let quota = quota::Quota::new(limits, clock);
     let gate = Arc::new(auth::Gate::new(authentication, &document, &meter, quota));
     // The last layer is the first that a request meets.
-    let routes = routes.fallback(error::no_route).layer(from_fn_with_state(gate, auth::admit));
-    let routes: Router = routes.with_state(broker);
+    routes = routes.fallback(error::no_route);
+    if let Some(relay) = relay {
+        routes = routes.layer(from_fn_with_state(relay, forward::relay));
+    }
+    let routes: Router = routes.layer(from_fn_with_state(gate, auth::admit)).with_state(broker);
     // Around the router, not in it: the frame changes the method before a route is chosen.
     Router::new().fallback_service(routes).layer(from_fn_with_state(meter, layers::frame))
+}
+
+/// The same routes for the other replicas: they show `secret`, and say who asks.
+pub fn peer_router(routes: Router, secret: PeerSecret) -> Router {
+    routes.layer(from_fn_with_state(secret, forward::peer::admit))
 }
 
 /// The document of all routes, with what the gate before them answers.
@@ -70,6 +88,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(metrics::get))
         .routes(routes!(v2::ping::get, v2::ping::head))
         .routes(routes!(v2::health::get))
+        .routes(routes!(v2::components::get))
         .routes(routes!(v2::listing::get))
         .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::auth::Identity;
+use super::forward::peer::FromPeer;
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
@@ -48,13 +49,14 @@ impl Quota {
         Self { limits, requests, long_polls, used: Mutex::default(), clock }
     }
 
-    /// Lets a request in while there is room for it. It holds what is returned for as long as it is in progress.
+    /// Lets a request in while there is room for it, unless another replica has done so. It holds what is returned for as long as it is in progress.
     pub fn let_in(
         &self,
         request: &Request,
         identity: &Identity,
     ) -> Result<Option<SemaphorePermit<'_>>, Error> {
-        if ALWAYS.contains(&request.uri().path()) {
+        let is_counted_already = request.extensions().get::<FromPeer>().is_some();
+        if is_counted_already || ALWAYS.contains(&request.uri().path()) {
             return Ok(None);
         }
         let place = self.place(request.uri().query().unwrap_or_default())?;

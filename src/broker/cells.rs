@@ -1,18 +1,28 @@
-//! The 256 places of slots at this replica: each holds the slot as it is served now, or nothing while it is
-//! being taken anew. How a slot is taken is not decided here.
+//! The 256 places of slots as this replica knows them: each holds the slot as it is served here, or who serves it, or
+//! nothing. Who should serve which is decided in [`super::assignment`].
 //!
 //! ```text
-//! owned ──leave──▶ away ──enter──▶ owned (another object, another epoch)
+//!            ┌──────────── leave ──────────────┐
+//!            │                                 ▼
+//! free ──claim──▶ away ──enter──▶ owned      away: taken anew, or handed over
+//!  ▲ │             │ ▲                         │
+//!  │ └──learn──┐   │ └───────claim─────────────┘
+//!  │           ▼   ▼ free
+//!  └─learn── elsewhere
 //! ```
+//!
+//! Whoever made a place *away* works on it, and nobody else touches it until it is owned or free.
 
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, watch};
 
 use super::slot::Slot;
+use crate::catalogue::SlotOwner;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
 use crate::error::{Error, Part};
+use crate::storage::Epoch;
 
 /// All places, by number of slot.
 pub(super) struct Cells {
@@ -25,25 +35,46 @@ pub(super) struct Cells {
 #[derive(Clone)]
 enum Place {
     Owned(Arc<Slot>),
-    /// Why the slot is not served.
+    /// Somebody here works on it. Why it is not served meanwhile.
     Away(&'static str),
+    /// Nobody serves the slot, as far as is known.
+    Free,
+    /// Another replica serves it.
+    Elsewhere(SlotOwner),
 }
 
 impl Place {
     fn slot(&self) -> Option<Arc<Slot>> {
         match self {
             Self::Owned(slot) => Some(Arc::clone(slot)),
-            Self::Away(_) => None,
+            Self::Away(_) | Self::Free | Self::Elsewhere(_) => None,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        match self {
+            Self::Owned(_) | Self::Elsewhere(_) => true,
+            Self::Away(_) | Self::Free => false,
         }
     }
 }
 
+/// Where a slot is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// By this replica, in this epoch.
+    Here(Epoch),
+    /// By another one.
+    There(SlotOwner),
+    /// By nobody at this moment.
+    Nowhere,
+}
+
 impl Cells {
-    /// Places for all slots, in order.
-    pub(super) fn new(slots: Vec<Arc<Slot>>) -> Self {
-        let moves = slots.iter().map(|_| Mutex::default()).collect();
-        let places = slots.into_iter().map(|slot| watch::Sender::new(Place::Owned(slot))).collect();
-        Self { places, moves }
+    /// Places of slots that nobody serves.
+    pub(super) fn new() -> Self {
+        let moves = SlotNumber::all().map(|_| Mutex::default()).collect();
+        Self { places: SlotNumber::all().map(|_| watch::Sender::new(Place::Free)).collect(), moves }
     }
 
     fn place(&self, SlotNumber(number): SlotNumber) -> &watch::Sender<Place> {
@@ -62,31 +93,60 @@ impl Cells {
         self.place(number).borrow().slot()
     }
 
-    /// The slot, waiting for it while it is taken anew, but not for longer than [`limits::SLOT_WAIT`].
+    /// The slot, waiting for it while nobody serves it, but not for longer than [`limits::SLOT_WAIT`].
     pub(super) async fn wait(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
         let mut place = self.place(number).subscribe();
-        let owned = place.wait_for(|place| place.slot().is_some());
-        match tokio::time::timeout(limits::SLOT_WAIT, owned).await {
-            Ok(Ok(place)) => place.slot(),
-            Ok(Err(_)) | Err(_) => None,
-        }
-        .ok_or_else(|| self.away(number))
-    }
-
-    fn away(&self, number: SlotNumber) -> Error {
-        let why = match &*self.place(number).borrow() {
-            Place::Owned(_) => "it was taken anew a moment ago",
-            Place::Away(why) => why,
+        let settled = place.wait_for(Place::is_settled);
+        let why = match tokio::time::timeout(limits::SLOT_WAIT, settled).await {
+            Ok(Ok(place)) => match &*place {
+                Place::Owned(slot) => return Ok(Arc::clone(slot)),
+                Place::Elsewhere(_) => return Err(Error::Moved(number)),
+                Place::Away(why) => why,
+                Place::Free => FREE,
+            },
+            Ok(Err(_)) | Err(_) => match &*self.place(number).borrow() {
+                Place::Owned(_) | Place::Elsewhere(_) => "it was taken a moment ago",
+                Place::Away(why) => why,
+                Place::Free => FREE,
+            },
         };
-        Error::unavailable(Part::Coordination, format!("slot {number} is not served: {why}"))
+        Err(Error::unavailable(Part::Coordination, format!("slot {number} is not served: {why}")))
     }
 
-    /// Every slot that is served now.
+    /// Where a slot is served now.
+    pub(super) fn whereabouts(&self, number: SlotNumber) -> Whereabouts {
+        match &*self.place(number).borrow() {
+            Place::Owned(slot) => Whereabouts::Here(slot.epoch),
+            Place::Elsewhere(owner) => Whereabouts::There(owner.clone()),
+            Place::Away(_) | Place::Free => Whereabouts::Nowhere,
+        }
+    }
+
+    /// Waits until a slot is served, and elsewhere or in another epoch than there.
+    pub(super) async fn moved(&self, number: SlotNumber, before: &Whereabouts) {
+        let mut place = self.place(number).subscribe();
+        let is_other = |place: &Place| match (place, before) {
+            (Place::Owned(slot), Whereabouts::Here(before)) => slot.epoch != *before,
+            (Place::Elsewhere(owner), Whereabouts::There(before)) => owner != before,
+            (Place::Away(_) | Place::Free, _) => false,
+            (Place::Owned(_) | Place::Elsewhere(_), _) => true,
+        };
+        // The sender is ours, and lives as long as this.
+        let _ = place.wait_for(is_other).await;
+    }
+
+    /// Every slot that is served here now.
     pub(super) fn owned(&self) -> impl Iterator<Item = Arc<Slot>> {
         self.places.iter().filter_map(|place| place.borrow().slot())
     }
 
-    /// Empties the place of a slot. False when somebody else did, or put another object there.
+    /// How many are served here now.
+    pub(super) fn count(&self) -> usize {
+        self.places.iter().filter(|place| matches!(&*place.borrow(), Place::Owned(_))).count()
+    }
+
+    /// Empties the place of a slot for whoever takes it anew or hands it over. False when somebody else did, or put
+    /// another object there.
     pub(super) fn leave(&self, slot: &Arc<Slot>, why: &'static str) -> bool {
         self.place(slot.owned.slot).send_if_modified(|place| {
             let is_there = matches!(place, Place::Owned(there) if Arc::ptr_eq(there, slot));
@@ -97,8 +157,46 @@ impl Cells {
         })
     }
 
+    /// Makes a free place that of whoever takes the slot. False when it is not free.
+    pub(super) fn claim(&self, number: SlotNumber, why: &'static str) -> bool {
+        self.place(number).send_if_modified(|place| {
+            let is_free = matches!(place, Place::Free);
+            if is_free {
+                *place = Place::Away(why);
+            }
+            is_free
+        })
+    }
+
     /// Puts a slot in its place and wakes those who wait for it.
     pub(super) fn enter(&self, slot: Arc<Slot>) {
         self.place(slot.owned.slot).send_replace(Place::Owned(slot));
     }
+
+    /// Whoever made the place away is done with it, and does not serve the slot.
+    pub(super) fn free(&self, number: SlotNumber) {
+        self.place(number).send_replace(Place::Free);
+    }
+
+    /// Takes in who serves a slot. Returns the slot that is served here though another replica has it.
+    pub(super) fn learn(&self, number: SlotNumber, owner: Option<SlotOwner>) -> Option<Arc<Slot>> {
+        let mut overtaken = None;
+        self.place(number).send_if_modified(|place| match (&*place, owner) {
+            (Place::Owned(slot), Some(_)) => {
+                overtaken = Some(Arc::clone(slot));
+                false
+            }
+            // An owner node that went with its session is made again; a place that somebody works on is his.
+            (Place::Owned(_), None) | (Place::Away(_), _) | (Place::Free, None) => false,
+            (Place::Elsewhere(before), Some(owner)) if *before == owner => false,
+            (Place::Free | Place::Elsewhere(_), owner) => {
+                *place = owner.map_or(Place::Free, Place::Elsewhere);
+                true
+            }
+        });
+        overtaken
+    }
 }
+
+/// Why nobody serves a slot that is free.
+const FREE: &str = "no replica has taken it yet";

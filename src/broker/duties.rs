@@ -8,6 +8,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::Broker;
+use super::assignment::Following;
 use super::ends::{Cause, Claimed};
 use super::slot::{Deadline, Slot};
 use crate::domain::ids::ClaimId;
@@ -17,7 +18,7 @@ use crate::engine::Ending;
 use crate::error::Error;
 
 impl Broker {
-    pub(super) fn start_duties(&self) {
+    pub(super) fn start_duties(&self, following: Following) {
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.expire_claims().await });
         let broker = self.clone();
@@ -28,6 +29,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.wake_scheduled().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_slots().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.follow_cluster(following).await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.watch_session().await });
         let broker = self.clone();

@@ -34,12 +34,14 @@ impl Broker {
 
     /// A flavor.
     pub async fn flavor_get(&self, name: &FlavorName) -> Result<FlavorView, Error> {
+        self.0.catalogue.catch_up().await?;
         let entry = self.0.catalogue.flavor(name).await?.ok_or_else(|| no_flavor(name))?;
         Ok(self.flavor_view(entry, &self.0.catalogue.pools().await?))
     }
 
     /// At most `limit` flavors, by name, after `marker`.
     pub async fn flavors_list(&self, marker: Option<&str>, limit: usize) -> Result<Vec<FlavorView>, Error> {
+        self.0.catalogue.catch_up().await?;
         let names = self.0.catalogue.flavor_names().await?;
         let pools = self.0.catalogue.pools().await?;
         let after = names.into_iter().filter(|name| marker.is_none_or(|marker| name.as_str() > marker));
@@ -58,6 +60,7 @@ impl Broker {
         let put = async move {
             let _changing = broker.0.pools.changing.lock().await;
             for _ in 0..CHANGE_TRIES {
+                broker.0.catalogue.catch_up().await?;
                 let entry = broker.0.catalogue.flavor(&name).await?;
                 if broker.set_flavor(&name, entry, &pools).await? {
                     return broker.read_pools().await;
@@ -74,6 +77,7 @@ impl Broker {
         let patch = async move {
             let _changing = broker.0.pools.changing.lock().await;
             for _ in 0..CHANGE_TRIES {
+                broker.0.catalogue.catch_up().await?;
                 let entry = broker.0.catalogue.flavor(&name).await?.ok_or_else(|| no_flavor(&name))?;
                 if broker.set_flavor(&name, Some(entry), &pools).await? {
                     broker.read_pools().await?;
@@ -92,6 +96,7 @@ impl Broker {
         let delete = async move {
             let _changing = broker.0.pools.changing.lock().await;
             for _ in 0..CHANGE_TRIES {
+                broker.0.catalogue.catch_up().await?;
                 let Some(entry) = broker.0.catalogue.flavor(&name).await? else { return Ok(()) };
                 let updates = memberships(&name, &[], broker.0.catalogue.pools().await?)?;
                 if broker.0.catalogue.flavor_delete(&entry, &updates).await? {

@@ -187,10 +187,8 @@ impl Ledger {
     /// Strikes out the queues of a project in a slot that are not there.
     pub(super) fn keep_only(&self, project: &ProjectId, slot: SlotNumber, queues: &HashSet<QueueId>) {
         let books = &mut *self.0.lock();
-        let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
-        (first[0], last[0]) = (slot.0, slot.0);
-        let of_slot = books.queues.range(QueueId::from_bytes(first)..=QueueId::from_bytes(last));
-        let gone = of_slot.filter(|(id, holding)| holding.project == *project && !queues.contains(id));
+        let gone = books.of_slot(slot);
+        let gone = gone.filter(|(id, holding)| holding.project == *project && !queues.contains(id));
         let gone: Vec<QueueId> = gone.map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| books.remove(id));
     }
@@ -240,6 +238,16 @@ impl Ledger {
         }
     }
 
+    /// A slot is another replica's: what lies there counts there.
+    pub(super) fn left(&self, slot: SlotNumber) {
+        let books = &mut *self.0.lock();
+        let gone: Vec<QueueId> = books.of_slot(slot).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| books.remove(id));
+        for account in books.projects.values_mut() {
+            account.stale.remove(&slot);
+        }
+    }
+
     /// The queues of a project in a slot are to be looked at again.
     pub(super) fn make_stale(&self, project: &ProjectId, slot: SlotNumber) {
         self.0.lock().stale(project, slot);
@@ -258,6 +266,13 @@ impl Ledger {
 }
 
 impl Books {
+    /// The queues of a slot: their ids begin with it.
+    fn of_slot(&self, slot: SlotNumber) -> impl Iterator<Item = (&QueueId, &Holding)> {
+        let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
+        (first[0], last[0]) = (slot.0, slot.0);
+        self.queues.range(QueueId::from_bytes(first)..=QueueId::from_bytes(last))
+    }
+
     /// Changes the books of a queue, and those of its project with it. A project without books has none.
     fn change(&mut self, project: &ProjectId, queue: QueueId, change: impl FnOnce(&mut Holding)) {
         let Some(account) = self.projects.get_mut(project) else { return };

@@ -9,7 +9,7 @@ use tokio::sync::watch::Receiver;
 use tracing::{error, info, warn};
 
 use super::Broker;
-use crate::catalogue::{Link, OwnedSlot, Session};
+use crate::catalogue::{ComponentState, Link, OwnedSlot, Session};
 use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits;
@@ -22,6 +22,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// What this replica is in the session that there is.
 pub(super) struct Membership {
     pub(super) replica: Replica,
+    started: Timestamp,
+    /// What it says of itself, and the node where it does. Held for single looks.
+    said: Mutex<(ComponentState, String)>,
     /// The session in which the registry and the owner nodes are in place. Written by one task.
     held: AtomicU64,
     /// The lock is held for single looks.
@@ -53,10 +56,21 @@ impl Hold {
 }
 
 impl Membership {
-    /// In place in session `generation`, of those that `session` tells of.
-    pub(super) fn new(replica: Replica, generation: u64, session: Receiver<Session>) -> Self {
+    /// In place at `node` in session `generation`, of those that `session` tells of. It is starting.
+    pub(super) fn new(
+        replica: Replica,
+        (started, node): (Timestamp, String),
+        generation: u64,
+        session: Receiver<Session>,
+    ) -> Self {
         let hold = Hold { session, until: Timestamp::default(), calm: Timestamp::default() };
-        Self { replica, held: AtomicU64::new(generation), hold: Mutex::new(hold) }
+        let said = Mutex::new((ComponentState::Starting, node));
+        Self { replica, started, said, held: AtomicU64::new(generation), hold: Mutex::new(hold) }
+    }
+
+    /// What the replica says of itself.
+    pub(super) fn state(&self) -> ComponentState {
+        self.said.lock().0
     }
 }
 
@@ -76,6 +90,22 @@ impl Broker {
     /// nobody can renew, and for a moment after it (P3).
     pub(super) fn claim_time(&self) -> Timestamp {
         self.0.membership.hold.lock().claim_time(self.0.clock.now())
+    }
+
+    /// Tells the others what this replica does from now on. If that fails, joining again tells it.
+    pub(super) async fn set_state(&self, state: ComponentState) {
+        let membership = &self.0.membership;
+        let node = {
+            let mut said = membership.said.lock();
+            said.0 = state;
+            said.1.clone()
+        };
+        let me = membership.replica.component(state, membership.started);
+        match self.0.catalogue.component_update(&node, &me).await {
+            Ok(true) => {}
+            Ok(false) => warn!("the replica is not registered, and will be"),
+            Err(error) => warn!(%error, "the other replicas could not be told what this one does"),
+        }
     }
 
     /// Follows the session until the service stops.
@@ -115,7 +145,15 @@ impl Broker {
     }
 
     async fn try_rejoin(&self) -> Result<(), Error> {
-        cluster::replicas::join(&self.0.catalogue, &self.0.membership.replica, self.0.clock.now()).await?;
+        let membership = &self.0.membership;
+        let (replica, state) = (&membership.replica, membership.state());
+        let me = replica.component(state, membership.started);
+        let node = cluster::replicas::join(&self.0.catalogue, &replica.host, &me).await?;
+        membership.said.lock().1 = node;
+        // It may have been changed meanwhile.
+        if membership.state() != state {
+            self.set_state(membership.state()).await;
+        }
         let owned: Vec<OwnedSlot> = self.0.cells.owned().map(|slot| slot.owned.clone()).collect();
         cluster::slots::hold_all(&self.0.catalogue, &owned, &self.0.owner).await
     }

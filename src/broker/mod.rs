@@ -4,9 +4,11 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+mod assignment;
 mod bulk;
 mod cells;
 mod claims;
+mod components;
 mod dropped;
 mod duties;
 mod ends;
@@ -45,7 +47,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, warn};
 use uuid::Uuid;
 
+pub use cells::Whereabouts;
 pub use claims::{ClaimView, Handover};
+pub use components::{ClusterView, ComponentView};
 pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage};
 pub use messages::{MessageView, Posted};
@@ -56,21 +60,20 @@ pub use queue_list::{QueueFilter, QueuePage, QueueView};
 pub use quotas::{QuotaView, Quotas};
 pub use renewal::ClaimStatus;
 
-use crate::catalogue::{Catalogue, Owner};
+use crate::catalogue::{Catalogue, ComponentState, Owner};
 use crate::clock::Clock;
 use crate::cluster;
 use crate::cluster::replicas::Replica;
-use crate::domain::limits::{self, Limits};
+use crate::domain::limits::Limits;
 use crate::error::{Error, Part};
 use crate::metrics::Meter;
-use crate::storage::{Epoch, StoreError};
+use crate::storage::StoreError;
+use assignment::{Assignment, Following};
 use cells::Cells;
 use ledger::Ledger;
 use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
-use retake::Taken;
-use slot::Slot;
 
 /// The service without its faces. Clones share it.
 #[derive(Clone)]
@@ -82,6 +85,7 @@ struct Shared {
     pools: PoolTable,
     /// The slots as they are served.
     cells: Cells,
+    assignment: Assignment,
     clock: Clock,
     /// What clients may ask for.
     limits: Limits,
@@ -105,7 +109,7 @@ struct Shared {
 }
 
 impl Broker {
-    /// Registers `replica`, takes every slot and begins its duties. No project has a quota.
+    /// Registers `replica`, takes the slots that should be its and nobody has, and begins its duties. No project has a quota.
     ///
     /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
     /// service starts, so that one can be added.
@@ -138,23 +142,19 @@ impl Broker {
         // Before anything is put in place: a session that is lost on the way is noticed.
         let sessions = catalogue.session();
         let session = sessions.borrow().generation;
-        cluster::replicas::join(&catalogue, &replica, clock.now()).await?;
+        let started = clock.now();
+        let me = replica.component(ComponentState::Starting, started);
+        let node = cluster::replicas::join(&catalogue, &replica.host, &me).await?;
         let owner =
             Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
-        let mut slots = Vec::new();
-        for owned in cluster::slots::take_all(&catalogue, &owner).await? {
-            let epoch = Epoch { generation, transaction: owned.transaction };
-            let claims = catalogue.claims(&owned).await?;
-            let no_expiry_before = clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
-            slots.push(Arc::new(Slot::new(owned, epoch, claims, (Taken::first(), no_expiry_before))));
-        }
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
-        let (cells, membership) = (Cells::new(slots), Membership::new(replica, session, sessions));
+        let membership = Membership::new(replica, (started, node), session, sessions);
         let (meter, watch, ledger) = (Meter::default(), Watch::default(), Arc::default());
         let shared = Shared {
             catalogue,
             pools,
-            cells,
+            cells: Cells::new(),
+            assignment: Assignment::default(),
             clock,
             limits,
             meter,
@@ -170,7 +170,10 @@ impl Broker {
         };
         let broker = Self(Arc::new(shared));
         broker.reopen_marked_pools().await;
-        broker.start_duties();
+        broker.set_state(ComponentState::Running).await;
+        let mut following = Following::new();
+        broker.catch_up_slots(&mut following).await?;
+        broker.start_duties(following);
         Ok(broker)
     }
 

@@ -29,6 +29,7 @@ impl Broker {
         let delete = async move {
             let _changing = broker.0.pools.changing.lock().await;
             for _ in 0..CHANGE_TRIES {
+                broker.0.catalogue.catch_up().await?;
                 let Some(entry) = broker.0.catalogue.pool(&name).await? else {
                     broker.forget_pool(&name);
                     return Ok(());

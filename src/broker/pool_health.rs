@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::timeout;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::Broker;
 use super::pool_table::OpenPool;
@@ -90,17 +90,10 @@ impl Broker {
 
     /// Reads the records of the pools anew whenever somebody has changed one, this replica or another.
     pub(super) async fn follow_pools(&self) {
-        let mut watch = match self.0.catalogue.watch_pools() {
-            Ok(watch) => watch,
-            Err(error) => return error!(%error, "changes of pools are noticed only when they are met"),
-        };
         loop {
-            let changed = tokio::select! {
+            tokio::select! {
                 () = self.0.stop.cancelled() => return,
-                changed = watch.changed() => changed,
-            };
-            if !changed {
-                return;
+                () = self.0.assignment.pools.notified() => {}
             }
             while let Err(error) = self.reload_pools().await {
                 warn!(%error, "the records of the pools could not be read anew");

@@ -334,6 +334,7 @@ impl Broker {
     /// Reads the records of all pools anew: somebody else changed one.
     pub(super) async fn reload_pools(&self) -> Result<(), Error> {
         let _changing = self.0.pools.changing.lock().await;
+        self.0.catalogue.catch_up().await?;
         self.read_pools().await
     }
 

@@ -49,6 +49,7 @@ impl Broker {
         let put = async move {
             let _changing = broker.0.pools.changing.lock().await;
             for _ in 0..CHANGE_TRIES {
+                broker.0.catalogue.catch_up().await?;
                 let done = match broker.0.catalogue.pool(&name).await? {
                     Some(entry) => broker.change_pool(entry, &wanted).await?.is_some(),
                     None => broker.add_pool(&name, &wanted).await?,
@@ -68,6 +69,7 @@ impl Broker {
         let patch = async move {
             let _changing = broker.0.pools.changing.lock().await;
             for _ in 0..CHANGE_TRIES {
+                broker.0.catalogue.catch_up().await?;
                 let entry = broker.0.catalogue.pool(&name).await?.ok_or_else(|| no_pool(&name))?;
                 if let Some(entry) = broker.change_pool(entry, &change).await? {
                     return Ok(entry.into());

@@ -79,11 +79,11 @@ struct Filling {
 }
 
 impl Broker {
-    /// A page of the queues of a project. They are those of every slot, so each must be served here (P4, P8).
+    /// A page of the queues of a project, whoever owns their slots: the tree has them all, and shows every change that
+    /// was answered before the request came.
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
-        let slots = self.every_slot().await?;
-        let page = self.queue_page(project, filter).await;
-        self.confirm_all(&slots, page)
+        self.0.catalogue.catch_up().await?;
+        self.queue_page(project, filter).await
     }
 
     async fn queue_page(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {

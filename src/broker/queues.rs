@@ -173,6 +173,11 @@ impl Broker {
             let why = format!("flavor {name} does not exist");
             Error::invalid(Place::Limit, attributes::FLAVOR, why)
         };
+        if let Some(known) = self.0.catalogue.flavor(name).await? {
+            return Ok(Some(known));
+        }
+        // Another replica may have just made it.
+        self.0.catalogue.catch_up().await?;
         self.0.catalogue.flavor(name).await?.map(Some).ok_or_else(unknown)
     }
 

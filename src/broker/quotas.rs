@@ -43,10 +43,11 @@ pub(super) fn unbounded() -> Quotas {
 }
 
 impl Broker {
-    /// What a project may hold and does hold.
+    /// What a project may hold, and what it does hold in the slots that are served here.
     pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
-        let slots = self.every_slot().await?;
-        let quota = self.counted_quota(project).await?;
+        let slots = self.own_slots().await?;
+        self.counted_quota(project).await?;
+        let quota = self.0.quotas.borrow().of(project);
         let used = if quota.is_bounded() {
             Some(self.0.ledger.holdings(project).ok_or_else(uncounted)?)
         } else {
@@ -55,13 +56,19 @@ impl Broker {
         self.confirm_all(&slots, Ok(QuotaView { quota, used }))
     }
 
-    /// The quota of a project. When this returns one that bounds something, it is known what the project holds.
+    /// What this replica may let a project hold: of its quota the share that it has of the slots. When this returns one that
+    /// bounds something, it is known what the project holds here.
     pub(super) async fn counted_quota(&self, project: &ProjectId) -> Result<Quota, Error> {
         let quota = self.0.quotas.borrow().of(project);
-        if quota.is_bounded() {
-            self.count_once(project).await?;
+        if !quota.is_bounded() {
+            return Ok(quota);
         }
-        Ok(quota)
+        self.count_once(project).await?;
+        if !self.has_others() {
+            return Ok(quota);
+        }
+        let count = |slots: usize| u32::try_from(slots).expect("there are 256 slots");
+        Ok(quota.share(count(self.0.cells.count()), count(limits::SLOTS)))
     }
 
     /// Keeps room for messages that are about to be posted.
@@ -109,7 +116,11 @@ impl Broker {
 
     async fn try_count_project(&self, project: &ProjectId) -> Result<(), Error> {
         for number in self.0.catalogue.slots_of(project).await? {
-            self.count_slot(project, number).await?;
+            match self.count_slot(project, number).await {
+                // Its owner counts what lies there.
+                Ok(()) | Err(Error::Moved(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -119,7 +130,11 @@ impl Broker {
     pub(super) async fn recount(&self) {
         while self.next_turn(limits::RECOUNT_TICK).await {
             for (project, number) in self.0.ledger.take_stale() {
-                if let Err(error) = self.count_slot(&project, number).await {
+                let counted = self.count_slot(&project, number).await;
+                if let Err(error) = counted.or_else(|error| match error {
+                    Error::Moved(_) => Ok(()),
+                    error => Err(error),
+                }) {
                     debug!(slot = %number, %error, "the queues of a slot could not be counted again");
                     self.0.ledger.make_stale(&project, number);
                 }

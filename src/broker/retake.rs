@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use super::Broker;
 use super::slot::Slot;
-use crate::cluster;
+use crate::catalogue::OwnedSlot;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
 use crate::domain::names::{PoolName, QueueRef};
@@ -58,11 +58,15 @@ impl Broker {
         self.served(queue.slot()).await
     }
 
-    /// Every slot, as [`Broker::slot`] gives one.
-    pub(super) async fn every_slot(&self) -> Result<Vec<Arc<Slot>>, Error> {
+    /// Every slot that is not another replica's, as [`Broker::slot`] gives one.
+    pub(super) async fn own_slots(&self) -> Result<Vec<Arc<Slot>>, Error> {
         let mut slots = Vec::with_capacity(limits::SLOTS);
         for number in SlotNumber::all() {
-            slots.push(self.served(number).await?);
+            match self.served(number).await {
+                Ok(slot) => slots.push(slot),
+                Err(Error::Moved(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(slots)
     }
@@ -139,12 +143,17 @@ impl Broker {
             }
             pause = next(pause);
             match self.take(number, Taken::now(pause)).await {
-                Ok(slot) => {
+                Ok(Some(slot)) => {
                     self.fence_pools(&slot, pools).await;
                     info!(slot = %number, epoch = ?slot.epoch, "the slot is served again");
                     self.0.cells.enter(slot);
                     self.0.ledger.taken(number);
                     return;
+                }
+                Ok(None) => {
+                    info!(slot = %number, "another replica serves the slot");
+                    self.0.ledger.left(number);
+                    return self.set_free(number);
                 }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -154,8 +163,15 @@ impl Broker {
         }
     }
 
-    async fn take(&self, number: SlotNumber, taken: Taken) -> Result<Arc<Slot>, Error> {
-        let owned = cluster::slots::take(&self.0.catalogue, number, &self.0.owner).await?;
+    /// Takes a slot; none when another replica has it.
+    async fn take(&self, number: SlotNumber, taken: Taken) -> Result<Option<Arc<Slot>>, Error> {
+        let owned = self.0.catalogue.slots_take(&[number], &self.0.owner).await?.pop();
+        let Some(owned) = owned else { return Ok(None) };
+        self.load(owned, taken).await.map(Some)
+    }
+
+    /// A slot that was taken, with its claims.
+    pub(super) async fn load(&self, owned: OwnedSlot, taken: Taken) -> Result<Arc<Slot>, Error> {
         let epoch = Epoch { generation: self.0.generation, transaction: owned.transaction };
         let claims = self.0.catalogue.claims(&owned).await?;
         let no_expiry_before = self.0.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);

@@ -1,10 +1,11 @@
 //! Records of claims: one node each, whatever the number of messages.
 
+use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, OwnedSlot, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
-use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::ids::{ClaimId, MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::error::{Error, Part};
@@ -73,31 +74,31 @@ pub struct SlotClaims {
 }
 
 impl Catalogue {
-    /// All claims of a slot.
+    /// All claims of a slot. Its directories are read at the same time.
     pub async fn claims(&self, slot: &OwnedSlot) -> Result<SlotClaims, Error> {
         let mut found = SlotClaims::default();
-        let buckets = self.tree.children(&layout::slot_claims(slot.slot)).await.map_err(failed)?;
-        for element in buckets {
+        let elements = self.tree.children(&layout::slot_claims(slot.slot)).await.map_err(failed)?;
+        let mut reads = Vec::with_capacity(elements.len());
+        for element in elements {
             let Some(bucket) = parse_bucket(&element) else {
                 return Err(Error::unavailable(Part::Coordination, format!("{element:?} is no bucket")));
             };
             found.buckets |= 1 << bucket;
-            let path = layout::bucket(slot.slot, bucket);
-            let damaged = |error: uuid::Error| Error::unavailable(Part::Coordination, error);
-            let names = self.tree.children(&path).await.map_err(failed)?;
-            let ids = names
-                .iter()
-                .map(|name| name.parse().map_err(damaged))
-                .collect::<Result<Vec<ClaimId>, _>>()?;
-            let paths: Vec<String> = ids.iter().map(|id| layout::claim(slot.slot, *id)).collect();
-            let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
-            for (id, node) in ids.into_iter().zip(nodes) {
-                if let Some(node) = node {
-                    found.claims.push((id, from_json(&node)?));
-                }
-            }
+            reads.push(self.bucket_claims(slot.slot, bucket));
         }
+        found.claims = try_join_all(reads).await?.into_iter().flatten().collect();
         Ok(found)
+    }
+
+    async fn bucket_claims(&self, slot: Slot, bucket: u8) -> Result<Vec<(ClaimId, ClaimRecord)>, Error> {
+        let damaged = |error: uuid::Error| Error::unavailable(Part::Coordination, error);
+        let names = self.tree.children(&layout::bucket(slot, bucket)).await.map_err(failed)?;
+        let ids =
+            names.iter().map(|name| name.parse().map_err(damaged)).collect::<Result<Vec<ClaimId>, _>>()?;
+        let paths: Vec<String> = ids.iter().map(|id| layout::claim(slot, *id)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        let found = ids.into_iter().zip(nodes).filter_map(|(id, node)| Some((id, node?)));
+        found.map(|(id, node)| Ok((id, from_json(&node)?))).collect()
     }
 
     /// Records a claim; with `new_bucket` also the directory it lies in, if that is not there yet.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Catalogue, System, failed, from_json, layout, to_json};
-use crate::coordination::{Mode, Op, Refusal, TreeError};
+use crate::coordination::{Mode, Op, Refusal, TreeError, numbered};
 use crate::error::{Error, Part};
 
 /// A running replica.
@@ -33,8 +33,24 @@ pub struct Component {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ComponentState {
+    /// It opens its stores, and takes no slots yet.
+    Starting,
     /// It serves.
-    Up,
+    #[serde(alias = "up")]
+    Running,
+    /// It hands its slots over and takes none.
+    Draining,
+}
+
+impl ComponentState {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Draining => "draining",
+        }
+    }
 }
 
 /// The registry as it was at one look.
@@ -48,9 +64,14 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// Every replica.
+    pub fn all(&self) -> impl Iterator<Item = &Component> {
+        self.components.iter().map(|(_, component)| component)
+    }
+
     /// Replicas other than this one.
     pub fn others(&self, me: Uuid) -> impl Iterator<Item = &Component> {
-        self.components.iter().map(|(_, component)| component).filter(move |other| other.instance != me)
+        self.all().filter(move |other| other.instance != me)
     }
 
     /// Makes a commit fail when somebody joined, or added a pool, since the look.
@@ -78,23 +99,40 @@ impl Catalogue {
         Ok(Registry { components, system: from_json(&node)?, version: node.version })
     }
 
-    /// Registers a replica under the name of its host, in place of processes before it. False when the registry has
-    /// changed since it was seen: then the caller looks again.
-    pub async fn component_join(&self, seen: &Registry, host: &str, me: &Component) -> Result<bool, Error> {
+    /// Registers a replica under the name of its host, in place of processes before it. Returns the name of its node;
+    /// none when the registry has changed since it was seen: then the caller looks again.
+    pub async fn component_join(
+        &self,
+        seen: &Registry,
+        host: &str,
+        me: &Component,
+    ) -> Result<Option<String>, Error> {
         let predecessors = seen.components.iter().filter(|(_, component)| component.instance == me.instance);
         let mut ops = vec![seen.unchanged()];
         ops.extend(predecessors.map(|(name, _)| Op::Delete { path: layout::replica(name) }));
-        ops.push(Op::Create { path: layout::replica_of(host), data: to_json(me), mode: Mode::Numbered });
-        self.if_unchanged(&ops).await
-    }
-
-    async fn if_unchanged(&self, ops: &[Op]) -> Result<bool, Error> {
-        match self.tree.commit(&[], ops).await {
-            Ok(_) => Ok(true),
+        let path = layout::replica_of(host);
+        ops.push(Op::Create { path: path.clone(), data: to_json(me), mode: Mode::Numbered });
+        match self.tree.commit(&[], &ops).await {
+            Ok(committed) => {
+                let number = committed.last().copied().flatten().and_then(|stat| stat.number);
+                let unknown = || failed(TreeError::Unknown("a numbered node has no number".into()));
+                number.map(|number| Some(numbered(&path, number))).ok_or_else(unknown)
+            }
             Err(TreeError::Refused {
                 why: Refusal::BadVersion | Refusal::NoNode | Refusal::NodeExists,
                 ..
-            }) => Ok(false),
+            }) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Replaces what a replica says of itself at the node that its joining gave. False when that is gone with its
+    /// session.
+    pub async fn component_update(&self, node: &str, me: &Component) -> Result<bool, Error> {
+        let set = Op::Set { path: node.to_owned(), data: to_json(me), version: None };
+        match self.tree.commit(&[], &[set]).await {
+            Ok(_) => Ok(true),
+            Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
             Err(error) => Err(failed(error)),
         }
     }

@@ -3,6 +3,7 @@
 //! | path | data |
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
+//! | `/meta/peer-secret` | text that replicas show each other |
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
 //! | `/meta/flavors/{flavor}` | [`crate::domain::flavor::Flavor`] |
@@ -21,11 +22,13 @@ use crate::domain::names::{FlavorName, PoolName, ProjectId, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
+pub(super) const PEER_SECRET: &str = "/meta/peer-secret";
 pub(super) const COMPONENTS: &str = "/meta/components";
 pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
 pub(super) const FLAVORS: &str = "/meta/flavors";
 pub(super) const SLOTS: &str = "/meta/slots";
+pub(super) const OWNER: &str = "owner";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
 pub(super) const TIME: &str = "/run/time";
@@ -53,7 +56,7 @@ pub(super) fn replica_of(host: &str) -> String {
 }
 
 pub(super) fn owner(slot: Slot) -> String {
-    format!("{SLOTS}/{slot}/owner")
+    format!("{SLOTS}/{slot}/{OWNER}")
 }
 
 pub(super) fn slot_queues(slot: Slot) -> String {

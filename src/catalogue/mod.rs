@@ -13,6 +13,7 @@ mod metadata;
 mod pools;
 mod queues;
 mod slots;
+mod sync;
 mod system;
 mod time;
 mod watch;
@@ -31,26 +32,28 @@ pub use listing::QueueNames;
 pub use metadata::QueueEntry;
 pub use pools::PoolEntry;
 pub use queues::QueueRecord;
-pub use slots::{OwnedSlot, Owner};
+pub use slots::{OwnedSlot, Owner, SlotOwner};
 pub use system::System;
-pub use watch::PoolWatch;
+pub use watch::{Change, MetaWatch};
 
 pub use crate::coordination::{Link, Session};
 
 use crate::coordination::{Coordination, Node, TreeError};
 use crate::error::{Error, Part};
+use sync::Syncs;
 use tokio::sync::watch::Receiver;
 
 /// The records of one installation.
 #[derive(Clone)]
 pub struct Catalogue {
     tree: Arc<dyn Coordination>,
+    syncs: Arc<Syncs>,
 }
 
 impl Catalogue {
     /// The records in `tree`.
     pub fn new(tree: Arc<dyn Coordination>) -> Self {
-        Self { tree }
+        Self { tree, syncs: Arc::default() }
     }
 
     /// Whether a change made now has a chance.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Catalogue, failed, layout, to_json};
+use super::{Catalogue, failed, from_json, layout, to_json};
 use crate::coordination::{Committed, Fence, Mode, Op, TreeError};
 use crate::domain::ids::Slot;
 use crate::error::{Error, Part};
@@ -65,18 +65,37 @@ struct SlotRecord {
     nonce: Uuid,
 }
 
-#[derive(Serialize)]
-struct OwnerRecord<'a> {
-    instance: Uuid,
-    address: &'a str,
+/// Who serves a slot, as others find it. It is there as long as the session of that replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotOwner {
+    /// The replica.
+    pub instance: Uuid,
+    /// Where others reach it.
+    pub address: String,
 }
 
 impl Catalogue {
+    /// Who has each of these slots; none where nobody is up who has it.
+    pub async fn slot_owners(&self, slots: &[Slot]) -> Result<Vec<Option<SlotOwner>>, Error> {
+        let paths: Vec<String> = slots.iter().map(|slot| layout::owner(*slot)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
+    }
+
     /// Takes slots in one commit, at most [`crate::domain::limits::SLOTS_TAKEN`]: from then on commits of their
-    /// owners before are refused, and their owner nodes are gone.
+    /// owners before are refused. Those that another replica has, whose session lasts, are left out; those of a process
+    /// of this replica before are taken.
     pub async fn slots_take(&self, slots: &[Slot], me: &Owner) -> Result<Vec<OwnedSlot>, Error> {
         for _ in 0..TRIES {
-            let ops = self.taking(slots, me).await?;
+            let owners = self.slot_owners(slots).await?;
+            let is_open =
+                |owner: &Option<SlotOwner>| owner.as_ref().is_none_or(|owner| owner.instance == me.instance);
+            let open = slots.iter().zip(&owners).filter(|(_, owner)| is_open(owner));
+            let slots: Vec<Slot> = open.map(|(slot, _)| *slot).collect();
+            if slots.is_empty() {
+                return Ok(Vec::new());
+            }
+            let ops = self.taking(&slots, me).await?;
             let committed = match self.tree.commit(&[], &ops).await {
                 Ok(committed) => committed,
                 Err(TreeError::Refused { .. }) => continue,
@@ -108,14 +127,15 @@ impl Catalogue {
         Ok(ops)
     }
 
-    /// What puts this owner's nodes in place of whatever is there.
+    /// What puts this owner's nodes in place of those of processes before it. Where another replica's is, the commit is
+    /// refused.
     async fn owning(&self, slots: &[Slot], me: &Owner) -> Result<Vec<Op>, Error> {
-        let paths: Vec<String> = slots.iter().map(|slot| layout::owner(*slot)).collect();
-        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
-        let record = to_json(&OwnerRecord { instance: me.instance, address: &me.address });
+        let owners = self.slot_owners(slots).await?;
+        let record = to_json(&SlotOwner { instance: me.instance, address: me.address.clone() });
         let mut ops = Vec::with_capacity(2 * slots.len());
-        for (path, node) in paths.into_iter().zip(nodes) {
-            if node.is_some() {
+        for (slot, owner) in slots.iter().zip(owners) {
+            let path = layout::owner(*slot);
+            if owner.is_some_and(|owner| owner.instance == me.instance) {
                 ops.push(Op::Delete { path: path.clone() });
             }
             ops.push(Op::Create { path, data: record.clone(), mode: Mode::Ephemeral });
@@ -132,6 +152,26 @@ impl Catalogue {
             let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
             let ops = self.owning(&slots, me).await?;
             match self.tree.commit(&fences, &ops).await {
+                Ok(_) => return Ok(()),
+                Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
+                Err(TreeError::Refused { .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
+    }
+
+    /// Gives slots up, at most [`crate::domain::limits::SLOTS_TAKEN`]: whoever is to have one may take it from now on.
+    /// One that somebody else has taken, or whose owner's session is over, is given up already.
+    pub async fn slots_give_up(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
+        let mut held: Vec<&OwnedSlot> = owned.iter().collect();
+        for _ in 0..TRIES + owned.len() {
+            let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
+            let mut owners = self.slot_owners(&slots).await?.into_iter();
+            held.retain(|_| owners.next().flatten().is_some_and(|owner| owner.instance == me.instance));
+            let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
+            let gone = held.iter().map(|owned| Op::Delete { path: layout::owner(owned.slot) });
+            match self.tree.commit(&fences, &gone.collect::<Vec<_>>()).await {
                 Ok(_) => return Ok(()),
                 Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
                 Err(TreeError::Refused { .. }) => {}

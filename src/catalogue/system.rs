@@ -7,7 +7,7 @@ use super::{Catalogue, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
 use crate::domain::ids::Slot;
 use crate::domain::limits;
-use crate::error::Error;
+use crate::error::{Error, Part};
 
 /// The form of the records this program writes.
 const SCHEMA: u32 = 1;
@@ -60,6 +60,19 @@ impl Catalogue {
         let op = Op::create(layout::SYSTEM, to_json(&system));
         self.tree.commit(&[], &[op]).await.map_err(failed)?;
         Ok(system)
+    }
+
+    /// What replicas show each other to be believed; `fresh` when there is none yet.
+    pub async fn peer_secret(&self, fresh: &str) -> Result<String, Error> {
+        let create = Op::create(layout::PEER_SECRET, fresh.to_owned());
+        match self.tree.commit(&[], &[create]).await {
+            Ok(_) => return Ok(fresh.to_owned()),
+            Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let node = self.node(layout::PEER_SECRET).await?;
+        let text = node.and_then(|node| String::from_utf8(node.data.into()).ok());
+        text.ok_or_else(|| Error::unavailable(Part::Coordination, "the secret of the replicas is no text"))
     }
 
     /// Makes nodes that may be there already from a start that was cut short.

@@ -1,31 +1,82 @@
-//! Being told that records have changed which every replica keeps in memory: those of the pools. Flavors are read when
-//! they are needed, and queues are nobody's but their owner's.
+//! Being told that records have changed which every replica keeps in memory: pools, components, and who has which slot.
+//! Flavors are read when they are needed, and queues are nobody's but their owner's.
 
 use super::{Catalogue, failed, layout};
 use crate::coordination::{Event, Watch};
+use crate::domain::ids::Slot;
 use crate::error::Error;
 
-/// A watch of the records of all pools. Dropping it ends it.
-pub struct PoolWatch(Watch);
+/// What may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The record of a pool.
+    Pools,
+    /// Who is registered, or what it says of itself.
+    Components,
+    /// Who has a slot.
+    Slot(Slot),
+    /// Any of these. The first change of every watch.
+    Resync,
+}
+
+/// A watch of the records that every replica keeps in memory: one for all of them. Dropping it ends it.
+pub struct MetaWatch(Watch);
 
 impl Catalogue {
-    /// Watches the records of pools, whoever changes them.
-    pub fn watch_pools(&self) -> Result<PoolWatch, Error> {
-        self.tree.watch_tree(layout::POOLS).map(PoolWatch).map_err(failed)
+    /// Watches pools, components and slots, whoever changes them.
+    pub fn watch_meta(&self) -> Result<MetaWatch, Error> {
+        self.tree.watch_tree(layout::META).map(MetaWatch).map_err(failed)
     }
 }
 
-impl PoolWatch {
-    /// Waits until some of the records may have changed; at first they may have. False when the tree is closed. May be
-    /// dropped at any time.
-    pub async fn changed(&mut self) -> bool {
+impl MetaWatch {
+    /// Waits for the next change. None when the tree is closed. May be dropped at any time.
+    pub async fn next(&mut self) -> Option<Change> {
         loop {
-            match self.0.next().await {
-                Some(Event::Changed { .. } | Event::Resync) => return true,
+            match self.0.next().await? {
+                Event::Changed { path } => {
+                    if let Some(change) = change_of(&path) {
+                        return Some(change);
+                    }
+                }
+                Event::Resync => return Some(Change::Resync),
                 // When there is another session everything is looked at again.
-                Some(Event::Lost) => {}
-                None => return false,
+                Event::Lost => {}
             }
+        }
+    }
+}
+
+/// What a node is about; none of those that nobody keeps in memory.
+fn change_of(path: &str) -> Option<Change> {
+    let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    if below(layout::POOLS).is_some() {
+        return Some(Change::Pools);
+    }
+    if below(layout::REPLICAS).is_some() {
+        return Some(Change::Components);
+    }
+    let (slot, node) = below(layout::SLOTS)?.split_once('/')?;
+    let slot = u8::from_str_radix(slot, 16).ok()?;
+    (node == layout::OWNER).then_some(Change::Slot(Slot(slot)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_about_what_its_directory_is_for() {
+        for (path, change) in [
+            ("/meta/pools/a", Some(Change::Pools)),
+            ("/meta/components/replica/h-0000000001", Some(Change::Components)),
+            ("/meta/slots/0f/owner", Some(Change::Slot(Slot(15)))),
+            ("/meta/slots/0f", None),
+            ("/meta/system", None),
+            ("/meta/flavors/f", None),
+            ("/meta/pools", None),
+        ] {
+            assert_eq!(change_of(path), change, "{path}");
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Who is up and who serves what: the registry, the slots of this replica and the numbers that fence out their owners before.
+//! Who is up and who should serve what: the registry, the places of slots, and the numbers that fence out owners before.
 //!
 //! It knows nothing of what is in a slot.
 
+pub mod forward;
 pub mod replicas;
 pub mod slots;
+pub mod view;

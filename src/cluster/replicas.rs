@@ -31,29 +31,30 @@ impl Replica {
         Self { instance, host: host.into(), address: address.into(), weight: 1 }
     }
 
-    fn component(&self, now: Timestamp) -> Component {
+    /// What it says of itself.
+    pub fn component(&self, state: ComponentState, started: Timestamp) -> Component {
         Component {
             instance: self.instance,
             address: self.address.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             schema: SCHEMA,
-            state: ComponentState::Up,
+            state,
             weight: self.weight,
-            started: now.as_millis(),
+            started: started.as_millis(),
         }
     }
 }
 
-/// Registers this replica, in place of processes of its own before it. Refused while another replica is registered:
-/// this version serves all slots from one, and an embedded pool is on the disk of one.
-pub async fn join(catalogue: &Catalogue, me: &Replica, now: Timestamp) -> Result<(), Error> {
+/// Registers a replica of this host, in place of processes of its own before it, and returns the name of its node. Refused
+/// while another replica is registered and a pool is on the disk of one: the other could not serve its queues.
+pub async fn join(catalogue: &Catalogue, host: &str, me: &Component) -> Result<String, Error> {
     for _ in 0..TRIES {
         let seen = catalogue.registry().await?;
         if let Some(other) = seen.others(me.instance).next() {
-            return Err(refusal(catalogue, other).await?);
+            check_shared(catalogue, other).await?;
         }
-        if catalogue.component_join(&seen, &me.host, &me.component(now)).await? {
-            return Ok(());
+        if let Some(node) = catalogue.component_join(&seen, host, me).await? {
+            return Ok(node);
         }
     }
     Err(changing())
@@ -72,18 +73,16 @@ pub fn check_alone(seen: &Registry, me: &Replica, pool: &PoolName) -> Result<(),
     }
 }
 
-async fn refusal(catalogue: &Catalogue, other: &Component) -> Result<Error, Error> {
+async fn check_shared(catalogue: &Catalogue, other: &Component) -> Result<(), Error> {
     let pools = catalogue.pools().await?;
-    let why = match pools.iter().find(|entry| entry.pool.uri.is_embedded()) {
-        Some(entry) => format!(
-            "{} is up, and pool {} ({}) is on the disk of one replica: a second one cannot serve its queues",
-            told(other),
-            entry.name,
-            entry.pool.uri.as_str()
-        ),
-        None => format!("{} is up, and this version serves all queues from one replica", told(other)),
-    };
-    Ok(Error::NotAlone(why))
+    let Some(entry) = pools.iter().find(|entry| entry.pool.uri.is_embedded()) else { return Ok(()) };
+    let why = format!(
+        "{} is up, and pool {} ({}) is on the disk of one replica: a second one cannot serve its queues",
+        told(other),
+        entry.name,
+        entry.pool.uri.as_str()
+    );
+    Err(Error::NotAlone(why))
 }
 
 fn told(other: &Component) -> String {

@@ -217,6 +217,12 @@ pub trait Coordination: Send + Sync + 'static {
         Ok(children.into_iter().skip(begin).take(most).collect())
     }
 
+    /// Waits until reads through this handle show every commit that was acknowledged before, whoever made it. One whose
+    /// reads always do has nothing to wait for.
+    async fn sync(&self) -> Result<(), TreeError> {
+        Ok(())
+    }
+
     /// Checks `fences`, then applies `ops` in order, each seeing those before it: all or none, durable on
     /// return. Commits made at the same time may share their cost and never each other's failure.
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError>;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rand::RngCore;
 use sha2::{Digest as _, Sha256};
@@ -111,6 +112,33 @@ pub fn new_token(dice: &mut dyn RngCore) -> String {
     dice.fill_bytes(&mut bytes);
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("angarium_{digits}")
+}
+
+/// What the replicas of an installation show each other.
+#[derive(Clone)]
+pub struct PeerSecret(Arc<str>);
+
+impl fmt::Debug for PeerSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PeerSecret")
+    }
+}
+
+impl PeerSecret {
+    /// As it is kept.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// To be shown to another replica, and to nobody else.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is what was shown. How long that takes tells nothing of the secret but its length.
+    pub fn is(&self, shown: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(shown).into()
+    }
 }
 
 /// All tokens that are accepted.

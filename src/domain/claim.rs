@@ -83,6 +83,12 @@ impl ClaimWait {
         seconds_within(asked.unwrap_or(0), limits::CLAIM_WAIT, "wait").map(Self)
     }
 
+    /// What is left of it after some of it is over, in whole seconds: the one that has begun still counts.
+    pub fn less(self, over: Duration) -> Self {
+        let over = u32::try_from(over.as_secs()).unwrap_or(u32::MAX);
+        Self(self.0.saturating_sub(over))
+    }
+
     /// How long.
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.0 as u64)

@@ -197,11 +197,43 @@ pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
 /// Slots that one commit takes: three operations each, of the hundred that a commit may have.
 pub const SLOTS_TAKEN: usize = 32;
+/// Slots whose claims are read at the same time: up to 64 directories each, and reads are bounded.
+pub const SLOTS_LOADED: usize = 8;
 /// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
 /// trips to the tree when all goes well.
 pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 /// How often slots are looked at that may have to be taken anew without any request asking for them.
 pub const SLOT_TICK: Duration = Duration::from_millis(500);
+
+/// How long a connection to another replica may take to come about.
+pub const PEER_CONNECT: Duration = Duration::from_secs(1);
+/// How long a connection to another replica is kept without use: less than that one keeps it.
+pub const PEER_IDLE: Duration = Duration::from_secs(30);
+/// Connections to one replica that are kept without use.
+pub const PEER_IDLE_CONNECTIONS: usize = 256;
+/// Requests to other replicas that may be under way at once, long polls too; each has a connection.
+pub const PEER_REQUESTS: usize = 8_192;
+/// Bytes of the answer of another replica: more than 500 messages of the greatest size.
+pub const PEER_ANSWER_BYTES: usize = 256 << 20;
+/// How long the answer of another replica may take: the longest wait for a message, and what a request may take beside it.
+pub const FORWARD: Duration = Duration::from_secs(45);
+/// How long a request looks for who serves its queue. Then 503: a slot that is handed over is away for less than a second.
+pub const FORWARD_WAIT: Duration = Duration::from_secs(5);
+/// A request that was under way for this long at one replica has found its place there, and may look again if it moves.
+pub const FORWARD_STEP: Duration = Duration::from_secs(3);
+/// The pause before a request asks again, unless its slot is known to have moved.
+pub const FORWARD_PAUSE: Duration = Duration::from_millis(50);
+/// How long a request waits for the answer of an owner that was replaced.
+pub const FORWARD_GRACE: Duration = Duration::from_secs(2);
+
+/// For how long the running replicas must have been the same before slots that are served go to others.
+pub const SETTLE: Duration = Duration::from_secs(3);
+/// How long to wait for more changes of the cluster once there is one: they come in numbers, and cost a read each.
+pub const GATHER: Duration = Duration::from_millis(5);
+/// How long what is under way in slots may take to end before they are handed over.
+pub const HAND_OVER: Duration = Duration::from_secs(5);
+/// How long handing every slot over may take.
+pub const DRAIN: Duration = Duration::from_secs(15);
 
 /// A step of the time by more than this is taken for a broken clock.
 pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);

@@ -23,6 +23,19 @@ impl Quota {
     /// Bounds nothing.
     pub const NONE: Self = Self { queues: None, messages: None, bytes: None };
 
+    /// What of it is for a part of the whole, rounded up: over all parts together it is exceeded by less than their number.
+    pub fn share(self, part: u32, whole: u32) -> Self {
+        let share = |bound: u64| {
+            let share = (u128::from(bound) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        Self {
+            queues: self.queues.map(share),
+            messages: self.messages.map(share),
+            bytes: self.bytes.map(share),
+        }
+    }
+
     /// Whether it bounds anything.
     pub fn is_bounded(&self) -> bool {
         *self != Self::NONE
@@ -147,6 +160,17 @@ mod tests {
         let more = Amount { messages: 1, bytes: u64::MAX };
         assert!(quota.check_messages(used(0, 0, u64::MAX), more).is_err());
         assert!(Quota::NONE.check_messages(used(0, 0, u64::MAX), more).is_ok());
+    }
+
+    #[test]
+    fn shares_of_a_quota_are_rounded_up_and_what_is_unbounded_stays_so() {
+        let quota = Quota { queues: Some(10), messages: Some(u64::MAX), bytes: None };
+        assert_eq!(quota.share(256, 256), quota);
+        assert_eq!(quota.share(85, 256).queues, Some(4));
+        assert_eq!(quota.share(1, 256).queues, Some(1));
+        assert_eq!(quota.share(0, 256).queues, Some(0));
+        assert_eq!(quota.share(128, 256).messages, Some(u64::MAX / 2 + 1));
+        assert_eq!(quota.share(1, 256).bytes, None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod exchange;
 mod face;
 mod instance;
 pub mod listener;
+mod peers;
 mod reload;
 pub mod tls;
 
@@ -22,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::api;
+use crate::api::{self, Relay};
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
@@ -39,6 +40,8 @@ use crate::storage::PoolStore;
 use crate::storage::open::{PoolOpenError, PoolOpener};
 use face::{Face, FaceError};
 use instance::{Instance, InstanceError};
+use peers::{PeerFace, PeerListener};
+use tls::Transport;
 
 /// The directory of the tree and the first pool, below the data directory.
 const JOURNAL: &str = "journal";
@@ -98,6 +101,8 @@ fn described(error: &Error) -> String {
 pub struct Server {
     listener: TcpListener,
     face: Face,
+    /// For the other replicas; a service that is alone has none.
+    peers: Option<PeerFace>,
     broker: Broker,
     tree: Arc<dyn Coordination>,
     clock: Clock,
@@ -116,7 +121,12 @@ impl Server {
         let data = open_data(&config.data)?;
         let instance = open_instance(&data)?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let replica = Replica::new(instance.id, host.clone(), address(&listener, &host).map_err(failed)?);
+        let peers = PeerListener::bind(config, &host).await?;
+        let address = match &peers {
+            Some(peers) => peers.address.clone(),
+            None => peers::reached_at(&listener, &host).map_err(failed)?,
+        };
+        let replica = Replica { weight: config.cluster.weight, ..Replica::new(instance.id, host, address) };
         let clock = Clock::system();
         if config.accept_clock {
             clock.accept_steps();
@@ -130,7 +140,13 @@ impl Server {
         let broker =
             Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
         broker.meter().name_queues(usize::try_from(config.metrics_queues).unwrap_or(usize::MAX));
-        Ok(Self { listener, face, broker, tree, clock, _instance: instance })
+        let peers = match peers {
+            Some(PeerListener { listener, .. }) => {
+                Some(PeerFace { listener, secret: broker.peer_secret().await? })
+            }
+            None => None,
+        };
+        Ok(Self { listener, face, peers, broker, tree, clock, _instance: instance })
     }
 
     /// Where it listens.
@@ -138,18 +154,36 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, then finishes what has begun and closes the stores.
+    /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes the
+    /// stores.
     pub async fn run(self, stop: CancellationToken) {
         let Face { authentication, requests, transport, connections, reloader, .. } = self.face;
-        let app: Router = api::router(self.broker.clone(), authentication, requests, self.clock);
-        let meter = self.broker.meter().clone();
-        let waits = async {
+        let broker = self.broker.clone();
+        let relay = |face: &PeerFace| Relay::new(broker.clone(), Arc::default(), face.secret.clone());
+        let relay = self.peers.as_ref().map(relay);
+        let app: Router = api::router(broker.clone(), authentication, requests, self.clock, relay);
+        let meter = broker.meter().clone();
+        // Clients go first, and the other replicas may ask until they are gone.
+        let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());
+        let leaving = async {
             stop.cancelled().await;
-            self.broker.end_waits();
+            broker.drain().await;
+            broker.end_waits();
+            no_clients.cancel();
         };
-        let serving = listener::run(self.listener, transport, app, connections, meter, stop.clone());
+        let peers = async {
+            let Some(PeerFace { listener, secret }) = self.peers else { return };
+            let (app, limits) =
+                (api::peer_router(app.clone(), secret), peers::connection_limits(connections));
+            listener::run(listener, Transport::Plain, app, limits, meter.clone(), no_peers.clone()).await;
+        };
+        let clients = async {
+            let (app, meter) = (app.clone(), meter.clone());
+            listener::run(self.listener, transport, app, connections, meter, no_clients.clone()).await;
+            no_peers.cancel();
+        };
         tokio::select! {
-            _ = async { tokio::join!(serving, waits) } => {}
+            _ = async { tokio::join!(leaving, clients, peers) } => {}
             () = reloader.run() => {}
         }
         info!("no more requests; finishing what has begun");
@@ -173,12 +207,6 @@ fn open_instance(data: &Path) -> Result<Instance, StartError> {
         InstanceError::InUse => StartError::InUse(data.to_owned()),
         InstanceError::Io(source) => StartError::Data { path: data.to_owned(), source },
     })
-}
-
-/// Where others reach this replica: where it listens, or its host if it listens everywhere.
-fn address(listener: &TcpListener, host: &str) -> std::io::Result<String> {
-    let address = listener.local_addr()?;
-    Ok(if address.ip().is_unspecified() { format!("{host}:{}", address.port()) } else { address.to_string() })
 }
 
 async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {

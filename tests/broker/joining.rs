@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use angarium::broker::{Broker, PoolSettings};
-use angarium::catalogue::Catalogue;
+use angarium::catalogue::{Catalogue, ComponentState};
 use angarium::clock::Clock;
 use angarium::cluster::replicas::{self, Replica};
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
 use angarium::domain::limits::Limits;
+use angarium::domain::names::PoolName;
+use angarium::domain::pool::{Pool, PoolUri};
 use angarium::domain::time::Timestamp;
 use angarium::error::Error;
 use angarium::journal::Journal;
@@ -28,6 +30,20 @@ const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 fn replica(number: u128) -> Replica {
     Replica::new(Uuid::from_u128(number), format!("host-{number}"), format!("127.0.0.1:{number}"))
+}
+
+/// Registers a replica.
+async fn join(catalogue: &Catalogue, number: u128) -> Result<(), Error> {
+    let replica = replica(number);
+    let me = replica.component(ComponentState::Running, NOW);
+    replicas::join(catalogue, &replica.host, &me).await.map(|_| ())
+}
+
+/// Records a pool at this place.
+async fn add_pool(catalogue: &Catalogue, uri: &str) {
+    let registry = catalogue.registry().await.unwrap();
+    let (name, uri) = (PoolName::new("pool").unwrap(), PoolUri::new(uri).unwrap());
+    catalogue.pool_add(&registry, &name, &Pool::new(Uuid::new_v4(), uri, 1)).await.unwrap().unwrap();
 }
 
 struct Embedded {
@@ -53,7 +69,7 @@ async fn join_at_once(catalogues: Vec<Catalogue>) -> Vec<u128> {
         let barrier = Arc::clone(&barrier);
         joining.spawn(async move {
             barrier.wait().await;
-            match replicas::join(&catalogue, &replica(number), NOW).await {
+            match join(&catalogue, number).await {
                 Ok(()) => Some(number),
                 Err(Error::NotAlone(_)) => None,
                 Err(error) => panic!("{error:?}"),
@@ -64,9 +80,10 @@ async fn join_at_once(catalogues: Vec<Catalogue>) -> Vec<u128> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_replicas_that_join_an_embedded_tree_at_the_same_instant_one_is_let_in() {
+async fn of_replicas_that_join_at_the_same_instant_while_a_pool_is_on_one_disk_one_is_let_in() {
     for _ in 0..20 {
         let Embedded { tree, .. } = &embedded().await;
+        add_pool(&Catalogue::new(tree.clone()), "embedded:journal").await;
         let catalogues = (0..4).map(|_| Catalogue::new(tree.clone())).collect();
         assert_eq!(join_at_once(catalogues).await.len(), 1);
         let registry = Catalogue::new(tree.clone()).registry().await.unwrap();
@@ -75,7 +92,7 @@ async fn of_replicas_that_join_an_embedded_tree_at_the_same_instant_one_is_let_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_replicas_that_join_zookeeper_at_the_same_instant_one_is_let_in() {
+async fn of_replicas_that_join_zookeeper_at_the_same_instant_while_a_pool_is_on_one_disk_one_is_let_in() {
     for _ in 0..3 {
         let address = ZooKeeper::shared().fresh_tree();
         let mut trees: Vec<Arc<dyn Coordination>> = Vec::new();
@@ -83,6 +100,7 @@ async fn of_replicas_that_join_zookeeper_at_the_same_instant_one_is_let_in() {
             trees.push(Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await.unwrap()));
         }
         Catalogue::new(trees[0].clone()).system(Uuid::new_v4()).await.unwrap();
+        add_pool(&Catalogue::new(trees[0].clone()), "embedded:journal").await;
         let catalogues = trees.iter().map(|tree| Catalogue::new(tree.clone())).collect();
         assert_eq!(join_at_once(catalogues).await.len(), 1);
         for tree in trees {
@@ -91,19 +109,30 @@ async fn of_replicas_that_join_zookeeper_at_the_same_instant_one_is_let_in() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_whose_pools_are_shared_are_all_let_in() {
+    let Embedded { tree, .. } = &embedded().await;
+    add_pool(&Catalogue::new(tree.clone()), "redis://127.0.0.1:1").await;
+    let catalogues = (0..4).map(|_| Catalogue::new(tree.clone())).collect();
+    let mut joined = join_at_once(catalogues).await;
+    joined.sort_unstable();
+    assert_eq!(joined, [1, 2, 3, 4]);
+}
+
 /// Whoever looked first, but commits later, has not seen the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_looked_before_another_one_joined_is_not_let_in() {
     let Embedded { tree, .. } = &embedded().await;
+    add_pool(&Catalogue::new(tree.clone()), "embedded:journal").await;
     let plan = Plan::default();
     let slow = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
     plan.next(&[Fault::Held]);
     let mut joining = JoinSet::new();
-    joining.spawn(async move { replicas::join(&slow, &replica(1), NOW).await });
+    joining.spawn(async move { join(&slow, 1).await });
     while !plan.is_done() {
         tokio::task::yield_now().await;
     }
-    replicas::join(&Catalogue::new(tree.clone()), &replica(2), NOW).await.unwrap();
+    join(&Catalogue::new(tree.clone()), 2).await.unwrap();
     plan.release();
     let refused = joining.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(refused, Error::NotAlone(_)), "{refused:?}");

@@ -34,7 +34,6 @@ async fn without_a_lease_nobody_is_told_what_only_memory_says() {
     faulty.tree.cut();
     assert_refused(broker.claim_create(&queue("empty"), terms(60), limit(1)).await, "an empty claim");
     assert_refused(broker.claim_create(&queue("absent"), terms(60), limit(1)).await, "a claim of no queue");
-    assert_refused(broker.queues_list(&queue("q").project, &all_queues()).await, "the queues");
     assert_refused(broker.message_get(&queue("q"), ids[1]).await, "a message");
     assert_refused(broker.claim_get(&queue("q"), view.id).await, "a claim");
     assert_refused(broker.queue_stats(&queue("q")).await, "the statistics");

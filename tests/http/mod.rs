@@ -5,6 +5,7 @@ mod bad_requests;
 mod bounds;
 mod bulk;
 mod claims;
+mod components;
 mod config;
 mod connections;
 mod deadlines;

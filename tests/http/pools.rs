@@ -95,6 +95,7 @@ fn only_administrators_see_and_change_pools() {
             (Method::PATCH, "/v2/pools/default"),
             (Method::DELETE, "/v2/pools/default"),
             (Method::GET, "/v2/health"),
+            (Method::GET, "/v2/components"),
         ] {
             let body = (method != Method::GET).then(|| pool("x", 1));
             // A body that nobody reads may cost the connection, so each request has its own.

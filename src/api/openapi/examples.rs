@@ -67,7 +67,7 @@ fn set(content: &mut RefOr<Content>, example: &Value) {
 /// bodies that are missing here.
 fn bodies(operation: &str) -> Bodies {
     match operation {
-        "versions" | "home" | "openapi" | "reference" | "health" | "readyz" | "metrics" => {
+        "versions" | "home" | "openapi" | "reference" | "health" | "components" | "readyz" | "metrics" => {
             of_the_service(operation)
         }
         "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge"
@@ -103,6 +103,14 @@ fn of_the_service(operation: &str) -> Bodies {
             "paths": {}
         })),
         "reference" => Bodies::answer(json!("<!doctype html><html lang=\"en\"></html>")),
+        "components" => Bodies::answer(json!({
+            "answered_by": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",
+            "components": [{
+                "instance": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34", "address": "10.0.0.5:8889", "version": "0.1.0",
+                "schema": 1, "state": "running", "weight": 100, "started": "2026-01-12T09:30:00Z", "slots": [0, 7, 254]
+            }],
+            "unowned_slots": []
+        })),
         "health" => Bodies::answer(json!({
             "catalog_reachable": true,
             "storage_reachable": true,

@@ -11,6 +11,7 @@ use super::messages::MessageBody;
 use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, ClaimPath, Path, QueuePath};
+use crate::api::forward::peer::Waited;
 use crate::api::handed::Handed;
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
@@ -87,11 +88,12 @@ pub struct ClaimReply {
 pub async fn post(
     State(broker): State<Broker>,
     asked: Asked,
+    Waited(waited): Waited,
     Query(query): Query<ClaimQuery>,
     Json(body): Json<ClaimBody>,
 ) -> Result<Response, ApiError> {
     let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?, broker.limits())?;
-    let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?;
+    let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?.less(waited);
     let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
     let Some((claim, handover)) = broker.claim_wait(&asked.queue, terms, limit, wait).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());

@@ -2,6 +2,7 @@
 
 pub mod bulk;
 pub mod claims;
+pub mod components;
 pub mod flavors;
 pub mod health;
 pub mod listing;

@@ -140,6 +140,10 @@ impl Coordination for ZooKeeperTree {
         self.read(move |session| children(session, Arc::clone(&path))).await
     }
 
+    async fn sync(&self) -> Result<(), TreeError> {
+        self.read(|session| async move { session.client.sync("/").await }).await
+    }
+
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
         check_bounds(fences, ops)?;
         if fences.is_empty() && ops.is_empty() {

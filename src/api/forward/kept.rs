@@ -1,0 +1,215 @@
+//! The body of a request, kept as it is read, so that a request which was refused for its place can be made again.
+//! Nothing is read before somebody asks for it, so the bounds and deadlines of whoever reads hold as without this.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+
+use crate::error::Error;
+
+/// A body that can be read again from its beginning. The lock is held for single reads.
+#[derive(Clone)]
+pub struct Kept(Arc<Mutex<Read>>);
+
+/// How far a body was read.
+struct Read {
+    frames: Vec<Bytes>,
+    rest: Rest,
+}
+
+/// What was not read yet.
+enum Rest {
+    More(Body),
+    Ended,
+    /// It failed, because it was late or otherwise, and does so for everybody who reads it again.
+    Broken {
+        by: Break,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Break {
+    Late,
+    Other,
+}
+
+impl Break {
+    fn error(self) -> axum::Error {
+        match self {
+            Self::Late => axum::Error::new(Error::Late),
+            Self::Other => axum::Error::new(std::io::Error::other("the body of the request broke off")),
+        }
+    }
+}
+
+/// Why a body is not there as a whole.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Incomplete;
+
+impl Kept {
+    /// Keeps what is read of a body.
+    pub fn new(body: Body) -> Self {
+        let rest = if body.is_end_stream() { Rest::Ended } else { Rest::More(body) };
+        Self(Arc::new(Mutex::new(Read { frames: Vec::new(), rest })))
+    }
+
+    /// The body from its beginning. One at a time is read.
+    pub fn again(&self) -> Body {
+        Body::new(Again { kept: self.0.clone(), next: 0 })
+    }
+
+    /// The whole body. Not when it has more than `most` bytes or broke off: whoever reads it again finds out why.
+    pub async fn whole(&self, most: usize) -> Result<Bytes, Incomplete> {
+        let mut body = Again { kept: self.0.clone(), next: 0 };
+        let mut frames = Vec::new();
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            let data = frame.map_err(|_| Incomplete)?.into_data().unwrap_or_default();
+            bytes += data.len();
+            if bytes > most {
+                return Err(Incomplete);
+            }
+            frames.push(data);
+        }
+        if frames.len() == 1 {
+            return Ok(frames.swap_remove(0));
+        }
+        let mut whole = BytesMut::with_capacity(bytes);
+        frames.iter().for_each(|frame| whole.extend_from_slice(frame));
+        Ok(whole.freeze())
+    }
+}
+
+/// A body that is read again.
+struct Again {
+    kept: Arc<Mutex<Read>>,
+    next: usize,
+}
+
+impl HttpBody for Again {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let me = &mut *self;
+        let mut read = me.kept.lock();
+        if let Some(frame) = read.frames.get(me.next) {
+            me.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(frame.clone()))));
+        }
+        loop {
+            let rest = match &mut read.rest {
+                Rest::More(rest) => rest,
+                Rest::Ended => return Poll::Ready(None),
+                Rest::Broken { by } => return Poll::Ready(Some(Err(by.error()))),
+            };
+            match ready!(Pin::new(rest).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    // Trailers say nothing to us.
+                    let Ok(data) = frame.into_data() else { continue };
+                    me.next += 1;
+                    read.frames.push(data.clone());
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Some(Err(error)) => {
+                    let by = if Error::is_late(&error) { Break::Late } else { Break::Other };
+                    read.rest = Rest::Broken { by };
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None => read.rest = Rest::Ended,
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let read = self.kept.lock();
+        let is_over = match &read.rest {
+            Rest::More(rest) => rest.is_end_stream(),
+            Rest::Ended => true,
+            Rest::Broken { .. } => false,
+        };
+        is_over && self.next >= read.frames.len()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let read = self.kept.lock();
+        let kept: usize = read.frames.iter().skip(self.next).map(Bytes::len).sum();
+        let kept = u64::try_from(kept).unwrap_or(u64::MAX);
+        let rest = match &read.rest {
+            Rest::More(rest) => rest.size_hint(),
+            Rest::Ended => SizeHint::with_exact(0),
+            Rest::Broken { .. } => SizeHint::new(),
+        };
+        let mut hint = SizeHint::new();
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(kept.saturating_add(upper));
+        }
+        hint.set_lower(kept.saturating_add(rest.lower()));
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A body of two frames, one of them trailers, or one that breaks off.
+    fn body(parts: &'static [Option<&'static str>]) -> Kept {
+        struct Parts(std::slice::Iter<'static, Option<&'static str>>);
+        impl HttpBody for Parts {
+            type Data = Bytes;
+            type Error = std::io::Error;
+            fn poll_frame(
+                mut self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+                let frame = |part: &Option<&'static str>| match part {
+                    Some(text) => Ok(Frame::data(Bytes::from_static(text.as_bytes()))),
+                    None => Err(std::io::Error::other("it broke off")),
+                };
+                Poll::Ready(self.0.next().map(frame))
+            }
+        }
+        Kept::new(Body::new(Parts(parts.iter())))
+    }
+
+    #[tokio::test]
+    async fn a_body_that_was_read_in_part_is_read_again_whole() {
+        let kept = body(&[Some("one "), Some("two "), Some("three")]);
+        let first = kept.again().frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first, "one ");
+        for _ in 0..2 {
+            assert_eq!(kept.again().collect().await.unwrap().to_bytes(), "one two three");
+        }
+        assert_eq!(kept.whole(13).await.unwrap(), "one two three");
+        assert_eq!(kept.whole(12).await, Err(Incomplete));
+        assert_eq!(kept.again().size_hint().exact(), Some(13));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_never_taken_for_whole() {
+        let kept = body(&[Some("one"), None]);
+        assert_eq!(kept.whole(100).await, Err(Incomplete));
+        for _ in 0..2 {
+            let mut again = kept.again();
+            assert_eq!(again.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+            assert!(again.frame().await.unwrap().is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn no_body_is_an_empty_one() {
+        let kept = Kept::new(Body::empty());
+        assert!(kept.again().is_end_stream());
+        assert_eq!(kept.whole(0).await.unwrap(), "");
+    }
+}

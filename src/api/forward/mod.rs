@@ -1,0 +1,250 @@
+//! Requests for queues that another replica serves: they are passed on to it, whole, and its answer comes back as if it
+//! were ours (P13). A client may speak to any replica and cannot tell.
+//!
+//! ```text
+//! client ──▶ gate ──▶ here? ──▶ handler ──▶ answer
+//!                       │ no         │ its slot has moved meanwhile, nothing was written
+//!                       ▼            ▼
+//!                    the owner ──▶ answer, or "moved": once more, where the slot is now
+//! ```
+//!
+//! A request goes one hop: the owner answers "moved" for what it does not serve. It is made again only when it is
+//! certain that nothing was done, or when it may be done twice. Otherwise the client is told that nobody knows.
+
+mod kept;
+pub mod peer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::auth::Identity;
+use super::error::ApiError;
+use crate::broker::{Broker, Whereabouts};
+use crate::cluster::forward::{Failure, Peers};
+use crate::domain::access::PeerSecret;
+use crate::domain::ids::Slot;
+use crate::domain::limits;
+use crate::domain::names::{QueueName, QueueRef};
+use crate::error::{Error, Part};
+use kept::Kept;
+use peer::{FromPeer, MOVED, RequestId, Waited, passed_on};
+
+/// On an answer that another replica has made: its form is final.
+#[derive(Clone, Copy, Debug)]
+pub struct Relayed;
+
+/// Passes requests on.
+#[derive(Clone)]
+pub struct Relay {
+    broker: Broker,
+    peers: Arc<Peers>,
+    secret: PeerSecret,
+}
+
+/// What came of one try.
+enum Tried {
+    /// This is the answer.
+    Done(Response),
+    /// The slot is served elsewhere, and nothing was done. What the client hears if it stays so.
+    Moved(Slot, Response),
+}
+
+/// A request as it is tried.
+struct Asking {
+    parts: Parts,
+    body: Kept,
+    began: Instant,
+    /// How long it has waited before it came here.
+    waited: Duration,
+}
+
+impl Relay {
+    /// Over these connections to the other replicas.
+    pub fn new(broker: Broker, peers: Arc<Peers>, secret: PeerSecret) -> Self {
+        Self { broker, peers, secret }
+    }
+}
+
+/// Serves a request here, or where its queue is served.
+pub async fn relay(State(relay): State<Relay>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let waited = parts.extensions.get::<Waited>().copied().unwrap_or_default().0;
+    let asking = Asking { parts, body: Kept::new(body), began: Instant::now(), waited };
+    match asking.parts.extensions.get::<FromPeer>().map(|from| from.patience) {
+        Some(patience) => relay.serve_for_peer(asking, next, patience).await,
+        None => relay.serve_anywhere(asking, next).await,
+    }
+}
+
+impl Relay {
+    /// The last hop: what is not served here is not done.
+    async fn serve_for_peer(&self, asking: Asking, next: Next, patience: Duration) -> Response {
+        let place = asking.slot().map(|slot| (slot, self.broker.whereabouts(slot)));
+        match timeout(patience, self.here(&asking, next, place)).await {
+            Ok(Tried::Done(response)) => response,
+            Ok(Tried::Moved(..)) => (StatusCode::MISDIRECTED_REQUEST, [(MOVED, "1")]).into_response(),
+            // Nobody waits for it any more.
+            Err(_) => ApiError::from(Error::unknown(Part::Server, "the other replica does not wait"))
+                .into_response(),
+        }
+    }
+
+    /// The first hop: wherever the slot is, as long as it is somewhere soon.
+    async fn serve_anywhere(&self, asking: Asking, next: Next) -> Response {
+        let mut slot = asking.slot();
+        let mut trouble: Option<Instant> = None;
+        loop {
+            let place = slot.map(|slot| (slot, self.broker.whereabouts(slot)));
+            let since = Instant::now();
+            let tried = match &place {
+                Some((slot, Whereabouts::There(owner))) => match asking.body.whole(self.most()).await {
+                    Ok(body) => self.there(&asking, body, *slot, owner.address.clone(), &place).await,
+                    // The handler finds out what is wrong with the body, and says so.
+                    Err(kept::Incomplete) => Tried::Done(next.clone().run(asking.again()).await),
+                },
+                _ => self.here(&asking, next.clone(), place.clone()).await,
+            };
+            let (moved, response) = match tried {
+                Tried::Done(response) => return response,
+                Tried::Moved(moved, response) => (moved, response),
+            };
+            // One that waited long has found its place, and lost it since.
+            let began = *trouble.get_or_insert(since);
+            let began = if since.elapsed() > limits::FORWARD_STEP { Instant::now() } else { began };
+            trouble = Some(began);
+            if began.elapsed() > limits::FORWARD_WAIT {
+                return response;
+            }
+            let before =
+                place.filter(|(slot, _)| *slot == moved).map_or(Whereabouts::Nowhere, |(_, place)| place);
+            // Who is asked may know less than we do, or more.
+            let _ = timeout(limits::FORWARD_PAUSE, self.broker.moved(moved, &before)).await;
+            slot = Some(moved);
+        }
+    }
+
+    /// Tries it here.
+    async fn here(&self, asking: &Asking, next: Next, place: Option<(Slot, Whereabouts)>) -> Tried {
+        let response = next.run(asking.again()).await;
+        let Some(ApiError(error)) = response.extensions().get::<ApiError>() else {
+            return Tried::Done(response);
+        };
+        match &**error {
+            Error::Moved(slot) => Tried::Moved(*slot, response),
+            // It was closed under the request.
+            Error::Unavailable { .. } => match place {
+                Some((slot, place)) if self.broker.whereabouts(slot) != place => Tried::Moved(slot, response),
+                _ => Tried::Done(response),
+            },
+            _ => Tried::Done(response),
+        }
+    }
+
+    /// Passes it on to the owner of its slot.
+    async fn there(
+        &self,
+        asking: &Asking,
+        body: Bytes,
+        slot: Slot,
+        address: String,
+        place: &Option<(Slot, Whereabouts)>,
+    ) -> Tried {
+        let Some(request) = self.passed_on(asking, body) else { return Tried::Done(nobody_asks()) };
+        let replaced = async {
+            if let Some((slot, place)) = place {
+                self.broker.moved(*slot, place).await;
+            }
+            // What was under way at the owner before is at its end soon.
+            sleep(limits::FORWARD_GRACE).await;
+        };
+        let sent = tokio::select! {
+            sent = self.peers.send(&address, request, limits::FORWARD) => sent,
+            () = replaced => Err(Failure::Unknown("its owner was replaced".into())),
+        };
+        match sent {
+            Ok(answer) if answer.headers().contains_key(MOVED) => {
+                Tried::Moved(slot, ApiError::from(Error::Moved(slot)).into_response())
+            }
+            Ok(answer) => {
+                let mut response = answer.map(Body::from);
+                response.extensions_mut().insert(Relayed);
+                Tried::Done(response)
+            }
+            Err(Failure::NotSent(why)) => {
+                let error = Error::unavailable(Part::Coordination, format!("replica {address}: {why}"));
+                Tried::Moved(slot, ApiError::from(error).into_response())
+            }
+            Err(Failure::Unknown(why)) => {
+                let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
+                let response = ApiError::from(error).into_response();
+                if asking.may_be_done_twice() { Tried::Moved(slot, response) } else { Tried::Done(response) }
+            }
+        }
+    }
+
+    fn passed_on(&self, asking: &Asking, body: Bytes) -> Option<axum::http::Request<Bytes>> {
+        let parts = &asking.parts;
+        let (identity, id) = (parts.extensions.get::<Identity>()?, parts.extensions.get::<RequestId>()?);
+        let mut request = axum::http::Request::new(body);
+        *request.method_mut() = parts.method.clone();
+        *request.uri_mut() = parts.uri.path_and_query()?.clone().into();
+        let times = (asking.waited(), limits::FORWARD);
+        *request.headers_mut() = passed_on(&parts.headers, &self.secret, identity, id, times);
+        Some(request)
+    }
+
+    /// Bytes of the longest body that a handler takes.
+    fn most(&self) -> usize {
+        let limits = self.broker.limits();
+        limits.post_bytes.max(limits.metadata_bytes)
+    }
+}
+
+impl Asking {
+    /// The request, from the beginning.
+    fn again(&self) -> Request {
+        let mut parts = self.parts.clone();
+        parts.extensions.insert(Waited(self.waited()));
+        Request::from_parts(parts, self.body.again())
+    }
+
+    fn waited(&self) -> Duration {
+        self.waited + self.began.elapsed()
+    }
+
+    /// The slot of the queue that the path names, if it names one.
+    fn slot(&self) -> Option<Slot> {
+        let name = self.parts.uri.path().strip_prefix("/v2/queues/")?.split('/').next()?;
+        let project = self.parts.extensions.get::<Identity>()?.project.clone();
+        // Names that need an escape are none.
+        let queue = QueueRef { project, name: QueueName::new(name).ok()? };
+        Some(queue.slot())
+    }
+
+    /// Whether doing it twice is as doing it once: it reads, or ends what has an id.
+    fn may_be_done_twice(&self) -> bool {
+        let path = self.parts.uri.path();
+        let below = path.strip_prefix("/v2/queues/").and_then(|rest| rest.split_once('/'));
+        match (&self.parts.method, below) {
+            (&Method::GET, _) => true,
+            (&Method::DELETE, Some((_, rest))) => {
+                rest.starts_with("messages/") || rest.starts_with("claims/")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The gate has let a request through without noting who asks.
+fn nobody_asks() -> Response {
+    ApiError::from(Error::Unauthenticated("nobody has looked who asks")).into_response()
+}

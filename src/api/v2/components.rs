@@ -1,0 +1,91 @@
+//! Components: the replicas of the service and what each of them serves, for administrators.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::CallerHeaders;
+use crate::api::json::reply;
+use crate::api::roles::{Admin, RoleHeaders};
+use crate::broker::{Broker, ClusterView, ComponentView};
+use crate::domain::time::Timestamp;
+
+/// All replicas that are up.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ComponentsReply {
+    /// The replica that answers this request.
+    answered_by: Uuid,
+    /// Every replica that is registered, by address.
+    components: Vec<ComponentBody>,
+    /// Slots that no replica has at this moment.
+    unowned_slots: Vec<u8>,
+}
+
+/// A replica.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ComponentBody {
+    /// Which one: a process started again on the same data is the same replica.
+    instance: Uuid,
+    /// Where the other replicas reach it.
+    #[schema(example = "10.0.0.5:8889")]
+    address: String,
+    /// Of its program.
+    version: String,
+    /// The form of the records that it writes.
+    schema: u32,
+    /// `starting`, `running`, or `draining`: it hands its slots over and takes none.
+    #[schema(example = "running")]
+    state: &'static str,
+    /// Its share of the slots.
+    weight: u32,
+    /// When it began, as `YYYY-MM-DDTHH:MM:SSZ`.
+    started: String,
+    /// The slots that it has, of the 256 in all. A queue lies in one, by its project and name.
+    slots: Vec<u8>,
+}
+
+impl From<ComponentView> for ComponentBody {
+    fn from(view: ComponentView) -> Self {
+        let component = view.component;
+        Self {
+            instance: component.instance,
+            address: component.address,
+            version: component.version,
+            schema: component.schema,
+            state: component.state.as_str(),
+            weight: component.weight,
+            started: Timestamp::from_millis(component.started).calendar(),
+            slots: view.slots.into_iter().map(|slot| slot.0).collect(),
+        }
+    }
+}
+
+impl From<ClusterView> for ComponentsReply {
+    fn from(view: ClusterView) -> Self {
+        Self {
+            answered_by: view.answered_by,
+            components: view.components.into_iter().map(ComponentBody::from).collect(),
+            unowned_slots: view.unowned.into_iter().map(|slot| slot.0).collect(),
+        }
+    }
+}
+
+/// Every replica of the service, what it does, and which slots it has.
+#[utoipa::path(
+    get, path = "/v2/components", operation_id = "components", tag = "health",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "The replicas.", body = ComponentsReply),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, ApiError> {
+    let view = broker.components().await?;
+    Ok(reply(StatusCode::OK, &ComponentsReply::from(view)))
+}

@@ -1,0 +1,337 @@
+//! Which slots are served here. One task follows who is up and who serves what, takes what is free and should be ours, and
+//! hands over what should be another's.
+//!
+//! After a death or a hand-over the slots are free, and whoever should have them takes them at once. A slot that is served
+//! goes to another replica only when the running replicas have been the same for [`limits::SETTLE`]: a restart moves
+//! nothing twice. Who takes a slot is decided by the tree: the node of its owner can be made once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
+use tracing::{error, info, warn};
+
+use super::Broker;
+use super::cells::Whereabouts;
+use super::retake::Taken;
+use super::slot::Slot;
+use crate::catalogue::{Change, ComponentState, MetaWatch, OwnedSlot};
+use crate::cluster::view::View;
+use crate::domain::ids::Slot as SlotNumber;
+use crate::domain::limits;
+use crate::error::{Error, Part};
+
+/// The pause after the tree did not answer, and the longest; each is twice the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// What the task that follows the cluster is asked for.
+#[derive(Default)]
+pub(super) struct Assignment {
+    /// Places that somebody was done with: the owners of these slots are looked at again. Held for single entries.
+    again: Mutex<BTreeSet<SlotNumber>>,
+    wake: Notify,
+    /// Wakes who reads the records of pools.
+    pub(super) pools: Notify,
+    /// Whether a task hands slots over.
+    is_handing: AtomicBool,
+    /// Whether some replica runs beside this one.
+    has_others: AtomicBool,
+}
+
+/// What the task that follows the cluster knows.
+pub(super) struct Following {
+    view: View,
+    /// Since when the running replicas are the same.
+    since: Instant,
+    /// What may have changed since it was looked at.
+    are_components_new: bool,
+    new: BTreeSet<SlotNumber>,
+    /// Slots that a process of this replica before, or a try of our own that was cut short, has left.
+    left: BTreeSet<SlotNumber>,
+}
+
+impl Following {
+    /// Nothing is known yet.
+    pub(super) fn new() -> Self {
+        Self {
+            view: View::default(),
+            since: Instant::now(),
+            are_components_new: true,
+            new: SlotNumber::all().collect(),
+            left: BTreeSet::new(),
+        }
+    }
+}
+
+impl Slot {
+    /// Waits until what was under way when it was closed has its outcome.
+    async fn finished(&self) {
+        // Whoever creates a queue or fences a pool.
+        let _gate = self.gate.lock().await;
+        let uses: Vec<TaskTracker> = {
+            let state = self.state.lock();
+            state.queues.values().map(|queue| queue.uses.clone()).collect()
+        };
+        for uses in uses {
+            uses.close();
+            uses.wait().await;
+        }
+    }
+}
+
+impl Broker {
+    /// Looks at everything that may have changed, and takes what is free and should be ours.
+    pub(super) async fn catch_up_slots(&self, following: &mut Following) -> Result<(), Error> {
+        following.new.append(&mut self.0.assignment.again.lock());
+        if following.are_components_new {
+            let registry = self.0.catalogue.registry().await?;
+            following.are_components_new = false;
+            let view = View::of(registry.all());
+            if view != following.view {
+                info!(running = view.running(), "the running replicas have changed");
+                following.since = Instant::now();
+                self.0.assignment.has_others.store(view.has_others(self.0.owner.instance), Ordering::Relaxed);
+                following.view = view;
+            }
+        }
+        let slots: Vec<SlotNumber> = following.new.iter().copied().collect();
+        let owners = self.0.catalogue.slot_owners(&slots).await?;
+        following.new.clear();
+        for (number, owner) in slots.into_iter().zip(owners) {
+            if owner.as_ref().is_some_and(|owner| owner.instance == self.0.owner.instance) {
+                following.left.insert(number);
+            }
+            let other = owner.filter(|owner| owner.instance != self.0.owner.instance);
+            if let Some(slot) = self.0.cells.learn(number, other) {
+                self.begin_retake(&slot, "somebody else took it");
+            }
+        }
+        self.take_free(following).await
+    }
+
+    async fn take_free(&self, following: &mut Following) -> Result<(), Error> {
+        let left = std::mem::take(&mut following.left);
+        let should = |number: &SlotNumber| {
+            left.contains(number) || following.view.owner(*number) == Some(self.0.owner.instance)
+        };
+        let free = SlotNumber::all().filter(should);
+        let free: Vec<SlotNumber> =
+            free.filter(|number| self.0.cells.claim(*number, "it is being taken")).collect();
+        let mut outcome = Ok(());
+        for some in free.chunks(limits::SLOTS_TAKEN) {
+            match self.0.catalogue.slots_take(some, &self.0.owner).await {
+                Ok(owned) => {
+                    let is_taken = |number: &SlotNumber| owned.iter().any(|owned| owned.slot == *number);
+                    some.iter().filter(|number| !is_taken(number)).for_each(|number| self.set_free(*number));
+                    for some in owned.chunks(limits::SLOTS_LOADED) {
+                        outcome = outcome.and(self.enter_all(some).await);
+                    }
+                }
+                Err(error) => {
+                    some.iter().for_each(|number| self.set_free(*number));
+                    outcome = Err(error);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Serves slots that were taken, the claims of all of them read at the same time.
+    async fn enter_all(&self, taken: &[OwnedSlot]) -> Result<(), Error> {
+        let enter = |owned: &OwnedSlot| {
+            let (broker, owned) = (self.clone(), owned.clone());
+            self.0.tasks.spawn(async move { broker.enter_taken(owned).await })
+        };
+        let entering: Vec<_> = taken.iter().map(enter).collect();
+        let mut outcome = Ok(());
+        for entered in entering {
+            let ended = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
+            outcome = outcome.and(entered.await.unwrap_or_else(ended));
+        }
+        outcome
+    }
+
+    /// Serves a slot that was taken, once its claims are read. One whose claims cannot be read is free for the next try.
+    async fn enter_taken(&self, owned: OwnedSlot) -> Result<(), Error> {
+        let number = owned.slot;
+        match self.load(owned, Taken::first()).await {
+            Ok(slot) => {
+                self.0.cells.enter(slot);
+                self.0.ledger.taken(number);
+                Ok(())
+            }
+            Err(error) => {
+                self.set_free(number);
+                Err(error)
+            }
+        }
+    }
+
+    /// Says that nobody works on a slot any more; who has it is looked at.
+    pub(super) fn set_free(&self, number: SlotNumber) {
+        self.0.cells.free(number);
+        self.0.assignment.again.lock().insert(number);
+        self.0.assignment.wake.notify_one();
+    }
+
+    /// Follows the cluster until the service stops.
+    pub(super) async fn follow_cluster(&self, mut following: Following) {
+        let mut watch = match self.0.catalogue.watch_meta() {
+            Ok(watch) => watch,
+            Err(error) => return error!(%error, "changes of the cluster are not noticed"),
+        };
+        let mut pause = PAUSE.0;
+        loop {
+            let settled = following.since + limits::SETTLE;
+            let settles = async {
+                match self.surplus(&following).is_empty() {
+                    true => std::future::pending().await,
+                    false => tokio::time::sleep_until(settled.max(Instant::now() + PAUSE.0)).await,
+                }
+            };
+            tokio::select! {
+                () = self.0.stop.cancelled() => return,
+                () = settles => {}
+                () = self.0.assignment.wake.notified() => {}
+                change = watch.next() => match change {
+                    Some(change) => self.note(&mut following, change),
+                    None => return,
+                }
+            }
+            if !self.gather(&mut watch, &mut following).await {
+                return;
+            }
+            match self.catch_up_slots(&mut following).await {
+                Ok(()) => pause = PAUSE.0,
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    warn!(%error, cause, "who serves which slot could not be looked up");
+                    if !self.next_turn(pause).await {
+                        return;
+                    }
+                    pause = PAUSE.1.min(pause * 2);
+                    self.0.assignment.wake.notify_one();
+                }
+            }
+            self.hand_over_surplus(&following);
+        }
+    }
+
+    fn note(&self, following: &mut Following, change: Change) {
+        match change {
+            Change::Pools => self.0.assignment.pools.notify_one(),
+            Change::Components => following.are_components_new = true,
+            Change::Slot(slot) => drop(following.new.insert(slot)),
+            Change::Resync => {
+                self.0.assignment.pools.notify_one();
+                following.are_components_new = true;
+                following.new.extend(SlotNumber::all());
+            }
+        }
+    }
+
+    /// Notes what comes within a moment: the end of a session is many changes. False when the tree is closed.
+    async fn gather(&self, watch: &mut MetaWatch, following: &mut Following) -> bool {
+        let end = Instant::now() + limits::GATHER;
+        loop {
+            match timeout_at(end, watch.next()).await {
+                Ok(Some(change)) => self.note(following, change),
+                Ok(None) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// Slots that are served here and should be another's.
+    fn surplus(&self, following: &Following) -> Vec<Arc<Slot>> {
+        let me = self.0.owner.instance;
+        let is_others =
+            |slot: &Arc<Slot>| following.view.owner(slot.owned.slot).is_some_and(|instance| instance != me);
+        self.0.cells.owned().filter(is_others).collect()
+    }
+
+    fn hand_over_surplus(&self, following: &Following) {
+        let is_settled = following.since.elapsed() >= limits::SETTLE
+            || self.0.membership.state() == ComponentState::Draining;
+        if !is_settled {
+            return;
+        }
+        let surplus = self.surplus(following);
+        if surplus.is_empty() || self.0.assignment.is_handing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let broker = self.clone();
+        self.0.tasks.spawn(async move {
+            info!(slots = surplus.len(), "slots go to other replicas");
+            for some in surplus.chunks(limits::SLOTS_TAKEN) {
+                broker.hand_over(some).await;
+            }
+            broker.0.assignment.is_handing.store(false, Ordering::Release);
+            broker.0.assignment.wake.notify_one();
+        });
+    }
+
+    /// Hands slots over: nothing begins any more, what is under way ends, then whoever should have them may take them. What
+    /// does not end in time is refused by the fences once they are taken.
+    async fn hand_over(&self, slots: &[Arc<Slot>]) {
+        let left = slots.iter().filter(|slot| self.0.cells.leave(slot, "it goes to another replica"));
+        let left: Vec<&Arc<Slot>> = left.collect();
+        left.iter().for_each(|slot| slot.close());
+        let finished = async {
+            for slot in &left {
+                slot.finished().await;
+            }
+        };
+        if timeout(limits::HAND_OVER, finished).await.is_err() {
+            warn!("slots are handed over with work under way");
+        }
+        let owned: Vec<OwnedSlot> = left.iter().map(|slot| slot.owned.clone()).collect();
+        while let Err(error) = self.0.catalogue.slots_give_up(&owned, &self.0.owner).await {
+            warn!(%error, "slots could not be given up");
+            if !self.next_turn(PAUSE.0).await {
+                break;
+            }
+        }
+        for owned in owned {
+            self.0.ledger.left(owned.slot);
+            self.set_free(owned.slot);
+        }
+    }
+
+    /// Hands every slot over to the other replicas, if there are some, and takes none from now on. Returns when none is
+    /// left, or after [`limits::DRAIN`]. Requests go on: they are the others' to serve.
+    pub async fn drain(&self) {
+        if !self.has_others() {
+            return;
+        }
+        self.set_state(ComponentState::Draining).await;
+        let drained = async {
+            while self.0.cells.count() > 0 && self.has_others() {
+                tokio::time::sleep(limits::GATHER).await;
+            }
+        };
+        if timeout(limits::DRAIN, drained).await.is_err() {
+            warn!(slots = self.0.cells.count(), "not every slot could be handed over");
+        }
+    }
+
+    /// Whether some replica runs beside this one.
+    pub(super) fn has_others(&self) -> bool {
+        self.0.assignment.has_others.load(Ordering::Relaxed)
+    }
+
+    /// Where a slot is served.
+    pub fn whereabouts(&self, slot: SlotNumber) -> Whereabouts {
+        self.0.cells.whereabouts(slot)
+    }
+
+    /// Waits until a slot is served, and elsewhere or in another epoch than there.
+    pub async fn moved(&self, slot: SlotNumber, before: &Whereabouts) {
+        self.0.cells.moved(slot, before).await;
+    }
+}

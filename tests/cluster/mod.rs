@@ -1,0 +1,134 @@
+//! Several replicas as one service: real processes, a real ZooKeeper, a pool in Redis that all of them reach.
+
+mod serving;
+mod takeover;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::redis::{Redis, SYNCED};
+use crate::support::server::{Server, ServerBuilder};
+use crate::support::zookeeper::ZooKeeper;
+
+/// Longer than slots need to find their places: the settle time, and the session of one that was killed.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Replicas on one ensemble and one pool.
+struct Cluster {
+    redis: Redis,
+    address: String,
+    replicas: Vec<Replica>,
+}
+
+/// One of them.
+struct Replica {
+    builder: ServerBuilder,
+    /// None while it does not run.
+    server: Option<Server>,
+    _data: TempDir,
+}
+
+impl Replica {
+    fn server(&self) -> &Server {
+        self.server.as_ref().expect("it runs")
+    }
+
+    fn client(&self) -> Client {
+        self.server().client()
+    }
+
+    /// Which one it is: it says so in its data directory.
+    fn instance(&self) -> String {
+        let text = std::fs::read_to_string(self.builder.data().join("instance")).expect("it has started");
+        text.trim().to_owned()
+    }
+}
+
+impl Cluster {
+    /// Starts this many, and waits until each has its share.
+    fn start(replicas: usize) -> Self {
+        let address = ZooKeeper::shared().fresh_tree().to_string();
+        let mut cluster = Self { redis: Redis::start(SYNCED), address, replicas: Vec::new() };
+        for _ in 0..replicas {
+            cluster.add();
+        }
+        cluster.wait_until_shared();
+        cluster
+    }
+
+    /// Starts one more.
+    fn add(&mut self) {
+        let data = tempfile::tempdir().expect("there is room for a temporary directory");
+        let builder = ServerBuilder::new(data.path()).arg("--coordination").arg(&self.address);
+        let builder = builder.arg("--pool").arg(self.redis.uri(""));
+        let server = Some(builder.start());
+        self.replicas.push(Replica { builder, server, _data: data });
+    }
+
+    fn client(&self, replica: usize) -> Client {
+        self.replicas[replica].client()
+    }
+
+    /// What a replica that runs says of all.
+    fn view(&self) -> Value {
+        let running = self.replicas.iter().find(|replica| replica.server.is_some()).expect("one runs");
+        running.client().get("/v2/components").expect("it answers").json()
+    }
+
+    /// How many slots each replica has, by instance.
+    fn shares(&self) -> HashMap<String, usize> {
+        let view = self.view();
+        let components = view["components"].as_array().cloned().unwrap_or_default();
+        let share = |one: &Value| {
+            let slots = one["slots"].as_array().map_or(0, Vec::len);
+            (one["instance"].as_str().unwrap_or_default().to_owned(), slots)
+        };
+        components.iter().map(share).collect()
+    }
+
+    /// Waits until every slot is served, each replica that runs has a fair part of them, and nobody else has any.
+    fn wait_until_shared(&self) {
+        let running: Vec<String> =
+            self.replicas.iter().filter(|r| r.server.is_some()).map(Replica::instance).collect();
+        let fair = 256 / running.len() / 2;
+        let start = Instant::now();
+        loop {
+            let shares = self.shares();
+            let total: usize = shares.values().sum();
+            let is_fair = |instance: &String| shares.get(instance).is_some_and(|share| *share >= fair);
+            if total == 256 && shares.len() == running.len() && running.iter().all(is_fair) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "slots are not shared by {}: {shares:?}", running.len());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The number of the replica that has the slot of a queue, found by its id's first byte in the answer of a post.
+    fn owner_of(&self, slot: u8) -> usize {
+        let view = self.view();
+        let has =
+            |one: &&Value| one["slots"].as_array().is_some_and(|slots| slots.contains(&Value::from(slot)));
+        let owner =
+            view["components"].as_array().and_then(|all| all.iter().find(has)).expect("somebody has it");
+        let instance = owner["instance"].as_str().expect("it is text");
+        self.replicas.iter().position(|replica| replica.instance() == instance).expect("it is one of ours")
+    }
+}
+
+/// The slot of a queue of the default project.
+fn slot_of(queue: &str) -> u8 {
+    use angarium::domain::ids::Slot;
+    use angarium::domain::names::{ProjectId, QueueName};
+    let (project, name) = (ProjectId::new("").expect("it is one"), QueueName::new(queue).expect("it is one"));
+    Slot::of(&project, &name).0
+}
+
+/// The names of this many queues.
+fn queues(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("queue-{number}")).collect()
+}

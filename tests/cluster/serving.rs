@@ -1,0 +1,153 @@
+//! A client may speak to any replica, and cannot tell.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Cluster, queues, slot_of};
+use crate::support::client::Client;
+
+#[test]
+fn any_replica_serves_any_queue() {
+    let cluster = Cluster::start(3);
+    let clients: Vec<Client> = (0..3).map(|replica| cluster.client(replica)).collect();
+    for (number, queue) in queues(24).iter().enumerate() {
+        let at = |step: usize| &clients[(number + step) % 3];
+        assert_eq!(at(0).create_queue(queue).unwrap().status, StatusCode::CREATED);
+        // At once, and for everybody.
+        assert_eq!(at(1).create_queue(queue).unwrap().status, StatusCode::NO_CONTENT);
+        let posted = at(1).post_messages(queue, &[json!(number), json!("two")]).unwrap();
+        assert_eq!(posted.status, StatusCode::CREATED);
+        let ids = posted.json()["ids"].as_array().unwrap().clone();
+        let claim = at(2).claim(queue, 10, 60).unwrap().granted().unwrap();
+        assert_eq!(claim.messages[0].body, json!(number));
+        let message = &claim.messages[0].id;
+        assert_eq!(ids[0], json!(message));
+        assert_eq!(at(0).delete_message(queue, message, None).unwrap().status, StatusCode::FORBIDDEN);
+        assert_eq!(
+            at(1).delete_message(queue, message, Some(&claim.id)).unwrap().status,
+            StatusCode::NO_CONTENT
+        );
+        for client in &clients {
+            let stats = client.stats(queue).unwrap().json();
+            assert_eq!((&stats["messages"]["claimed"], &stats["messages"]["total"]), (&json!(1), &json!(1)));
+        }
+    }
+    let owners: HashSet<usize> = queues(24).iter().map(|queue| cluster.owner_of(slot_of(queue))).collect();
+    assert_eq!(owners.len(), 3, "each has served some of them");
+}
+
+#[test]
+fn queues_are_listed_by_any_replica_as_soon_as_they_are_there() {
+    let cluster = Cluster::start(2);
+    for (number, queue) in queues(20).iter().enumerate() {
+        assert_eq!(cluster.client(number % 2).create_queue(queue).unwrap().status, StatusCode::CREATED);
+        let listed =
+            cluster.client((number + 1) % 2).get("/v2/queues?limit=20&with_count=true").unwrap().json();
+        assert_eq!(listed["count"], json!(number + 1));
+        assert_eq!(listed["queues"].as_array().unwrap().len(), number + 1);
+    }
+}
+
+#[test]
+fn pools_and_flavors_are_everybodys_at_once() {
+    let cluster = Cluster::start(2);
+    let (one, other) = (cluster.client(0), cluster.client(1));
+    let pool = json!({"uri": cluster.redis.uri("prefix=second"), "weight": 10, "flavor": "fast"});
+    for round in 0..10 {
+        assert_eq!(one.put("/v2/pools/second", Some(&pool)).unwrap().status, StatusCode::CREATED);
+        assert_eq!(other.get("/v2/pools/second").unwrap().status, StatusCode::OK, "round {round}");
+        let flavor = json!({"pool_list": ["second"]});
+        assert_eq!(one.put("/v2/flavors/fast", Some(&flavor)).unwrap().status, StatusCode::CREATED);
+        let queue = json!({"_flavor": "fast"});
+        for name in ["f1", "f2", "f3"] {
+            let created = other.put(&format!("/v2/queues/{name}"), Some(&queue)).unwrap();
+            assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
+            assert_eq!(one.delete(&format!("/v2/queues/{name}")).unwrap().status, StatusCode::NO_CONTENT);
+        }
+        assert_eq!(one.delete("/v2/flavors/fast").unwrap().status, StatusCode::NO_CONTENT);
+        assert_eq!(other.get("/v2/flavors/fast").unwrap().status, StatusCode::NOT_FOUND);
+        // What the deleted queues have left keeps the pool for a moment.
+        crate::support::held::wait_until("the pool is unused", || {
+            other.delete("/v2/pools/second").unwrap().status == StatusCode::NO_CONTENT
+        });
+        assert_eq!(one.get("/v2/pools/second").unwrap().status, StatusCode::NOT_FOUND);
+    }
+}
+
+#[test]
+fn a_claim_waits_at_one_replica_for_a_message_that_is_posted_at_another() {
+    let cluster = Cluster::start(2);
+    for queue in queues(4) {
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let body = json!({"ttl": 60, "grace": 60});
+                cluster.client(0).post(&format!("/v2/queues/{queue}/claims?wait=20"), &body).unwrap()
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(
+                cluster.client(1).post_messages(&queue, &[json!("late")]).unwrap().status,
+                StatusCode::CREATED
+            );
+            let claim = waiting.join().unwrap().granted().unwrap();
+            assert_eq!(claim.messages[0].body, json!("late"));
+        });
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said_in_the_same_words_by_every_replica() {
+    let cluster = Cluster::start(2);
+    let (here, there) =
+        (cluster.client(cluster.owner_of(slot_of("q"))), cluster.client(1 - cluster.owner_of(slot_of("q"))));
+    let long = vec![b' '; 300_000];
+    let requests: [(Method, &str, &[u8]); 6] = [
+        (Method::POST, "/v2/queues/q/messages", b"{\"messages\": [{\"body\": 1, \"ttl\": 1}]}"),
+        (Method::POST, "/v2/queues/q/messages", &long),
+        (Method::POST, "/v2/queues/q/claims?limit=0", b"{}"),
+        (Method::GET, "/v2/queues/q/messages/nothing", b""),
+        (Method::GET, "/v2/queues/q/claims/4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17", b""),
+        (Method::POST, "/v2/queues/q/nothing", b"{}"),
+    ];
+    for (method, path, body) in requests {
+        let answers = [&here, &there].map(|client| client.send_text(method.clone(), path, body).unwrap());
+        let said = answers.each_ref().map(|answer| {
+            let mut said = answer.json();
+            // The id of the request stands in the header and in the body.
+            let id = said.as_object_mut().unwrap().remove("request_id").unwrap();
+            assert_eq!(id, json!(answer.headers["x-openstack-request-id"].to_str().unwrap()), "{path}");
+            (answer.status, said)
+        });
+        assert_eq!(said[0], said[1], "{method} {path}");
+    }
+    let methods = [&here, &there].map(|client| client.delete("/v2/queues/q/stats").unwrap());
+    assert_eq!(methods[0].headers["allow"], methods[1].headers["allow"]);
+    assert_eq!(methods[0].status, methods[1].status);
+}
+
+#[test]
+fn whoever_does_not_know_the_secret_is_no_replica() {
+    let cluster = Cluster::start(2);
+    let view = cluster.view();
+    for component in view["components"].as_array().unwrap() {
+        let peers = Client::new(&format!("http://{}", component["address"].as_str().unwrap()));
+        for headers in [&[][..], &[("x-angarium-secret", "wrong"), ("x-angarium-project", "p")]] {
+            let answer = peers.send(Method::GET, "/v2/queues", headers, None).unwrap();
+            assert_eq!(answer.status, StatusCode::FORBIDDEN);
+            assert_eq!(answer.text(), "");
+        }
+    }
+    // Nor does a client become somebody else by what replicas tell each other.
+    let client = cluster.client(0);
+    let headers = [("x-angarium-project", "other"), ("x-angarium-role", "admin"), ("x-project-id", "mine")];
+    for queue in queues(4) {
+        let path = format!("/v2/queues/{queue}");
+        assert_eq!(client.send(Method::PUT, &path, &headers, None).unwrap().status, StatusCode::CREATED);
+    }
+    let mine = client.send(Method::GET, "/v2/queues", &[("x-project-id", "mine")], None).unwrap().json();
+    assert_eq!(mine["queues"].as_array().map(Vec::len), Some(4));
+    let others = client.send(Method::GET, "/v2/queues", &[("x-project-id", "other")], None).unwrap().json();
+    assert_eq!(others["queues"], Value::Array(Vec::new()));
+}

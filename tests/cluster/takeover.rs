@@ -1,0 +1,172 @@
+//! Replicas that die, stand still, come and go: what was acknowledged stays, and service goes on.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{Cluster, PATIENCE, queues, slot_of};
+use crate::support::client::Client;
+
+/// Claims all that queues hold, until a claim of each finds nothing. A claim that is refused for now is made again.
+fn drain(client: &Client, queues: &[String]) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    let start = Instant::now();
+    for queue in queues {
+        loop {
+            assert!(start.elapsed() < PATIENCE, "{queue} cannot be claimed from");
+            let answer = client.claim(queue, 20, 300).unwrap();
+            match answer.status {
+                StatusCode::CREATED => {
+                    let messages = answer.granted().unwrap().messages;
+                    found.extend(messages.iter().filter_map(|message| message.body.as_u64()));
+                }
+                StatusCode::NO_CONTENT => break,
+                _ => thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_a_killed_replica_served_is_served_by_the_others_with_all_that_was_acknowledged() {
+    let mut cluster = Cluster::start(2);
+    let queues = queues(16);
+    let mut posted = BTreeSet::new();
+    for (number, queue) in (0..).zip(&queues) {
+        let answer = cluster.client(0).post_messages(queue, &[json!(number), json!(number + 100)]).unwrap();
+        assert_eq!(answer.status, StatusCode::CREATED);
+        posted.extend([number, number + 100]);
+    }
+    let held = queues.iter().find(|queue| cluster.owner_of(slot_of(queue)) == 0).unwrap();
+    let claim = cluster.client(1).claim(held, 1, 300).unwrap().granted().unwrap();
+    cluster.replicas[0].server.take().unwrap().kill9();
+    cluster.wait_until_shared();
+    let client = cluster.client(1);
+    // The claim is still its holder's.
+    let status = client.get(&format!("/v2/queues/{held}/claims/{}", claim.id)).unwrap();
+    assert_eq!(status.status, StatusCode::OK, "{}", status.text());
+    let claimed: BTreeSet<u64> = claim.messages.iter().filter_map(|message| message.body.as_u64()).collect();
+    assert_eq!(drain(&client, &queues), &posted - &claimed);
+    // A process on the same data is the same replica, and gets its share again.
+    cluster.replicas[0].server = Some(cluster.replicas[0].builder.start());
+    cluster.wait_until_shared();
+}
+
+#[test]
+fn a_replica_that_stood_still_acknowledges_nothing_for_queues_that_are_anothers_by_now() {
+    let cluster = Cluster::start(2);
+    let queue = queues(64).into_iter().find(|queue| cluster.owner_of(slot_of(queue)) == 0).unwrap();
+    let posted = cluster.client(1).post_messages(&queue, &[json!(1), json!(2)]).unwrap();
+    assert_eq!(posted.status, StatusCode::CREATED);
+    let lost = cluster.client(1).claim(&queue, 1, 60).unwrap().granted().unwrap();
+    cluster.replicas[0].server().signal(Signal::STOP);
+    let start = Instant::now();
+    let client = cluster.client(1);
+    while client.stats(&queue).unwrap().status != StatusCode::OK {
+        assert!(start.elapsed() < PATIENCE, "nobody has taken {queue}");
+        thread::sleep(Duration::from_millis(100));
+    }
+    // The claim goes, and somebody else has its message.
+    let path = format!("/v2/queues/{queue}/claims/{}", lost.id);
+    assert_eq!(client.delete(&path).unwrap().status, StatusCode::NO_CONTENT);
+    let taken = client.claim(&queue, 1, 300).unwrap().granted().unwrap();
+    assert_eq!(taken.messages[0].id, lost.messages[0].id);
+    cluster.replicas[0].server().signal(Signal::CONT);
+    // Whatever the thawed one still believes, it says nothing that is not so.
+    let thawed = cluster.client(0);
+    let until = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < until {
+        let acknowledged = thawed.delete_message(&queue, &lost.messages[0].id, Some(&lost.id)).unwrap();
+        assert_ne!(acknowledged.status, StatusCode::NO_CONTENT);
+        let claimed = thawed.claim(&queue, 20, 60).unwrap();
+        if claimed.status == StatusCode::CREATED {
+            let claim = claimed.granted().unwrap();
+            assert_eq!(claim.messages.len(), 1);
+            assert_eq!(claim.messages[0].body, json!(2), "the other one is claimed");
+            let released = client.release_claim(&queue, &claim.id).unwrap();
+            assert_eq!(released.status, StatusCode::NO_CONTENT);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    cluster.wait_until_shared();
+    assert_eq!(client.stats(&queue).unwrap().json()["messages"]["total"], json!(2));
+}
+
+/// Posts, claims and deletes at these replicas until told to stop. Everything that was not answered as it should be.
+fn work(clients: &[Client], queue: &str, stop: &AtomicBool) -> (u64, Vec<String>) {
+    let (mut number, mut failures) = (0, Vec::new());
+    let mut clients = clients.iter().cycle();
+    let mut next = || clients.next().unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        match next().post_messages(queue, &[json!(number)]) {
+            Ok(answer) if answer.status == StatusCode::CREATED => number += 1,
+            other => failures.push(format!("post to {queue}: {other:?}")),
+        }
+        let claimed = next().claim(queue, 1, 300);
+        let created = claimed.as_ref().ok().filter(|answer| answer.status == StatusCode::CREATED);
+        let Some(claim) = created.and_then(|answer| answer.granted()) else {
+            failures.push(format!("claim of {queue}: {claimed:?}"));
+            continue;
+        };
+        let deleted = next().delete_message(queue, &claim.messages[0].id, Some(&claim.id));
+        if !deleted.as_ref().is_ok_and(|answer| answer.status == StatusCode::NO_CONTENT) {
+            failures.push(format!("delete from {queue}: {deleted:?}"));
+        }
+    }
+    (number, failures)
+}
+
+#[test]
+fn a_replica_that_is_added_and_one_that_is_told_to_stop_cost_no_request() {
+    let mut cluster = Cluster::start(2);
+    let clients = [cluster.client(0), cluster.client(1)];
+    let stop = AtomicBool::new(false);
+    let queues = queues(6);
+    thread::scope(|scope| {
+        let working: Vec<_> =
+            queues.iter().map(|queue| scope.spawn(|| work(&clients, queue, &stop))).collect();
+        cluster.add();
+        cluster.wait_until_shared();
+        let ended = cluster.replicas[2].server.take().unwrap().terminate();
+        assert!(ended.success(), "{ended:?}");
+        cluster.wait_until_shared();
+        thread::sleep(Duration::from_millis(500));
+        stop.store(true, Ordering::Relaxed);
+        for working in working {
+            let (done, failures) = working.join().unwrap();
+            assert_eq!(failures, [""; 0], "beside {done} that were done");
+            assert!(done > 10);
+        }
+    });
+}
+
+#[test]
+fn a_claim_that_waits_goes_on_where_its_queue_has_gone() {
+    let mut cluster = Cluster::start(2);
+    let mine: Vec<String> =
+        queues(64).into_iter().filter(|queue| cluster.owner_of(slot_of(queue)) == 1).take(4).collect();
+    let client = cluster.client(0);
+    thread::scope(|scope| {
+        let wait = |queue: &String| {
+            let (client, path) = (client.clone(), format!("/v2/queues/{queue}/claims?wait=20"));
+            scope.spawn(move || client.post(&path, &json!({"ttl": 60, "grace": 60})).unwrap())
+        };
+        let waiting: Vec<_> = mine.iter().map(wait).collect();
+        thread::sleep(Duration::from_millis(500));
+        assert!(cluster.replicas[1].server.take().unwrap().terminate().success());
+        cluster.wait_until_shared();
+        for (queue, waiting) in mine.iter().zip(waiting) {
+            let posted = client.post_messages(queue, &[json!(queue)]).unwrap();
+            assert_eq!(posted.status, StatusCode::CREATED);
+            let answer = waiting.join().unwrap();
+            let claim = answer.granted().unwrap_or_else(|| panic!("{answer:?}"));
+            assert_eq!(claim.messages[0].body, Value::from(queue.as_str()));
+        }
+    });
+}
