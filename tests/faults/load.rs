@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::history::{History, Outcome, Tag};
-use crate::support::client::{Claim, Client};
+use crate::support::client::{Claim, Client, Reply};
 
 /// The last one has two producers, the others one each, so that their order can be judged.
 pub const QUEUES: [&str; 3] = ["orders", "letters", "chores"];
@@ -24,8 +24,19 @@ const UNAWAITED: usize = 64;
 
 /// All clients. They keep their identity, and producers their place, from round to round.
 pub struct Load {
+    /// What they do when a connection breaks.
+    breaks: Breaks,
     producers: Vec<Producer>,
     backlog: [AtomicI64; QUEUES.len()],
+}
+
+/// What a client does when no answer comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Breaks {
+    /// It ends: its server is gone.
+    End,
+    /// It goes on: another server answers at the same address.
+    GoOn,
 }
 
 struct Producer {
@@ -37,6 +48,7 @@ struct Producer {
 /// What the threads of one round share.
 struct Round<'a> {
     base: &'a str,
+    breaks: Breaks,
     history: &'a History,
     backlog: &'a [AtomicI64; QUEUES.len()],
     over: AtomicBool,
@@ -50,15 +62,26 @@ struct Doomed {
 }
 
 impl Load {
+    /// Clients of one server.
     pub fn new() -> Self {
+        Self::of(Breaks::End)
+    }
+
+    /// Clients of a load balancer: they go on where a request was lost.
+    pub fn balanced() -> Self {
+        Self::of(Breaks::GoOn)
+    }
+
+    fn of(breaks: Breaks) -> Self {
         let producers = (0..).zip(PRODUCER_QUEUES).map(|(id, queue)| Producer { id, queue, next: 0 });
-        Self { producers: producers.collect(), backlog: Default::default() }
+        Self { breaks, producers: producers.collect(), backlog: Default::default() }
     }
 
     /// Runs all clients against the server at `base` until `fault` has returned and each of them has
-    /// noticed. A client ends at the first connection that breaks.
+    /// noticed.
     pub fn run_while(&mut self, base: &str, history: &History, dice: &mut StdRng, fault: impl FnOnce()) {
-        let round = &Round { base, history, backlog: &self.backlog, over: AtomicBool::new(false) };
+        let (breaks, over) = (self.breaks, AtomicBool::new(false));
+        let round = &Round { base, breaks, history, backlog: &self.backlog, over };
         thread::scope(|scope| {
             for producer in &mut self.producers {
                 let dice = StdRng::from_rng(dice);
@@ -81,6 +104,15 @@ impl Load {
 impl Round<'_> {
     fn goes_on(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client goes on after this reply. It pauses after one that did not come.
+    fn is_there(&self, reply: &Reply) -> bool {
+        if reply.is_err() && self.breaks == Breaks::GoOn {
+            thread::sleep(Duration::from_millis(20));
+            return true;
+        }
+        reply.is_ok()
     }
 }
 
@@ -115,7 +147,7 @@ impl Producer {
             Outcome::Refused => panic!("a post is refused: {reply:?}"),
             Outcome::Unknown => thread::sleep(Duration::from_millis(5)),
         }
-        reply.is_ok()
+        round.is_there(&reply)
     }
 }
 
@@ -141,12 +173,10 @@ impl Consumer<'_> {
         let (limit, ttl) = (dice.random_range(1..=10), dice.random_range(60..=300));
         let history = self.round.history;
         let start = history.now();
-        let answer = match self.client.claim(QUEUES[queue], limit, ttl) {
-            Ok(answer) => answer,
-            Err(_) => {
-                history.grant_lost(QUEUES[queue], start, start + Duration::from_secs(ttl));
-                return false;
-            }
+        let reply = self.client.claim(QUEUES[queue], limit, ttl);
+        let Ok(answer) = &reply else {
+            history.grant_lost(QUEUES[queue], start, start + Duration::from_secs(ttl));
+            return self.round.is_there(&reply);
         };
         assert!(!answer.status.is_client_error(), "a claim is refused: {answer:?}");
         if answer.status.is_server_error() {
@@ -172,7 +202,7 @@ impl Consumer<'_> {
                 let start = self.round.history.now();
                 let reply = self.client.release_claim(queue, &claim.id);
                 self.round.history.released(&claim.id, start, &reply);
-                reply.is_ok()
+                self.round.is_there(&reply)
             }
             2..5 => claim.messages.iter().all(|message| {
                 self.doomed.send(Doomed { queue, id: message.id.clone(), claim: claim.id.clone() }).is_ok()
@@ -200,5 +230,5 @@ fn delete(round: &Round, client: &Client, queue: &str, id: &str, claim: &str) ->
     let start = round.history.now();
     let reply = client.delete_message(queue, id, Some(claim));
     round.history.deleted(id, claim, start, &reply);
-    reply.is_ok()
+    round.is_there(&reply)
 }

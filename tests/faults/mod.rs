@@ -3,6 +3,7 @@
 #![allow(clippy::panic, reason = "a test fails by it")]
 
 mod bad_histories;
+mod cluster;
 mod crash;
 mod drain;
 mod ensemble;

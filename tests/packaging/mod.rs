@@ -1,8 +1,10 @@
-//! What the program is installed with and watched with: the image, the compose file, the unit of systemd, the licences, the
+//! What the program is installed with and watched with: the image, the compose files, the files for Kubernetes, the unit of systemd, the licences, the
 //! dashboard and the alerts. No container can be built where these tests run, so they read the files and compare them with
 //! the program.
 
+mod cluster;
 mod compose;
+mod dev;
 mod dockerfile;
 mod image;
 mod licences;

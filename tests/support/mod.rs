@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test uses its part of this")]
 #![allow(clippy::panic, reason = "a test fails by it")]
 
+pub mod balancer;
 pub mod client;
+pub mod cluster;
 pub mod held;
 pub mod postgres;
 pub mod proxy;

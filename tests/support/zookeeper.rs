@@ -26,8 +26,10 @@ const QUIET: &str = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn";
 const SMALL: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 /// As ZooKeeper's own `zkServer.sh` runs it: a heap of 1,000 MB, and all of the compiler.
 const AS_DEPLOYED: &[&str] = &["-Xmx1000m"];
-/// Milliseconds. Sessions last 2 to 20 of these.
-pub const TICK: u32 = 500;
+/// Sessions last 2 to 20 of these.
+pub const TICK: Duration = Duration::from_millis(500);
+/// What a server makes of the session that replicas ask for, which is longer.
+pub const SESSION: Duration = TICK.saturating_mul(20);
 
 /// A server, alone or one of an [`Ensemble`]. Dropping it ends the process and removes its data.
 pub struct ZooKeeper {
@@ -66,8 +68,9 @@ impl ZooKeeper {
     /// What is set for every server.
     fn settings(&self) -> String {
         format!(
-            "tickTime={TICK}\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+            "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
              admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n",
+            TICK.as_millis(),
             self.data.path().display(),
             self.port
         )

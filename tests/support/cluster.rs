@@ -1,0 +1,219 @@
+//! Owns a whole cluster on the loopback: three ZooKeeper servers, a pool in Redis, replicas, a load balancer, and between
+//! all of them wires that can be cut. It never judges.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use angarium::domain::names::{ProjectId, QueueName, QueueRef};
+use http::StatusCode;
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::balancer::Balancer;
+use super::client::Client;
+use super::held::{free_port, wait_until};
+use super::proxy::{Proxy, Wire};
+use super::redis::{Redis, SYNCED};
+use super::server::{Server, ServerBuilder};
+use super::zookeeper::{Ensemble, fresh_tree_at};
+
+/// How many replicas there are.
+pub const REPLICAS: usize = 3;
+
+/// A part that a replica reaches over a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Tree,
+    Pool,
+    Peers,
+}
+
+/// Dropping it ends all processes and removes their data.
+pub struct Cluster {
+    pub balancer: Balancer,
+    members: Vec<Member>,
+    pub ensemble: Ensemble,
+    tree: Vec<Proxy>,
+    pool: Proxy,
+    _redis: Redis,
+    _dir: TempDir,
+    /// Carries the wires.
+    _runtime: Runtime,
+}
+
+struct Member {
+    address: SocketAddr,
+    builder: ServerBuilder,
+    server: Option<Server>,
+    /// The way of the others to it.
+    peers: Proxy,
+}
+
+impl Cluster {
+    /// Starts everything and waits until each replica serves its share of the slots.
+    pub fn start() -> Self {
+        let runtime = Runtime::new().expect("a runtime starts");
+        let (ensemble, redis) = (Ensemble::start(), Redis::start(SYNCED));
+        let dir = TempDir::new().expect("there is a temporary directory");
+        let wire = |to: SocketAddr| runtime.block_on(Proxy::start(to));
+        let tree: Vec<_> = ensemble.0.iter().map(|server| wire(server.endpoint())).collect();
+        let pool = wire((Ipv4Addr::LOCALHOST, redis.port()).into());
+        let servers = tree.iter().map(|proxy| proxy.address().to_string()).collect::<Vec<_>>().join(",");
+        let (root, storage) = (fresh_tree_at(&servers), format!("redis://{}", pool.address()));
+        let member = |number: usize| {
+            let local = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+            let (address, peer_listen) = (local(), local());
+            let peers = wire(peer_listen);
+            let builder = ServerBuilder::new(&dir.path().join(number.to_string()))
+                .listen(address)
+                .arg("--coordination")
+                .arg(root.to_string())
+                .arg("--pool")
+                .arg(&storage)
+                .arg("--peer-listen")
+                .arg(peer_listen.to_string())
+                .arg("--advertise")
+                .arg(peers.address().to_string());
+            Member { address, builder, server: None, peers }
+        };
+        let mut members: Vec<_> = (0..REPLICAS).map(member).collect();
+        // The first registers the pool.
+        members.iter_mut().for_each(|member| member.server = Some(member.builder.start()));
+        let addresses: Vec<_> = members.iter().map(|member| member.address).collect();
+        let balancer = Balancer::start(addresses.try_into().expect("there are as many as it takes"));
+        let cluster =
+            Self { balancer, members, ensemble, tree, pool, _redis: redis, _dir: dir, _runtime: runtime };
+        cluster.await_calm();
+        cluster
+    }
+
+    /// A client of the load balancer.
+    pub fn client(&self) -> Client {
+        Client::new(&self.balancer.base())
+    }
+
+    /// A client of one replica.
+    pub fn client_of(&self, replica: usize) -> Client {
+        Client::new(&format!("http://{}", self.members[replica].address))
+    }
+
+    fn server(&self, replica: usize) -> &Server {
+        self.members[replica].server.as_ref().expect("the replica runs")
+    }
+
+    /// SIGKILL.
+    pub fn kill9(&mut self, replica: usize) {
+        self.members[replica].server.take().expect("the replica runs").kill9();
+    }
+
+    /// SIGTERM, then waits for the end.
+    pub fn leave(&mut self, replica: usize) {
+        let ended = self.members[replica].server.take().expect("the replica runs").terminate();
+        assert!(ended.success(), "{ended}");
+    }
+
+    /// Starts a replica that is not there, on the data it had.
+    pub fn enter(&mut self, replica: usize) {
+        let member = &mut self.members[replica];
+        assert!(member.server.is_none(), "the replica runs already");
+        member.server = Some(member.builder.start());
+    }
+
+    /// SIGSTOP.
+    pub fn freeze(&self, replica: usize) {
+        self.server(replica).signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self, replica: usize) {
+        self.server(replica).signal(Signal::CONT);
+    }
+
+    /// What becomes of everything between a replica and a part, in one direction or both. The other replicas have their
+    /// own wires.
+    pub fn cut(&self, replica: usize, part: Part, wire: Wire) {
+        let process = self.server(replica).pid();
+        match part {
+            Part::Tree => self.tree.iter().for_each(|proxy| proxy.set_of(process, wire)),
+            Part::Pool => self.pool.set_of(process, wire),
+            Part::Peers => {
+                let others = self.members.iter().enumerate().filter(|(number, _)| *number != replica);
+                others.for_each(|(_, member)| member.peers.set_of(process, wire));
+                self.members[replica].peers.set(wire);
+            }
+        }
+    }
+
+    /// Makes all wires whole.
+    pub fn heal(&self) {
+        let peers = self.members.iter().map(|member| &member.peers);
+        self.tree.iter().chain([&self.pool]).chain(peers).for_each(|proxy| proxy.set(Wire::Whole));
+    }
+
+    /// Waits until every replica that runs is ready, and all slots have an owner of which each serves about its share.
+    pub fn await_calm(&self) {
+        wait_until("the cluster is calm", || self.is_calm());
+    }
+
+    fn is_calm(&self) -> bool {
+        let running: Vec<_> =
+            (0..REPLICAS).filter(|replica| self.members[*replica].server.is_some()).collect();
+        // Each has half of an even share at least.
+        let least = 256 / running.len() / 2;
+        running.iter().all(|replica| self.is_ready(*replica))
+            && running.iter().all(|asked| {
+                let shares = self.shares(*asked);
+                shares.iter().map(Vec::len).sum::<usize>() == 256
+                    && running.iter().all(|replica| shares[*replica].len() >= least)
+            })
+    }
+
+    fn is_ready(&self, replica: usize) -> bool {
+        let client = Client::with_patience(&format!("http://{}", self.members[replica].address), PROBE);
+        client.get("/readyz").is_ok_and(|answer| answer.status == StatusCode::OK)
+    }
+
+    /// What each replica owns, as one of them says: by its place here.
+    fn shares(&self, asked: usize) -> Vec<Vec<u64>> {
+        let client = Client::with_patience(&format!("http://{}", self.members[asked].address), PROBE);
+        let Ok(answer) = client.get("/v2/components") else { return Vec::new() };
+        let components = answer.json()["components"].as_array().cloned().unwrap_or_default();
+        let share = |member: &Member| {
+            let address = member.peers.address().to_string();
+            let own = components.iter().find(|component| component["address"] == *address);
+            let slots = own.and_then(|component| component["slots"].as_array()).into_iter().flatten();
+            slots.filter_map(Value::as_u64).collect()
+        };
+        self.members.iter().map(share).collect()
+    }
+
+    /// Which replica owns a queue of the default project, as another one says.
+    pub fn owner_of(&self, queue: &str) -> usize {
+        let (project, name) = (ProjectId::new("").expect("it is the default"), QueueName::new(queue));
+        let at = QueueRef { project, name: name.expect("it is a name") };
+        let slot = u64::from(at.slot().0);
+        let mut owner = None;
+        wait_until("the slot has an owner", || {
+            owner = self.shares(0).iter().position(|slots| slots.contains(&slot));
+            owner.is_some()
+        });
+        owner.expect("it was found")
+    }
+
+    /// Until a claim through the load balancer is granted on this queue, into which it posts first.
+    pub fn gap(&self, queue: &str) -> Duration {
+        let (client, start) = (Client::with_patience(&self.balancer.base(), PROBE), Instant::now());
+        let served = |client: &Client| {
+            let posted = client.post_messages(queue, &[Value::Null]);
+            posted.is_ok_and(|answer| answer.status == StatusCode::CREATED)
+                && client.claim(queue, 1, 60).is_ok_and(|answer| answer.status == StatusCode::CREATED)
+        };
+        wait_until("a claim is granted", || served(&client));
+        start.elapsed()
+    }
+}
+
+/// How long a question may take while something is broken.
+const PROBE: Duration = Duration::from_secs(2);
