@@ -6,6 +6,7 @@ pub mod layers;
 pub mod limits;
 pub mod quotas;
 pub mod requests;
+pub mod sqs;
 pub mod tokens;
 mod units;
 
@@ -26,6 +27,7 @@ use connections::ConnectionSettings;
 use limits::{BadLimits, LimitSettings};
 use quotas::QuotaSettings;
 use requests::RequestSettings;
+use sqs::SqsSettings;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
 /// and most have a default.
@@ -94,6 +96,10 @@ pub struct Config {
     /// Bounds of requests.
     #[command(flatten)]
     pub requests: RequestSettings,
+
+    /// The endpoint of SQS.
+    #[command(flatten)]
+    pub sqs: SqsSettings,
 
     /// What clients may ask for.
     #[command(flatten)]

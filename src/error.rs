@@ -87,6 +87,9 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// A handle was not made here, or for another queue.
+    #[error("the receipt handle is not one of this queue")]
+    BadReceipt,
     /// Nobody knows who asks.
     #[error("{0}")]
     Unauthenticated(&'static str),
@@ -227,6 +230,7 @@ impl Error {
             Self::Claimed(_) => "claimed",
             Self::NotClaimed(_) => "not_claimed",
             Self::ClaimEnded(_) => "claim_ended",
+            Self::BadReceipt => "bad_receipt",
             Self::Unauthenticated(_) => "unauthenticated",
             Self::ForeignProject => "foreign_project",
             Self::ForeignOrigin(_) => "foreign_origin",
@@ -257,6 +261,7 @@ impl Error {
             | Self::Claimed(_)
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_)
+            | Self::BadReceipt
             | Self::Unauthenticated(_)
             | Self::NotAuthorized(_)
             | Self::ForeignProject

@@ -4,7 +4,7 @@
 //!
 //! | part | its job | what it never does |
 //! |---|---|---|
-//! | [`api`] | HTTP: routes, extractors, replies, errors, the OpenAPI document | sees no store, no tree, no lock |
+//! | [`api`] | HTTP: routes, extractors, replies, errors, the OpenAPI document; the endpoint of SQS | sees no store, no tree, no lock |
 //! | [`broker`] | what the product does: one file per noun, one method per verb | sees no status code, header or path of the tree |
 //! | [`engine`] | what a queue does: ready, hidden, claimed; a deterministic core | never waits, reads a clock or rolls dice |
 //! | [`catalogue`] | typed records in the tree: queues, pools, slots, claims | decides nothing |

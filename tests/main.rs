@@ -13,5 +13,6 @@ mod model;
 mod openapi;
 mod packaging;
 mod sdk;
+mod sqs;
 mod support;
 mod tidy;

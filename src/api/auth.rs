@@ -78,12 +78,12 @@ pub struct Gate {
     /// Requests for what is not there.
     unknown: OperationMeter,
     /// How much is let in.
-    quota: Quota,
+    quota: Arc<Quota>,
 }
 
 impl Gate {
     /// A gate before the operations of `document`, measured by `meter`, which lets in what `quota` has room for.
-    pub fn new(authentication: Authentication, document: &OpenApi, meter: &Meter, quota: Quota) -> Self {
+    pub fn new(authentication: Authentication, document: &OpenApi, meter: &Meter, quota: Arc<Quota>) -> Self {
         let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
         let (operations, unknown) = (operations(&document, meter), meter.operation(UNKNOWN));
         Self { authentication, operations, unknown, quota }

@@ -48,6 +48,7 @@ impl ApiError {
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
+            Error::BadReceipt => (StatusCode::BAD_REQUEST, "Invalid receipt handle"),
             Error::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::NotAuthorized(_) | Error::ForeignProject | Error::ForeignOrigin(_) => {
                 (StatusCode::FORBIDDEN, "Not authorized")

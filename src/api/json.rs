@@ -84,7 +84,7 @@ fn check_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Error> {
 }
 
 /// Reads a body whole, or none of it when it is too long or too late.
-async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
+pub async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
     match tokio::time::timeout(limits::BODY_DEADLINE, collect(body, most)).await {
         Ok(Ok(Some(whole))) => Ok(whole),
         Ok(Ok(None)) => {

@@ -22,7 +22,7 @@ const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What serves, for whoever looks for what is wrong.
-const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
+pub const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
 /// Gives a request its id, and its answer the headers and, if it is an error, the body.
 ///
@@ -94,7 +94,7 @@ fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
 }
 
 /// Counts what was refused for want of something, by its reason.
-fn count(meter: &Meter, status: StatusCode, error: &Error) {
+pub fn count(meter: &Meter, status: StatusCode, error: &Error) {
     if let StatusCode::TOO_MANY_REQUESTS
     | StatusCode::SERVICE_UNAVAILABLE
     | StatusCode::INSUFFICIENT_STORAGE = status
@@ -130,7 +130,7 @@ fn allowed(headers: &HeaderMap, path: &str) -> String {
 }
 
 /// An error stops here, so it is logged here, once: what the service could not do, and why.
-fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
+pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
     match error {
         Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => {
             let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -142,6 +142,7 @@ fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::Claimed(_)
         | Error::NotClaimed(_)
         | Error::ClaimEnded(_)
+        | Error::BadReceipt
         | Error::Unauthenticated(_)
         | Error::NotAuthorized(_)
         | Error::ForeignProject

@@ -19,6 +19,7 @@ mod origin;
 mod query;
 mod quota;
 mod roles;
+mod sqs;
 mod trace;
 mod unread;
 mod v2;
@@ -36,6 +37,7 @@ use utoipa_axum::routes;
 pub use auth::Authentication;
 pub use forward::Relay;
 pub use quota::RequestLimits;
+pub use sqs::SqsSettings;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
@@ -43,16 +45,19 @@ use crate::domain::access::PeerSecret;
 
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
 /// replica serves is passed on to it by `relay`; a service that has none is alone.
+/// The endpoint of SQS stands beside them.
 pub fn router(
     broker: Broker,
     authentication: Authentication,
     limits: RequestLimits,
     clock: Clock,
     relay: Option<Relay>,
+    sqs: SqsSettings,
 ) -> Router {
     let (mut routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
-    let quota = quota::Quota::new(limits, clock);
+    let quota = Arc::new(quota::Quota::new(limits, clock));
+    let sqs = Arc::new(sqs::Endpoint::new(broker.clone(), &authentication, sqs, Arc::clone(&quota)));
     let gate = Arc::new(auth::Gate::new(authentication, &document, &meter, quota));
     // The last layer is the first that a request meets.
     routes = routes.fallback(error::no_route);
@@ -61,7 +66,10 @@ pub fn router(
     }
     let routes: Router = routes.layer(from_fn_with_state(gate, auth::admit)).with_state(broker);
     // Around the router, not in it: the frame changes the method before a route is chosen.
-    Router::new().fallback_service(routes).layer(from_fn_with_state(meter, layers::frame))
+    Router::new()
+        .fallback_service(routes)
+        .layer(from_fn_with_state(meter, layers::frame))
+        .layer(from_fn_with_state(sqs, sqs::divert))
 }
 
 /// The same routes for the other replicas: they show `secret`, and say who asks.

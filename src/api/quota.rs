@@ -59,17 +59,23 @@ impl Quota {
         if is_counted_already || ALWAYS.contains(&request.uri().path()) {
             return Ok(None);
         }
-        let place = self.place(request.uri().query().unwrap_or_default())?;
+        let waits = is_long_poll(request.uri().query().unwrap_or_default());
+        self.let_in_as(waits, identity).map(Some)
+    }
+
+    /// As [`Quota::let_in`], for a request of which it is known whether it `waits` for a message.
+    pub fn let_in_as(&self, waits: bool, identity: &Identity) -> Result<SemaphorePermit<'_>, Error> {
+        let place = self.place(waits)?;
         // Who brings no token cannot use up the rate of a project by naming it.
         if !identity.is_anonymous {
             self.spend(&identity.project)?;
         }
-        Ok(Some(place))
+        Ok(place)
     }
 
     /// A place for a request, for as long as it is in progress.
-    fn place(&self, query: &str) -> Result<SemaphorePermit<'_>, Error> {
-        let places = if is_long_poll(query) { &self.long_polls } else { &self.requests };
+    fn place(&self, waits: bool) -> Result<SemaphorePermit<'_>, Error> {
+        let places = if waits { &self.long_polls } else { &self.requests };
         places.try_acquire().map_err(|_| Error::Overloaded)
     }
 
@@ -128,12 +134,12 @@ mod tests {
     #[test]
     fn requests_and_long_polls_have_places_of_their_own() {
         let (quota, _) = quota(1, 1, None);
-        let request = quota.place("").unwrap();
-        assert!(matches!(quota.place("limit=1"), Err(Error::Overloaded)));
-        let _poll = quota.place("wait=5").unwrap();
-        assert!(matches!(quota.place("wait=5"), Err(Error::Overloaded)));
+        let request = quota.place(false).unwrap();
+        assert!(matches!(quota.place(false), Err(Error::Overloaded)));
+        let _poll = quota.place(true).unwrap();
+        assert!(matches!(quota.place(true), Err(Error::Overloaded)));
         drop(request);
-        assert!(quota.place("").is_ok());
+        assert!(quota.place(false).is_ok());
     }
 
     #[test]

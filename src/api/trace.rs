@@ -61,7 +61,7 @@ pub fn of_messages(messages: &[MessageView]) -> Option<Traces> {
         traceparent: trace.parent(),
         tracestate: trace.state().map(ToOwned::to_owned),
     };
-    let traced = |view: &MessageView| Some((view.id.to_string(), body(view.trace.as_deref()?)));
+    let traced = |view: &MessageView| Some((view.id.to_string(), body(view.trace()?)));
     let traces: Traces = messages.iter().filter_map(traced).collect();
     (!traces.is_empty()).then_some(traces)
 }

@@ -9,10 +9,11 @@ use uuid::Uuid;
 use super::Broker;
 use super::lanes::Change;
 use super::ledger::Reservation;
-use super::slot::Slot;
+use super::slot::{Slot, SlotState};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
+use crate::domain::envelope::Envelope;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
@@ -34,10 +35,14 @@ pub struct MessageView {
     pub age: u64,
     /// JSON text.
     pub body: Bytes,
-    /// The trace that it was posted in.
-    pub trace: Option<Box<TraceContext>>,
+    /// What it remembers beside its body.
+    pub envelope: Option<Box<Envelope>>,
+    /// When it was posted.
+    pub created: Timestamp,
     /// How often it has been claimed.
     pub attempts: u32,
+    /// When it was claimed for the first time.
+    pub first_claimed: Option<Timestamp>,
     /// The claim it is under, if it is under one.
     pub claim: Option<ClaimId>,
 }
@@ -51,8 +56,16 @@ impl MessageView {
     /// A message that is under no claim.
     pub(super) fn free(header: &Header, kept: Bytes, now: Timestamp) -> Self {
         let (age, attempts) = (now.seconds_since(header.created), header.attempts);
-        let (trace, body) = TraceContext::split(kept);
-        Self { id: header.id, ttl: header.ttl, age, body, trace: trace.map(Box::new), attempts, claim: None }
+        let (envelope, body) = Envelope::split(kept);
+        let envelope = (!envelope.is_empty()).then(|| Box::new(envelope));
+        let (id, ttl, created) = (header.id, header.ttl, header.created);
+        let first_claimed = header.first_claimed;
+        Self { id, ttl, age, body, envelope, created, attempts, first_claimed, claim: None }
+    }
+
+    /// The trace that it was posted in.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.envelope.as_deref()?.trace.as_ref()
     }
 }
 
@@ -104,7 +117,7 @@ impl Broker {
         Ok(posted)
     }
 
-    fn begin_post(
+    pub(super) fn begin_post(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -212,7 +225,7 @@ impl Broker {
         }
     }
 
-    fn begin_delete(
+    pub(super) fn begin_delete(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -222,14 +235,32 @@ impl Broker {
         let now = self.claim_time();
         let mut state = slot.state.lock();
         let gone = || Error::unavailable(Part::Server, "the queue was closed");
-        match decide(&mut state.queues.get_mut(at).ok_or_else(gone)?.engine, now)? {
-            Removal::Begun => self.submit(slot, &mut state, at, Change::Remove(vec![id])).map(Begun::Removal),
+        let removal = decide(&mut state.queues.get_mut(at).ok_or_else(gone)?.engine, now)?;
+        self.submit_removal(slot, &mut state, at, id, removal)
+    }
+
+    /// Sends a removal on its way, if the engine has begun it.
+    pub(super) fn submit_removal(
+        &self,
+        slot: &Arc<Slot>,
+        state: &mut SlotState,
+        at: &QueueRef,
+        id: MessageId,
+        removal: Removal,
+    ) -> Result<Begun, Error> {
+        match removal {
+            Removal::Begun => self.submit(slot, state, at, Change::Remove(vec![id])).map(Begun::Removal),
             Removal::AskPool(asked) => Ok(Begun::Asked(asked)),
         }
     }
 
     /// The state in which the pool has a message, if it has it.
-    async fn message_state(&self, slot: &Slot, at: &QueueRef, id: MessageId) -> Result<Option<State>, Error> {
+    pub(super) async fn message_state(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        id: MessageId,
+    ) -> Result<Option<State>, Error> {
         let gone = || Error::unavailable(Part::Server, "the queue was closed");
         let (queue, store) = {
             let state = slot.state.lock();
@@ -242,7 +273,7 @@ impl Broker {
 }
 
 /// How far a delete came.
-enum Begun {
+pub(super) enum Begun {
     /// The removal is on its way.
     Removal(Outcome),
     /// What the pool has must be known first.

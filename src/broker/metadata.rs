@@ -4,6 +4,7 @@ use super::Broker;
 use super::slot::Slot;
 use crate::catalogue::QueueRecord;
 use crate::domain::attributes::{self, Attributes};
+use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Change;
 use crate::domain::queue::Metadata;
@@ -16,25 +17,42 @@ impl Broker {
     /// Changes the metadata of a queue, and returns what it is then. All changes are durable when this returns, or
     /// none is made.
     pub async fn queue_patch(&self, at: &QueueRef, changes: Vec<Change>) -> Result<Metadata, Error> {
+        let limits = self.0.limits.clone();
+        self.queue_patch_within(at, changes, limits).await
+    }
+
+    /// As [`Broker::queue_patch`], for somebody with bounds of its own for what is set.
+    pub async fn queue_patch_within(
+        &self,
+        at: &QueueRef,
+        changes: Vec<Change>,
+        limits: Limits,
+    ) -> Result<Metadata, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let patch = async move {
             let slot = broker.slot(&at).await?;
             // Held so that nobody opens the queue with what it was before.
             let _gate = slot.gate.lock().await;
-            let patched = broker.patch_gated(&slot, &at, &changes).await;
+            let patched = broker.patch_gated(&slot, &at, &changes, &limits).await;
             broker.confirm_refusal(&slot, patched)
         };
         self.carry_out(patch).await
     }
 
-    async fn patch_gated(&self, slot: &Slot, at: &QueueRef, changes: &[Change]) -> Result<Metadata, Error> {
+    async fn patch_gated(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        changes: &[Change],
+        limits: &Limits,
+    ) -> Result<Metadata, Error> {
         for _ in 0..TRIES {
             let Some(mut entry) = self.0.catalogue.queue_entry(&slot.owned, at).await? else {
                 return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
             };
             let before = Metadata::stored(entry.record.metadata.clone())?;
             let (flavor, durability) = (before.attributes().flavor.clone(), before.attributes().durability);
-            let metadata = before.patched(changes, &self.0.limits)?;
+            let metadata = before.patched(changes, limits)?;
             metadata.attributes().check_for(&at.name)?;
             if metadata.attributes().flavor != flavor {
                 // Zaqar takes it, and the messages that are there are never seen again.
@@ -45,6 +63,7 @@ impl Broker {
                 self.check_durability(&entry.record, metadata.attributes()).await?;
             }
             entry.record.metadata = metadata.as_raw().to_owned();
+            entry.record.modified = Some(self.0.clock.now().as_millis());
             let set = self.0.catalogue.queue_set(&slot.owned, at, &entry).await;
             if set.as_ref().is_err_and(|error| !error.nothing_written()) {
                 // The record may say either, and memory must say what the record does.

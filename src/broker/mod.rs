@@ -28,10 +28,12 @@ mod pools;
 mod queue_list;
 mod queues;
 mod quotas;
+mod receipts;
 mod renewal;
 mod retake;
 mod schedule;
 mod sending;
+mod sends;
 mod slot;
 mod sweeps;
 mod time;
@@ -41,7 +43,7 @@ mod windows;
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, warn};
@@ -57,14 +59,18 @@ pub use pool_health::{HealthReport, PoolHealth, PoolReport};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
 pub use queue_list::{QueueFilter, QueuePage, QueueView};
+pub use queues::QueueDescription;
 pub use quotas::{QuotaView, Quotas};
+pub use receipts::{Changed, Receive, Received};
 pub use renewal::ClaimStatus;
+pub use sends::Sending;
 
 use crate::catalogue::{Catalogue, ComponentState, Owner};
 use crate::clock::Clock;
 use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits::Limits;
+use crate::domain::receipt::ReceiptKey;
 use crate::error::{Error, Part};
 use crate::metrics::Meter;
 use crate::storage::StoreError;
@@ -94,6 +100,8 @@ struct Shared {
     /// Where pages of metrics look.
     watch: Watch,
     membership: Membership,
+    /// What receipts are made with; read when the first one is.
+    receipt_key: OnceCell<ReceiptKey>,
     quotas: Quotas,
     /// What the projects with quotas hold.
     ledger: Arc<Ledger>,
@@ -160,6 +168,7 @@ impl Broker {
             meter,
             watch,
             membership,
+            receipt_key: OnceCell::new(),
             quotas,
             ledger,
             owner,

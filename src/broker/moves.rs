@@ -15,6 +15,7 @@ use super::lanes::Change;
 use super::messages::settled;
 use super::pool_table::NamedStore;
 use super::slot::{OpenQueue, Slot, SlotState};
+use crate::domain::envelope::Envelope;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, Peer, State};
@@ -227,7 +228,12 @@ impl Broker {
         let mut absent = Vec::new();
         for Message { header, body } in messages {
             if headers.iter().all(|found| found.id != header.id) {
-                absent.push(Message { header: prepared(&header, &peer, ttl, now), body });
+                let (envelope, body) = Envelope::split(body);
+                let attempts = envelope.attempts.saturating_add(header.attempts);
+                let envelope = Envelope { source: Some(source.at.name.clone()), attempts, ..envelope };
+                let body = envelope.before(body);
+                let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
+                absent.push(Message { header: Header { size, ..prepared(&header, &peer, ttl, now) }, body });
             }
         }
         if !absent.is_empty() {

@@ -20,6 +20,8 @@ pub struct QueueFilter {
     pub limit: PageLimit,
     /// Only those whose name has this text in it.
     pub name_part: Option<String>,
+    /// Only those whose name begins with this text.
+    pub prefix: Option<String>,
     /// Only those whose metadata, as clients see it, has these texts, numbers or booleans.
     pub metadata: Vec<(String, String)>,
     /// With their metadata.
@@ -31,6 +33,7 @@ pub struct QueueFilter {
 impl QueueFilter {
     fn wants_name(&self, name: &QueueName) -> bool {
         self.name_part.as_ref().is_none_or(|part| name.as_str().contains(part.as_str()))
+            && self.prefix.as_ref().is_none_or(|prefix| name.as_str().starts_with(prefix.as_str()))
     }
 
     fn wants_metadata(&self, shown: &Entries) -> bool {

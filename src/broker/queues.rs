@@ -12,9 +12,27 @@ use crate::domain::message::Header;
 use crate::domain::names::{FlavorName, ProjectId, QueueRef};
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 use crate::domain::quota::Quota;
+use crate::domain::time::Timestamp;
 use crate::error::{Error, Part, Place};
 use crate::placement::Candidate;
 use crate::storage::{Direction, Order};
+
+/// A queue as SQS describes it.
+#[derive(Clone, Debug)]
+pub struct QueueDescription {
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When its metadata was last changed.
+    pub modified: Timestamp,
+    /// Messages that can be claimed.
+    pub ready: u64,
+    /// Messages under a live claim.
+    pub claimed: u64,
+    /// Messages whose time has not come.
+    pub scheduled: u64,
+}
 
 /// How often a creation looks again when the pool it chose changed under it.
 const CREATE_TRIES: usize = 8;
@@ -47,6 +65,34 @@ impl Broker {
         let record = self.0.catalogue.queue(&slot.owned, at).await;
         let record = self.confirm(&slot, record)?;
         record.map(|record| Metadata::stored(record.metadata)).transpose()
+    }
+
+    /// A queue with its figures, or none when there is no such queue.
+    pub async fn queue_describe(&self, at: &QueueRef) -> Result<Option<QueueDescription>, Error> {
+        let slot = self.slot(at).await?;
+        let described = self.described(&slot, at).await;
+        self.confirm(&slot, described)
+    }
+
+    async fn described(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueDescription>, Error> {
+        let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(None) };
+        if !self.open(slot, at).await? {
+            return Ok(None);
+        }
+        let (id, store, claimed) = {
+            let state = slot.state.lock();
+            let Some(queue) = state.queues.get(at) else { return Ok(None) };
+            (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.claimed())
+        };
+        let totals = store.totals(id).await.map_err(|error| store.failed(error))?;
+        Ok(Some(QueueDescription {
+            metadata: Metadata::stored(record.metadata)?,
+            created: Timestamp::from_millis(record.created),
+            modified: Timestamp::from_millis(record.modified.unwrap_or(record.created)),
+            ready: totals.ready().saturating_sub(claimed),
+            claimed: claimed.min(totals.ready()),
+            scheduled: totals.scheduled,
+        }))
     }
 
     /// What is in a queue; nothing when there is no such queue.
@@ -106,6 +152,10 @@ impl Broker {
         if slot.state.lock().queues.contains_key(at) {
             return Ok(());
         }
+        if at.name.check_creatable().is_err() && self.open(slot, at).await? {
+            return Ok(());
+        }
+        at.name.check_creatable()?;
         self.queue_create(at, Metadata::empty()).await.map(|_| ())
     }
 

@@ -144,6 +144,36 @@ impl Catalogue {
         }
     }
 
+    /// Replaces the record of a claim by one with fewer messages and records the claim of the others, in one commit. With
+    /// `new_bucket` also the directory that one lies in, if that is not there yet.
+    pub async fn claim_part(
+        &self,
+        slot: &OwnedSlot,
+        (old, kept): (ClaimId, &ClaimRecord),
+        (new, parted): (ClaimId, &ClaimRecord),
+        new_bucket: bool,
+    ) -> Result<(), Error> {
+        let set = Op::Set { path: layout::claim(slot.slot, old), data: to_json(kept), version: None };
+        let ops = [set, Op::create(layout::claim(slot.slot, new), to_json(parted))];
+        if new_bucket {
+            let directory = Op::create(layout::bucket(slot.slot, new.bucket()), "{}");
+            let ops = [&[directory], &ops[..]].concat();
+            match self.commit_as_owner(slot, &[], &ops).await {
+                Ok(_) => return Ok(()),
+                // Another claim of this process made it at the same time.
+                Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        match self.commit_as_owner(slot, &[], &ops).await {
+            Ok(_) => Ok(()),
+            Err(TreeError::Refused { why: Refusal::Full, .. }) => {
+                Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS })
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     /// Removes the records of claims; those that are gone already stay so.
     pub async fn claims_delete(&self, slot: &OwnedSlot, ids: &[ClaimId]) -> Result<(), Error> {
         for some in ids.chunks(limits::TREE_BATCH_OPS - 1) {

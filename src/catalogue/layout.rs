@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
 //! | `/meta/peer-secret` | text that replicas show each other |
+//! | `/meta/receipts` | `{key}`: what receipts are made with |
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
 //! | `/meta/flavors/{flavor}` | [`crate::domain::flavor::Flavor`] |
@@ -23,6 +24,7 @@ use crate::domain::names::{FlavorName, PoolName, ProjectId, QueueRef};
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
 pub(super) const PEER_SECRET: &str = "/meta/peer-secret";
+pub(super) const RECEIPTS: &str = "/meta/receipts";
 pub(super) const COMPONENTS: &str = "/meta/components";
 pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";

@@ -12,6 +12,7 @@ mod listing;
 mod metadata;
 mod pools;
 mod queues;
+mod receipts;
 mod slots;
 mod sync;
 mod system;

@@ -22,6 +22,9 @@ pub struct QueueRecord {
     pub metadata: Box<RawValue>,
     /// Milliseconds since the Unix epoch.
     pub created: u64,
+    /// When its metadata was last changed, likewise; absent when it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<u64>,
 }
 
 /// Where a queue lies: the part of its record, or of what is left of it, that says so.
@@ -38,6 +41,7 @@ impl QueueRecord {
             placement: vec![pool.as_str().to_owned()],
             metadata: metadata.as_raw().to_owned(),
             created: created.as_millis(),
+            modified: None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! The reserved attributes of a queue: the keys of its metadata that change what it does. Source: Zaqar v2.
+//! The reserved attributes of a queue: the keys of its metadata that change what it does. Source: Zaqar v2, and for what
+//! Zaqar does not have the attributes of SQS queues.
 //!
 //! A value of `null` is no value, since Zaqar answers `null` for what is not set and its clients write that
 //! back. Keys that begin with an underscore and are not named here are free metadata, as in Zaqar.
@@ -7,6 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
+use crate::domain::claim::{ClaimWait, Visibility};
 use crate::domain::durability::Durability;
 use crate::domain::limits::Limits;
 use crate::domain::message::MessageTtl;
@@ -29,6 +31,23 @@ pub const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 pub const DURABILITY: &str = "_durability";
 /// The flavor that chooses the pools of the queue.
 pub const FLAVOR: &str = "_flavor";
+/// Seconds that a receive through SQS hides its messages for when it does not say. Zaqar has no such thing, nor those below.
+pub const VISIBILITY: &str = "_default_visibility_timeout";
+/// Seconds that a receive through SQS waits for messages when it does not say.
+pub const RECEIVE_WAIT: &str = "_default_receive_wait";
+/// Which queues may name this one for their dead letters: an object, as the attribute `RedriveAllowPolicy` of SQS.
+pub const REDRIVE_ALLOW: &str = "_redrive_allow";
+/// Who may do what with the queue through SQS: an object, as the attribute `Policy`.
+pub const POLICY: &str = "_policy";
+/// Names and values for people and bills: an object of strings, the tags of SQS.
+pub const TAGS: &str = "_tags";
+/// What SQS clients say of encryption, by `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds` and `SqsManagedSseEnabled`. It
+/// is kept and given back, and nothing is encrypted by it.
+pub const KMS_KEY: &str = "_kms_master_key_id";
+/// See [`KMS_KEY`].
+pub const KMS_REUSE: &str = "_kms_data_key_reuse_period";
+/// See [`KMS_KEY`].
+pub const MANAGED_SSE: &str = "_sqs_managed_sse";
 /// Whether bodies are encrypted at rest.
 pub const ENCRYPT: &str = "_enable_encrypt_messages";
 
@@ -51,6 +70,10 @@ pub struct Attributes {
     pub durability: Option<Durability>,
     /// The flavor that chooses its pools.
     pub flavor: Option<FlavorName>,
+    /// How long a receive that does not say hides its messages.
+    pub visibility: Option<Visibility>,
+    /// How long a receive that does not say waits for messages.
+    pub receive_wait: Option<ClaimWait>,
 }
 
 impl Attributes {
@@ -58,6 +81,9 @@ impl Attributes {
     pub fn new(metadata: &HashMap<String, &RawValue>, limits: &Limits) -> Result<Self, Error> {
         let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
         of(ENCRYPT).refuse_encryption()?;
+        for key in [REDRIVE_ALLOW, POLICY, TAGS] {
+            of(key).check_object()?;
+        }
         Ok(Self {
             max_post_size: of(MAX_POST_SIZE).bytes(limits)?,
             message_ttl: of(MESSAGE_TTL).ttl(limits)?,
@@ -67,6 +93,14 @@ impl Attributes {
             max_claim_count: of(MAX_CLAIM_COUNT).count()?,
             durability: of(DURABILITY).durability()?,
             flavor: of(FLAVOR).name(FlavorName::new)?,
+            visibility: of(VISIBILITY)
+                .integer()?
+                .map(|asked| Visibility::new(asked, VISIBILITY))
+                .transpose()?,
+            receive_wait: of(RECEIVE_WAIT)
+                .integer()?
+                .map(|asked| ClaimWait::named(asked, RECEIVE_WAIT))
+                .transpose()?,
         })
     }
 
@@ -162,6 +196,13 @@ impl Key<'_> {
         class.map(Some).ok_or_else(wrong)
     }
 
+    fn check_object(&self) -> Result<(), Error> {
+        match self.value.and_then(entries) {
+            None if self.value.is_some() => Err(self.wrong(Place::Body, "must be a JSON object")),
+            _ => Ok(()),
+        }
+    }
+
     fn refuse_encryption(&self) -> Result<(), Error> {
         match self.value.map(RawValue::get) {
             None | Some("false") => Ok(()),
@@ -190,7 +231,8 @@ mod tests {
         let read = attributes(
             r#"{"_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 900,
             "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
-            "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red"}"#,
+            "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red",
+            "_default_visibility_timeout": 0, "_default_receive_wait": 20, "_tags": {"a": "b"}}"#,
         );
         let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl", &Limits::ZAQAR).unwrap());
         let expected = Attributes {
@@ -202,6 +244,8 @@ mod tests {
             max_claim_count: Some(3),
             durability: Some(Durability::Relaxed),
             flavor: Some(FlavorName::new("fast").unwrap()),
+            visibility: Some(Visibility::new(0, "").unwrap()),
+            receive_wait: Some(ClaimWait::new(Some(20)).unwrap()),
         };
         assert_eq!(read.unwrap(), expected);
     }
@@ -235,6 +279,10 @@ mod tests {
             (FLAVOR, vec!["\"a/b\"", "7"]),
             (DURABILITY, vec!["\"Sync\"", "true", "\"\""]),
             (ENCRYPT, vec!["true", "1"]),
+            (VISIBILITY, vec!["-1", "43201", "\"30\""]),
+            (RECEIVE_WAIT, vec!["-1", "21"]),
+            (TAGS, vec!["[]", "\"a\"", "1"]),
+            (POLICY, vec!["\"{}\""]),
         ] {
             for value in values {
                 let error = attributes(&format!("{{\"{key}\": {value}}}")).unwrap_err();

@@ -80,7 +80,17 @@ pub struct ClaimWait(u32);
 impl ClaimWait {
     /// Checks a number of seconds.
     pub fn new(asked: Option<i64>) -> Result<Self, Error> {
-        seconds_within(asked.unwrap_or(0), limits::CLAIM_WAIT, "wait").map(Self)
+        Self::named(asked.unwrap_or(0), "wait")
+    }
+
+    /// Checks a number of seconds; `field` is what the caller calls it.
+    pub fn named(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
+        seconds_within(asked, limits::CLAIM_WAIT, field).map(Self)
+    }
+
+    /// Whole seconds.
+    pub const fn seconds(self) -> u32 {
+        self.0
     }
 
     /// What is left of it after some of it is over, in whole seconds: the one that has begun still counts.
@@ -92,6 +102,33 @@ impl ClaimWait {
     /// How long.
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.0 as u64)
+    }
+}
+
+/// How long a receive through SQS hides its messages: 0 to 43,200 seconds, 30 when nobody says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visibility(u32);
+
+impl Visibility {
+    /// Checks a number of seconds; `field` is what the caller calls it.
+    pub fn new(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
+        seconds_within(asked, limits::VISIBILITY, field).map(Self)
+    }
+
+    /// Whole seconds.
+    pub const fn seconds(self) -> u32 {
+        self.0
+    }
+
+    /// A claim of as long. Its messages do not outlive it, if they would end before it does: SQS has no grace.
+    pub const fn terms(self) -> ClaimTerms {
+        ClaimTerms::stored(self.0, 0)
+    }
+}
+
+impl Default for Visibility {
+    fn default() -> Self {
+        Self(limits::VISIBILITY_DEFAULT)
     }
 }
 

@@ -64,8 +64,42 @@ pub const LISTING_RECORDS: usize = 100;
 pub const PURGE_STEP: usize = 1_024;
 /// Seconds that a claim may wait for messages, least and most (SQS: 20 s).
 pub const CLAIM_WAIT: (u32, u32) = (0, 20);
-/// Characters of a queue name created through the REST API (Zaqar: 64).
-pub const QUEUE_NAME_CHARS: usize = 64;
+/// Seconds that a receive hides its messages, least and most (SQS: 12 hours), and when nobody says.
+pub const VISIBILITY: (u32, u32) = (0, 43_200);
+/// See [`VISIBILITY`].
+pub const VISIBILITY_DEFAULT: u32 = 30;
+/// Bytes of a message sent through SQS, attributes included, and of all those of a batch (SQS: 1 MiB).
+pub const SQS_MESSAGE_BYTES: usize = 1 << 20;
+/// The least that the bound of a queue may be (SQS).
+pub const SQS_MESSAGE_BYTES_LEAST: usize = 1_024;
+/// Bytes of the body of an SQS request: those of a batch, where each may be written as an escape of six.
+pub const SQS_REQUEST_BYTES: usize = 6 * SQS_MESSAGE_BYTES + (1 << 18);
+/// Messages of a receive, and entries of a batch (SQS: 10).
+pub const SQS_BATCH: usize = 10;
+/// Characters of the id of a batch's entry, and of the label of a permission (SQS: 80).
+pub const SQS_ID_CHARS: usize = 80;
+/// Attributes of a message (SQS: 10).
+pub const SQS_ATTRIBUTES: usize = 10;
+/// Characters of the name and of the type of such an attribute (SQS: 256).
+pub const SQS_ATTRIBUTE_CHARS: usize = 256;
+/// Queues of one answer to a listing (SQS: 1,000).
+pub const SQS_PAGE: usize = 1_000;
+/// Seconds that a queue made through SQS keeps its messages when nobody says (SQS: 4 days).
+pub const SQS_RETENTION_DEFAULT: u32 = 345_600;
+/// How often a message may be received before it is a dead letter, least and most (SQS).
+pub const SQS_RECEIVES: (u32, u32) = (1, 1_000);
+/// Queues that a queue for dead letters may name as its sources (SQS: 10).
+pub const SQS_SOURCES: usize = 10;
+/// Tags of a queue, characters of their names and of their values (SQS: 50, 128, 256).
+pub const SQS_TAGS: (usize, usize, usize) = (50, 128, 256);
+/// Bytes of the policy of a queue (SQS: 8,192).
+pub const SQS_POLICY_BYTES: usize = 8_192;
+/// Seconds, least and most, of an attribute about encryption that has no effect here (SQS).
+pub const SQS_KEY_REUSE: (u32, u32) = (60, 86_400);
+/// Characters of a queue name (SQS: 80).
+pub const QUEUE_NAME_CHARS: usize = 80;
+/// Characters of the name of a queue that is created through the REST API (Zaqar: 64).
+pub const CREATED_NAME_CHARS: usize = 64;
 /// Bytes of a project id (Zaqar: 256).
 pub const PROJECT_BYTES: usize = 256;
 /// Characters of the URI of a pool (Zaqar: 255).

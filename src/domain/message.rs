@@ -6,12 +6,12 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::domain::delay::Delay;
+use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::domain::trace::TraceContext;
 use crate::error::{Error, Place};
 
 /// Seconds that a message lives (Zaqar: 60 to 1,209,600, which are 14 days).
@@ -48,7 +48,7 @@ pub(super) fn seconds_within(
 /// A message that somebody wants to post: checked, and without an id yet.
 #[derive(Clone, Debug, Default)]
 pub struct NewMessage {
-    /// JSON text, kept byte for byte; behind the trace that it is posted in, if it was given one.
+    /// JSON text, kept byte for byte; behind what the message remembers beside it, if it was given something.
     pub body: Bytes,
     /// How long it lives; the queue's default when absent.
     pub ttl: Option<MessageTtl>,
@@ -59,9 +59,9 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// The same, posted in a trace.
-    pub fn in_trace(self, trace: &TraceContext) -> Self {
-        Self { body: trace.before(&self.body), ..self }
+    /// The same, remembering this.
+    pub fn in_envelope(self, envelope: &Envelope) -> Self {
+        Self { body: envelope.before(self.body), ..self }
     }
 }
 
@@ -82,7 +82,7 @@ pub struct Header {
     pub attempts: u32,
     /// The `Client-ID` of who posted it: a listing leaves out the asker's own messages.
     pub client: Option<Uuid>,
-    /// Bytes of its body, the trace included.
+    /// Bytes of its body, what it remembers included.
     pub size: u32,
     /// Where it stands in its life, as far as its pool knows.
     pub state: State,
@@ -129,6 +129,6 @@ impl Header {
 pub struct Message {
     /// What is known of it.
     pub header: Header,
-    /// JSON text, byte for byte as it came, behind the trace that it was posted in, if it was.
+    /// JSON text, byte for byte as it came, behind what the message remembers beside it.
     pub body: Bytes,
 }

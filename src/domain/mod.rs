@@ -1,4 +1,4 @@
-//! The words of the product and their rules: names, ids, messages, claims, queues, pools, limits, quotas, times, access.
+//! The words of the product and their rules: names, ids, messages, claims, queues, pools, receipts, limits, quotas, times, access.
 //!
 //! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
 //! rolls dice: instants and randomness come in as arguments.
@@ -8,11 +8,13 @@ pub mod attributes;
 pub mod claim;
 pub mod delay;
 pub mod durability;
+pub mod envelope;
 pub mod flavor;
 pub mod group;
 pub mod ids;
 pub mod limits;
 pub mod message;
+pub mod message_attribute;
 pub mod names;
 pub mod page;
 pub mod patch;
@@ -20,5 +22,6 @@ pub mod pool;
 pub mod queue;
 pub mod quota;
 pub mod rate;
+pub mod receipt;
 pub mod time;
 pub mod trace;

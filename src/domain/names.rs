@@ -11,7 +11,7 @@ use crate::error::{Error, Place};
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProjectId(Arc<str>);
 
-/// The name of a queue: 1 to 64 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
+/// The name of a queue: 1 to 80 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
 ///
 /// Zaqar accepts `.` and `..`; HTTP clients resolve them away before the request is sent, so that they could
 /// be created and never reached.
@@ -62,32 +62,34 @@ impl ProjectId {
 impl QueueName {
     /// Checks the name of a queue.
     pub fn new(text: &str) -> Result<Self, Error> {
-        word(text, "queue_name").map(Self)
+        word(text, "queue_name", limits::QUEUE_NAME_CHARS).map(Self)
+    }
+
+    /// Whether it is one that Zaqar's API may create: 64 characters.
+    pub fn check_creatable(&self) -> Result<(), Error> {
+        word(&self.0, "queue_name", limits::CREATED_NAME_CHARS).map(drop)
     }
 }
 
 impl PoolName {
     /// Checks the name of a pool.
     pub fn new(text: &str) -> Result<Self, Error> {
-        word(text, "pool").map(Self)
+        word(text, "pool", limits::CREATED_NAME_CHARS).map(Self)
     }
 }
 
 impl FlavorName {
     /// Checks the name of a flavor.
     pub fn new(text: &str) -> Result<Self, Error> {
-        word(text, "flavor").map(Self)
+        word(text, "flavor", limits::CREATED_NAME_CHARS).map(Self)
     }
 }
 
-fn word(text: &str, field: &'static str) -> Result<Arc<str>, Error> {
-    let fits = (1..=limits::QUEUE_NAME_CHARS).contains(&text.len());
+fn word(text: &str, field: &'static str, most: usize) -> Result<Arc<str>, Error> {
+    let fits = (1..=most).contains(&text.len());
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if !fits || !text.bytes().all(plain) {
-        let why = format!(
-            "names have 1 to {} ASCII letters, digits, underscores, dashes or dots",
-            limits::QUEUE_NAME_CHARS
-        );
+        let why = format!("names have 1 to {most} ASCII letters, digits, underscores, dashes or dots");
         return Err(Error::invalid(Place::Name, field, why));
     }
     if matches!(text, "." | "..") {
@@ -126,11 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_names_have_zaqars_alphabet_and_length() {
+    fn queue_names_have_zaqars_alphabet_and_the_length_of_sqs() {
         for good in ["a", "A-Z_0.9", &"x".repeat(64), "...", ".a"] {
-            assert!(QueueName::new(good).is_ok(), "{good}");
+            assert!(QueueName::new(good).unwrap().check_creatable().is_ok(), "{good}");
         }
-        for bad in ["", &"x".repeat(65), "a b", "a/b", "ä", "a\0", ".", ".."] {
+        assert!(QueueName::new(&"x".repeat(80)).unwrap().check_creatable().is_err());
+        for bad in ["", &"x".repeat(81), "a b", "a/b", "ä", "a\0", ".", ".."] {
             assert!(QueueName::new(bad).is_err(), "{bad:?}");
         }
     }

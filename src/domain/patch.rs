@@ -20,6 +20,9 @@ pub enum Change {
     Replace(String, Box<RawValue>),
     /// Takes away a key that is there.
     Remove(String),
+    /// Changes nothing, and refuses what else is to be changed if the key has another value than this; none: if it is there.
+    /// It has no written form.
+    Expect(String, Option<Box<RawValue>>),
 }
 
 impl Change {
@@ -117,15 +120,16 @@ impl Metadata {
     }
 
     /// What the queue itself says.
-    fn own(&self) -> Entries {
+    pub fn own(&self) -> Entries {
         let entries = attributes::entries(self.as_raw()).unwrap_or_default();
         entries.into_iter().map(|(key, value)| (key, value.to_owned())).collect()
     }
 
     /// The metadata after `changes`, one after the other; all of them or none. A key that is to be replaced or
-    /// removed must be there, or be reserved: those are always there, with their defaults.
+    /// removed must be there, or be reserved: those are always there, with their defaults. What is set must be within
+    /// `limits`; what was there before was within those of its day.
     pub fn patched(&self, changes: &[Change], limits: &Limits) -> Result<Self, Error> {
-        let mut own = self.own();
+        let (mut own, mut set) = (self.own(), Entries::new());
         for change in changes {
             match change {
                 Change::Replace(key, _) | Change::Remove(key)
@@ -135,6 +139,14 @@ impl Metadata {
                 }
                 Change::Add(key, value) | Change::Replace(key, value) => {
                     own.insert(key.clone(), value.clone());
+                    set.insert(key.clone(), value.clone());
+                }
+                Change::Expect(key, expected) => {
+                    let is_same =
+                        own.get(key).map(|value| value.get()) == expected.as_deref().map(RawValue::get);
+                    if !is_same {
+                        return Err(Error::Conflict(format!("somebody else has changed '{key}'")));
+                    }
                 }
                 Change::Remove(key) => {
                     own.remove(key);
@@ -146,7 +158,9 @@ impl Metadata {
             let why = format!("queue metadata is too large: at most {} bytes", limits.metadata_bytes);
             return Err(Error::invalid(Place::Limit, "", why));
         }
-        Self::new(raw(text), limits)
+        let set = serde_json::to_string(&set).expect("keys are text and values are JSON");
+        Self::new(raw(set), limits)?;
+        Self::stored(raw(text))
     }
 }
 

@@ -1,24 +1,20 @@
-//! The trace that a message was posted in, by W3C Trace Context (level 2), from its producer to its consumer. It is kept in
-//! front of the body, so that no pool has to know of it and messages without one cost nothing.
+//! The trace that a message was posted in, by W3C Trace Context (level 2), from its producer to its consumer. How it is kept
+//! with the message:
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | 0, with which no JSON text begins: one without a trace begins with its body |
-//! | 1 | the form of the rest, 1 |
 //! | 2 | bytes of the state |
 //! | 16 + 8 + 1 | trace id, parent id, flags |
 //! | any | the state, as it came |
 //!
-//! The form is in pools and never changes. A new one gets a new number.
+//! It is a part of what stands in front of a body (see [`super::envelope`]), so it is in pools and never changes.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 
 use crate::domain::limits;
 
-const MARK: u8 = 0;
-const FORM: u8 = 1;
 /// Bytes before the state.
-const HEAD: usize = 29;
+const HEAD: usize = 27;
 /// Characters of a `traceparent` of version 00.
 const PARENT_CHARS: usize = 55;
 const SAMPLED: u8 = 1;
@@ -63,36 +59,33 @@ impl TraceContext {
         self.flags & SAMPLED == SAMPLED
     }
 
-    /// A body with the trace in front of it, as it is kept.
-    pub fn before(&self, body: &[u8]) -> Bytes {
-        let mut kept = BytesMut::with_capacity(HEAD + self.state.len() + body.len());
-        kept.put_u8(MARK);
-        kept.put_u8(FORM);
+    /// Bytes that it is kept in.
+    pub fn kept_bytes(&self) -> usize {
+        HEAD + self.state.len()
+    }
+
+    /// Writes it as it is kept.
+    pub fn put(&self, kept: &mut impl BufMut) {
         kept.put_u16(u16::try_from(self.state.len()).expect("a state is within its bound"));
         kept.put_slice(&self.trace);
         kept.put_slice(&self.parent);
         kept.put_u8(self.flags);
         kept.put_slice(&self.state);
-        kept.put_slice(body);
-        kept.freeze()
     }
 
-    /// The trace of what was kept, if it has one, and the body.
-    pub fn split(kept: Bytes) -> (Option<Self>, Bytes) {
-        if kept.first() != Some(&MARK) || kept.len() < HEAD || kept[1] != FORM {
-            return (None, kept);
-        }
-        let mut head = &kept[2..HEAD];
+    /// Takes what was written off the front. None when there is less, and then nothing is taken.
+    pub fn take(kept: &mut Bytes) -> Option<Self> {
+        let mut head = kept.get(..HEAD)?;
         let state = usize::from(head.get_u16());
         if kept.len() < HEAD + state {
-            return (None, kept);
+            return None;
         }
         let (mut trace, mut parent) = ([0; 16], [0; 8]);
         head.copy_to_slice(&mut trace);
         head.copy_to_slice(&mut parent);
         let flags = head.get_u8();
-        let context = Self { trace, parent, flags, state: kept.slice(HEAD..HEAD + state) };
-        (Some(context), kept.slice(HEAD + state..))
+        kept.advance(HEAD);
+        Some(Self { trace, parent, flags, state: kept.split_to(state) })
     }
 }
 
@@ -148,8 +141,12 @@ mod tests {
         assert_eq!(context.state(), Some("vendor=a:b/c, other@x=1"));
         assert_eq!(context.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert!(context.is_sampled());
-        let kept = context.before(b"{\"a\": 1}");
-        assert_eq!(TraceContext::split(kept), (Some(context), Bytes::from_static(b"{\"a\": 1}")));
+        let mut kept = Vec::new();
+        context.put(&mut kept);
+        assert_eq!(kept.len(), context.kept_bytes());
+        kept.extend(b"{}");
+        let mut kept = Bytes::from(kept);
+        assert_eq!((TraceContext::take(&mut kept), kept), (Some(context), Bytes::from_static(b"{}")));
     }
 
     #[test]
@@ -193,17 +190,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_that_is_json_is_kept_as_it_is(body in "[\\[{\"0-9tfn \\-][ -~]{0,60}") {
-            let body = Bytes::from(body);
-            prop_assert_eq!(TraceContext::split(body.clone()), (None, body.clone()));
-            let context = TraceContext::parse(PARENT, "a=1").unwrap();
-            prop_assert_eq!(TraceContext::split(context.before(&body)), (Some(context), body));
-        }
-
-        #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80), parent in "\\PC{0,80}") {
-            TraceContext::split(Bytes::from([&[0, 1], bytes.as_slice()].concat()));
-            TraceContext::split(Bytes::from(bytes));
+            TraceContext::take(&mut Bytes::from(bytes));
             TraceContext::parse(&parent, &parent);
         }
     }

@@ -56,7 +56,7 @@ impl QueueEngine {
     }
 
     /// Begins to remove a message, which is counted as `claimed` if it is under a claim.
-    fn begin_remove_whatever(&mut self, id: MessageId, claimed: Removed) {
+    pub(super) fn begin_remove_whatever(&mut self, id: MessageId, claimed: Removed) {
         match self.hidden.get_mut(&id) {
             Some(hidden) if matches!(hidden.why, Why::Claimed(_)) => {
                 if let Why::Claimed(holder) = hidden.why {

@@ -30,6 +30,7 @@ mod refill;
 mod removal;
 mod renewal;
 mod schedule;
+mod split;
 mod waiting;
 mod window;
 
@@ -41,4 +42,5 @@ pub use queue::{Found, QueueEngine, Taken};
 pub use refill::Refill;
 pub use removal::{Answered, Asked, Removal, Tally};
 pub use renewal::{Held, Renewal};
+pub use split::{Split, Worth};
 pub use waiting::{Line, Place};

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::listener::ConnectionLimits;
 use super::reload::{Reloader, UnreadableFile};
 use super::tls::{Credentials, Transport};
-use crate::api::{Authentication, RequestLimits};
+use crate::api::{Authentication, RequestLimits, SqsSettings};
 use crate::config::connections::ConnectionSettings;
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
@@ -34,6 +34,8 @@ pub struct Face {
     pub authentication: Authentication,
     /// How much of requests.
     pub requests: RequestLimits,
+    /// The endpoint of SQS.
+    pub sqs: SqsSettings,
     /// What lies between the socket and HTTP.
     pub transport: Transport,
     /// How much of connections.
@@ -53,7 +55,12 @@ impl Face {
         let requests = request_limits(&config.requests);
         let connections = connection_limits(&config.connections);
         let quotas = quotas(&config.quotas, &mut reloader)?;
-        Ok(Self { authentication, requests, transport, connections, quotas, reloader })
+        let sqs = SqsSettings {
+            region: config.sqs.sqs_region.clone(),
+            public_url: config.sqs.sqs_public_url.clone(),
+            scheme: config.scheme(),
+        };
+        Ok(Self { authentication, requests, sqs, transport, connections, quotas, reloader })
     }
 }
 

@@ -157,11 +157,11 @@ impl Server {
     /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes the
     /// stores.
     pub async fn run(self, stop: CancellationToken) {
-        let Face { authentication, requests, transport, connections, reloader, .. } = self.face;
+        let Face { authentication, requests, transport, connections, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
         let relay = |face: &PeerFace| Relay::new(broker.clone(), Arc::default(), face.secret.clone());
         let relay = self.peers.as_ref().map(relay);
-        let app: Router = api::router(broker.clone(), authentication, requests, self.clock, relay);
+        let app: Router = api::router(broker.clone(), authentication, requests, self.clock, relay, sqs);
         let meter = broker.meter().clone();
         // Clients go first, and the other replicas may ask until they are gone.
         let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());

@@ -18,8 +18,8 @@ fn assert_refused<T>(answer: Result<T, Error>, what: &str) {
 /// All queues of a project, on one page.
 pub(super) fn all_queues() -> QueueFilter {
     let limit = PageLimit::new(Some(20), Limits::ZAQAR.messages_page).unwrap();
-    let (after, name_part, metadata) = (None, None, Vec::new());
-    QueueFilter { after, limit, name_part, metadata, is_detailed: false, is_counted: true }
+    let (after, name_part, prefix, metadata) = (None, None, None, Vec::new());
+    QueueFilter { after, limit, name_part, prefix, metadata, is_detailed: false, is_counted: true }
 }
 
 #[tokio::test(flavor = "multi_thread")]

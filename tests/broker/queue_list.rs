@@ -157,6 +157,7 @@ fn filter() -> QueueFilter {
         after: None,
         limit: PageLimit::new(Some(20), Limits::ZAQAR.queues_page).unwrap(),
         name_part: None,
+        prefix: None,
         metadata: Vec::new(),
         is_detailed: false,
         is_counted: false,

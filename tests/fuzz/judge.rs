@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use angarium::api::{self, Authentication, RequestLimits};
+use angarium::api::{self, Authentication, RequestLimits, SqsSettings};
 use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
@@ -123,7 +123,7 @@ async fn app(journal: PathBuf) -> Router {
     // A claim that waits would hold up all others.
     broker.end_waits();
     let limits = RequestLimits { requests: 64, long_polls: 64, project_rate: None };
-    api::router(broker, Authentication::Off, limits, clock, None)
+    api::router(broker, Authentication::Off, limits, clock, None, SqsSettings::default())
 }
 
 /// A request in the form of HTTP/1.1: a line with method and target, headers, an empty line, the body.

@@ -51,6 +51,7 @@ impl QueuesQuery {
             after: self.marker.clone(),
             limit: PageLimit::new(integer("limit", self.limit.as_deref())?, limits.queues_page)?,
             name_part: self.name.clone(),
+            prefix: None,
             metadata: self.metadata.clone().into_iter().collect(),
             is_detailed: boolean("detailed", self.detailed.as_deref())?.unwrap_or(false),
             is_counted: boolean("with_count", self.with_count.as_deref())?.unwrap_or(false),

@@ -15,6 +15,7 @@ use crate::api::query::Query;
 use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, Posted};
 use crate::domain::delay::Delay;
+use crate::domain::envelope::Envelope;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::{self, Limits};
 use crate::domain::message::{MessageTtl, NewMessage};
@@ -124,8 +125,9 @@ pub async fn post(
 ) -> Result<Response, ApiError> {
     let bytes = body.bytes;
     let mut messages = body.into_messages(broker.limits())?;
-    if let Some(trace) = &asked.trace {
-        messages = messages.into_iter().map(|message| message.in_trace(trace)).collect();
+    if asked.trace.is_some() {
+        let envelope = Envelope { trace: asked.trace, ..Envelope::default() };
+        messages = messages.into_iter().map(|message| message.in_envelope(&envelope)).collect();
     }
     let Posted { ids, durability } =
         broker.messages_post_sized(&asked.queue, messages, asked.client, bytes).await?;
@@ -193,8 +195,8 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let missing = |_| Error::NotFound { what: "message", name: message_id.clone() };
     let id = message_id.parse().map_err(missing)?;
-    let mut view = broker.message_get(&asked.queue, id).await?;
-    let context = view.trace.take();
+    let view = broker.message_get(&asked.queue, id).await?;
+    let context = view.trace().cloned();
     let mut answer = reply(StatusCode::OK, &MessageBody::new(&asked.queue, view));
     if let Some(context) = context {
         trace::set(answer.headers_mut(), &context);

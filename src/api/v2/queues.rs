@@ -54,6 +54,7 @@ pub async fn put(
     asked: Asked,
     Json(MetadataBody(metadata)): Json<MetadataBody>,
 ) -> Result<Response, ApiError> {
+    asked.queue.name.check_creatable()?;
     let created = broker.queue_create(&asked.queue, Metadata::new(metadata, broker.limits())?).await?;
     let status = match created {
         Created::New => StatusCode::CREATED,

@@ -1,0 +1,55 @@
+//! Deleting messages by their handles.
+
+use serde::Deserialize;
+
+use super::arguments::required;
+use super::batch::{Done, Results, check_ids};
+use super::encode::Answer;
+use super::endpoint::Context;
+use super::fault::Fault;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct DeleteMessage {
+    queue_url: Option<String>,
+    receipt_handle: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Entry {
+    id: Option<String>,
+    receipt_handle: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct DeleteMessageBatch {
+    queue_url: Option<String>,
+    #[serde(default)]
+    entries: Option<Vec<Entry>>,
+}
+
+/// Deletes one message. One that is gone is deleted already.
+pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let handle = required("ReceiptHandle", asked.receipt_handle)?;
+    let outcomes = context.broker.receipts_delete(&queue, &[&handle]).await?;
+    outcomes.into_iter().collect::<Result<(), _>>()?;
+    Ok(Answer::done())
+}
+
+/// Deletes several messages, each for itself.
+pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let entries = asked.entries.unwrap_or_default();
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    let handles: Vec<&str> =
+        entries.iter().map(|entry| entry.receipt_handle.as_deref().unwrap_or_default()).collect();
+    let outcomes = context.broker.receipts_delete(&queue, &handles).await?;
+    let results = entries.iter().zip(outcomes).map(|(entry, outcome)| {
+        let id = entry.id.clone().unwrap_or_default();
+        (id.clone(), outcome.map(|()| Done::new(id)).map_err(Fault::from))
+    });
+    Ok(Answer::new(Results::new(results)))
+}

@@ -1,0 +1,127 @@
+//! Answers in both protocols. JSON is written as it is; XML is made of the same values.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::decode::Protocol;
+use super::fault::{Fault, Kind};
+use super::operation::Operation;
+use super::xml;
+use crate::api::handed::Handed;
+use crate::broker::Handover;
+
+const REQUEST_ID: &str = "x-amzn-requestid";
+const QUERY_ERROR: &str = "x-amzn-query-error";
+const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0");
+const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
+const XML: HeaderValue = HeaderValue::from_static("text/xml");
+
+/// What an operation answers.
+pub struct Answer {
+    body: Box<dyn Written>,
+    handover: Option<Handover>,
+}
+
+/// An answer that can be written in both protocols.
+trait Written: Send {
+    fn json(&self) -> serde_json::Result<Vec<u8>>;
+    fn value(&self) -> serde_json::Result<Value>;
+}
+
+impl<T: Serialize + Send> Written for T {
+    fn json(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
+
+    fn value(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(self)
+    }
+}
+
+impl Answer {
+    /// An answer with this content.
+    pub fn new(body: impl Serialize + Send + 'static) -> Self {
+        Self { body: Box::new(body), handover: None }
+    }
+
+    /// An answer that says only that it was done.
+    pub fn done() -> Self {
+        Self::new(json!({}))
+    }
+
+    /// The same, handing messages over with its first byte.
+    pub fn handing(self, handover: Option<Handover>) -> Self {
+        Self { handover, ..self }
+    }
+
+    /// The whole answer to a request with this id.
+    pub fn into_response(self, protocol: Protocol, operation: Operation, id: &str) -> Response {
+        let written = match protocol {
+            Protocol::Json => self.body.json(),
+            Protocol::Query => self.body.value().map(|value| xml::answer(operation, &value, id).into_bytes()),
+            Protocol::QueryJson => self.body.value().and_then(|value| query_json(operation, value, id)),
+        };
+        let Ok(written) = written else {
+            let fault = Fault::new(Kind::InternalFailure, "The answer cannot be written.");
+            return fault.into_response(protocol, id);
+        };
+        let body = Body::from(written);
+        let body = match self.handover {
+            Some(handover) => Body::new(Handed::new(body, handover)),
+            None => body,
+        };
+        framed(StatusCode::OK, protocol, id, body)
+    }
+}
+
+impl Fault {
+    /// The answer to a request with this id.
+    pub fn into_response(self, protocol: Protocol, id: &str) -> Response {
+        let form = self.kind.form();
+        // The wording of this one differs between the two protocols, and there are clients that look.
+        let message = match (self.kind, protocol) {
+            (Kind::QueueDoesNotExist, Protocol::Query | Protocol::QueryJson) => {
+                "The specified queue does not exist for this wsdl version.".to_owned()
+            }
+            _ => self.message,
+        };
+        let error = json!({"Type": form.side(), "Code": form.code(), "Message": message, "Detail": null});
+        let body = match protocol {
+            Protocol::Json => json!({"__type": form.shape(), "message": message}).to_string(),
+            Protocol::Query => xml::error(&error, id),
+            Protocol::QueryJson => json!({"Error": error, "RequestId": id}).to_string(),
+        };
+        let mut response = framed(form.status, protocol, id, Body::from(body));
+        if protocol == Protocol::Json
+            && let Ok(told) = HeaderValue::try_from(format!("{};{}", form.code(), form.side()))
+        {
+            response.headers_mut().insert(QUERY_ERROR, told);
+        }
+        response
+    }
+}
+
+fn query_json(operation: Operation, value: Value, id: &str) -> serde_json::Result<Vec<u8>> {
+    let name = operation.name();
+    let mut content = json!({"ResponseMetadata": {"RequestId": id}});
+    if xml::has_result(operation) {
+        content[format!("{name}Result")] = value;
+    }
+    serde_json::to_vec(&json!({format!("{name}Response"): content}))
+}
+
+fn framed(status: StatusCode, protocol: Protocol, id: &str, body: Body) -> Response {
+    let media_type = match protocol {
+        Protocol::Json => JSON,
+        Protocol::Query => XML,
+        Protocol::QueryJson => PLAIN_JSON,
+    };
+    let mut response = (status, [(header::CONTENT_TYPE, media_type)], body).into_response();
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}

@@ -1,0 +1,209 @@
+//! Errors as SQS has them: one exhaustive match from a kind to its shape, its code in the query protocol and its status,
+//! and one from the situations of the core to a kind.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+
+use crate::error::Error;
+
+/// What went wrong, and how it is told.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Which error of SQS it is.
+    pub kind: Kind,
+    /// For a person.
+    pub message: String,
+    /// The situation in the core, if it comes from there.
+    pub cause: Option<Arc<Error>>,
+}
+
+/// The errors of SQS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    AccessDenied,
+    BatchEntryIdsNotDistinct,
+    BatchRequestTooLong,
+    EmptyBatchRequest,
+    InternalFailure,
+    InvalidAction,
+    InvalidAttributeName,
+    InvalidAttributeValue,
+    InvalidBatchEntryId,
+    InvalidMessageContents,
+    InvalidParameterValue,
+    MissingParameter,
+    OverLimit,
+    QueueDoesNotExist,
+    QueueNameExists,
+    ReceiptHandleIsInvalid,
+    RequestThrottled,
+    RequestTimeout,
+    ResourceNotFound,
+    Serialization,
+    ServiceUnavailable,
+    TooManyEntriesInBatchRequest,
+    UnknownOperation,
+    UnsupportedOperation,
+}
+
+/// How an error is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    namespace: &'static str,
+    name: &'static str,
+    prefix: &'static str,
+    code: &'static str,
+    /// Its status.
+    pub status: StatusCode,
+}
+
+/// An error of the service's own model, with a code of its own in the query protocol.
+const fn own(name: &'static str, code: &'static str) -> Form {
+    Form { namespace: "com.amazonaws.sqs#", name, prefix: "", code, status: StatusCode::BAD_REQUEST }
+}
+
+/// Likewise, of which the code is the name behind that of the service.
+const fn named(name: &'static str) -> Form {
+    Form { prefix: "AWS.SimpleQueueService.", ..own(name, name) }
+}
+
+/// An error that any service of AWS may answer with.
+const fn generic(name: &'static str, code: &'static str, status: StatusCode) -> Form {
+    Form { namespace: "com.amazon.coral.service#", name, prefix: "", code, status }
+}
+
+impl Kind {
+    /// How it is written.
+    pub fn form(self) -> Form {
+        const WRONG: StatusCode = StatusCode::BAD_REQUEST;
+        const FORBIDDEN: StatusCode = StatusCode::FORBIDDEN;
+        match self {
+            Self::AccessDenied => generic("AccessDeniedException", "AccessDenied", FORBIDDEN),
+            Self::BatchEntryIdsNotDistinct => named("BatchEntryIdsNotDistinct"),
+            Self::BatchRequestTooLong => named("BatchRequestTooLong"),
+            Self::EmptyBatchRequest => named("EmptyBatchRequest"),
+            Self::InternalFailure => {
+                generic("InternalFailure", "InternalFailure", StatusCode::INTERNAL_SERVER_ERROR)
+            }
+            Self::InvalidAction => generic("InvalidAction", "InvalidAction", WRONG),
+            Self::InvalidAttributeName => own("InvalidAttributeName", "InvalidAttributeName"),
+            Self::InvalidAttributeValue => own("InvalidAttributeValue", "InvalidAttributeValue"),
+            Self::InvalidBatchEntryId => named("InvalidBatchEntryId"),
+            Self::InvalidMessageContents => own("InvalidMessageContents", "InvalidMessageContents"),
+            Self::InvalidParameterValue => {
+                generic("InvalidParameterValueException", "InvalidParameterValue", WRONG)
+            }
+            Self::MissingParameter => generic("MissingRequiredParameterException", "MissingParameter", WRONG),
+            Self::OverLimit => Form { status: FORBIDDEN, ..own("OverLimit", "OverLimit") },
+            Self::QueueDoesNotExist => own("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"),
+            Self::QueueNameExists => own("QueueNameExists", "QueueAlreadyExists"),
+            Self::ReceiptHandleIsInvalid => own("ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid"),
+            Self::RequestThrottled => own("RequestThrottled", "RequestThrottled"),
+            Self::RequestTimeout => {
+                generic("RequestTimeoutException", "RequestTimeout", StatusCode::REQUEST_TIMEOUT)
+            }
+            Self::ResourceNotFound => Form {
+                status: StatusCode::NOT_FOUND,
+                ..own("ResourceNotFoundException", "ResourceNotFoundException")
+            },
+            Self::Serialization => generic("SerializationException", "SerializationException", WRONG),
+            Self::ServiceUnavailable => {
+                generic("ServiceUnavailableException", "ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE)
+            }
+            Self::TooManyEntriesInBatchRequest => named("TooManyEntriesInBatchRequest"),
+            Self::UnknownOperation => {
+                generic("UnknownOperationException", "UnknownOperationException", StatusCode::NOT_FOUND)
+            }
+            Self::UnsupportedOperation => named("UnsupportedOperation"),
+        }
+    }
+}
+
+impl Form {
+    /// Its name in JSON, with its namespace.
+    pub fn shape(self) -> String {
+        format!("{}{}", self.namespace, self.name)
+    }
+
+    /// Its code in the query protocol, and in the header that tells it to clients of JSON.
+    pub fn code(self) -> String {
+        format!("{}{}", self.prefix, self.code)
+    }
+
+    /// Whose fault it is, as SQS calls it.
+    pub fn side(self) -> &'static str {
+        if self.status.is_server_error() { "Receiver" } else { "Sender" }
+    }
+}
+
+impl Fault {
+    /// An error of this kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), cause: None }
+    }
+
+    /// A parameter has a wrong value.
+    pub fn value(message: impl Into<String>) -> Self {
+        Self::new(Kind::InvalidParameterValue, message)
+    }
+
+    /// A parameter that must be there is not.
+    pub fn missing(name: &str) -> Self {
+        Self::new(Kind::MissingParameter, format!("The request must contain the parameter {name}."))
+    }
+
+    /// There is no such queue.
+    pub fn no_queue() -> Self {
+        Self::new(Kind::QueueDoesNotExist, "The specified queue does not exist.")
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Invalid { .. } => Kind::InvalidParameterValue,
+            Error::NotFound { what: "queue", .. } => return Self::no_queue(),
+            Error::NotFound { .. } => Kind::ResourceNotFound,
+            Error::BadReceipt => Kind::ReceiptHandleIsInvalid,
+            Error::Unauthenticated(_)
+            | Error::NotAuthorized(_)
+            | Error::ForeignProject
+            | Error::ForeignOrigin(_) => Kind::AccessDenied,
+            Error::Claimed(_)
+            | Error::NotClaimed(_)
+            | Error::ClaimEnded(_)
+            | Error::NotAlone(_)
+            | Error::InUse { .. } => Kind::UnsupportedOperation,
+            Error::OverQuota { .. } => Kind::OverLimit,
+            Error::TooMany { .. } | Error::TooFast { .. } | Error::Overloaded => Kind::RequestThrottled,
+            Error::Late => Kind::RequestTimeout,
+            Error::Conflict(_)
+            | Error::Moved(_)
+            | Error::NoPool
+            | Error::NotDurable(_)
+            | Error::Full
+            | Error::Unavailable { .. } => Kind::ServiceUnavailable,
+            Error::Unknown { .. } => Kind::InternalFailure,
+        };
+        Self { kind, message: error.to_string(), cause: Some(Arc::new(error)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_find_the_codes_that_they_test_for() {
+        let missing = Fault::from(Error::NotFound { what: "queue", name: "q".into() }).kind.form();
+        assert_eq!(missing.code(), "AWS.SimpleQueueService.NonExistentQueue");
+        assert_eq!(missing.shape(), "com.amazonaws.sqs#QueueDoesNotExist");
+        assert_eq!(
+            (Kind::QueueNameExists.form().code().as_str(), missing.status.as_u16()),
+            ("QueueAlreadyExists", 400)
+        );
+        assert_eq!(Kind::ServiceUnavailable.form().side(), "Receiver");
+        assert_eq!(Kind::AccessDenied.form().side(), "Sender");
+    }
+}

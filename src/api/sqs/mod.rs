@@ -1,0 +1,26 @@
+//! The endpoint of Amazon SQS: the same queues as the REST API, for every program that has an AWS SDK.
+//!
+//! It lies on the same port, on `/`, on the URLs of queues and on any path below, beside the routes of REST, which win.
+//! Both protocols end in the same requests and answers: `decode` makes the one of what came, `encode` writes the other.
+//! What an operation means to the product is the broker's to say.
+
+mod account;
+mod arguments;
+mod batch;
+mod decode;
+mod delete;
+mod encode;
+mod endpoint;
+mod fault;
+mod message_attributes;
+mod operation;
+mod queue_attributes;
+mod queues;
+mod receive;
+mod redrive;
+mod send;
+mod tags;
+mod visibility;
+mod xml;
+
+pub use endpoint::{Endpoint, SqsSettings, divert};

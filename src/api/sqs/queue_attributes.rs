@@ -1,0 +1,274 @@
+//! The attributes of queues: which reserved key of the metadata each one is, what values it takes, how it is shown.
+//!
+//! | attribute | key |
+//! |---|---|
+//! | `DelaySeconds` | `_default_message_delay` |
+//! | `MaximumMessageSize` | `_max_messages_post_size` |
+//! | `MessageRetentionPeriod` | `_default_message_ttl` |
+//! | `VisibilityTimeout` | `_default_visibility_timeout` |
+//! | `ReceiveMessageWaitTimeSeconds` | `_default_receive_wait` |
+//! | `RedrivePolicy` | `_dead_letter_queue` and `_max_claim_count` |
+//! | `RedriveAllowPolicy`, `Policy` | `_redrive_allow`, `_policy` |
+//! | `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds`, `SqsManagedSseEnabled` | `_kms_master_key_id`, `_kms_data_key_reuse_period`, `_sqs_managed_sse` |
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::encode::Answer;
+use super::endpoint::Context;
+use super::fault::{Fault, Kind};
+use super::redrive;
+use crate::broker::QueueDescription;
+use crate::domain::attributes as keys;
+use crate::domain::claim::ClaimWait;
+use crate::domain::limits::{self, Limits};
+use crate::domain::message::MessageTtl;
+use crate::domain::names::QueueRef;
+use crate::domain::patch::{Change, Entries};
+use crate::domain::queue::Metadata;
+
+/// Attributes by their names, all text.
+pub type Attributes = BTreeMap<String, String>;
+
+const ALL: &str = "All";
+const REDRIVE: &str = "RedrivePolicy";
+const REDRIVE_ALLOW: &str = "RedriveAllowPolicy";
+const POLICY: &str = "Policy";
+
+/// Attributes that are only shown.
+const FIGURES: [&str; 6] = [
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+    "CreatedTimestamp",
+    "LastModifiedTimestamp",
+    "QueueArn",
+];
+
+/// Attributes that can be set.
+const SETTABLE: [&str; 11] = [
+    "DelaySeconds",
+    "MaximumMessageSize",
+    "MessageRetentionPeriod",
+    "VisibilityTimeout",
+    "ReceiveMessageWaitTimeSeconds",
+    REDRIVE,
+    REDRIVE_ALLOW,
+    POLICY,
+    "KmsMasterKeyId",
+    "KmsDataKeyReusePeriodSeconds",
+    "SqsManagedSseEnabled",
+];
+
+/// Attributes of queues whose messages are in order.
+const FIFO: [&str; 4] =
+    ["FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"];
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct GetQueueAttributes {
+    queue_url: Option<String>,
+    #[serde(default)]
+    attribute_names: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Shown {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<&'static str, String>,
+}
+
+/// The attributes that are asked for.
+pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let names = asked.attribute_names.unwrap_or_default();
+    let known = |name: &&String| {
+        [&SETTABLE[..], &FIGURES, &FIFO, &[ALL]].iter().any(|known| known.contains(&name.as_str()))
+    };
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        return Err(Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {unknown}.")));
+    }
+    let found = context.broker.queue_describe(&queue).await?.ok_or_else(Fault::no_queue)?;
+    let mut attributes = shown(context, &queue, &found);
+    if !names.iter().any(|name| name == ALL) {
+        attributes.retain(|name, _| names.iter().any(|asked| asked == name));
+    }
+    Ok(Answer::new(Shown { attributes }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct SetQueueAttributes {
+    queue_url: Option<String>,
+    #[serde(default)]
+    attributes: Option<Attributes>,
+}
+
+/// Sets attributes, all of them or none.
+pub async fn set(context: &Context<'_>, asked: SetQueueAttributes) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let attributes = asked.attributes.ok_or_else(|| Fault::missing("Attributes"))?;
+    let changes = checked(context, &queue, &attributes).await?;
+    context.broker.queue_patch_within(&queue, changes, Limits::WIDEST).await?;
+    Ok(Answer::done())
+}
+
+/// What setting these attributes of a queue changes in its metadata.
+pub async fn checked(
+    context: &Context<'_>,
+    queue: &QueueRef,
+    attributes: &Attributes,
+) -> Result<Vec<Change>, Fault> {
+    let mut changes = Vec::with_capacity(attributes.len());
+    for (name, value) in attributes {
+        if name == REDRIVE {
+            let (target, count) = match redrive::policy(context, queue, value).await? {
+                Some((target, count)) => (json!(target.as_str()), json!(count)),
+                None => (Value::Null, Value::Null),
+            };
+            changes.push(add(keys::DEAD_LETTER_QUEUE, &target));
+            changes.push(add(keys::MAX_CLAIM_COUNT, &count));
+        } else {
+            let (key, value) = one(context, name, value)?;
+            changes.push(add(key, &value));
+        }
+    }
+    Ok(changes)
+}
+
+/// The metadata of a queue that is made with these changes, and these tags.
+pub fn of_new_queue(changes: Vec<Change>, tags: BTreeMap<String, String>) -> Result<Metadata, Fault> {
+    let retention = add(keys::MESSAGE_TTL, &json!(limits::SQS_RETENTION_DEFAULT));
+    let mut all = vec![retention];
+    all.extend(changes);
+    if !tags.is_empty() {
+        all.push(add(keys::TAGS, &json!(tags)));
+    }
+    all.retain(|change| !matches!(change, Change::Add(_, value) if value.get() == "null"));
+    Ok(Metadata::empty().patched(&all, &Limits::WIDEST)?)
+}
+
+fn add(key: &str, value: &Value) -> Change {
+    let text = RawValue::from_string(value.to_string()).expect("a value is written as JSON");
+    Change::Add(key.to_owned(), text)
+}
+
+/// The key and the value of one attribute.
+fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, Value), Fault> {
+    let limits = context.broker.limits();
+    let wrong = || invalid(name, value);
+    let number = |(least, most): (u64, u64)| {
+        let number: u64 = value.trim().parse().map_err(|_| wrong())?;
+        if (least..=most).contains(&number) { Ok(json!(number)) } else { Err(wrong()) }
+    };
+    let upto = |span: limits::Span| u64::try_from(span.most()).unwrap_or(u64::MAX);
+    Ok(match name {
+        "DelaySeconds" => (keys::MESSAGE_DELAY, number((0, upto(limits.message_delay)))?),
+        "MaximumMessageSize" => {
+            let bounds = (limits::SQS_MESSAGE_BYTES_LEAST as u64, limits::SQS_MESSAGE_BYTES as u64);
+            (keys::MAX_POST_SIZE, number(bounds)?)
+        }
+        "MessageRetentionPeriod" => {
+            let (least, _) = limits::MESSAGE_TTL;
+            (keys::MESSAGE_TTL, number((least.into(), upto(limits.message_ttl)))?)
+        }
+        "VisibilityTimeout" => (keys::VISIBILITY, number(wide(limits::VISIBILITY))?),
+        "ReceiveMessageWaitTimeSeconds" => (keys::RECEIVE_WAIT, number(wide(limits::CLAIM_WAIT))?),
+        REDRIVE_ALLOW => (keys::REDRIVE_ALLOW, redrive::allow_policy(context, value)?),
+        POLICY => (keys::POLICY, policy(value)?),
+        "KmsMasterKeyId" if value.is_empty() => (keys::KMS_KEY, Value::Null),
+        "KmsMasterKeyId" => (keys::KMS_KEY, json!(value)),
+        "KmsDataKeyReusePeriodSeconds" => (keys::KMS_REUSE, number(wide(limits::SQS_KEY_REUSE))?),
+        "SqsManagedSseEnabled" => {
+            (keys::MANAGED_SSE, json!(value.to_ascii_lowercase().parse::<bool>().map_err(|_| wrong())?))
+        }
+        name if FIFO.contains(&name) => {
+            let why = format!("The attribute {name} is for FIFO queues, and this is none.");
+            return Err(Fault::new(Kind::InvalidAttributeName, why));
+        }
+        _ => return Err(Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {name}."))),
+    })
+}
+
+fn wide((least, most): (u32, u32)) -> (u64, u64) {
+    (least.into(), most.into())
+}
+
+/// An attribute does not take this value.
+pub fn invalid(name: &str, value: &str) -> Fault {
+    let shown: String = value.chars().take(200).collect();
+    Fault::new(Kind::InvalidAttributeValue, format!("Invalid value {shown:?} for the attribute {name}."))
+}
+
+fn policy(value: &str) -> Result<Value, Fault> {
+    if value.is_empty() {
+        return Ok(Value::Null);
+    }
+    let policy = serde_json::from_str::<Value>(value).ok().filter(Value::is_object);
+    let policy = policy.filter(|policy| policy.get("Statement").is_some());
+    policy.filter(|_| value.len() <= limits::SQS_POLICY_BYTES).ok_or_else(|| invalid(POLICY, value))
+}
+
+/// All attributes of a queue, with the defaults of SQS where it says nothing.
+pub fn shown(
+    context: &Context<'_>,
+    queue: &QueueRef,
+    found: &QueueDescription,
+) -> BTreeMap<&'static str, String> {
+    let (own, attributes) = (found.metadata.own(), found.metadata.attributes());
+    let limits = context.broker.limits();
+    let seconds = |instant: crate::domain::time::Timestamp| (instant.as_millis() / 1_000).to_string();
+    let ttl = attributes.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds);
+    let delay = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
+    let wait = attributes.receive_wait.map_or(0, ClaimWait::seconds);
+    let mut shown = BTreeMap::from([
+        ("ApproximateNumberOfMessages", found.ready.to_string()),
+        ("ApproximateNumberOfMessagesNotVisible", found.claimed.to_string()),
+        ("ApproximateNumberOfMessagesDelayed", found.scheduled.to_string()),
+        ("CreatedTimestamp", seconds(found.created)),
+        ("LastModifiedTimestamp", seconds(found.modified)),
+        ("QueueArn", context.places.arn(queue)),
+        ("DelaySeconds", delay.to_string()),
+        ("MaximumMessageSize", attributes.max_post_size.unwrap_or(limits::SQS_MESSAGE_BYTES).to_string()),
+        ("MessageRetentionPeriod", ttl.to_string()),
+        ("VisibilityTimeout", attributes.visibility.unwrap_or_default().seconds().to_string()),
+        ("ReceiveMessageWaitTimeSeconds", wait.to_string()),
+        ("SqsManagedSseEnabled", text_of(&own, keys::MANAGED_SSE).unwrap_or_else(|| "false".to_owned())),
+    ]);
+    if let Some((target, most)) = attributes.dead_letters() {
+        let target = QueueRef { project: queue.project.clone(), name: target.clone() };
+        let policy = json!({"deadLetterTargetArn": context.places.arn(&target), "maxReceiveCount": most});
+        shown.insert(REDRIVE, policy.to_string());
+    }
+    let kept = [
+        (REDRIVE_ALLOW, keys::REDRIVE_ALLOW),
+        (POLICY, keys::POLICY),
+        ("KmsMasterKeyId", keys::KMS_KEY),
+        ("KmsDataKeyReusePeriodSeconds", keys::KMS_REUSE),
+    ];
+    shown.extend(kept.into_iter().filter_map(|(name, key)| Some((name, text_of(&own, key)?))));
+    if shown.contains_key("KmsMasterKeyId") {
+        shown.entry("KmsDataKeyReusePeriodSeconds").or_insert_with(|| "300".to_owned());
+    }
+    shown
+}
+
+/// The value of a key as an attribute has it: a string without its quotes, everything else as its JSON.
+fn text_of(own: &Entries, key: &str) -> Option<String> {
+    let value = own.get(key).map(|value| value.get()).filter(|value| *value != "null")?;
+    Some(serde_json::from_str::<String>(value).unwrap_or_else(|_| value.to_owned()))
+}
+
+/// Whether an attribute of a queue that is there already says what a request to create it says.
+pub fn is_same(name: &str, there: &str, asked: &str) -> bool {
+    let json = |text: &str| serde_json::from_str::<Value>(text).ok();
+    match name {
+        REDRIVE => redrive::is_same(there, asked),
+        POLICY | REDRIVE_ALLOW => json(there) == json(asked),
+        _ => there.eq_ignore_ascii_case(asked.trim()),
+    }
+}

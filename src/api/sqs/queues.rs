@@ -1,0 +1,179 @@
+//! Queues: create, find, list, purge, delete.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::account;
+use super::arguments::{Whole, required, within};
+use super::encode::Answer;
+use super::endpoint::Context;
+use super::fault::{Fault, Kind};
+use super::queue_attributes::{self, Attributes};
+use super::tags;
+use crate::broker::QueueFilter;
+use crate::domain::limits::{self, Span};
+use crate::domain::names::QueueRef;
+use crate::domain::page::PageLimit;
+use crate::domain::queue::Created;
+
+/// How the names of queues end whose messages are in order.
+const FIFO: &str = ".fifo";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct CreateQueue {
+    queue_name: Option<String>,
+    #[serde(default)]
+    attributes: Option<Attributes>,
+    #[serde(default, alias = "tags")]
+    tags: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct QueueUrl {
+    queue_url: String,
+}
+
+/// Creates a queue. One that exists must not differ in what the request says.
+pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer, Fault> {
+    let name = required("QueueName", asked.queue_name)?;
+    let queue = context.own(&name)?;
+    check_new_name(&name)?;
+    let (attributes, tags) = (asked.attributes.unwrap_or_default(), asked.tags.unwrap_or_default());
+    let changes = queue_attributes::checked(context, &queue, &attributes).await?;
+    let metadata = queue_attributes::of_new_queue(changes, tags::checked(tags)?)?;
+    if context.broker.queue_create(&queue, metadata).await? == Created::Existed {
+        check_same(context, &queue, &attributes).await?;
+    }
+    Ok(Answer::new(QueueUrl { queue_url: context.url(&queue) }))
+}
+
+fn check_new_name(name: &str) -> Result<(), Fault> {
+    if name.ends_with(FIFO) {
+        let why = "FIFO queues are not available yet.";
+        return Err(Fault::new(Kind::UnsupportedOperation, why));
+    }
+    if name.contains('.') {
+        return Err(Fault::value(
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length",
+        ));
+    }
+    Ok(())
+}
+
+async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes) -> Result<(), Fault> {
+    let found = context.broker.queue_describe(queue).await?.ok_or_else(Fault::no_queue)?;
+    let shown = queue_attributes::shown(context, queue, &found);
+    let differs = |(name, value): &(&String, &String)| {
+        let there = shown.get(name.as_str()).map(String::as_str).unwrap_or_default();
+        !queue_attributes::is_same(name, there, value)
+    };
+    match asked.iter().find(differs) {
+        Some((name, _)) => {
+            let why = format!(
+                "A queue already exists with the same name and a different value for attribute {name}"
+            );
+            Err(Fault::new(Kind::QueueNameExists, why))
+        }
+        None => Ok(()),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct GetQueueUrl {
+    queue_name: Option<String>,
+    #[serde(rename = "QueueOwnerAWSAccountId")]
+    owner: Option<String>,
+}
+
+/// The URL of a queue that exists.
+pub async fn url(context: &Context<'_>, asked: GetQueueUrl) -> Result<Answer, Fault> {
+    let name = required("QueueName", asked.queue_name)?;
+    let mut queue = context.own(&name)?;
+    if let Some(owner) = asked.owner.filter(|owner| !owner.is_empty()) {
+        queue = context.queue(Some(account::url("", &owner, &queue.name)))?;
+    }
+    context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    Ok(Answer::new(QueueUrl { queue_url: context.url(&queue) }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ListQueues {
+    queue_name_prefix: Option<String>,
+    max_results: Option<Whole>,
+    next_token: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct QueueUrls {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    queue_urls: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_token: Option<String>,
+}
+
+/// A page of the queues of the account, by name.
+pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<Answer, Fault> {
+    let (filter, is_paged) = filter(asked.max_results, asked.next_token)?;
+    let prefix = asked.queue_name_prefix.filter(|prefix| !prefix.is_empty());
+    let (urls, next) = urls(context, QueueFilter { prefix, ..filter }).await?;
+    Ok(Answer::new(QueueUrls { queue_urls: urls, next_token: next.filter(|_| is_paged) }))
+}
+
+/// Which page of a listing is asked for, and whether the answer says how to go on: only to who bounds it.
+pub fn filter(most: Option<Whole>, after: Option<String>) -> Result<(QueueFilter, bool), Fault> {
+    let page = u32::try_from(limits::SQS_PAGE).unwrap_or(u32::MAX);
+    let asked = within("MaxResults", most, (1, page.into()))?;
+    let span = Span::new(1, page, page).ok_or_else(Fault::no_queue)?;
+    let filter = QueueFilter {
+        after: after.filter(|after| !after.is_empty()),
+        limit: PageLimit::new(asked, span)?,
+        name_part: None,
+        prefix: None,
+        metadata: Vec::new(),
+        is_detailed: false,
+        is_counted: false,
+    };
+    Ok((filter, asked.is_some()))
+}
+
+/// The URLs on a page, and where the next one begins if there may be one.
+pub async fn urls(
+    context: &Context<'_>,
+    filter: QueueFilter,
+) -> Result<(Vec<String>, Option<String>), Fault> {
+    let project = context.places.project(&context.caller.account, &context.caller.region)?;
+    let page = context.broker.queues_list(&project, &filter).await?;
+    let is_full = page.queues.len() == filter.limit.get();
+    let url = |name| context.url(&QueueRef { project: project.clone(), name });
+    let next = page.next.map(|name| name.to_string());
+    let urls: Vec<String> = page.queues.into_iter().map(|queue| url(queue.name)).collect();
+    Ok((urls, next.filter(|_| is_full)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct OneQueue {
+    pub queue_url: Option<String>,
+}
+
+/// Removes all messages of a queue that exists.
+pub async fn purge(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    context.broker.queue_purge(&queue).await?;
+    Ok(Answer::done())
+}
+
+/// Deletes a queue that exists.
+pub async fn delete(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    context.broker.queue_delete(&queue).await?;
+    Ok(Answer::done())
+}

@@ -1,0 +1,172 @@
+//! Receiving messages.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Whole, within};
+use super::encode::Answer;
+use super::endpoint::Context;
+use super::fault::Fault;
+use super::message_attributes::{self, Written, is_wanted, md5_of};
+use crate::broker::{MessageView, Receive};
+use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
+use crate::domain::ids::MessageId;
+use crate::domain::limits::{self, Limits};
+use crate::domain::message_attribute::MessageAttributes;
+use crate::domain::names::QueueRef;
+
+const ALL: &str = "All";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ReceiveMessage {
+    queue_url: Option<String>,
+    max_number_of_messages: Option<Whole>,
+    visibility_timeout: Option<Whole>,
+    wait_time_seconds: Option<Whole>,
+    #[serde(default)]
+    attribute_names: Option<Vec<String>>,
+    #[serde(default)]
+    message_system_attribute_names: Option<Vec<String>>,
+    #[serde(default)]
+    message_attribute_names: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Messages {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<Message>,
+}
+
+#[derive(Debug, Serialize)]
+struct Message {
+    #[serde(rename = "MessageId")]
+    message_id: MessageId,
+    #[serde(rename = "ReceiptHandle")]
+    receipt_handle: String,
+    #[serde(rename = "MD5OfBody")]
+    md5_of_body: String,
+    #[serde(rename = "Body")]
+    body: String,
+    #[serde(rename = "Attributes", skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<&'static str, String>,
+    #[serde(rename = "MD5OfMessageAttributes", skip_serializing_if = "Option::is_none")]
+    md5_of_attributes: Option<String>,
+    #[serde(rename = "MessageAttributes", skip_serializing_if = "BTreeMap::is_empty")]
+    message_attributes: BTreeMap<String, Written>,
+}
+
+/// Which attributes of messages a receive wants.
+struct Wanted {
+    system: Vec<String>,
+    own: Vec<String>,
+}
+
+/// Receives messages, waiting for the first one as long as the request or the queue says.
+pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let most = i64::try_from(limits::SQS_BATCH).unwrap_or(i64::MAX);
+    let count = within("MaxNumberOfMessages", asked.max_number_of_messages, (1, most))?.unwrap_or(1);
+    let visibility = within("VisibilityTimeout", asked.visibility_timeout, wide(limits::VISIBILITY))?;
+    let wait = within("WaitTimeSeconds", asked.wait_time_seconds, wide(limits::CLAIM_WAIT))?;
+    let receive = Receive {
+        limit: ClaimLimit::new(Some(count), &Limits::WIDEST)?,
+        visibility: visibility.map(|asked| Visibility::new(asked, "VisibilityTimeout")).transpose()?,
+        wait: wait.map(|asked| ClaimWait::named(asked, "WaitTimeSeconds")).transpose()?,
+    };
+    let system = [asked.attribute_names, asked.message_system_attribute_names];
+    let system = system.into_iter().flatten().flatten().collect();
+    let wanted = Wanted { system, own: asked.message_attribute_names.unwrap_or_default() };
+    let Some(received) = context.broker.receive(&queue, receive).await? else {
+        return Ok(Answer::new(Messages { messages: Vec::new() }));
+    };
+    let message = |(view, handle)| Message::new(context, &queue, &wanted, view, handle);
+    let messages = received.messages.into_iter().map(message).collect();
+    Ok(Answer::new(Messages { messages }).handing(Some(received.handover)))
+}
+
+fn wide((least, most): (u32, u32)) -> (i64, i64) {
+    (least.into(), most.into())
+}
+
+impl Message {
+    fn new(
+        context: &Context<'_>,
+        queue: &QueueRef,
+        wanted: &Wanted,
+        view: MessageView,
+        receipt_handle: String,
+    ) -> Self {
+        let own = view.envelope.as_deref().map(|envelope| &envelope.attributes);
+        let own = own
+            .map_or_else(MessageAttributes::default, |own| own.filtered(|name| is_wanted(&wanted.own, name)));
+        let attributes = system_attributes(context, queue, wanted, &view);
+        let body = body(&view.body);
+        Self {
+            message_id: view.id,
+            receipt_handle,
+            md5_of_body: md5_of(body.as_bytes()),
+            body,
+            attributes,
+            md5_of_attributes: message_attributes::md5(&own),
+            message_attributes: own
+                .iter()
+                .map(|(name, attribute)| (name.clone(), attribute.into()))
+                .collect(),
+        }
+    }
+}
+
+/// What was sent through SQS is a JSON string; what was posted through REST may be any JSON, and leaves as its text.
+fn body(kept: &[u8]) -> String {
+    match kept.first() {
+        Some(b'"') => serde_json::from_slice(kept).ok(),
+        _ => None,
+    }
+    .unwrap_or_else(|| String::from_utf8_lossy(kept).into_owned())
+}
+
+fn system_attributes(
+    context: &Context<'_>,
+    queue: &QueueRef,
+    wanted: &Wanted,
+    view: &MessageView,
+) -> BTreeMap<&'static str, String> {
+    let is_wanted = |name: &str| wanted.system.iter().any(|wanted| wanted == name || wanted == ALL);
+    let envelope = view.envelope.as_deref();
+    let sender = envelope.and_then(|envelope| envelope.sender.clone());
+    let (account, _) = context.places.split(&queue.project);
+    let source = envelope.and_then(|envelope| envelope.source.clone());
+    let source = source.map(|name| context.places.arn(&QueueRef { project: queue.project.clone(), name }));
+    let first = view.first_claimed.map(|first| first.as_millis().to_string());
+    let before = envelope.map_or(0, |envelope| envelope.attempts);
+    let attributes = [
+        ("ApproximateReceiveCount", Some(before.saturating_add(view.attempts).to_string())),
+        ("ApproximateFirstReceiveTimestamp", first),
+        ("SentTimestamp", Some(view.created.as_millis().to_string())),
+        ("SenderId", Some(sender.unwrap_or_else(|| account.to_owned()))),
+        ("AWSTraceHeader", envelope.and_then(|envelope| envelope.aws_trace.clone())),
+        ("DeadLetterQueueSourceArn", source),
+    ];
+    let attributes = attributes.into_iter().filter(|(name, _)| is_wanted(name));
+    attributes.filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_leave_without_their_quotes_and_all_else_as_its_text() {
+        for (kept, seen) in [
+            (r#""a \"b\" \u00e4\n""#, "a \"b\" ä\n"),
+            (r#"{"a": [1.50, null]}"#, r#"{"a": [1.50, null]}"#),
+            ("null", "null"),
+            ("7", "7"),
+        ] {
+            assert_eq!(body(kept.as_bytes()), seen);
+        }
+    }
+}

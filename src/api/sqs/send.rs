@@ -1,0 +1,192 @@
+//! Sending messages.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Whole, within};
+use super::batch::{Results, check_ids};
+use super::encode::Answer;
+use super::endpoint::Context;
+use super::fault::{Fault, Kind};
+use super::message_attributes::{self, WrittenMap, md5_of};
+use crate::broker::Sending;
+use crate::domain::delay::Delay;
+use crate::domain::envelope::Envelope;
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::message::NewMessage;
+use crate::domain::message_attribute::{MessageAttributes, Value};
+
+const AWS_TRACE: &str = "AWSTraceHeader";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Message {
+    message_body: Option<String>,
+    delay_seconds: Option<Whole>,
+    #[serde(default)]
+    message_attributes: Option<WrittenMap>,
+    #[serde(default)]
+    message_system_attributes: Option<WrittenMap>,
+    message_group_id: Option<String>,
+    message_deduplication_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct SendMessage {
+    queue_url: Option<String>,
+    #[serde(flatten)]
+    message: Message,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Entry {
+    id: Option<String>,
+    #[serde(flatten)]
+    message: Message,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct SendMessageBatch {
+    queue_url: Option<String>,
+    #[serde(default)]
+    entries: Option<Vec<Entry>>,
+}
+
+/// What the sender of a message is told.
+#[derive(Clone, Debug, Serialize)]
+struct Sent {
+    #[serde(rename = "Id", skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(rename = "MessageId")]
+    message_id: Option<MessageId>,
+    #[serde(rename = "MD5OfMessageBody")]
+    md5_of_body: String,
+    #[serde(rename = "MD5OfMessageAttributes", skip_serializing_if = "Option::is_none")]
+    md5_of_attributes: Option<String>,
+    #[serde(rename = "MD5OfMessageSystemAttributes", skip_serializing_if = "Option::is_none")]
+    md5_of_system_attributes: Option<String>,
+}
+
+/// A message that was checked, and what its sender will be told.
+struct Checked {
+    sending: Sending,
+    sent: Sent,
+}
+
+/// Sends one message.
+pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let Checked { sending, mut sent } = checked(context, asked.message)?;
+    if sending.size > limits::SQS_MESSAGE_BYTES {
+        let most = limits::SQS_MESSAGE_BYTES;
+        let why =
+            format!("One or more parameters are invalid. Reason: Message must be shorter than {most} bytes.");
+        return Err(Fault::value(why));
+    }
+    let mut ids = context.broker.messages_send(&queue, vec![sending]).await?;
+    sent.message_id = ids.pop().transpose()?;
+    Ok(Answer::new(sent))
+}
+
+/// Sends several messages, each for itself.
+pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let entries = asked.entries.unwrap_or_default();
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    let mut checks = Vec::with_capacity(entries.len());
+    for Entry { id, message } in entries {
+        checks.push((id.unwrap_or_default(), checked(context, message)));
+    }
+    check_total(checks.iter().filter_map(|(_, check)| Some(check.as_ref().ok()?.sending.size)).sum())?;
+    let (mut sendings, mut waiting) = (Vec::new(), Vec::with_capacity(checks.len()));
+    for (id, check) in checks {
+        let sent = check.map(|Checked { sending, sent }| {
+            sendings.push(sending);
+            Sent { id: Some(id.clone()), ..sent }
+        });
+        waiting.push((id, sent));
+    }
+    let mut outcomes = context.broker.messages_send(&queue, sendings).await?.into_iter();
+    let results = waiting.into_iter().map(|(id, sent)| {
+        let result = sent.and_then(|sent| match outcomes.next() {
+            Some(outcome) => Ok(Sent { message_id: Some(outcome?), ..sent }),
+            None => Err(Fault::new(Kind::InternalFailure, "Nobody knows what became of this message.")),
+        });
+        (id, result)
+    });
+    Ok(Answer::new(Results::new(results.collect::<Vec<_>>())))
+}
+
+fn check_total(size: usize) -> Result<(), Fault> {
+    let most = limits::SQS_MESSAGE_BYTES;
+    if size <= most {
+        return Ok(());
+    }
+    let why = format!("Batch requests cannot be longer than {most} bytes. You have sent {size} bytes.");
+    Err(Fault::new(Kind::BatchRequestTooLong, why))
+}
+
+fn checked(context: &Context<'_>, message: Message) -> Result<Checked, Fault> {
+    if message.message_group_id.is_some() || message.message_deduplication_id.is_some() {
+        let why = "Message groups and deduplication are not available yet.";
+        return Err(Fault::new(Kind::UnsupportedOperation, why));
+    }
+    let body = message.message_body.filter(|body| !body.is_empty());
+    let body = body.ok_or_else(|| Fault::missing("MessageBody"))?;
+    if !body.chars().all(message_attributes::is_allowed) {
+        let why = "The message has characters outside of #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | \
+                   #x10000 to #x10FFFF.";
+        return Err(Fault::new(Kind::InvalidMessageContents, why));
+    }
+    let most = i64::try_from(context.broker.limits().message_delay.most()).unwrap_or(i64::MAX);
+    let delay = within("DelaySeconds", message.delay_seconds, (0, most))?;
+    let attributes = message_attributes::checked(message.message_attributes.unwrap_or_default())?;
+    let system = system_attributes(message.message_system_attributes.unwrap_or_default())?;
+    let sent = Sent {
+        id: None,
+        message_id: None,
+        md5_of_body: md5_of(body.as_bytes()),
+        md5_of_attributes: message_attributes::md5(&attributes),
+        md5_of_system_attributes: message_attributes::md5(&system),
+    };
+    let size = body.len() + attributes.size();
+    let envelope = Envelope {
+        trace: context.trace.clone(),
+        attributes,
+        aws_trace: system.iter().next().and_then(|(_, header)| text(&header.value)),
+        sender: Some(context.caller.sender.clone()),
+        ..Envelope::default()
+    };
+    let body = serde_json::to_vec(&body).expect("text is JSON").into();
+    let delay = delay.and_then(|delay| u32::try_from(delay).ok()).map(Delay::Seconds);
+    let message = NewMessage { body, ttl: None, delay, group: None }.in_envelope(&envelope);
+    Ok(Checked { sending: Sending { message, size }, sent })
+}
+
+/// Of the attributes that a service of AWS may send along there is only one.
+fn system_attributes(
+    written: BTreeMap<String, message_attributes::Written>,
+) -> Result<MessageAttributes, Fault> {
+    if let Some(other) = written.keys().find(|name| *name != AWS_TRACE) {
+        return Err(Fault::value(format!("Message system attribute name {other:?} is invalid.")));
+    }
+    let checked = message_attributes::checked(written)?;
+    if checked.iter().any(|(_, attribute)| attribute.data_type != "String") {
+        return Err(Fault::value(format!(
+            "The message system attribute {AWS_TRACE} must be of the type String."
+        )));
+    }
+    Ok(checked)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Binary(_) => None,
+    }
+}

@@ -1,0 +1,93 @@
+//! Changing for how long received messages are hidden.
+
+use serde::Deserialize;
+
+use super::arguments::{Whole, required, within};
+use super::batch::{Done, Results, check_ids};
+use super::encode::Answer;
+use super::endpoint::Context;
+use super::fault::Fault;
+use crate::broker::Changed;
+use crate::domain::claim::Visibility;
+use crate::domain::limits;
+use crate::error::Error;
+
+const TIMEOUT: &str = "VisibilityTimeout";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ChangeMessageVisibility {
+    queue_url: Option<String>,
+    receipt_handle: Option<String>,
+    visibility_timeout: Option<Whole>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Entry {
+    id: Option<String>,
+    receipt_handle: Option<String>,
+    visibility_timeout: Option<Whole>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ChangeMessageVisibilityBatch {
+    queue_url: Option<String>,
+    #[serde(default)]
+    entries: Option<Vec<Entry>>,
+}
+
+/// Hides one message for another time from now on, or shows it.
+pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let handle = required("ReceiptHandle", asked.receipt_handle)?;
+    let visibility = visibility(asked.visibility_timeout)?;
+    let outcomes = context.broker.receipts_change(&queue, &[(&handle, visibility)]).await?;
+    outcomes.into_iter().try_for_each(told)?;
+    Ok(Answer::done())
+}
+
+/// The same of several messages, each for itself.
+pub async fn change_batch(
+    context: &Context<'_>,
+    asked: ChangeMessageVisibilityBatch,
+) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let entries = asked.entries.unwrap_or_default();
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    let checks: Vec<Result<Visibility, Fault>> =
+        entries.iter().map(|entry| visibility(entry.visibility_timeout)).collect();
+    let asked = entries.iter().zip(&checks).filter_map(|(entry, check)| {
+        let handle = entry.receipt_handle.as_deref().unwrap_or_default();
+        Some((handle, *check.as_ref().ok()?))
+    });
+    let outcomes = context.broker.receipts_change(&queue, &asked.collect::<Vec<_>>()).await?;
+    let mut outcomes = outcomes.into_iter();
+    let results: Vec<_> = entries
+        .iter()
+        .zip(checks)
+        .map(|(entry, check)| {
+            let id = entry.id.clone().unwrap_or_default();
+            let result = check.and_then(|_| outcomes.next().map_or(Ok(()), told));
+            (id.clone(), result.map(|()| Done::new(id)))
+        })
+        .collect();
+    Ok(Answer::new(Results::new(results)))
+}
+
+fn visibility(asked: Option<Whole>) -> Result<Visibility, Fault> {
+    let (least, most) = limits::VISIBILITY;
+    let seconds = within(TIMEOUT, asked, (least.into(), most.into()))?;
+    Ok(Visibility::new(seconds.ok_or_else(|| Fault::missing(TIMEOUT))?, TIMEOUT)?)
+}
+
+fn told(outcome: Result<Changed, Error>) -> Result<(), Fault> {
+    match outcome? {
+        Changed::Done | Changed::Over => Ok(()),
+        Changed::Gone => Err(Fault::value(
+            "Value for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not available for \
+             visibility timeout change.",
+        )),
+    }
+}

@@ -1,0 +1,161 @@
+//! Answers of the query protocol: the values of the JSON as elements, lists and maps flattened as its clients expect them.
+
+use serde_json::Value;
+
+use super::operation::Operation;
+
+const NAMESPACE: &str = "http://queue.amazonaws.com/doc/2012-11-05/";
+
+/// How the members of lists and maps are called. Members that are not here are elements of their own name.
+fn element(
+    operation: Operation,
+    member: &str,
+) -> Option<(&'static str, Option<(&'static str, &'static str)>)> {
+    Some(match member {
+        "QueueUrls" | "queueUrls" => ("QueueUrl", None),
+        "Attributes" => ("Attribute", Some(("Name", "Value"))),
+        "MessageAttributes" => ("MessageAttribute", Some(("Name", "Value"))),
+        "Tags" => ("Tag", Some(("Key", "Value"))),
+        "Messages" => ("Message", None),
+        "Failed" => ("BatchResultErrorEntry", None),
+        "Results" => ("ListMessageMoveTasksResultEntry", None),
+        "Successful" => (
+            match operation {
+                Operation::SendMessageBatch => "SendMessageBatchResultEntry",
+                Operation::DeleteMessageBatch => "DeleteMessageBatchResultEntry",
+                _ => "ChangeMessageVisibilityBatchResultEntry",
+            },
+            None,
+        ),
+        _ => return None,
+    })
+}
+
+/// Whether an answer has a part for the result: operations without output have none.
+pub fn has_result(operation: Operation) -> bool {
+    !matches!(
+        operation,
+        Operation::AddPermission
+            | Operation::ChangeMessageVisibility
+            | Operation::DeleteMessage
+            | Operation::DeleteQueue
+            | Operation::PurgeQueue
+            | Operation::RemovePermission
+            | Operation::SetQueueAttributes
+            | Operation::TagQueue
+            | Operation::UntagQueue
+    )
+}
+
+/// The answer of an operation with this result to a request with this id.
+pub fn answer(operation: Operation, result: &Value, id: &str) -> String {
+    let name = operation.name();
+    let mut text = format!("<?xml version=\"1.0\"?>\n<{name}Response xmlns=\"{NAMESPACE}\">");
+    if has_result(operation) {
+        text.push_str(&format!("<{name}Result>"));
+        put_members(&mut text, operation, result);
+        text.push_str(&format!("</{name}Result>"));
+    }
+    text.push_str("<ResponseMetadata>");
+    put_text(&mut text, "RequestId", id);
+    text.push_str(&format!("</ResponseMetadata></{name}Response>"));
+    text
+}
+
+/// An error with these members.
+pub fn error(error: &Value, id: &str) -> String {
+    let mut text = format!("<?xml version=\"1.0\"?>\n<ErrorResponse xmlns=\"{NAMESPACE}\"><Error>");
+    for member in ["Type", "Code", "Message"] {
+        put_text(&mut text, member, error[member].as_str().unwrap_or_default());
+    }
+    text.push_str("<Detail/></Error>");
+    put_text(&mut text, "RequestId", id);
+    text.push_str("</ErrorResponse>");
+    text
+}
+
+fn put_members(text: &mut String, operation: Operation, members: &Value) {
+    for (member, value) in members.as_object().into_iter().flatten() {
+        match (element(operation, member), value) {
+            (Some((name, None)), Value::Array(elements)) => {
+                for element in elements {
+                    put(text, operation, name, element);
+                }
+            }
+            (Some((name, Some((key, content)))), Value::Object(entries)) => {
+                for (entry, value) in entries {
+                    text.push_str(&format!("<{name}>"));
+                    put_text(text, key, entry);
+                    put(text, operation, content, value);
+                    text.push_str(&format!("</{name}>"));
+                }
+            }
+            _ => put(text, operation, member, value),
+        }
+    }
+}
+
+fn put(text: &mut String, operation: Operation, name: &str, value: &Value) {
+    match value {
+        Value::Object(_) => {
+            text.push_str(&format!("<{name}>"));
+            put_members(text, operation, value);
+            text.push_str(&format!("</{name}>"));
+        }
+        Value::String(string) => put_text(text, name, string),
+        other => put_text(text, name, &other.to_string()),
+    }
+}
+
+fn put_text(text: &mut String, name: &str, content: &str) {
+    text.push_str(&format!("<{name}>"));
+    for character in content.chars() {
+        match character {
+            '<' => text.push_str("&lt;"),
+            '>' => text.push_str("&gt;"),
+            '&' => text.push_str("&amp;"),
+            '"' => text.push_str("&quot;"),
+            // A reader would make a newline of it.
+            '\r' => text.push_str("&#13;"),
+            '\t' | '\n' => text.push(character),
+            // What XML cannot say at all. Only bodies that were posted through REST have it.
+            '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => text.push('\u{fffd}'),
+            plain => text.push(plain),
+        }
+    }
+    text.push_str(&format!("</{name}>"));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_and_maps_are_flattened() {
+        let result = json!({"Messages": [{
+            "MessageId": "1", "Body": "a<b\r&\u{1}", "Attributes": {"SentTimestamp": "5"},
+            "MessageAttributes": {"n": {"DataType": "String", "StringValue": "v"}},
+        }]});
+        let text = answer(Operation::ReceiveMessage, &result, "id");
+        let inside = text.split("<ReceiveMessageResult>").nth(1).unwrap();
+        assert_eq!(
+            inside,
+            "<Message><Attribute><Name>SentTimestamp</Name><Value>5</Value></Attribute>\
+             <Body>a&lt;b&#13;&amp;\u{fffd}</Body>\
+             <MessageAttribute><Name>n</Name><Value><DataType>String</DataType><StringValue>v</StringValue></Value>\
+             </MessageAttribute><MessageId>1</MessageId></Message></ReceiveMessageResult><ResponseMetadata>\
+             <RequestId>id</RequestId></ResponseMetadata></ReceiveMessageResponse>"
+        );
+    }
+
+    #[test]
+    fn operations_without_output_have_no_result() {
+        let text = answer(Operation::DeleteMessage, &json!({}), "id");
+        assert!(text.ends_with(
+            "<ResponseMetadata><RequestId>id</RequestId></ResponseMetadata></DeleteMessageResponse>"
+        ));
+        assert!(!text.contains("Result>"));
+    }
+}

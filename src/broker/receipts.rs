@@ -1,0 +1,374 @@
+//! Receives and receipts: messages claimed the way of SQS, and what is done with each of them by its handle.
+//!
+//! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own: then it parts from the
+//! others into a claim of its own, in the commit that writes both (P7).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Broker;
+use super::claims::Handover;
+use super::messages::{Begun, MessageView, Outcome, settled};
+use super::slot::{Deadline, Slot};
+use crate::catalogue::{ClaimRecord, ClaimedMessage};
+use crate::domain::attributes::Attributes;
+use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
+use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::domain::receipt::{Receipt, ReceiptKey};
+use crate::engine::{Answered, Held, Split, Worth};
+use crate::error::{Error, Part, Place};
+
+/// The pause before a message is asked for again that is just being claimed or given back.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a receive asks for. The queue says what it does not.
+#[derive(Clone, Copy, Debug)]
+pub struct Receive {
+    /// At most this many messages.
+    pub limit: ClaimLimit,
+    /// For how long they are hidden.
+    pub visibility: Option<Visibility>,
+    /// How long to wait for the first one.
+    pub wait: Option<ClaimWait>,
+}
+
+/// What was received.
+pub struct Received {
+    /// The messages, oldest first, each with its handle.
+    pub messages: Vec<(MessageView, String)>,
+    /// Gives them back if they never come to who asked.
+    pub handover: Handover,
+}
+
+/// What a change of visibility found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// The message is hidden for as long as was asked, from now on.
+    Done,
+    /// The receive was over: nothing was changed.
+    Over,
+    /// There is no such message.
+    Gone,
+}
+
+impl Broker {
+    /// Receives messages of a queue that exists; none when there are none, after the wait.
+    pub async fn receive(&self, at: &QueueRef, asked: Receive) -> Result<Option<Received>, Error> {
+        let key = self.receipt_key().await?;
+        let (queue, attributes) = self.opened(at).await?;
+        let visibility = asked.visibility.or(attributes.visibility).unwrap_or_default();
+        let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default();
+        let claimed = self.claim_wait(at, visibility.terms(), asked.limit, wait).await?;
+        let Some((view, mut handover)) = claimed else { return Ok(None) };
+        if visibility.seconds() == 0 {
+            // They were received, and stay visible. If this fails the claim ends all the same: its time is over.
+            handover.done();
+            let _ = self.claim_release(at, view.id).await;
+        }
+        let received = self.0.clock.now();
+        let sealed = |message: MessageView| {
+            let receipt = Receipt { queue, message: message.id, attempt: message.attempts, received };
+            let handle = key.seal(&receipt);
+            (message, handle)
+        };
+        Ok(Some(Received { messages: view.messages.into_iter().map(sealed).collect(), handover }))
+    }
+
+    /// Deletes messages by their handles, each for itself: those that went well are gone from the pool when this returns.
+    pub async fn receipts_delete(
+        &self,
+        at: &QueueRef,
+        handles: &[&str],
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let key = self.receipt_key().await?;
+        let (queue, _) = self.opened(at).await?;
+        let slot = self.slot(at).await?;
+        let mut begun = Vec::with_capacity(handles.len());
+        for handle in handles {
+            begun.push(match opened_receipt(&key, queue, handle) {
+                Ok(receipt) => self.receipt_delete(&slot, at, receipt.message).await,
+                Err(error) => Err(error),
+            });
+        }
+        let mut done = Vec::with_capacity(begun.len());
+        for outcome in begun {
+            done.push(match outcome {
+                Ok(outcome) => settled(outcome).await,
+                Err(error) => Err(error),
+            });
+        }
+        Ok(done)
+    }
+
+    async fn receipt_delete(&self, slot: &Arc<Slot>, at: &QueueRef, id: MessageId) -> Result<Outcome, Error> {
+        let start = Instant::now();
+        loop {
+            let mut begun = {
+                let now = self.claim_time();
+                let mut state = slot.state.lock();
+                let queue = state.queues.get_mut(at).ok_or_else(closed)?;
+                match queue.engine.begin_remove_received(id, now)? {
+                    Some(removal) => Some(self.submit_removal(slot, &mut state, at, id, removal)?),
+                    None => None,
+                }
+            };
+            while let Some(Begun::Asked(asked)) = begun {
+                let found = self.message_state(slot, at, id).await?;
+                let answered = found.as_ref().map_or(Answered::Absent, Answered::There);
+                begun = Some(self.begin_delete(slot, at, id, |engine, now| {
+                    engine.begin_remove_asked(id, None, (asked, answered), now)
+                })?);
+            }
+            if let Some(Begun::Removal(outcome)) = begun {
+                return Ok(outcome);
+            }
+            if start.elapsed() > limits::CLAIM_DEADLINE {
+                return Err(Error::unavailable(Part::Coordination, "the message is being claimed"));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Hides messages for so long from now on, each by its handle; zero seconds make one visible. A receipt whose receive
+    /// is over changes nothing (SQS answers success there). What went well is durable when this returns.
+    pub async fn receipts_change(
+        &self,
+        at: &QueueRef,
+        asked: &[(&str, Visibility)],
+    ) -> Result<Vec<Result<Changed, Error>>, Error> {
+        let key = self.receipt_key().await?;
+        let (queue, _) = self.opened(at).await?;
+        let slot = self.slot(at).await?;
+        let mut outcomes = Vec::with_capacity(asked.len());
+        let mut alike: BTreeMap<u32, Vec<(usize, Receipt)>> = BTreeMap::new();
+        for (index, (handle, visibility)) in asked.iter().enumerate() {
+            let receipt = opened_receipt(&key, queue, handle).and_then(|receipt| {
+                self.check_total(&receipt, *visibility)?;
+                Ok(receipt)
+            });
+            outcomes.push(match receipt {
+                Ok(receipt) => {
+                    alike.entry(visibility.seconds()).or_default().push((index, receipt));
+                    Ok(Changed::Over)
+                }
+                Err(error) => Err(error),
+            });
+        }
+        for (seconds, receipts) in alike {
+            let visibility = Visibility::new(seconds.into(), "")?;
+            for (index, outcome) in self.change_alike(&slot, at, visibility, receipts).await {
+                outcomes[index] = outcome;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// From its receive on a message may be hidden for so long in all.
+    fn check_total(&self, receipt: &Receipt, visibility: Visibility) -> Result<(), Error> {
+        let (_, most) = limits::VISIBILITY;
+        let ends = self.0.clock.now().plus_seconds(visibility.seconds());
+        if ends > receipt.received.plus_seconds(most) {
+            let why =
+                format!("the message would be hidden for more than {most} seconds since it was received");
+            return Err(Error::invalid(Place::Limit, "VisibilityTimeout", why));
+        }
+        Ok(())
+    }
+
+    /// Gives the same time to several messages, those of one claim together.
+    async fn change_alike(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        visibility: Visibility,
+        receipts: Vec<(usize, Receipt)>,
+    ) -> Vec<(usize, Result<Changed, Error>)> {
+        let mut outcomes = Vec::with_capacity(receipts.len());
+        let mut held: BTreeMap<ClaimId, Vec<(usize, MessageId)>> = BTreeMap::new();
+        for (index, receipt) in receipts {
+            let worth = {
+                let state = slot.state.lock();
+                let engine = state.queues.get(at).map(|queue| &queue.engine);
+                engine.map(|engine| engine.worth(receipt.message, receipt.attempt, self.claim_time()))
+            };
+            let outcome = match worth {
+                Some(Worth::Holds(claim)) => {
+                    held.entry(claim).or_default().push((index, receipt.message));
+                    continue;
+                }
+                Some(Worth::Over) => self.check_ours(slot).map(|()| Changed::Over),
+                Some(Worth::Gone) => self.check_ours(slot).map(|()| Changed::Gone),
+                Some(Worth::AskPool) => {
+                    let found = self.message_state(slot, at, receipt.message).await;
+                    let found =
+                        found.map(|found| if found.is_some() { Changed::Over } else { Changed::Gone });
+                    self.confirm(slot, found)
+                }
+                None => Err(closed()),
+            };
+            outcomes.push((index, outcome));
+        }
+        for (claim, messages) in held {
+            let ids: Vec<MessageId> = messages.iter().map(|(_, id)| *id).collect();
+            let mut outcome = Some(self.part(slot, at, claim, ids, visibility).await);
+            for (index, _) in messages {
+                // An error is told once in full; the others of the same commit say the same in short.
+                let told = outcome.take().unwrap_or_else(|| Err(closed().into_unknown()));
+                if let Ok(changed) = told {
+                    outcome = Some(Ok(changed));
+                }
+                outcomes.push((index, told));
+            }
+        }
+        outcomes
+    }
+
+    /// Gives messages of one claim a time of their own.
+    async fn part(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        claim: ClaimId,
+        messages: Vec<MessageId>,
+        visibility: Visibility,
+    ) -> Result<Changed, Error> {
+        let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
+        let change = async move {
+            let parted = broker.begin_part(&slot, &at, claim, &messages).await?;
+            let own = match parted {
+                Parted::Over => return broker.check_ours(&slot).map(|()| Changed::Over),
+                Parted::Whole => claim,
+                Parted::Some(queue, rest, parted) => {
+                    let done = broker.commit_part(&slot, &at, claim, (queue, rest, parted), visibility).await;
+                    slot.changed.notify_waiters();
+                    done?
+                }
+            };
+            if visibility.seconds() == 0 {
+                broker.claim_release(&at, own).await?;
+            } else if own == claim {
+                broker.claim_renew(&at, claim, visibility.terms()).await?;
+            }
+            Ok(Changed::Done)
+        };
+        self.carry_out(change).await
+    }
+
+    async fn begin_part(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        claim: ClaimId,
+        messages: &[MessageId],
+    ) -> Result<Parted, Error> {
+        loop {
+            let changed = {
+                let mut state = slot.state.lock();
+                let queue = state.queues.get_mut(at).ok_or_else(closed)?;
+                match queue.engine.begin_split(claim, messages, self.claim_time()) {
+                    Split::Whole => return Ok(Parted::Whole),
+                    Split::Ended => return Ok(Parted::Over),
+                    Split::Begun { rest, parted } => return Ok(Parted::Some(queue.id, rest, parted)),
+                    Split::Busy => Arc::clone(&slot.changed).notified_owned(),
+                }
+            };
+            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
+                let why = "a change of the claim has no outcome yet";
+                return Err(Error::unavailable(Part::Coordination, why));
+            }
+        }
+    }
+
+    /// Writes the claim without the messages, and theirs, in one commit. Returns theirs.
+    async fn commit_part(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        old: ClaimId,
+        (queue, rest, parted): (QueueId, Held, Vec<(MessageId, u32)>),
+        visibility: Visibility,
+    ) -> Result<ClaimId, Error> {
+        let (new, now) = (ClaimId::new(&mut rand::rng()), self.0.clock.now());
+        // A claim without any time ends as soon as it is there, by who parted it.
+        let terms = visibility.terms();
+        let expires = now.plus_seconds(terms.ttl());
+        let record =
+            |messages: Vec<ClaimedMessage>, terms: crate::domain::claim::ClaimTerms, created, expires| {
+                let (ttl, grace) = (terms.ttl(), terms.grace());
+                ClaimRecord { at: at.clone(), queue, messages, ttl, grace, created, expires }
+            };
+        let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.attempts }).collect();
+        let created = rest.expires.minus_seconds(rest.terms.ttl());
+        let kept = record(staying, rest.terms, created.as_millis(), rest.expires.as_millis());
+        let going =
+            parted.iter().map(|(id, attempt)| ClaimedMessage { id: *id, attempt: *attempt }).collect();
+        let own = record(going, terms, now.as_millis(), expires.as_millis());
+        let is_new_bucket = slot.state.lock().buckets >> new.bucket() & 1 == 0;
+        let done = self.0.catalogue.claim_part(&slot.owned, (old, &kept), (new, &own), is_new_bucket).await;
+        let mut state = slot.state.lock();
+        let Some(open) = state.queue_mut(at, queue) else {
+            return Err(Error::unknown(Part::Server, "the queue was closed"));
+        };
+        if let Err(error) = done {
+            open.engine.renew_failed(old);
+            let soon = now.plus_seconds(limits::RETRY_SECONDS);
+            state.await_end(Deadline { at: soon, claim: old, queue: at.clone() });
+            if !error.nothing_written() {
+                // The records may say either, and memory must say what they do.
+                slot.lose("messages may have parted from their claim");
+            }
+            return Err(error);
+        }
+        let over = open.engine.parted(old, new, terms, expires, &parted);
+        state.spend(over);
+        state.buckets |= 1 << new.bucket();
+        state.live_claims += 1;
+        state.await_end(Deadline { at: expires, claim: new, queue: at.clone() });
+        state.await_end(Deadline { at: rest.expires, claim: old, queue: at.clone() });
+        Ok(new)
+    }
+
+    /// A queue that must exist: its id, and what its attributes say.
+    pub(super) async fn opened(&self, at: &QueueRef) -> Result<(QueueId, Attributes), Error> {
+        let slot = self.slot(at).await?;
+        if !self.open(&slot, at).await? {
+            let missing = Error::NotFound { what: "queue", name: at.name.to_string() };
+            return self.check_ours(&slot).and(Err(missing));
+        }
+        let state = slot.state.lock();
+        let queue = state.queues.get(at).ok_or_else(closed)?;
+        Ok((queue.id, queue.attributes.clone()))
+    }
+
+    async fn receipt_key(&self) -> Result<ReceiptKey, Error> {
+        let key = self.0.receipt_key.get_or_try_init(|| async {
+            let fresh = rand::Rng::random(&mut rand::rng());
+            self.0.catalogue.receipt_key(fresh).await
+        });
+        key.await.cloned()
+    }
+}
+
+/// What can be parted from a claim.
+enum Parted {
+    /// Nothing: it is over.
+    Over,
+    /// All that it has.
+    Whole,
+    /// Some of it: its queue, what stays, and what goes.
+    Some(QueueId, Held, Vec<(MessageId, u32)>),
+}
+
+fn opened_receipt(key: &ReceiptKey, queue: QueueId, handle: &str) -> Result<Receipt, Error> {
+    let receipt = key.open(handle).filter(|receipt| receipt.queue == queue);
+    receipt.ok_or(Error::BadReceipt)
+}
+
+fn closed() -> Error {
+    Error::unavailable(Part::Server, "the queue was closed")
+}

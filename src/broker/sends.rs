@@ -1,0 +1,60 @@
+//! Sending through SQS: each message of a batch for itself, and only to a queue that exists.
+
+use super::Broker;
+use super::messages::settled;
+use crate::domain::ids::MessageId;
+use crate::domain::message::NewMessage;
+use crate::domain::names::QueueRef;
+use crate::domain::quota::Amount;
+use crate::error::{Error, Part};
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    /// The message.
+    pub message: NewMessage,
+    /// Bytes that the queue's bound counts: its body and its attributes.
+    pub size: usize,
+}
+
+impl Broker {
+    /// Sends messages in this order, but for those that are longer than the queue allows. The others are as durable as the
+    /// queue asks for when this returns, all of them or none.
+    pub async fn messages_send(
+        &self,
+        at: &QueueRef,
+        messages: Vec<Sending>,
+    ) -> Result<Vec<Result<MessageId, Error>>, Error> {
+        let attributes = self.opened(at).await?.1;
+        let (mut refused, mut sent) =
+            (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
+        for Sending { message, size } in messages {
+            let checked = attributes.check_size(size);
+            if checked.is_ok() {
+                sent.push(message);
+            }
+            refused.push(checked.err());
+        }
+        let mut ids = self.send_checked(at, sent).await?.into_iter();
+        let lost = || Error::unknown(Part::Server, "a message that was sent has no id");
+        Ok(refused
+            .into_iter()
+            .map(|refused| refused.map_or_else(|| ids.next().ok_or_else(lost), Err))
+            .collect())
+    }
+
+    async fn send_checked(&self, at: &QueueRef, messages: Vec<NewMessage>) -> Result<Vec<MessageId>, Error> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let room = self.reserve(&at.project, Amount::of(&messages)).await?;
+        let slot = self.slot(at).await?;
+        if !self.open(&slot, at).await? {
+            let missing = Error::NotFound { what: "queue", name: at.name.to_string() };
+            return self.check_ours(&slot).and(Err(missing));
+        }
+        let (posted, outcome) = self.begin_post(&slot, at, messages, None, room)?;
+        settled(outcome).await?;
+        Ok(posted.ids)
+    }
+}

@@ -1,0 +1,29 @@
+//! The settings of the endpoint of SQS.
+
+use clap::Args;
+
+/// The endpoint of SQS.
+#[derive(Args, Clone, Debug)]
+pub struct SqsSettings {
+    /// Region of SQS whose queues are those of REST; another region has queues of its own
+    #[arg(long, env = "ANGARIUM_SQS_REGION", default_value = "us-east-1", value_name = "REGION", value_parser = region)]
+    pub sqs_region: String,
+
+    /// What the URLs of SQS queues begin with; without it the address that each request was sent to
+    #[arg(long, env = "ANGARIUM_SQS_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
+    pub sqs_public_url: Option<String>,
+}
+
+fn region(text: &str) -> Result<String, &'static str> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_region = (1..=32).contains(&text.len()) && text.bytes().all(plain);
+    if is_region { Ok(text.to_owned()) } else { Err("it is 1 to 32 lower-case letters, digits and hyphens") }
+}
+
+fn public_url(text: &str) -> Result<String, &'static str> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).unwrap_or_default();
+    if rest.is_empty() || rest.contains(['?', '#', ' ']) {
+        return Err("it is an address as in https://queues.example.com, and a path if it has one");
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}

@@ -1,0 +1,139 @@
+//! Receipts: what the holder of one may do with its message, and giving some messages of a claim a time of their own, for
+//! which they move to a claim of their own (P7).
+
+use std::collections::BTreeSet;
+
+use super::claims::Claim;
+use super::hidden::{Removed, Why};
+use super::queue::QueueEngine;
+use super::removal::Removal;
+use super::renewal::Held;
+use crate::domain::claim::ClaimTerms;
+use crate::domain::ids::{ClaimId, MessageId};
+use crate::domain::time::Timestamp;
+use crate::error::Error;
+
+/// What a receipt is worth now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worth {
+    /// Its message is under this live claim, and has not been claimed again since.
+    Holds(ClaimId),
+    /// The claim it was got with is over. The message is there.
+    Over,
+    /// The message is not in memory: only the pool knows whether it is there.
+    AskPool,
+    /// The message is being removed.
+    Gone,
+}
+
+/// What becomes of a wish to part messages from a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// They are all that the claim has: renew or end it in place.
+    Whole,
+    /// Write both claims in one commit, then say how that went.
+    Begun {
+        /// The claim with what is left to it, under its terms.
+        rest: Held,
+        /// Those that part, with their attempts.
+        parted: Vec<(MessageId, u32)>,
+    },
+    /// Somebody else is changing it: ask again when that is over.
+    Busy,
+    /// There is no such claim, or its time is over.
+    Ended,
+}
+
+impl QueueEngine {
+    /// What a receipt is worth that was got with the `attempt`-th claim of a message.
+    pub fn worth(&self, id: MessageId, attempt: u32, now: Timestamp) -> Worth {
+        let Some(hidden) = self.hidden.get(&id) else {
+            return if self.window.get(id).is_some() { Worth::Over } else { Worth::AskPool };
+        };
+        match hidden.why {
+            Why::Claimed(claim) => {
+                let is_same = hidden.header.as_ref().is_some_and(|header| header.attempts == attempt);
+                let is_live = self.claims.get(claim).is_some_and(|claim| claim.is_live(now));
+                if is_same && is_live { Worth::Holds(claim) } else { Worth::Over }
+            }
+            Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving => Worth::Over,
+            Why::Removing(_) => Worth::Gone,
+        }
+    }
+
+    /// Begins to remove a message for somebody who has a receipt of it, which need not be the last one (SQS: a handle of
+    /// a standard queue deletes whatever has become of its receive). None while it is being claimed or given back: ask
+    /// again when that is over.
+    pub fn begin_remove_received(&mut self, id: MessageId, now: Timestamp) -> Result<Option<Removal>, Error> {
+        match self.hidden.get(&id).map(|hidden| hidden.why) {
+            Some(Why::Taking | Why::Returning(_)) => Ok(None),
+            Some(Why::Claimed(_)) => {
+                self.begin_remove_whatever(id, Removed::Acked);
+                Ok(Some(Removal::Begun))
+            }
+            _ => self.begin_remove(id, None, now).map(Some),
+        }
+    }
+
+    /// Begins to part messages from a claim. Until the outcome is known it does not end, whatever the time.
+    pub fn begin_split(&mut self, id: ClaimId, parted: &[MessageId], now: Timestamp) -> Split {
+        let Some(mut held) = self.held(id, now) else {
+            let is_ending = self.claims.get(id).is_some_and(|claim| !claim.is_settled());
+            return if is_ending { Split::Busy } else { Split::Ended };
+        };
+        let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.is_settled()) else {
+            return Split::Busy;
+        };
+        let (going, staying): (Vec<_>, Vec<_>) =
+            held.headers.into_iter().partition(|header| parted.contains(&header.id));
+        if going.is_empty() {
+            return Split::Ended;
+        }
+        if staying.is_empty() {
+            return Split::Whole;
+        }
+        claim.is_renewing = true;
+        held.headers = staying;
+        let parted = going.iter().map(|header| (header.id, header.attempts)).collect();
+        Split::Begun { rest: held, parted }
+    }
+
+    /// Both claims are durable. Returns those that have no message left by now.
+    pub fn parted(
+        &mut self,
+        old: ClaimId,
+        new: ClaimId,
+        terms: ClaimTerms,
+        expires: Timestamp,
+        messages: &[(MessageId, u32)],
+    ) -> Vec<ClaimId> {
+        let mut moved = BTreeSet::new();
+        for (id, _) in messages {
+            let Some(hidden) = self.hidden.get_mut(id) else { continue };
+            hidden.why = match hidden.why {
+                Why::Claimed(holder) if holder == old => Why::Claimed(new),
+                Why::Removing(Some(holder)) if holder == old => Why::Removing(Some(new)),
+                _ => continue,
+            };
+            if let Some(header) = &mut hidden.header {
+                terms.extend(header, expires);
+            }
+            moved.insert(*id);
+        }
+        let mut over = Vec::new();
+        if let Some(claim) = self.claims.get_mut(old) {
+            claim.is_renewing = false;
+            claim.messages.retain(|id| !moved.contains(id));
+            if claim.messages.is_empty() {
+                self.claims.remove(old);
+                over.push(old);
+            }
+        }
+        if moved.is_empty() {
+            over.push(new);
+        } else {
+            self.claims.insert(new, Claim::new(terms, expires, moved));
+        }
+        over
+    }
+}
