@@ -24,5 +24,6 @@ mod rollback;
 mod rollback_test;
 mod small_disk;
 mod small_disk_test;
+mod upgrade;
 mod verdict;
 pub mod writers;

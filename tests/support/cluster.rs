@@ -54,6 +54,11 @@ struct Member {
 impl Cluster {
     /// Starts everything and waits until each replica serves its share of the slots.
     pub fn start() -> Self {
+        Self::start_with(|builder| builder)
+    }
+
+    /// The same, with replicas that are started in a way of their own.
+    pub fn start_with(own: impl Fn(ServerBuilder) -> ServerBuilder) -> Self {
         let runtime = Runtime::new().expect("a runtime starts");
         let (ensemble, redis) = (Ensemble::start(), Redis::start(SYNCED));
         let dir = TempDir::new().expect("there is a temporary directory");
@@ -76,7 +81,7 @@ impl Cluster {
                 .arg(peer_listen.to_string())
                 .arg("--advertise")
                 .arg(peers.address().to_string());
-            Member { address, builder, server: None, peers }
+            Member { address, builder: own(builder), server: None, peers }
         };
         let mut members: Vec<_> = (0..REPLICAS).map(member).collect();
         // The first registers the pool.
@@ -112,6 +117,12 @@ impl Cluster {
     pub fn leave(&mut self, replica: usize) {
         let ended = self.members[replica].server.take().expect("the replica runs").terminate();
         assert!(ended.success(), "{ended}");
+    }
+
+    /// Has a replica be started in another way from its next start on.
+    pub fn change(&mut self, replica: usize, own: impl Fn(ServerBuilder) -> ServerBuilder) {
+        let member = &mut self.members[replica];
+        member.builder = own(member.builder.clone());
     }
 
     /// Starts a replica that is not there, on the data it had.

@@ -28,6 +28,7 @@ const READY: &str = "listening on ";
 #[derive(Clone)]
 pub struct ServerBuilder {
     data: PathBuf,
+    program: PathBuf,
     listen: SocketAddr,
     /// What runs the program in place of ourselves, with its arguments.
     through: Vec<String>,
@@ -45,7 +46,14 @@ pub struct Server {
 impl ServerBuilder {
     pub fn new(data: &Path) -> Self {
         let listen = (Ipv4Addr::LOCALHOST, 0).into();
-        Self { data: data.to_owned(), listen, through: Vec::new(), args: Vec::new(), env: Vec::new() }
+        let (data, program) = (data.to_owned(), env!("CARGO_BIN_EXE_angarium").into());
+        Self { data, program, listen, through: Vec::new(), args: Vec::new(), env: Vec::new() }
+    }
+
+    /// Has this program run in place of the one that was built.
+    pub fn program(mut self, path: PathBuf) -> Self {
+        self.program = path;
+        self
     }
 
     /// Has it listen here, in place of any free port.
@@ -96,8 +104,7 @@ impl ServerBuilder {
     }
 
     fn spawn(&self) -> (Server, Receiver<String>) {
-        let program = env!("CARGO_BIN_EXE_angarium").to_owned();
-        let mut words = self.through.iter().chain([&program]);
+        let mut words = self.through.iter().map(AsRef::as_ref).chain([self.program.as_os_str()]);
         let mut child = Command::new(words.next().expect("the program is one"))
             .args(words)
             .args(["serve", "--listen", &self.listen.to_string(), "--data"])

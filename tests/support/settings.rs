@@ -22,6 +22,13 @@ pub fn test_tools() -> PathBuf {
     read("ANGARIUM_TEST_TOOLS").map_or_else(|| MADE_BY_RUN.into(), PathBuf::from)
 }
 
+/// The program of the commit that `tests/compat-base` names.
+pub fn earlier_program() -> PathBuf {
+    let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target/compat/angarium"));
+    assert!(program.exists(), "{} is missing: tests/compat builds it", program.display());
+    program
+}
+
 #[expect(clippy::disallowed_methods, reason = "a test run has no config file; this is its only reader")]
 fn read(name: &str) -> Option<String> {
     std::env::var(name).ok()
