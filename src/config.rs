@@ -7,6 +7,7 @@ pub mod limits;
 pub mod quotas;
 pub mod requests;
 pub mod sqs;
+pub mod sqs_keys;
 pub mod tokens;
 mod units;
 

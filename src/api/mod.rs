@@ -45,7 +45,7 @@ use crate::domain::access::PeerSecret;
 
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
 /// replica serves is passed on to it by `relay`; a service that has none is alone.
-/// The endpoint of SQS stands beside them.
+/// The endpoint of SQS stands before them.
 pub fn router(
     broker: Broker,
     authentication: Authentication,
@@ -56,8 +56,9 @@ pub fn router(
 ) -> Router {
     let (mut routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
-    let quota = Arc::new(quota::Quota::new(limits, clock));
-    let sqs = Arc::new(sqs::Endpoint::new(broker.clone(), &authentication, sqs, Arc::clone(&quota)));
+    let quota = Arc::new(quota::Quota::new(limits, clock.clone()));
+    let sqs = sqs::Endpoint::new(broker.clone(), &authentication, sqs, Arc::clone(&quota), clock);
+    let sqs = sqs::Sqs::new(sqs, relay.clone());
     let gate = Arc::new(auth::Gate::new(authentication, &document, &meter, quota));
     // The last layer is the first that a request meets.
     routes = routes.fallback(error::no_route);

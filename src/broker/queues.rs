@@ -67,6 +67,14 @@ impl Broker {
         record.map(|record| Metadata::stored(record.metadata)).transpose()
     }
 
+    /// As [`Broker::queue_metadata`], of a queue that may be served by another replica: as the tree has it, with every change
+    /// that was answered before this was asked.
+    pub async fn queue_metadata_anywhere(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
+        self.0.catalogue.catch_up().await?;
+        let record = self.0.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+        record.map(|record| Metadata::stored(record.metadata)).transpose()
+    }
+
     /// A queue with its figures, or none when there is no such queue.
     pub async fn queue_describe(&self, at: &QueueRef) -> Result<Option<QueueDescription>, Error> {
         let slot = self.slot(at).await?;

@@ -35,6 +35,8 @@ pub struct Receive {
     pub visibility: Option<Visibility>,
     /// How long to wait for the first one.
     pub wait: Option<ClaimWait>,
+    /// How much of that is over already.
+    pub waited: Duration,
 }
 
 /// What was received.
@@ -62,7 +64,7 @@ impl Broker {
         let key = self.receipt_key().await?;
         let (queue, attributes) = self.opened(at).await?;
         let visibility = asked.visibility.or(attributes.visibility).unwrap_or_default();
-        let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default();
+        let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default().less(asked.waited);
         let claimed = self.claim_wait(at, visibility.terms(), asked.limit, wait).await?;
         let Some((view, mut handover)) = claimed else { return Ok(None) };
         if visibility.seconds() == 0 {

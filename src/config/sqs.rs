@@ -1,5 +1,7 @@
 //! The settings of the endpoint of SQS.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 /// The endpoint of SQS.
@@ -8,6 +10,11 @@ pub struct SqsSettings {
     /// Region of SQS whose queues are those of REST; another region has queues of its own
     #[arg(long, env = "ANGARIUM_SQS_REGION", default_value = "us-east-1", value_name = "REGION", value_parser = region)]
     pub sqs_region: String,
+
+    /// File of the keys that SQS clients sign their requests with; without it they need none, or with --tokens are
+    /// refused. It is read again when it changes
+    #[arg(long, env = "ANGARIUM_SQS_KEYS", value_name = "FILE")]
+    pub sqs_keys: Option<PathBuf>,
 
     /// What the URLs of SQS queues begin with; without it the address that each request was sent to
     #[arg(long, env = "ANGARIUM_SQS_PUBLIC_URL", value_name = "URL", value_parser = public_url)]

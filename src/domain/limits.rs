@@ -94,6 +94,14 @@ pub const SQS_SOURCES: usize = 10;
 pub const SQS_TAGS: (usize, usize, usize) = (50, 128, 256);
 /// Bytes of the policy of a queue (SQS: 8,192).
 pub const SQS_POLICY_BYTES: usize = 8_192;
+/// Statements of a policy that were added one by one, and actions of one (SQS: 20 and 7).
+pub const SQS_STATEMENTS: usize = 20;
+/// See [`SQS_STATEMENTS`].
+pub const SQS_ACTIONS: usize = 7;
+/// Seconds that the date of a signature may be off (AWS: 5 minutes).
+pub const SQS_CLOCK_SKEW_SECONDS: u32 = 300;
+/// Seconds that a signature in a URL may hold (AWS: a week).
+pub const SQS_PRESIGNED_SECONDS: u32 = 604_800;
 /// Seconds, least and most, of an attribute about encryption that has no effect here (SQS).
 pub const SQS_KEY_REUSE: (u32, u32) = (60, 86_400);
 /// Characters of a queue name (SQS: 80).

@@ -4,6 +4,7 @@
 //! rolls dice: instants and randomness come in as arguments.
 
 pub mod access;
+pub mod access_keys;
 pub mod attributes;
 pub mod claim;
 pub mod delay;

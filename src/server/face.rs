@@ -13,7 +13,7 @@ use crate::api::{Authentication, RequestLimits, SqsSettings};
 use crate::config::connections::ConnectionSettings;
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
-use crate::config::{Config, quotas, tokens};
+use crate::config::{Config, quotas, sqs_keys, tokens};
 use crate::domain::quota::QuotaTable;
 use crate::domain::rate::Rate;
 
@@ -55,11 +55,7 @@ impl Face {
         let requests = request_limits(&config.requests);
         let connections = connection_limits(&config.connections);
         let quotas = quotas(&config.quotas, &mut reloader)?;
-        let sqs = SqsSettings {
-            region: config.sqs.sqs_region.clone(),
-            public_url: config.sqs.sqs_public_url.clone(),
-            scheme: config.scheme(),
-        };
+        let sqs = sqs(config, &mut reloader)?;
         Ok(Self { authentication, requests, sqs, transport, connections, quotas, reloader })
     }
 }
@@ -68,6 +64,20 @@ fn authentication(config: &Config, reloader: &mut Reloader) -> Result<Authentica
     let Some(path) = config.tokens.clone() else { return Ok(Authentication::Off) };
     let from = path.clone();
     Ok(Authentication::Tokens(reloader.watch(&[&path], move || tokens::read(&from))?))
+}
+
+fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, UnreadableFile> {
+    let settings = &config.sqs;
+    let keys = settings.sqs_keys.clone().map(|path| {
+        let from = path.clone();
+        reloader.watch(&[&path], move || sqs_keys::read(&from))
+    });
+    Ok(SqsSettings {
+        region: settings.sqs_region.clone(),
+        public_url: settings.sqs_public_url.clone(),
+        scheme: config.scheme(),
+        keys: keys.transpose()?,
+    })
 }
 
 fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, UnreadableFile> {

@@ -151,3 +151,15 @@ fn whoever_does_not_know_the_secret_is_no_replica() {
     let others = client.send(Method::GET, "/v2/queues", &[("x-project-id", "other")], None).unwrap().json();
     assert_eq!(others["queues"], Value::Array(Vec::new()));
 }
+
+#[test]
+fn sqs_clients_may_ask_any_replica() {
+    let cluster = Cluster::start(3);
+    let bases: Vec<&str> = cluster.replicas.iter().map(|replica| replica.server().base()).collect();
+    crate::sqs::run_at(
+        &bases.join(","),
+        "replicas.py",
+        |_| {},
+        || cluster.replicas.iter().map(|replica| replica.server().last_lines()).collect(),
+    );
+}

@@ -2,18 +2,22 @@
 
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::support::server::{Server, ServerBuilder};
 use crate::support::settings;
+
+const DENIED: &str = "com.amazon.coral.service#AccessDeniedException";
 
 /// The client of the last years of the query protocol, in a folder beside today's.
 const OLD_BOTO3: &str = "old-boto3";
 
-/// Runs a script of this folder against a server.
-fn run_against(server: &Server, script: &str, change: impl FnOnce(&mut Command)) {
+/// Runs a script of this folder against servers at these addresses; `last_words` is what they say when it fails.
+pub fn run_at(bases: &str, script: &str, change: impl FnOnce(&mut Command), last_words: impl Fn() -> String) {
     let python = settings::test_tools().join("bin/python");
     let path = format!("{}/tests/sqs/{script}", env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(&python);
-    command.arg(&path).arg(server.base()).env("NO_PROXY", "*");
+    command.arg(&path).arg(bases).env("NO_PROXY", "*");
     for name in ["AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_REGION"] {
         command.env_remove(name);
     }
@@ -25,13 +29,18 @@ fn run_against(server: &Server, script: &str, change: impl FnOnce(&mut Command))
     });
     let said =
         format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
-    assert!(ended.status.success(), "{said}\n{}", server.last_lines());
+    assert!(ended.status.success(), "{said}\n{}", last_words());
 }
 
 /// Runs a script of this folder against a fresh server.
 fn run(script: &str, change: impl FnOnce(&mut Command)) {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
-    run_against(&ServerBuilder::new(data.path()).start(), script, change);
+    let server = ServerBuilder::new(data.path()).start();
+    run_against(&server, script, change);
+}
+
+fn run_against(server: &Server, script: &str, change: impl FnOnce(&mut Command)) {
+    run_at(server.base(), script, change, || server.last_lines());
 }
 
 #[test]
@@ -48,4 +57,62 @@ fn boto3_of_the_query_protocol_works_with_standard_queues() {
     run("standard.py", |command| {
         command.env("PYTHONPATH", old).env("AWS_RETRY_MODE", "legacy");
     });
+}
+
+#[test]
+fn requests_are_signed_and_queues_of_others_are_closed() {
+    let data = tempfile::tempdir().expect("there is room for a temporary directory");
+    let keys = data.path().join("keys");
+    let text = "[[key]]\nid = 'AKIDONE'\nsecret = 'secret one'\nproject = '111111111111'\n\
+        [[key]]\nid = 'AKIDOTHER'\nsecret = 'secret/other'\nproject = '222222222222'\n";
+    std::fs::write(&keys, text).expect("the directory is there");
+    let server = ServerBuilder::new(&data.path().join("data")).arg("--sqs-keys").arg(&keys).start();
+    run_against(&server, "signed.py", |_| {});
+}
+
+#[test]
+fn with_tokens_and_without_keys_nobody_is_served() {
+    let data = tempfile::tempdir().expect("there is room for a temporary directory");
+    let tokens = data.path().join("tokens");
+    std::fs::write(&tokens, "").expect("the directory is there");
+    let server = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(&tokens).start();
+    let answer = server.client().with_header("x-amz-target", "AmazonSQS.ListQueues").post("/", &json!({}));
+    let answer = answer.expect("it answers");
+    assert_eq!((answer.status.as_u16(), answer.json()["__type"].as_str()), (403, Some(DENIED)));
+    let answer = server.client().get("/?Action=ListQueues").expect("it answers");
+    assert_eq!(answer.status.as_u16(), 403);
+    assert!(String::from_utf8_lossy(&answer.body).contains("<Code>AccessDenied</Code>"));
+}
+
+#[test]
+fn rest_and_sqs_share_queues_and_rest_wins_its_paths() {
+    let data = tempfile::tempdir().expect("there is room for a temporary directory");
+    let server = ServerBuilder::new(data.path()).start();
+    let (rest, sqs) =
+        (server.client(), server.client().with_header("x-amz-target", "AmazonSQS.ReceiveMessage"));
+    let posted = json!({"messages": [{"body": {"a": [1.50]}}, {"body": "text"}]});
+    assert_eq!(rest.post("/v2/queues/q/messages", &posted).expect("it answers").status.as_u16(), 201);
+    let asked = json!({"QueueUrl": "q", "MaxNumberOfMessages": 10});
+    let answer = sqs.post("/any/deeper/path", &asked).expect("it answers");
+    let bodies = answer.json()["Messages"].as_array().cloned().unwrap_or_default();
+    let bodies: Vec<_> = bodies.iter().map(|message| message["Body"].clone()).collect();
+    assert_eq!(bodies, [json!("{\"a\":[1.5]}"), json!("text")]);
+    // A path of REST is one, whatever the header says; and `GET /` without an action is the versions.
+    assert_eq!(sqs.post("/v2/queues/q/messages", &posted).expect("it answers").status.as_u16(), 201);
+    assert!(rest.get("/").expect("it answers").json()["versions"].is_array());
+    for (path, code) in [
+        ("/000000000000/q", "UnknownOperationException"),
+        ("/000000000000/q?Action=ListQueues", "InvalidAction"),
+        ("/?Action=Nothing", "InvalidAction"),
+        ("/000000000000/q?Action=SendMessage", "MissingParameter"),
+    ] {
+        let answer = rest.get(path).expect("it answers");
+        let said = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(said.contains(&format!("<Code>{code}</Code>")), "{path}: {said}");
+    }
+    let answer = rest.get("/000000000000/q?Action=SendMessage&MessageBody=hello").expect("it answers");
+    assert_eq!(answer.status.as_u16(), 200);
+    let accepting = rest.with_header("accept", "application/json");
+    let answer = accepting.get("/000000000000/q?Action=GetQueueUrl&QueueName=q").expect("it answers").json();
+    assert!(answer["GetQueueUrlResponse"]["GetQueueUrlResult"]["QueueUrl"].is_string(), "{answer}");
 }

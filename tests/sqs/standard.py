@@ -240,6 +240,15 @@ def dead_letters():
     assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
 
 
+def permissions():
+    url = make("shared")
+    sqs.add_permission(QueueUrl=url, Label="all", AWSAccountIds=["111111111111", "222222222222"], Actions=["*"])
+    policy = json.loads(attribute(url, "Policy"))
+    assert policy["Version"] == "2008-10-17" and policy["Statement"][0]["Action"] == "SQS:*", policy
+    sqs.remove_permission(QueueUrl=url, Label="all")
+    refused("OverLimit", sqs.add_permission, QueueUrl=url, Label="x", AWSAccountIds=["1"], Actions=["SendMessage"] * 8)
+
+
 def not_there():
     url = f"{BASE}/000000000000/nothing"
     for call, arguments in [(sqs.send_message, {"MessageBody": "x"}), (sqs.receive_message, {}),
@@ -249,7 +258,7 @@ def not_there():
         refused(MISSING, call, QueueUrl=url, **arguments)
 
 
-for part in [queues, attributes, tags, messages, batches, visibility, dead_letters, not_there]:
+for part in [queues, attributes, tags, messages, batches, visibility, dead_letters, permissions, not_there]:
     try:
         part()
     except (AssertionError, ClientError) as error:

@@ -42,6 +42,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // Of the clock only the handle: rates are by the second.
     ("api/mod.rs", &["broker", "clock", "domain", "metrics"]),
     ("api/quota.rs", &["clock", "domain", "error"]),
+    // The clock judges dates of signatures.
+    ("api/sqs/endpoint.rs", &["broker", "clock", "domain", "metrics"]),
     // Of the cluster only the way to the other replicas: where a queue is served is the broker's to say.
     ("api/forward", &["broker", "cluster::forward", "domain", "error"]),
     (
@@ -159,7 +161,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["server/tls.rs"]),
     ("tokio_util", &["broker", "cli", "coordination", "server"]),
     ("toml", &["cli/client/context_file.rs", "config"]),
-    ("tower", &["server"]),
+    ("tower", &["api/sqs", "server"]),
     ("tracing", &["api", "broker", "cli", "clock.rs", "coordination/zookeeper", "journal", "server"]),
     ("tracing_subscriber", &["telemetry.rs"]),
     ("unicode_width", &["cli/client/table.rs"]),

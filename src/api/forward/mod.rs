@@ -42,6 +42,17 @@ use peer::{FromPeer, MOVED, RequestId, Waited, passed_on};
 #[derive(Clone, Copy, Debug)]
 pub struct Relayed;
 
+/// With a request whose path does not say what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct Meant {
+    /// The slot of the queue that it means, if it means one.
+    pub slot: Option<Slot>,
+    /// Whether doing it twice is as doing it once.
+    pub is_repeatable: bool,
+    /// Bytes that its body may have.
+    pub most: usize,
+}
+
 /// Passes requests on.
 #[derive(Clone)]
 pub struct Relay {
@@ -106,11 +117,13 @@ impl Relay {
             let place = slot.map(|slot| (slot, self.broker.whereabouts(slot)));
             let since = Instant::now();
             let tried = match &place {
-                Some((slot, Whereabouts::There(owner))) => match asking.body.whole(self.most()).await {
-                    Ok(body) => self.there(&asking, body, *slot, owner.address.clone(), &place).await,
-                    // The handler finds out what is wrong with the body, and says so.
-                    Err(kept::Incomplete) => Tried::Done(next.clone().run(asking.again()).await),
-                },
+                Some((slot, Whereabouts::There(owner))) => {
+                    match asking.body.whole(self.most(&asking)).await {
+                        Ok(body) => self.there(&asking, body, *slot, owner.address.clone(), &place).await,
+                        // The handler finds out what is wrong with the body, and says so.
+                        Err(kept::Incomplete) => Tried::Done(next.clone().run(asking.again()).await),
+                    }
+                }
                 _ => self.here(&asking, next.clone(), place.clone()).await,
             };
             let (moved, response) = match tried {
@@ -203,7 +216,10 @@ impl Relay {
     }
 
     /// Bytes of the longest body that a handler takes.
-    fn most(&self) -> usize {
+    fn most(&self, asking: &Asking) -> usize {
+        if let Some(Meant { most, .. }) = asking.parts.extensions.get() {
+            return *most;
+        }
         let limits = self.broker.limits();
         limits.post_bytes.max(limits.metadata_bytes)
     }
@@ -221,8 +237,11 @@ impl Asking {
         self.waited + self.began.elapsed()
     }
 
-    /// The slot of the queue that the path names, if it names one.
+    /// The slot of the queue that the request means, if it means one.
     fn slot(&self) -> Option<Slot> {
+        if let Some(Meant { slot, .. }) = self.parts.extensions.get() {
+            return *slot;
+        }
         let name = self.parts.uri.path().strip_prefix("/v2/queues/")?.split('/').next()?;
         let project = self.parts.extensions.get::<Identity>()?.project.clone();
         // Names that need an escape are none.
@@ -232,6 +251,9 @@ impl Asking {
 
     /// Whether doing it twice is as doing it once: it reads, or ends what has an id.
     fn may_be_done_twice(&self) -> bool {
+        if let Some(Meant { is_repeatable, .. }) = self.parts.extensions.get() {
+            return *is_repeatable;
+        }
         let path = self.parts.uri.path();
         let below = path.strip_prefix("/v2/queues/").and_then(|rest| rest.split_once('/'));
         match (&self.parts.method, below) {

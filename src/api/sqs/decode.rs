@@ -19,7 +19,7 @@ pub enum Protocol {
 }
 
 /// What an operation is to be done with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Arguments {
     /// A JSON object as it came.
     Json(Bytes),

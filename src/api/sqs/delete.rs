@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::arguments::required;
 use super::batch::{Done, Results, check_ids};
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::Fault;
 
 #[derive(Debug, Deserialize)]

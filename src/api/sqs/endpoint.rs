@@ -1,36 +1,50 @@
-//! Where SQS requests come in: which they are, who sends them, what they want; and how their answers leave.
+//! Where SQS requests come in and their answers leave: who sends them, whether they may, and where they are served.
+//!
+//! ```text
+//! request ──▶ which operation? ──▶ who asks? ──▶ room? ──▶ here, or passed on to the owner of the queue ──▶ answer
+//! ```
 
 use std::sync::Arc;
 
+use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
-use axum::middleware::Next;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::account::{self, Caller, Places};
-use super::decode::{Arguments, Protocol, parameters};
+use super::context::Context;
+use super::decode::Protocol;
+use super::encode::Answer;
 use super::fault::{Fault, Kind};
+use super::incoming::{Asked, Named, asked, credential, protocol, queue_of_path};
 use super::operation::{ALL, Operation};
+use super::{permissions, signature};
 use crate::api::auth::{Authentication, Identity};
+use crate::api::error::ApiError;
+use crate::api::forward::peer::{FromPeer, RequestId, Waited};
+use crate::api::forward::{Meant, Relay, Relayed, relay};
 use crate::api::quota::Quota;
 use crate::api::{json, layers, origin, trace};
 use crate::broker::Broker;
+use crate::clock::Clock;
 use crate::domain::access::Role;
+use crate::domain::access_keys::AccessKeyTable;
+use crate::domain::attributes;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
-use crate::domain::trace::TraceContext;
 use crate::metrics::OperationMeter;
 
-const TARGET: &str = "x-amz-target";
-const SERVICE: &str = "AmazonSQS.";
-const FORM: &str = "application/x-www-form-urlencoded";
-/// What the paths of REST begin with; `/` alone is both.
-const REST: [&str; 4] = ["v2", "livez", "readyz", "metrics"];
+/// What one replica tells another beside the request: what URLs begin with, and who sends.
+const BASE: HeaderName = HeaderName::from_static("x-angarium-sqs-base");
+const SENDER: HeaderName = HeaderName::from_static("x-angarium-sqs-sender");
 
 /// How the endpoint was set up.
 #[derive(Clone, Debug)]
@@ -41,11 +55,13 @@ pub struct SqsSettings {
     pub public_url: Option<String>,
     /// The scheme of that address.
     pub scheme: &'static str,
+    /// The keys that requests must be signed with, which may change while it runs; none: they need no signature.
+    pub keys: Option<watch::Receiver<Arc<AccessKeyTable>>>,
 }
 
 impl Default for SqsSettings {
     fn default() -> Self {
-        Self { region: "us-east-1".to_owned(), public_url: None, scheme: "http" }
+        Self { region: "us-east-1".to_owned(), public_url: None, scheme: "http", keys: None }
     }
 }
 
@@ -54,43 +70,90 @@ pub struct Endpoint {
     broker: Broker,
     settings: SqsSettings,
     places: Places,
-    /// Whether callers are what they say they are.
+    /// Whether callers without keys are what they say they are.
     is_open: bool,
     quota: Arc<Quota>,
+    clock: Clock,
     meters: Vec<(Operation, OperationMeter)>,
 }
 
-/// What a request is carried out with.
-pub struct Context<'a> {
-    /// What the product does.
-    pub broker: &'a Broker,
-    /// Who asks.
-    pub caller: Caller,
-    /// How queues are named.
-    pub places: &'a Places,
-    /// What the URLs of queues begin with.
-    pub base: String,
-    /// The account and the name in the path of the request, if it was sent to the URL of a queue.
-    pub addressed: Option<(String, String)>,
-    /// The trace of the request.
-    pub trace: Option<TraceContext>,
+/// The endpoint, and the way of its requests to where they are served.
+#[derive(Clone)]
+pub struct Sqs {
+    endpoint: Arc<Endpoint>,
+    serving: Router,
 }
 
-/// A request whose operation is known.
-struct Asked {
-    operation: Operation,
-    arguments: Arguments,
-    /// Whether it may wait for a message.
-    waits: bool,
+/// A request on its way to where it is served.
+#[derive(Clone, Debug)]
+struct Call {
+    protocol: Protocol,
+    asked: Asked,
+    caller: Caller,
+    base: String,
+    addressed: Option<(String, String)>,
+}
+
+/// On an answer in the form of SQS.
+#[derive(Clone, Copy, Debug)]
+struct Told;
+
+impl Sqs {
+    /// `endpoint`, with what other replicas serve passed on by `relay`.
+    pub fn new(endpoint: Endpoint, relayed: Option<Relay>) -> Self {
+        let endpoint = Arc::new(endpoint);
+        let mut serving = Router::new().fallback(serve).with_state(Arc::clone(&endpoint));
+        if let Some(relayed) = relayed {
+            serving = serving.layer(from_fn_with_state(relayed, relay));
+        }
+        Self { endpoint, serving }
+    }
+
+    async fn answer(&self, request: Request, protocol: Protocol, id: &str) -> Response {
+        let began = Instant::now();
+        let (mut head, body) = request.into_parts();
+        let endpoint = &self.endpoint;
+        let bytes = match json::read(body, limits::SQS_REQUEST_BYTES).await {
+            Ok(bytes) => bytes,
+            Err(error) => return endpoint.refuse(error.into(), protocol, id),
+        };
+        let asked = match asked(&head, protocol, bytes.clone()) {
+            Ok(asked) => asked,
+            Err(fault) => return endpoint.refuse(fault, protocol, id),
+        };
+        let operation = asked.operation;
+        let response = match endpoint.admit(&mut head, &bytes, protocol, asked, id) {
+            Ok(_place) => self.serve(Request::from_parts(head, Body::from(bytes)), protocol, id).await,
+            Err(fault) => endpoint.refuse(fault, protocol, id),
+        };
+        if let Some((_, meter)) = endpoint.meters.iter().find(|(metered, _)| *metered == operation) {
+            meter.note(response.status().as_u16(), began.elapsed());
+        }
+        response
+    }
+
+    /// Serves a request, here or elsewhere.
+    async fn serve(&self, request: Request, protocol: Protocol, id: &str) -> Response {
+        let Ok(response) = self.serving.clone().oneshot(request).await;
+        let is_final = response.extensions().get::<Told>().is_some();
+        match response.extensions().get::<ApiError>() {
+            Some(ApiError(error)) if !is_final && response.extensions().get::<Relayed>().is_none() => {
+                self.endpoint.refuse(Fault::from(Arc::clone(error)), protocol, id)
+            }
+            _ => response,
+        }
+    }
 }
 
 impl Endpoint {
-    /// The endpoint over `broker`, for callers that are known by `authentication`, which lets in what `quota` has room for.
+    /// The endpoint over `broker`, for callers that are known by its keys or else by `authentication`, which lets in what
+    /// `quota` has room for.
     pub fn new(
         broker: Broker,
         authentication: &Authentication,
         settings: SqsSettings,
         quota: Arc<Quota>,
+        clock: Clock,
     ) -> Self {
         let meter = |operation: Operation| {
             (operation, broker.meter().operation(&format!("sqs_{}", operation.name())))
@@ -98,49 +161,56 @@ impl Endpoint {
         let meters = ALL.into_iter().map(meter).collect();
         let is_open = matches!(authentication, Authentication::Off);
         let places = Places { region: settings.region.clone() };
-        Self { broker, settings, places, is_open, quota, meters }
+        Self { broker, settings, places, is_open, quota, clock, meters }
     }
 
-    async fn answer(&self, request: Request, protocol: Protocol, id: &str) -> Response {
-        let began = Instant::now();
-        let (head, body) = request.into_parts();
-        let bytes = match json::read(body, limits::SQS_REQUEST_BYTES).await {
-            Ok(bytes) => bytes,
-            Err(error) => return self.refuse(error.into(), protocol, id),
-        };
-        let asked = match asked(&head, protocol, bytes) {
-            Ok(asked) => asked,
-            Err(fault) => return self.refuse(fault, protocol, id),
-        };
-        let operation = asked.operation;
-        let response = match self.carry_out(&head, asked).await {
-            Ok(answer) => answer.into_response(protocol, operation, id),
-            Err(fault) => self.refuse(fault, protocol, id),
-        };
-        if let Some((_, meter)) = self.meters.iter().find(|(metered, _)| *metered == operation) {
-            meter.note(response.status().as_u16(), began.elapsed());
-        }
-        response
-    }
-
-    async fn carry_out(&self, head: &Parts, asked: Asked) -> Result<super::encode::Answer, Fault> {
-        let caller = self.identify(head)?;
+    /// Finds out who asks, refuses who may not and what is too much, and puts to the request what it is served with. What is
+    /// returned is held while it is in progress.
+    fn admit(
+        &self,
+        head: &mut Parts,
+        body: &Bytes,
+        protocol: Protocol,
+        asked: Asked,
+        id: &str,
+    ) -> Result<Option<tokio::sync::SemaphorePermit<'_>>, Fault> {
+        let caller = self.identify(head, body)?;
         let project = self.places.project(&caller.account, &caller.region)?;
         let identity = Identity { project, role: Role::Member, is_anonymous: false };
-        let _place = self.quota.let_in_as(asked.waits, &identity)?;
-        let context = Context {
-            broker: &self.broker,
-            caller,
-            places: &self.places,
-            base: self.base(head),
-            addressed: queue_of_path(head.uri.path()),
-            trace: trace::of_request(&head.headers),
+        let place = match head.extensions.get::<FromPeer>() {
+            // The replica that passed it on has let it in.
+            Some(_) => None,
+            // A queue may say itself that receives wait.
+            None => Some(self.quota.let_in_as(asked.operation == Operation::ReceiveMessage, &identity)?),
         };
-        asked.operation.run(&context, asked.arguments).await
+        let base = self.base(head);
+        for (name, text) in [(BASE, &base), (SENDER, &caller.sender)] {
+            head.headers.remove(&name);
+            head.headers.extend(HeaderValue::from_str(text).ok().map(|value| (name, value)));
+        }
+        let call = Call { protocol, asked, caller, base, addressed: queue_of_path(head.uri.path()) };
+        let slot = self.meant(&call).map(|queue| queue.slot());
+        let is_repeatable = call.asked.operation.may_be_done_twice();
+        head.extensions.insert(Meant { slot, is_repeatable, most: limits::SQS_REQUEST_BYTES });
+        head.extensions.insert(identity);
+        head.extensions.insert(RequestId(id.to_owned()));
+        head.extensions.insert(Arc::new(call));
+        Ok(place)
     }
 
-    /// Who asks. Without authentication the account and the region are what the request says.
-    fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
+    /// Who asks. Without keys and without authentication the account and the region are what the request says.
+    fn identify(&self, head: &Parts, body: &[u8]) -> Result<Caller, Fault> {
+        if let Some(FromPeer { identity, .. }) = head.extensions.get() {
+            let (account, region) = self.places.split(&identity.project);
+            let sender = head.headers.get(SENDER).and_then(|sender| sender.to_str().ok()).unwrap_or(account);
+            return Ok(Caller { account: account.into(), region: region.into(), sender: sender.into() });
+        }
+        if let Some(keys) = &self.settings.keys {
+            let keys = Arc::clone(&keys.borrow());
+            let signer = signature::verify(head, body, &keys, self.clock.now())?;
+            let account = signer.project.as_str().to_owned();
+            return Ok(Caller { account, region: signer.region, sender: signer.key });
+        }
         if !self.is_open {
             let why =
                 "This service has no keys for SQS: it serves those who have a token through its REST API.";
@@ -156,12 +226,61 @@ impl Endpoint {
 
     /// What the URLs of queues begin with.
     fn base(&self, head: &Parts) -> String {
+        let told = head.headers.get(BASE).filter(|_| head.extensions.get::<FromPeer>().is_some());
+        if let Some(told) = told.and_then(|told| told.to_str().ok()) {
+            return told.to_owned();
+        }
         if let Some(url) = &self.settings.public_url {
             return url.clone();
         }
         let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let host = head.uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or("localhost");
         format!("{}://{host}", self.settings.scheme)
+    }
+
+    fn context<'a>(&'a self, call: &'a Call) -> Context<'a> {
+        Context {
+            broker: &self.broker,
+            caller: &call.caller,
+            places: &self.places,
+            base: &call.base,
+            addressed: call.addressed.as_ref(),
+            trace: None,
+            waited: std::time::Duration::ZERO,
+        }
+    }
+
+    /// The queue that a request means, if it means one.
+    fn meant(&self, call: &Call) -> Option<QueueRef> {
+        let named: Named = call.asked.arguments.clone().read().ok()?;
+        let context = self.context(call);
+        match named.queue_name {
+            Some(name) => context.named(&name, named.owner.as_deref()).ok(),
+            None => context.queue(named.queue_url).ok(),
+        }
+    }
+
+    async fn carry_out(&self, head: &Parts, call: &Call) -> Result<Answer, Fault> {
+        self.permit(call).await?;
+        let waited = head.extensions.get::<Waited>().copied().unwrap_or_default().0;
+        let context = Context { trace: trace::of_request(&head.headers), waited, ..self.context(call) };
+        call.asked.operation.run(&context, call.asked.arguments.clone()).await
+    }
+
+    /// Refuses a queue of somebody else whose policy does not allow this. Without keys nobody knows who somebody is.
+    async fn permit(&self, call: &Call) -> Result<(), Fault> {
+        let Some(queue) = self.meant(call).filter(|_| self.settings.keys.is_some()) else { return Ok(()) };
+        let account = &call.caller.account;
+        if queue.project == self.places.project(account, &call.caller.region)? {
+            return Ok(());
+        }
+        let metadata = self.broker.queue_metadata(&queue).await?;
+        let policy = metadata.and_then(|metadata| metadata.own().remove(attributes::POLICY));
+        let policy = policy.and_then(|policy| serde_json::from_str(policy.get()).ok()).unwrap_or_default();
+        if permissions::allows(&policy, account, call.asked.operation, &self.places.arn(&queue)) {
+            return Ok(());
+        }
+        Err(Fault::new(Kind::AccessDenied, "Access to the resource is denied."))
     }
 
     /// An error stops here, so it is logged and counted here, once.
@@ -176,126 +295,35 @@ impl Endpoint {
     }
 }
 
-impl Context<'_> {
-    /// The queue that a request means: by its parameter, or else by the URL it was sent to.
-    pub fn queue(&self, url: Option<String>) -> Result<QueueRef, Fault> {
-        let (account, name) = match (url.filter(|url| !url.is_empty()), &self.addressed) {
-            (Some(url), _) => account::of_url(&url).ok_or_else(Fault::no_queue)?,
-            (None, Some((account, name))) => (Some(account.clone()), name.clone()),
-            (None, None) => return Err(Fault::missing("QueueUrl")),
-        };
-        let account = account.unwrap_or_else(|| self.caller.account.clone());
-        let project = self.places.project(&account, &self.caller.region)?;
-        let name = account::name(&name).map_err(|_| Fault::no_queue())?;
-        Ok(QueueRef { project, name })
-    }
-
-    /// A queue of the caller's by its name.
-    pub fn own(&self, name: &str) -> Result<QueueRef, Fault> {
-        let project = self.places.project(&self.caller.account, &self.caller.region)?;
-        Ok(QueueRef { project, name: account::name(name)? })
-    }
-
-    /// The URL of a queue.
-    pub fn url(&self, queue: &QueueRef) -> String {
-        let (account, _) = self.places.split(&queue.project);
-        account::url(&self.base, account, &queue.name)
-    }
-}
-
 /// Takes the requests that are for SQS out of the way of the others.
-pub async fn divert(State(endpoint): State<Arc<Endpoint>>, request: Request, next: Next) -> Response {
+pub async fn divert(State(sqs): State<Sqs>, request: Request, next: Next) -> Response {
     let Some(protocol) = protocol(&request) else { return next.run(request).await };
-    let id = Uuid::new_v4().to_string();
-    let mut response = endpoint.answer(request, protocol, &id).await;
+    let id = match request.extensions().get::<RequestId>() {
+        Some(RequestId(id)) => id.clone(),
+        None => Uuid::new_v4().to_string(),
+    };
+    let mut response = sqs.answer(request, protocol, &id).await;
     response.headers_mut().insert(header::SERVER, layers::SERVER);
     response
 }
 
-/// Which protocol of SQS a request speaks; none when it is not for SQS.
-fn protocol(request: &Request) -> Option<Protocol> {
-    let path = request.uri().path();
-    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    if REST.contains(&first) {
-        return None;
-    }
-    let target = request.headers().get(TARGET).map(HeaderValue::as_bytes).unwrap_or_default();
-    if request.method() == Method::POST && target.starts_with(SERVICE.as_bytes()) {
-        return Some(Protocol::Json);
-    }
-    let is_form = header_text(request.headers(), header::CONTENT_TYPE).starts_with(FORM);
-    let has_action = || {
-        let mut names = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
-        names.any(|(name, _)| name == "Action")
+/// Carries a request out that is served here. An error keeps what it stems from: the slot may have moved.
+async fn serve(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    let (Some(call), Some(RequestId(id))) = (head.extensions.get::<Arc<Call>>(), head.extensions.get())
+    else {
+        return Fault::new(Kind::UnknownOperation, "Nobody has looked what is asked.")
+            .into_response(Protocol::Json, "");
     };
-    let is_query = match *request.method() {
-        Method::GET => queue_of_path(path).is_some() || (path == "/" && has_action()),
-        Method::POST => queue_of_path(path).is_some() || (path == "/" && (is_form || has_action())),
-        _ => false,
-    };
-    let wants_json = header_text(request.headers(), header::ACCEPT).starts_with("application/json");
-    is_query.then_some(if wants_json { Protocol::QueryJson } else { Protocol::Query })
-}
-
-fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-/// The account and the name of the queue whose URL has this path: one whose account is a number, so that no other path is
-/// taken for one.
-fn queue_of_path(path: &str) -> Option<(String, String)> {
-    let (account, name) = account::of_url(path)?;
-    let account = account.filter(|account| account::is_account(account))?;
-    Some((account, name))
-}
-
-/// The operation of a request, and what it is to be done with.
-fn asked(head: &Parts, protocol: Protocol, body: Bytes) -> Result<Asked, Fault> {
-    if protocol == Protocol::Json {
-        let target = head.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
-        let name = target.strip_prefix(SERVICE).unwrap_or_default();
-        let unknown = || Fault::new(Kind::UnknownOperation, format!("There is no operation {name:?}."));
-        let operation = Operation::named(name).ok_or_else(unknown)?;
-        // A queue may say itself that receives wait, so only who says not to does not.
-        let waits = operation == Operation::ReceiveMessage;
-        return Ok(Asked { operation, arguments: Arguments::Json(body), waits });
-    }
-    let query = head.uri.query().unwrap_or_default();
-    let body = if head.method == Method::POST { &body[..] } else { &[] };
-    let pairs = form_urlencoded::parse(query.as_bytes()).chain(form_urlencoded::parse(body));
-    let parameters = parameters(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())))?;
-    let operation = action(&parameters, queue_of_path(head.uri.path()).is_some())?;
-    let waits = operation == Operation::ReceiveMessage;
-    Ok(Asked { operation, arguments: Arguments::Query(Value::Object(parameters)), waits })
-}
-
-/// The operation that the parameters of a query name. On the URL of a queue those that mean no queue are unknown.
-fn action(parameters: &Map<String, Value>, is_queue: bool) -> Result<Operation, Fault> {
-    let Some(name) = parameters.get("Action").and_then(Value::as_str) else {
-        let kind = if is_queue { Kind::UnknownOperation } else { Kind::InvalidAction };
-        return Err(Fault::new(kind, "The request names no action."));
-    };
-    match Operation::named(name) {
-        Some(Operation::ListQueues | Operation::CreateQueue) if is_queue => {}
-        Some(operation) => return Ok(operation),
-        None => {}
-    }
-    Err(Fault::new(Kind::InvalidAction, format!("The action {name} is not valid for this endpoint.")))
-}
-
-/// The key and the region that a request says it is signed with.
-fn credential(head: &Parts) -> Option<(String, String)> {
-    let authorization = header_text(&head.headers, header::AUTHORIZATION);
-    let scope = match authorization.split_once("Credential=") {
-        Some((_, rest)) => rest.split([',', ' ']).next()?.to_owned(),
-        None => {
-            let query = head.uri.query().unwrap_or_default();
-            let mut pairs = form_urlencoded::parse(query.as_bytes());
-            pairs.find(|(name, _)| name == "X-Amz-Credential")?.1.into_owned()
+    let mut response = match endpoint.carry_out(&head, call).await {
+        Ok(answer) => answer.into_response(call.protocol, call.asked.operation, id),
+        Err(Fault { cause: Some(cause), .. }) => {
+            let mut response = Response::new(Body::empty());
+            response.extensions_mut().insert(ApiError(cause));
+            return response;
         }
+        Err(fault) => fault.into_response(call.protocol, id),
     };
-    // KEY/DATE/REGION/sqs/aws4_request, where the key may have slashes.
-    let mut parts = scope.rsplitn(5, '/').skip(2);
-    let region = parts.next()?.to_owned();
-    Some((parts.nth(1)?.to_owned(), region))
+    response.extensions_mut().insert(Told);
+    response
 }

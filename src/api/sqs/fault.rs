@@ -25,13 +25,16 @@ pub enum Kind {
     BatchEntryIdsNotDistinct,
     BatchRequestTooLong,
     EmptyBatchRequest,
+    IncompleteSignature,
     InternalFailure,
     InvalidAction,
     InvalidAttributeName,
     InvalidAttributeValue,
     InvalidBatchEntryId,
+    InvalidClientTokenId,
     InvalidMessageContents,
     InvalidParameterValue,
+    MissingAuthenticationToken,
     MissingParameter,
     OverLimit,
     QueueDoesNotExist,
@@ -42,6 +45,7 @@ pub enum Kind {
     ResourceNotFound,
     Serialization,
     ServiceUnavailable,
+    SignatureDoesNotMatch,
     TooManyEntriesInBatchRequest,
     UnknownOperation,
     UnsupportedOperation,
@@ -83,6 +87,9 @@ impl Kind {
             Self::BatchEntryIdsNotDistinct => named("BatchEntryIdsNotDistinct"),
             Self::BatchRequestTooLong => named("BatchRequestTooLong"),
             Self::EmptyBatchRequest => named("EmptyBatchRequest"),
+            Self::IncompleteSignature => {
+                generic("IncompleteSignatureException", "IncompleteSignature", WRONG)
+            }
             Self::InternalFailure => {
                 generic("InternalFailure", "InternalFailure", StatusCode::INTERNAL_SERVER_ERROR)
             }
@@ -90,9 +97,15 @@ impl Kind {
             Self::InvalidAttributeName => own("InvalidAttributeName", "InvalidAttributeName"),
             Self::InvalidAttributeValue => own("InvalidAttributeValue", "InvalidAttributeValue"),
             Self::InvalidBatchEntryId => named("InvalidBatchEntryId"),
+            Self::InvalidClientTokenId => {
+                generic("UnrecognizedClientException", "InvalidClientTokenId", FORBIDDEN)
+            }
             Self::InvalidMessageContents => own("InvalidMessageContents", "InvalidMessageContents"),
             Self::InvalidParameterValue => {
                 generic("InvalidParameterValueException", "InvalidParameterValue", WRONG)
+            }
+            Self::MissingAuthenticationToken => {
+                generic("MissingAuthenticationTokenException", "MissingAuthenticationToken", FORBIDDEN)
             }
             Self::MissingParameter => generic("MissingRequiredParameterException", "MissingParameter", WRONG),
             Self::OverLimit => Form { status: FORBIDDEN, ..own("OverLimit", "OverLimit") },
@@ -110,6 +123,9 @@ impl Kind {
             Self::Serialization => generic("SerializationException", "SerializationException", WRONG),
             Self::ServiceUnavailable => {
                 generic("ServiceUnavailableException", "ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE)
+            }
+            Self::SignatureDoesNotMatch => {
+                generic("InvalidSignatureException", "SignatureDoesNotMatch", FORBIDDEN)
             }
             Self::TooManyEntriesInBatchRequest => named("TooManyEntriesInBatchRequest"),
             Self::UnknownOperation => {
@@ -161,7 +177,13 @@ impl Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        let kind = match &error {
+        Self::from(Arc::new(error))
+    }
+}
+
+impl From<Arc<Error>> for Fault {
+    fn from(error: Arc<Error>) -> Self {
+        let kind = match &*error {
             Error::Invalid { .. } => Kind::InvalidParameterValue,
             Error::NotFound { what: "queue", .. } => return Self::no_queue(),
             Error::NotFound { .. } => Kind::ResourceNotFound,
@@ -186,7 +208,7 @@ impl From<Error> for Fault {
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,
             Error::Unknown { .. } => Kind::InternalFailure,
         };
-        Self { kind, message: error.to_string(), cause: Some(Arc::new(error)) }
+        Self { kind, message: error.to_string(), cause: Some(error) }
     }
 }
 

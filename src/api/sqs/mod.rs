@@ -7,20 +7,25 @@
 mod account;
 mod arguments;
 mod batch;
+mod context;
 mod decode;
 mod delete;
 mod encode;
 mod endpoint;
 mod fault;
+mod incoming;
 mod message_attributes;
 mod operation;
+mod permissions;
 mod queue_attributes;
 mod queues;
 mod receive;
 mod redrive;
+mod rewrite;
 mod send;
+mod signature;
 mod tags;
 mod visibility;
 mod xml;
 
-pub use endpoint::{Endpoint, SqsSettings, divert};
+pub use endpoint::{Endpoint, Sqs, SqsSettings, divert};

@@ -1,10 +1,10 @@
 //! The operations of SQS, by the names that both protocols give them.
 
+use super::context::Context;
 use super::decode::Arguments;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::{Fault, Kind};
-use super::{delete, queue_attributes, queues, receive, redrive, send, tags, visibility};
+use super::{delete, permissions, queue_attributes, queues, receive, redrive, send, tags, visibility};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,9 +99,25 @@ impl Operation {
         }
     }
 
+    /// Whether doing it twice is as doing it once.
+    pub fn may_be_done_twice(self) -> bool {
+        matches!(
+            self,
+            Self::DeleteMessage
+                | Self::DeleteMessageBatch
+                | Self::GetQueueAttributes
+                | Self::GetQueueUrl
+                | Self::ListDeadLetterSourceQueues
+                | Self::ListMessageMoveTasks
+                | Self::ListQueueTags
+                | Self::ListQueues
+        )
+    }
+
     /// Carries it out.
     pub async fn run(self, context: &Context<'_>, arguments: Arguments) -> Result<Answer, Fault> {
         match self {
+            Self::AddPermission => permissions::add(context, arguments.read()?).await,
             Self::ChangeMessageVisibility => visibility::change(context, arguments.read()?).await,
             Self::ChangeMessageVisibilityBatch => visibility::change_batch(context, arguments.read()?).await,
             Self::CreateQueue => queues::create(context, arguments.read()?).await,
@@ -115,16 +131,13 @@ impl Operation {
             Self::ListQueues => queues::list(context, arguments.read()?).await,
             Self::PurgeQueue => queues::purge(context, arguments.read()?).await,
             Self::ReceiveMessage => receive::receive(context, arguments.read()?).await,
+            Self::RemovePermission => permissions::remove(context, arguments.read()?).await,
             Self::SendMessage => send::one(context, arguments.read()?).await,
             Self::SendMessageBatch => send::batch(context, arguments.read()?).await,
             Self::SetQueueAttributes => queue_attributes::set(context, arguments.read()?).await,
             Self::TagQueue => tags::add(context, arguments.read()?).await,
             Self::UntagQueue => tags::remove(context, arguments.read()?).await,
-            Self::AddPermission
-            | Self::CancelMessageMoveTask
-            | Self::ListMessageMoveTasks
-            | Self::RemovePermission
-            | Self::StartMessageMoveTask => {
+            Self::CancelMessageMoveTask | Self::ListMessageMoveTasks | Self::StartMessageMoveTask => {
                 Err(Fault::new(Kind::UnsupportedOperation, format!("{} is not available yet", self.name())))
             }
         }

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::{Fault, Kind};
 use super::redrive;
 use crate::broker::QueueDescription;

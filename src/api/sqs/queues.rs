@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::account;
 use super::arguments::{Whole, required, within};
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::{Fault, Kind};
 use super::queue_attributes::{self, Attributes};
 use super::tags;
@@ -39,7 +38,7 @@ struct QueueUrl {
 /// Creates a queue. One that exists must not differ in what the request says.
 pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer, Fault> {
     let name = required("QueueName", asked.queue_name)?;
-    let queue = context.own(&name)?;
+    let queue = context.named(&name, None)?;
     check_new_name(&name)?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), asked.tags.unwrap_or_default());
     let changes = queue_attributes::checked(context, &queue, &attributes).await?;
@@ -92,10 +91,7 @@ pub struct GetQueueUrl {
 /// The URL of a queue that exists.
 pub async fn url(context: &Context<'_>, asked: GetQueueUrl) -> Result<Answer, Fault> {
     let name = required("QueueName", asked.queue_name)?;
-    let mut queue = context.own(&name)?;
-    if let Some(owner) = asked.owner.filter(|owner| !owner.is_empty()) {
-        queue = context.queue(Some(account::url("", &owner, &queue.name)))?;
-    }
+    let queue = context.named(&name, asked.owner.as_deref())?;
     context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
     Ok(Answer::new(QueueUrl { queue_url: context.url(&queue) }))
 }
@@ -147,7 +143,7 @@ pub async fn urls(
     context: &Context<'_>,
     filter: QueueFilter,
 ) -> Result<(Vec<String>, Option<String>), Fault> {
-    let project = context.places.project(&context.caller.account, &context.caller.region)?;
+    let project = context.project()?;
     let page = context.broker.queues_list(&project, &filter).await?;
     let is_full = page.queues.len() == filter.limit.get();
     let url = |name| context.url(&QueueRef { project: project.clone(), name });

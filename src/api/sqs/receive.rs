@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Whole, within};
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::Fault;
 use super::message_attributes::{self, Written, is_wanted, md5_of};
 use crate::broker::{MessageView, Receive};
@@ -75,6 +75,7 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
         limit: ClaimLimit::new(Some(count), &Limits::WIDEST)?,
         visibility: visibility.map(|asked| Visibility::new(asked, "VisibilityTimeout")).transpose()?,
         wait: wait.map(|asked| ClaimWait::named(asked, "WaitTimeSeconds")).transpose()?,
+        waited: context.waited,
     };
     let system = [asked.attribute_names, asked.message_system_attribute_names];
     let system = system.into_iter().flatten().flatten().collect();

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::arguments::Whole;
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::Fault;
 use super::queue_attributes::invalid;
 use super::queues::{filter, urls};
@@ -57,7 +57,7 @@ pub async fn policy(
     if target == *queue {
         return Err(wrong("A queue cannot take its own dead letters"));
     }
-    let Some(metadata) = context.broker.queue_metadata(&target).await? else {
+    let Some(metadata) = context.broker.queue_metadata_anywhere(&target).await? else {
         return Err(wrong("Dead letter target does not exist"));
     };
     let allow =

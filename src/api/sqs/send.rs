@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Whole, within};
 use super::batch::{Results, check_ids};
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::{Fault, Kind};
 use super::message_attributes::{self, WrittenMap, md5_of};
 use crate::broker::Sending;

@@ -3,21 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::Fault;
 use super::queues::OneQueue;
+use super::rewrite::{rewrite, value};
 use crate::domain::attributes as keys;
-use crate::domain::limits::{self, Limits};
-use crate::domain::names::QueueRef;
-use crate::domain::patch::Change;
-use crate::error::Error;
-
-/// How often a change looks again when somebody else made another one meanwhile.
-const TRIES: usize = 8;
+use crate::domain::limits;
 
 type Tags = BTreeMap<String, String>;
 
@@ -68,53 +62,34 @@ pub fn checked(tags: Tags) -> Result<Tags, Fault> {
 pub async fn add(context: &Context<'_>, asked: TagQueue) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     let new = asked.tags.filter(|tags| !tags.is_empty()).ok_or_else(|| Fault::missing("Tags"))?;
-    change(context, &queue, |mut tags| {
+    let changed = |kept| {
+        let mut tags = read(kept);
         tags.extend(new.clone());
-        checked(tags)
-    })
-    .await
+        Ok(json!(checked(tags)?))
+    };
+    rewrite(context, &queue, keys::TAGS, changed).await
 }
 
 /// Takes tags away; those that are not there are gone already.
 pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     let names = asked.tag_keys.filter(|names| !names.is_empty()).ok_or_else(|| Fault::missing("TagKeys"))?;
-    change(context, &queue, |mut tags| {
+    let changed = |kept| {
+        let mut tags = read(kept);
         tags.retain(|name, _| !names.contains(name));
-        Ok(tags)
-    })
-    .await
+        Ok(json!(tags))
+    };
+    rewrite(context, &queue, keys::TAGS, changed).await
 }
 
 /// The tags of a queue.
 pub async fn list(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
-    Ok(Answer::new(Listed { tags: of(context, &queue).await?.1 }))
+    let (kept, _) = value(context, &queue, keys::TAGS).await?;
+    Ok(Answer::new(Listed { tags: read(kept) }))
 }
 
-/// The tags of a queue that exists, and how they are kept.
-async fn of(context: &Context<'_>, queue: &QueueRef) -> Result<(Option<Box<RawValue>>, Tags), Fault> {
-    let metadata = context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
-    let kept = metadata.own().remove(keys::TAGS);
-    let tags = kept.as_ref().and_then(|tags| serde_json::from_str(tags.get()).ok()).unwrap_or_default();
-    Ok((kept, tags))
-}
-
-async fn change(
-    context: &Context<'_>,
-    queue: &QueueRef,
-    changed: impl Fn(Tags) -> Result<Tags, Fault>,
-) -> Result<Answer, Fault> {
-    let mut tries = 0;
-    loop {
-        let (kept, tags) = of(context, queue).await?;
-        let text = json!(changed(tags)?).to_string();
-        let new = RawValue::from_string(text).expect("a map of text is JSON");
-        let key = keys::TAGS.to_owned();
-        let changes = vec![Change::Expect(key.clone(), kept), Change::Add(key, new)];
-        match context.broker.queue_patch_within(queue, changes, Limits::WIDEST).await {
-            Err(Error::Conflict(_)) if tries < TRIES => tries += 1,
-            changed => return Ok(changed.map(|_| Answer::done())?),
-        }
-    }
+/// Tags as they are kept.
+fn read(kept: Value) -> Tags {
+    serde_json::from_value(kept).unwrap_or_default()
 }

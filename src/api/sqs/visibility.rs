@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::arguments::{Whole, required, within};
 use super::batch::{Done, Results, check_ids};
+use super::context::Context;
 use super::encode::Answer;
-use super::endpoint::Context;
 use super::fault::Fault;
 use crate::broker::Changed;
 use crate::domain::claim::Visibility;

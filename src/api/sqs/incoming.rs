@@ -1,0 +1,126 @@
+//! Which requests are for SQS, which protocol they speak, and which operation they want done with what.
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::account;
+use super::decode::{Arguments, Protocol, parameters};
+use super::fault::{Fault, Kind};
+use super::operation::Operation;
+
+const TARGET: &str = "x-amz-target";
+const SERVICE: &str = "AmazonSQS.";
+const FORM: &str = "application/x-www-form-urlencoded";
+/// What the paths of REST begin with; `/` alone is both.
+const REST: [&str; 4] = ["v2", "livez", "readyz", "metrics"];
+
+/// A request whose operation is known.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What is to be done.
+    pub operation: Operation,
+    /// With what.
+    pub arguments: Arguments,
+}
+
+/// The parameters of operations that say which queue is meant.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Named {
+    /// The URL of the queue.
+    pub queue_url: Option<String>,
+    /// Its name.
+    pub queue_name: Option<String>,
+    /// Whose it is, beside the name.
+    #[serde(rename = "QueueOwnerAWSAccountId")]
+    pub owner: Option<String>,
+}
+
+/// Which protocol of SQS a request speaks; none when it is not for SQS.
+pub fn protocol(request: &Request) -> Option<Protocol> {
+    let path = request.uri().path();
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    if REST.contains(&first) {
+        return None;
+    }
+    let target = request.headers().get(TARGET).map(HeaderValue::as_bytes).unwrap_or_default();
+    if request.method() == Method::POST && target.starts_with(SERVICE.as_bytes()) {
+        return Some(Protocol::Json);
+    }
+    let is_form = header_text(request.headers(), header::CONTENT_TYPE).starts_with(FORM);
+    let has_action = || {
+        let mut names = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+        names.any(|(name, _)| name == "Action")
+    };
+    let is_query = match *request.method() {
+        Method::GET => queue_of_path(path).is_some() || (path == "/" && has_action()),
+        Method::POST => queue_of_path(path).is_some() || (path == "/" && (is_form || has_action())),
+        _ => false,
+    };
+    let wants_json = header_text(request.headers(), header::ACCEPT).starts_with("application/json");
+    is_query.then_some(if wants_json { Protocol::QueryJson } else { Protocol::Query })
+}
+
+pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The account and the name of the queue whose URL has this path: one whose account is a number, so that no other path is
+/// taken for one.
+pub fn queue_of_path(path: &str) -> Option<(String, String)> {
+    let (account, name) = account::of_url(path)?;
+    let account = account.filter(|account| account::is_account(account))?;
+    Some((account, name))
+}
+
+/// The operation of a request, and what it is to be done with.
+pub fn asked(head: &Parts, protocol: Protocol, body: Bytes) -> Result<Asked, Fault> {
+    if protocol == Protocol::Json {
+        let target = head.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
+        let name = target.strip_prefix(SERVICE).unwrap_or_default();
+        let unknown = || Fault::new(Kind::UnknownOperation, format!("There is no operation {name:?}."));
+        let operation = Operation::named(name).ok_or_else(unknown)?;
+        return Ok(Asked { operation, arguments: Arguments::Json(body) });
+    }
+    let query = head.uri.query().unwrap_or_default();
+    let body = if head.method == Method::POST { &body[..] } else { &[] };
+    let pairs = form_urlencoded::parse(query.as_bytes()).chain(form_urlencoded::parse(body));
+    let parameters = parameters(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())))?;
+    let operation = action(&parameters, queue_of_path(head.uri.path()).is_some())?;
+    Ok(Asked { operation, arguments: Arguments::Query(Value::Object(parameters)) })
+}
+
+/// The operation that the parameters of a query name. On the URL of a queue those that mean no queue are unknown.
+fn action(parameters: &Map<String, Value>, is_queue: bool) -> Result<Operation, Fault> {
+    let Some(name) = parameters.get("Action").and_then(Value::as_str) else {
+        let kind = if is_queue { Kind::UnknownOperation } else { Kind::InvalidAction };
+        return Err(Fault::new(kind, "The request names no action."));
+    };
+    match Operation::named(name) {
+        Some(Operation::ListQueues | Operation::CreateQueue) if is_queue => {}
+        Some(operation) => return Ok(operation),
+        None => {}
+    }
+    Err(Fault::new(Kind::InvalidAction, format!("The action {name} is not valid for this endpoint.")))
+}
+
+/// The key and the region that a request says it is signed with.
+pub fn credential(head: &Parts) -> Option<(String, String)> {
+    let authorization = header_text(&head.headers, header::AUTHORIZATION);
+    let scope = match authorization.split_once("Credential=") {
+        Some((_, rest)) => rest.split([',', ' ']).next()?.to_owned(),
+        None => {
+            let query = head.uri.query().unwrap_or_default();
+            let mut pairs = form_urlencoded::parse(query.as_bytes());
+            pairs.find(|(name, _)| name == "X-Amz-Credential")?.1.into_owned()
+        }
+    };
+    // KEY/DATE/REGION/sqs/aws4_request, where the key may have slashes.
+    let mut parts = scope.rsplitn(5, '/').skip(2);
+    let region = parts.next()?.to_owned();
+    Some((parts.nth(1)?.to_owned(), region))
+}

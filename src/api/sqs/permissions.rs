@@ -1,0 +1,213 @@
+//! Who else may use a queue: the policies that say so, and the two operations that write them statement by statement.
+//!
+//! The account of a queue may do everything with it. Another one may do what a statement allows and no statement denies; a
+//! statement with conditions allows nothing and denies everything, since nobody looks at conditions.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::arguments::required;
+use super::context::Context;
+use super::encode::Answer;
+use super::fault::{Fault, Kind};
+use super::operation::Operation;
+use super::rewrite::rewrite;
+use crate::domain::attributes as keys;
+use crate::domain::limits;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct AddPermission {
+    queue_url: Option<String>,
+    label: Option<String>,
+    #[serde(default, rename = "AWSAccountIds")]
+    accounts: Option<Vec<String>>,
+    #[serde(default)]
+    actions: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct RemovePermission {
+    queue_url: Option<String>,
+    label: Option<String>,
+}
+
+/// Adds a statement that allows actions to accounts.
+pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let label = label(asked.label)?;
+    let accounts =
+        asked.accounts.filter(|all| !all.is_empty()).ok_or_else(|| Fault::missing("AWSAccountIds"))?;
+    let actions = asked.actions.filter(|all| !all.is_empty()).ok_or_else(|| Fault::missing("Actions"))?;
+    if actions.len() > limits::SQS_ACTIONS {
+        let why =
+            format!("{} actions were found, maximum allowed is {}.", actions.len(), limits::SQS_ACTIONS);
+        return Err(Fault::new(Kind::OverLimit, why));
+    }
+    if let Some(wrong) = actions.iter().find(|action| *action != "*" && !is_shared(action)) {
+        let why = "Reason: Only the queue owner is allowed to invoke this action.";
+        return Err(Fault::value(format!("Value SQS:{wrong} for parameter ActionName is invalid. {why}")));
+    }
+    let arn = context.places.arn(&queue);
+    let principals =
+        one_or_all(accounts.iter().map(|account| format!("arn:aws:iam::{account}:root")).collect());
+    let statement = json!({
+        "Sid": label, "Effect": "Allow", "Principal": {"AWS": principals},
+        "Action": one_or_all(actions.iter().map(|action| format!("SQS:{action}")).collect()), "Resource": arn,
+    });
+    rewrite(context, &queue, keys::POLICY, |policy| {
+        let mut policy = match policy {
+            Value::Object(_) => policy,
+            _ => json!({"Version": "2008-10-17", "Id": format!("{arn}/SQSDefaultPolicy"), "Statement": []}),
+        };
+        let mut statements = statements(&policy);
+        if statements.iter().any(|statement| statement["Sid"] == label.as_str()) {
+            let why = "Reason: Already exists.";
+            return Err(Fault::value(format!("Value {label} for parameter Label is invalid. {why}")));
+        }
+        if statements.len() >= limits::SQS_STATEMENTS {
+            let why = format!("A policy has at most {} statements.", limits::SQS_STATEMENTS);
+            return Err(Fault::new(Kind::OverLimit, why));
+        }
+        statements.push(statement.clone());
+        policy["Statement"] = Value::Array(statements);
+        Ok(policy)
+    })
+    .await
+}
+
+/// Removes the statement with this label; with the last one goes the policy.
+pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url)?;
+    let label = label(asked.label)?;
+    rewrite(context, &queue, keys::POLICY, |mut policy| {
+        let mut statements = statements(&policy);
+        let before = statements.len();
+        statements.retain(|statement| statement["Sid"] != label.as_str());
+        if statements.len() == before {
+            let why = "Reason: can't find label.";
+            return Err(Fault::value(format!("Value {label} for parameter Label is invalid. {why}")));
+        }
+        if statements.is_empty() {
+            return Ok(Value::Null);
+        }
+        policy["Statement"] = Value::Array(statements);
+        Ok(policy)
+    })
+    .await
+}
+
+fn label(label: Option<String>) -> Result<String, Fault> {
+    let label = required("Label", label)?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if label.len() > limits::SQS_ID_CHARS || !label.bytes().all(plain) {
+        return Err(Fault::value("A label has 1 to 80 letters, digits, hyphens and underscores."));
+    }
+    Ok(label)
+}
+
+/// A list with one element is written without its brackets.
+fn one_or_all(all: Vec<String>) -> Value {
+    match all.as_slice() {
+        [one] => json!(one),
+        all => json!(all),
+    }
+}
+
+fn statements(policy: &Value) -> Vec<Value> {
+    match &policy["Statement"] {
+        Value::Array(statements) => statements.clone(),
+        Value::Object(_) => vec![policy["Statement"].clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether other accounts can be allowed an action at all.
+fn is_shared(action: &str) -> bool {
+    let shared = [
+        "ChangeMessageVisibility",
+        "DeleteMessage",
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "PurgeQueue",
+        "ReceiveMessage",
+        "SendMessage",
+    ];
+    shared.contains(&action)
+}
+
+/// Whether a policy lets another account do this with its queue.
+pub fn allows(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
+    let action = operation.name().trim_end_matches("Batch");
+    let meant = |statement: &&Value| {
+        is_principal(&statement["Principal"], account)
+            && strings(&statement["Action"]).any(|one| is_action(one, action))
+            && strings(&statement["Resource"]).any(|one| one == "*" || one == arn)
+    };
+    let statements = statements(policy);
+    let all: Vec<&Value> = statements.iter().filter(meant).collect();
+    let is_allowed = all.iter().any(|one| one["Effect"] == "Allow" && one.get("Condition").is_none());
+    is_shared(action) && is_allowed && all.iter().all(|one| one["Effect"] == "Allow")
+}
+
+fn strings(value: &Value) -> impl Iterator<Item = &str> {
+    let all = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+    value.as_str().into_iter().chain(all)
+}
+
+fn is_principal(principal: &Value, account: &str) -> bool {
+    let is_it = |one: &str| one == "*" || one == account || one == format!("arn:aws:iam::{account}:root");
+    principal == "*" || strings(&principal["AWS"]).any(is_it)
+}
+
+/// `SQS:Name` in any case of the service, or with a star at the end.
+fn is_action(pattern: &str, action: &str) -> bool {
+    if pattern == "*" {
+        return true;
+    }
+    let Some((service, name)) = pattern.split_once(':') else { return false };
+    let is_named = match name.strip_suffix('*') {
+        Some(start) => action.to_ascii_lowercase().starts_with(&start.to_ascii_lowercase()),
+        None => action.eq_ignore_ascii_case(name),
+    };
+    service.eq_ignore_ascii_case("sqs") && is_named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:q";
+
+    fn policy(effect: &str, principal: Value, action: &str) -> Value {
+        json!({"Statement": [{"Effect": effect, "Principal": principal, "Action": action, "Resource": ARN}]})
+    }
+
+    #[test]
+    fn a_policy_allows_what_it_names_and_nothing_else() {
+        let one = policy("Allow", json!({"AWS": "arn:aws:iam::111111111111:root"}), "SQS:SendMessage");
+        assert!(allows(&one, "111111111111", Operation::SendMessage, ARN));
+        assert!(allows(&one, "111111111111", Operation::SendMessageBatch, ARN));
+        assert!(!allows(&one, "111111111111", Operation::ReceiveMessage, ARN));
+        assert!(!allows(&one, "222222222222", Operation::SendMessage, ARN));
+        assert!(!allows(&one, "111111111111", Operation::SendMessage, "arn:aws:sqs:us-east-1:0:other"));
+        let all = policy("Allow", json!("*"), "sqs:*");
+        assert!(allows(&all, "222222222222", Operation::ReceiveMessage, ARN));
+        assert!(!allows(&all, "222222222222", Operation::DeleteQueue, ARN), "that is for its owner alone");
+        assert!(!allows(&Value::Null, "222222222222", Operation::SendMessage, ARN));
+    }
+
+    #[test]
+    fn what_is_denied_or_has_conditions_is_not_allowed() {
+        let mut both = policy("Allow", json!("*"), "SQS:*");
+        let denial = policy("Deny", json!({"AWS": ["111111111111"]}), "SQS:SendMessage");
+        both["Statement"].as_array_mut().unwrap().push(denial["Statement"][0].clone());
+        assert!(!allows(&both, "111111111111", Operation::SendMessage, ARN));
+        assert!(allows(&both, "222222222222", Operation::SendMessage, ARN));
+        let mut bound = policy("Allow", json!("*"), "SQS:*");
+        bound["Statement"][0]["Condition"] = json!({"Bool": {"aws:SecureTransport": "true"}});
+        assert!(!allows(&bound, "111111111111", Operation::SendMessage, ARN));
+    }
+}

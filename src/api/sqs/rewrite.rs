@@ -1,0 +1,46 @@
+//! Changing a part of what one key of a queue's metadata says, without losing what somebody else changes at the same time.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::context::Context;
+use super::encode::Answer;
+use super::fault::Fault;
+use crate::domain::limits::Limits;
+use crate::domain::names::QueueRef;
+use crate::domain::patch::Change;
+use crate::error::Error;
+
+/// How often a change looks again when somebody else made another one meanwhile.
+const TRIES: usize = 8;
+
+/// What a key of a queue that exists says, and how that is written.
+pub async fn value(
+    context: &Context<'_>,
+    queue: &QueueRef,
+    key: &str,
+) -> Result<(Value, Option<Box<RawValue>>), Fault> {
+    let metadata = context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
+    let written = metadata.own().remove(key);
+    let value = written.as_ref().and_then(|written| serde_json::from_str(written.get()).ok());
+    Ok((value.unwrap_or(Value::Null), written))
+}
+
+/// Makes another value of what a key says.
+pub async fn rewrite(
+    context: &Context<'_>,
+    queue: &QueueRef,
+    key: &str,
+    change: impl Fn(Value) -> Result<Value, Fault>,
+) -> Result<Answer, Fault> {
+    let mut tries = 0;
+    loop {
+        let (value, written) = value(context, queue, key).await?;
+        let new = RawValue::from_string(change(value)?.to_string()).expect("a value is written as JSON");
+        let changes = vec![Change::Expect(key.to_owned(), written), Change::Add(key.to_owned(), new)];
+        match context.broker.queue_patch_within(queue, changes, Limits::WIDEST).await {
+            Err(Error::Conflict(_)) if tries < TRIES => tries += 1,
+            changed => return Ok(changed.map(|_| Answer::done())?),
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! Signatures of requests, version 4 of AWS, in a header or in the URL. What was signed is put together again from the
+//! request as it came, and the signature is compared in a time that does not tell where it is wrong.
+//!
+//! Nothing beyond the request is remembered: who has caught one can send it again for as long as its date is good, which
+//! TLS is there to prevent.
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+use super::fault::{Fault, Kind};
+use crate::domain::access_keys::AccessKeyTable;
+use crate::domain::limits;
+use crate::domain::names::ProjectId;
+use crate::domain::time::Timestamp;
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const TERMINATOR: &str = "aws4_request";
+const SERVICE: &str = "sqs";
+const DATE: &str = "x-amz-date";
+const CONTENT: &str = "x-amz-content-sha256";
+const SIGNATURE: &str = "X-Amz-Signature";
+
+/// Who has signed a request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Signer {
+    /// The id of the key.
+    pub key: String,
+    /// The account of the key.
+    pub project: ProjectId,
+    /// The region that the signature is for.
+    pub region: String,
+}
+
+/// A signature, and what it says that it covers.
+#[derive(Debug)]
+struct Signed {
+    key: String,
+    /// `DATE/REGION/SERVICE/aws4_request`
+    scope: String,
+    headers: Vec<String>,
+    signature: String,
+    date: String,
+    /// Seconds that it holds, if it is in a URL.
+    expires: Option<u32>,
+}
+
+/// Checks the signature of a request with this body.
+pub fn verify(head: &Parts, body: &[u8], keys: &AccessKeyTable, now: Timestamp) -> Result<Signer, Fault> {
+    let query = pairs(head.uri.query().unwrap_or_default());
+    let signed = match query.iter().any(|(name, _)| name == SIGNATURE) {
+        true => in_query(&query)?,
+        false => in_header(&head.headers)?,
+    };
+    let unknown =
+        || Fault::new(Kind::InvalidClientTokenId, "The security token included in the request is invalid.");
+    let key = keys.get(&signed.key).ok_or_else(unknown)?;
+    let [day, region, service, terminator] = signed.scope.split('/').collect::<Vec<_>>()[..] else {
+        return Err(incomplete("the credential is not of the form KEY/DATE/REGION/sqs/aws4_request"));
+    };
+    if service != SERVICE || terminator != TERMINATOR || !signed.date.starts_with(day) {
+        return Err(mismatch("The credential is for another service, or another day."));
+    }
+    check_date(&signed, now)?;
+    check_headers(head, &signed)?;
+    let content = content(head, body, &signed)?;
+    let text = to_sign(&canonical(head, &query, &signed, &content), &signed);
+    let signature =
+        from_hex(&signed.signature).ok_or_else(|| incomplete("the signature is not hexadecimal"))?;
+    let mut mac = mac(&signing_key(&key.secret, &signed.scope));
+    mac.update(text.as_bytes());
+    let why = "The request signature we calculated does not match the signature you provided. Check your secret access \
+               key and signing method.";
+    mac.verify_slice(&signature).map_err(|_| mismatch(why))?;
+    Ok(Signer { key: signed.key, project: key.project.clone(), region: region.to_owned() })
+}
+
+fn incomplete(why: &str) -> Fault {
+    Fault::new(Kind::IncompleteSignature, format!("The signature cannot be checked: {why}."))
+}
+
+fn mismatch(why: &str) -> Fault {
+    Fault::new(Kind::SignatureDoesNotMatch, why)
+}
+
+fn in_header(headers: &HeaderMap) -> Result<Signed, Fault> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let authorization = text(header::AUTHORIZATION.as_str());
+    if authorization.is_empty() {
+        return Err(Fault::new(Kind::MissingAuthenticationToken, "Request is missing Authentication Token."));
+    }
+    let parts =
+        authorization.strip_prefix(ALGORITHM).ok_or_else(|| incomplete("it is not AWS4-HMAC-SHA256"))?;
+    let part = |name: &str| {
+        let mut parts = parts.split(',').filter_map(|part| part.trim().split_once('='));
+        parts.find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())
+    };
+    let (Some(credential), Some(headers), Some(signature)) =
+        (part("Credential"), part("SignedHeaders"), part("Signature"))
+    else {
+        return Err(incomplete("it lacks Credential, SignedHeaders or Signature"));
+    };
+    Signed::new(&credential, &headers, signature, text(DATE).to_owned(), None)
+}
+
+fn in_query(query: &[(String, String)]) -> Result<Signed, Fault> {
+    let value = |name: &str| query.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
+    if value("X-Amz-Algorithm").as_deref() != Some(ALGORITHM) {
+        return Err(incomplete("it is not AWS4-HMAC-SHA256"));
+    }
+    let expires = value("X-Amz-Expires").and_then(|seconds| seconds.parse().ok());
+    let expires = expires.filter(|seconds| (1..=limits::SQS_PRESIGNED_SECONDS).contains(seconds));
+    let (Some(credential), Some(headers), Some(signature), Some(date), Some(expires)) = (
+        value("X-Amz-Credential"),
+        value("X-Amz-SignedHeaders"),
+        value(SIGNATURE),
+        value("X-Amz-Date"),
+        expires,
+    ) else {
+        return Err(incomplete("it lacks Credential, Date, SignedHeaders or Signature, or expires never"));
+    };
+    Signed::new(&credential, &headers, signature, date, Some(expires))
+}
+
+impl Signed {
+    fn new(
+        credential: &str,
+        headers: &str,
+        signature: String,
+        date: String,
+        expires: Option<u32>,
+    ) -> Result<Self, Fault> {
+        let (key, scope) =
+            credential.split_once('/').ok_or_else(|| incomplete("the credential has no scope"))?;
+        let headers = headers.split(';').map(str::to_ascii_lowercase).collect();
+        Ok(Self { key: key.to_owned(), scope: scope.to_owned(), headers, signature, date, expires })
+    }
+}
+
+fn check_date(signed: &Signed, now: Timestamp) -> Result<(), Fault> {
+    let date =
+        instant(&signed.date).ok_or_else(|| incomplete("X-Amz-Date is not a date as in 20150830T123600Z"))?;
+    let skew = limits::SQS_CLOCK_SKEW_SECONDS;
+    let ends = date.plus_seconds(signed.expires.unwrap_or(skew));
+    if now.plus_seconds(skew) < date || now > ends {
+        let why =
+            format!("Signature not current: it is of {}, and now it is {}.", signed.date, now.calendar());
+        let kind = if signed.expires.is_some() { Kind::AccessDenied } else { Kind::SignatureDoesNotMatch };
+        return Err(Fault::new(kind, why));
+    }
+    Ok(())
+}
+
+/// The instant of a date as in `20150830T123600Z`.
+fn instant(date: &str) -> Option<Timestamp> {
+    let is_plain = date.len() == 16 && date.is_ascii();
+    let of = |from: usize, to: usize| date.get(from..to);
+    let (day, time) = ((of(0, 4)?, of(4, 6)?, of(6, 8)?), (of(9, 11)?, of(11, 13)?, of(13, 15)?));
+    let text = format!("{}-{}-{}T{}:{}:{}Z", day.0, day.1, day.2, time.0, time.1, time.2);
+    let is_framed = of(8, 9)? == "T" && of(15, 16)? == "Z";
+    Timestamp::from_calendar(&text).filter(|_| is_plain && is_framed)
+}
+
+/// The host must be signed, and what says which operation is meant.
+fn check_headers(head: &Parts, signed: &Signed) -> Result<(), Fault> {
+    let is_signed = |name: &str| signed.headers.iter().any(|header| header == name);
+    let target = "x-amz-target";
+    if !is_signed("host") || (head.headers.contains_key(target) && !is_signed(target)) {
+        return Err(mismatch("The signature must cover the headers Host and X-Amz-Target."));
+    }
+    Ok(())
+}
+
+/// The hash of the body, which is also that of the header if there is one.
+fn content(head: &Parts, body: &[u8], signed: &Signed) -> Result<String, Fault> {
+    let hash = hex(&Sha256::digest(body));
+    let told = head.headers.get(CONTENT).filter(|_| signed.headers.iter().any(|name| name == CONTENT));
+    match told {
+        Some(told) if told.as_bytes() != hash.as_bytes() => {
+            Err(mismatch("The body is not the one of X-Amz-Content-Sha256."))
+        }
+        _ => Ok(hash),
+    }
+}
+
+/// What was signed of the request.
+fn canonical(head: &Parts, query: &[(String, String)], signed: &Signed, content: &str) -> String {
+    let mut parameters: Vec<(String, String)> = query
+        .iter()
+        .filter(|(name, _)| name != SIGNATURE)
+        .map(|(name, value)| (escaped(name, false), escaped(value, false)))
+        .collect();
+    parameters.sort_unstable();
+    let parameters: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut text = format!("{}\n{}\n{}\n", head.method, escaped(&path(head), true), parameters.join("&"));
+    for name in &signed.headers {
+        text.push_str(&format!("{name}:{}\n", value_of(head, name)));
+    }
+    text.push_str(&format!("\n{}\n{content}", signed.headers.join(";")));
+    text
+}
+
+/// The path as it came, without segments that mean others. It is escaped once more than in the URL.
+fn path(head: &Parts) -> String {
+    let mut segments = Vec::new();
+    let path = head.uri.path();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    let end = if path.ends_with('/') && !segments.is_empty() { "/" } else { "" };
+    format!("/{}{end}", segments.join("/"))
+}
+
+/// The values of a header, with single blanks. In HTTP/2 the host is a part of the URI.
+fn value_of(head: &Parts, name: &str) -> String {
+    let mut values: Vec<String> = head
+        .headers
+        .get_all(name)
+        .iter()
+        .map(|value| {
+            String::from_utf8_lossy(value.as_bytes()).split_whitespace().collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    if values.is_empty() && name == "host" {
+        values.extend(head.uri.authority().map(ToString::to_string));
+    }
+    values.join(",")
+}
+
+/// What the signature is made over.
+fn to_sign(canonical: &str, signed: &Signed) -> String {
+    format!("{ALGORITHM}\n{}\n{}\n{}", signed.date, signed.scope, hex(&Sha256::digest(canonical.as_bytes())))
+}
+
+fn signing_key(secret: &str, scope: &str) -> Vec<u8> {
+    scope.split('/').fold(format!("AWS4{secret}").into_bytes(), |key, part| {
+        let mut mac = mac(&key);
+        mac.update(part.as_bytes());
+        mac.finalize().into_bytes().to_vec()
+    })
+}
+
+fn mac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+/// The parameters of a query without their escapes. A plus is a plus.
+fn pairs(query: &str) -> Vec<(String, String)> {
+    let query = query.replace('+', "%2B");
+    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
+}
+
+/// Text with all escaped but letters, digits, `-`, `.`, `_` and `~`; slashes too unless they are to stay.
+fn escaped(text: &str, keeps_slashes: bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => escaped.push(char::from(byte)),
+            b'/' if keeps_slashes => escaped.push('/'),
+            byte if byte.is_ascii_alphanumeric() => escaped.push(char::from(byte)),
+            byte => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    if is_hex { (0..64).step_by(2).map(byte).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+    const NOON: &str = "20150830T123600Z";
+
+    fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn signature(head: &Parts, body: &[u8], headers: &str) -> String {
+        let credential = "AKIDEXAMPLE/20150830/us-east-1/service/aws4_request";
+        let signed = Signed::new(credential, headers, String::new(), NOON.to_owned(), None).unwrap();
+        let query = pairs(head.uri.query().unwrap_or_default());
+        let canonical = canonical(head, &query, &signed, &hex(&Sha256::digest(body)));
+        let mut mac = mac(&signing_key(SECRET, &signed.scope));
+        mac.update(to_sign(&canonical, &signed).as_bytes());
+        hex(&mac.finalize().into_bytes())
+    }
+
+    /// From the suite of tests that AWS publishes for its signatures.
+    #[test]
+    fn signatures_are_those_of_the_published_suite() {
+        let plain = [("host", "example.amazonaws.com"), (DATE, NOON)];
+        let form =
+            [("content-type", "application/x-www-form-urlencoded"), ("host", plain[0].1), (DATE, NOON)];
+        let letters = "/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        for (head, body, headers, expected) in [
+            (
+                head("GET", "/", &plain),
+                "",
+                "host;x-amz-date",
+                "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31",
+            ),
+            (
+                head("POST", "/", &plain),
+                "",
+                "host;x-amz-date",
+                "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b",
+            ),
+            (
+                head("GET", "/?Param2=value2&Param1=value1", &plain),
+                "",
+                "host;x-amz-date",
+                "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500",
+            ),
+            (
+                head("GET", letters, &plain),
+                "",
+                "host;x-amz-date",
+                "07ef7494c76fa4850883e2b006601f940f8a34d404d0cfa977f52a65bbf5f24f",
+            ),
+            (
+                head("POST", "/", &form),
+                "Param1=value1",
+                "content-type;host;x-amz-date",
+                "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a",
+            ),
+        ] {
+            assert_eq!(signature(&head, body.as_bytes(), headers), expected, "{}", head.uri);
+        }
+    }
+
+    #[test]
+    fn a_path_is_escaped_once_more_and_its_dots_are_resolved() {
+        let canonical = |target: &str| escaped(&path(&head("GET", target, &[])), true);
+        for (target, expected) in
+            [("/a%20b/", "/a%2520b/"), ("/a/../b//c/.", "/b/c"), ("/..", "/"), ("/a/b", "/a/b")]
+        {
+            assert_eq!(canonical(target), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn dates_have_one_form() {
+        assert_eq!(instant(NOON).unwrap().as_millis(), 1_440_938_160_000);
+        for bad in [
+            "",
+            "2015-08-30T12:36:00Z",
+            "20150830T123600",
+            "20150830 123600Z",
+            "20151330T123600Z",
+            "äääääääääääääääää",
+        ] {
+            assert!(instant(bad).is_none(), "{bad}");
+        }
+    }
+
+    /// A request that is signed for SQS, and what it is answered at an instant.
+    fn check(headers: &[(&str, &str)], signed: &str, now: Timestamp) -> Result<Signer, Kind> {
+        let all = [&[("host", "h"), (DATE, NOON)], headers].concat();
+        let unsigned = head("POST", "/", &all);
+        let credential = "AKIDEXAMPLE/20150830/eu-west-1/sqs/aws4_request";
+        let made = Signed::new(credential, signed, String::new(), NOON.to_owned(), None).unwrap();
+        let mut mac = mac(&signing_key(SECRET, &made.scope));
+        let text = to_sign(&canonical(&unsigned, &[], &made, &hex(&Sha256::digest(b"{}"))), &made);
+        mac.update(text.as_bytes());
+        let signature = hex(&mac.finalize().into_bytes());
+        let authorization =
+            format!("{ALGORITHM} Credential={credential}, SignedHeaders={signed}, Signature={signature}");
+        let project = ProjectId::new("123456789012").unwrap();
+        let key = crate::domain::access_keys::AccessKey { secret: SECRET.to_owned(), project };
+        let keys = [("AKIDEXAMPLE".to_owned(), key)].into_iter().collect();
+        let head = head("POST", "/", &[&all[..], &[("authorization", &authorization)]].concat());
+        verify(&head, b"{}", &keys, now).map_err(|fault| fault.kind)
+    }
+
+    #[test]
+    fn a_signature_holds_for_its_request_and_its_time() {
+        let noon = instant(NOON).unwrap();
+        let signer = check(&[], "host;x-amz-date", noon).unwrap();
+        assert_eq!((signer.key.as_str(), signer.region.as_str()), ("AKIDEXAMPLE", "eu-west-1"));
+        assert_eq!(signer.project.as_str(), "123456789012");
+        let skew = limits::SQS_CLOCK_SKEW_SECONDS;
+        assert!(check(&[], "host;x-amz-date", noon.plus_seconds(skew)).is_ok());
+        for wrong in [noon.plus_seconds(skew + 1), noon.minus_seconds(skew + 1)] {
+            assert_eq!(check(&[], "host;x-amz-date", wrong), Err(Kind::SignatureDoesNotMatch));
+        }
+        assert_eq!(
+            check(&[], "x-amz-date", noon),
+            Err(Kind::SignatureDoesNotMatch),
+            "the host is not signed"
+        );
+        let target = [("x-amz-target", "AmazonSQS.ListQueues")];
+        assert!(check(&target, "host;x-amz-date;x-amz-target", noon).is_ok());
+        assert_eq!(check(&target, "host;x-amz-date", noon), Err(Kind::SignatureDoesNotMatch));
+        let other = [(CONTENT, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")];
+        assert_eq!(
+            check(&other, "host;x-amz-content-sha256;x-amz-date", noon),
+            Err(Kind::SignatureDoesNotMatch)
+        );
+    }
+}
