@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::auth::Identity;
 use super::error::ApiError;
+use super::query::boolean;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::trace::TraceContext;
 use crate::error::{Error, Place};
@@ -47,6 +48,18 @@ pub struct CallerHeaders {
     client: Option<Uuid>,
 }
 
+const DETAILS: &str = "x-message-details";
+
+/// Documents the header by which messages are shown with what Zaqar does not know.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used: the header is read by name")]
+pub struct DetailsHeader {
+    /// Whether to show of each message its `details`, which Zaqar does not have. Not shown when absent.
+    #[param(rename = "X-Message-Details", nullable = false)]
+    details: Option<bool>,
+}
+
 /// Documents the queue in a path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -65,6 +78,8 @@ pub struct Asked {
     pub client: Option<Uuid>,
     /// The trace of the request, if it has one.
     pub trace: Option<TraceContext>,
+    /// Whether messages are shown with what Zaqar does not know.
+    pub is_detailed: bool,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Asked {
@@ -74,7 +89,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
         let Caller { project, client } = Caller::from_request_parts(parts, state).await?;
         let Path(QueuePath { queue_name }) = Path::from_request_parts(parts, state).await?;
         let trace = parts.extensions.remove::<TraceContext>();
-        Ok(Self { queue: QueueRef { project, name: QueueName::new(&queue_name)? }, client, trace })
+        let is_detailed = boolean("X-Message-Details", text(&parts.headers, DETAILS)?)?.unwrap_or(false);
+        let queue = QueueRef { project, name: QueueName::new(&queue_name)? };
+        Ok(Self { queue, client, trace, is_detailed })
     }
 }
 

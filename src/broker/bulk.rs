@@ -141,6 +141,7 @@ impl Broker {
                 let Some(queue) = state.queues.get(&at) else { return Ok(()) };
                 (state.ids.last(), queue.id)
             };
+            broker.forget_twins(&slot, &at, queue).await?;
             for _ in 0..PURGE_PASSES {
                 let ready = broker.purge_order(&slot, &at, queue, Order::Ready, last).await?;
                 let aside = broker.purge_order(&slot, &at, queue, Order::Aside, last).await?;

@@ -178,6 +178,9 @@ impl Broker {
 
     /// Begins to read the next page when the window runs low.
     pub(super) fn start_refill(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
+        if queue.engine.is_ordered() {
+            return self.start_group_reads(slot, at, queue);
+        }
         let Some(refill) = queue.engine.begin_refill() else { return };
         let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
         let pool = queue.pool.clone();

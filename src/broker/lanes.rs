@@ -17,7 +17,9 @@ use super::ledger::Reservation;
 use super::pool_table::NamedStore;
 use super::sending::{Outcome, send};
 use super::slot::{Slot, SlotState};
+use super::twins;
 use crate::domain::attributes::Attributes;
+use crate::domain::dedup::DedupKey;
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
@@ -26,7 +28,7 @@ use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::quota::Amount;
 use crate::error::{Error, Part};
 use crate::metrics::CommitMeter;
-use crate::storage::{Batch, PoolStore, QueueChanges};
+use crate::storage::{Batch, Note, PoolStore, QueueChanges};
 
 /// The way of one slot to one pool.
 pub(super) struct Lane {
@@ -47,8 +49,10 @@ pub(super) struct Lane {
 /// A change of one queue's entries.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// New messages.
-    Post(Vec<Message>),
+    /// New messages, and the notes of those that were posted with an id of deduplication.
+    Post(Vec<Message>, Vec<(DedupKey, Note)>),
+    /// Ids of deduplication that are forgotten.
+    ForgetTwins(Vec<DedupKey>),
     /// Headers as they now are, of messages that stay hidden until whoever sends them goes on.
     Update(Vec<Header>),
     /// Messages that become ready, with their headers as they then are.
@@ -66,7 +70,8 @@ pub(super) enum Change {
 impl Change {
     fn len(&self) -> usize {
         match self {
-            Self::Post(messages) | Self::Prepare(messages) => messages.len(),
+            Self::Post(messages, _) | Self::Prepare(messages) => messages.len(),
+            Self::ForgetTwins(keys) => keys.len(),
             Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => headers.len(),
             Self::Remove(ids) | Self::Depart(ids) => ids.len(),
         }
@@ -74,25 +79,28 @@ impl Change {
 
     fn bytes(&self) -> usize {
         match self {
-            Self::Post(messages) | Self::Prepare(messages) => {
+            Self::Post(messages, _) | Self::Prepare(messages) => {
                 messages.iter().map(|message| message.body.len()).sum()
             }
             Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) | Self::Depart(_) => 0,
+            Self::ForgetTwins(_) => 0,
         }
     }
 
     /// Whether the queue holds more or less by it.
     fn counts(&self) -> bool {
         match self {
-            Self::Post(_) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) => true,
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) => false,
+            Self::Post(..) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) => true,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::ForgetTwins(_) => false,
         }
     }
 
     /// How durable it must be. Only posts and deletes may be less than synced (P11).
     fn durability(&self, attributes: &Attributes) -> Durability {
         match self {
-            Self::Post(_) | Self::Remove(_) => attributes.durability.unwrap_or_default(),
+            Self::Post(..) | Self::Remove(_) | Self::ForgetTwins(_) => {
+                attributes.durability.unwrap_or_default()
+            }
             Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Prepare(_) | Self::Depart(_) => {
                 Durability::Sync
             }
@@ -101,7 +109,12 @@ impl Change {
 
     fn add_to(&self, changes: &mut QueueChanges) {
         match self {
-            Self::Post(messages) | Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
+            Self::Post(messages, notes) => {
+                changes.appends.extend_from_slice(messages);
+                changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
+            }
+            Self::ForgetTwins(keys) => changes.note_removes.extend(keys.iter().map(twins::note_name)),
+            Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
             Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
                 changes.updates.extend_from_slice(headers);
             }
@@ -277,8 +290,9 @@ impl SlotState {
         let open = self.queue_mut(at, queue)?;
         open.changes += 1;
         match (change, outcome) {
-            (Change::Post(messages), Outcome::Done) => {
+            (Change::Post(messages, notes), Outcome::Done) => {
                 open.counters.sent.inc_by(count(&messages));
+                open.engine.twins_posted(&keys(&notes));
                 open.engine.posted(messages);
                 self.note_wake(at);
             }
@@ -298,16 +312,22 @@ impl SlotState {
             (Change::Remove(ids) | Change::Depart(ids), Outcome::Done) => {
                 let over = open.engine.removed(&ids);
                 open.count_removals();
+                let frees = open.engine.is_ordered();
                 self.spend(over);
+                // What is gone blocks its group no more.
+                return (frees && is_waited_for).then_some(Next::Serve);
+            }
+            (Change::Post(_, notes), Outcome::NotDone | Outcome::Full) => {
+                open.engine.twins_failed(&keys(&notes));
                 return None;
             }
             (Change::Remove(ids) | Change::Depart(ids), Outcome::NotDone | Outcome::Full) => {
                 open.engine.remove_failed(&ids);
             }
             // Whoever sent it goes on when he has the outcome.
-            (Change::Update(_) | Change::Prepare(_), _)
-            | (Change::Post(_), Outcome::NotDone | Outcome::Full)
-            | (_, Outcome::Unknown) => return None,
+            (Change::Update(_) | Change::Prepare(_) | Change::ForgetTwins(_), _) | (_, Outcome::Unknown) => {
+                return None;
+            }
         }
         is_waited_for.then_some(Next::Serve)
     }
@@ -324,6 +344,10 @@ enum Next {
 
 fn count<T>(elements: &[T]) -> u64 {
     u64::try_from(elements.len()).unwrap_or(u64::MAX)
+}
+
+fn keys(notes: &[(DedupKey, Note)]) -> Vec<DedupKey> {
+    notes.iter().map(|(key, _)| *key).collect()
 }
 
 fn ids(headers: &[Header]) -> Vec<MessageId> {
@@ -461,7 +485,7 @@ impl Broker {
         works: Vec<Work>,
         store: &dyn PoolStore,
     ) {
-        let is_post = |work: &Work| matches!(work.change, Change::Post(_) | Change::Prepare(_));
+        let is_post = |work: &Work| matches!(work.change, Change::Post(..) | Change::Prepare(_));
         let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_post);
         self.settle(slot, (pool, store), posts, Outcome::Full).await;
         let batch = slot.state.lock().batch(slot, pool, &rest);

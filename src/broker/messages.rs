@@ -10,10 +10,12 @@ use super::Broker;
 use super::lanes::Change;
 use super::ledger::Reservation;
 use super::slot::{Slot, SlotState};
+use super::twins::{Awaited, Posting, twin_expires};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
 use crate::domain::envelope::Envelope;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
 use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
@@ -43,6 +45,8 @@ pub struct MessageView {
     pub attempts: u32,
     /// When it was claimed for the first time.
     pub first_claimed: Option<Timestamp>,
+    /// The group that it belongs to.
+    pub group: Option<GroupName>,
     /// The claim it is under, if it is under one.
     pub claim: Option<ClaimId>,
 }
@@ -59,8 +63,8 @@ impl MessageView {
         let (envelope, body) = Envelope::split(kept);
         let envelope = (!envelope.is_empty()).then(|| Box::new(envelope));
         let (id, ttl, created) = (header.id, header.ttl, header.created);
-        let first_claimed = header.first_claimed;
-        Self { id, ttl, age, body, envelope, created, attempts, first_claimed, claim: None }
+        let (first_claimed, group) = (header.first_claimed, header.group.clone());
+        Self { id, ttl, age, body, envelope, created, attempts, first_claimed, group, claim: None }
     }
 
     /// The trace that it was posted in.
@@ -112,19 +116,42 @@ impl Broker {
         if let Some(queue) = slot.state.lock().queues.get(at) {
             queue.attributes.check_size(bytes)?;
         }
-        let (posted, outcome) = self.begin_post(&slot, at, messages, client, room)?;
-        settled(outcome).await?;
-        Ok(posted)
+        self.post_opened(&slot, at, messages, client, room).await
     }
 
-    pub(super) fn begin_post(
+    /// Posts to a queue that is open. A message whose twin is on its way waits for what becomes of that.
+    pub(super) async fn post_opened(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
         room: Reservation,
-    ) -> Result<(Posted, Outcome), Error> {
+    ) -> Result<Posted, Error> {
+        let (mut posted, outcome, mut awaited) = self.begin_post(slot, at, messages, client, room)?;
+        settled(outcome).await?;
+        // Their twins were on the way before: now it is known what became of them.
+        while !awaited.is_empty() {
+            let (places, messages): (Vec<usize>, Vec<NewMessage>) =
+                awaited.into_iter().map(|Awaited { place, message }| (place, message)).unzip();
+            let room = self.reserve(&at.project, Amount::of(&messages)).await?;
+            let (again, outcome, rest) = self.begin_post(slot, at, messages, client, room)?;
+            settled(outcome).await?;
+            places.iter().zip(again.ids).for_each(|(place, id)| posted.ids[*place] = id);
+            let outer = |rest: Awaited| Awaited { place: places[rest.place], ..rest };
+            awaited = rest.into_iter().map(outer).collect();
+        }
+        Ok(posted)
+    }
+
+    fn begin_post(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+        room: Reservation,
+    ) -> Result<(Posted, Outcome, Vec<Awaited>), Error> {
         let now = self.0.clock.now();
         let mut guard = slot.state.lock();
         let state = &mut *guard;
@@ -138,14 +165,18 @@ impl Broker {
         let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let defaults = Defaults::of(&queue.attributes, &self.0.limits);
         let mut random = rand::rng();
-        let mut message = |new: NewMessage| {
+        let mut posting = Posting::default();
+        for new in messages {
+            let Some((new, key)) = posting.admit(queue, new, now)? else { continue };
             let header = header(&new, &defaults, client, now, state.ids.next(now, &mut random));
-            Message { header, body: new.body }
-        };
-        let messages: Vec<Message> = messages.into_iter().map(&mut message).collect();
-        let ids = messages.iter().map(|message| message.header.id).collect();
-        let outcome = self.submit_reserved(slot, state, at, Change::Post(messages), room)?;
-        Ok((Posted { ids, durability }, outcome))
+            posting.add(Message { header, body: new.body }, key, now);
+        }
+        let Posting { ids, messages, notes, awaited, own } = posting;
+        let outcome = self.submit_reserved(slot, state, at, Change::Post(messages, notes), room)?;
+        if let Some(queue) = state.queues.get_mut(at) {
+            own.iter().for_each(|(key, id)| queue.engine.begin_twin(*key, *id, twin_expires(now)));
+        }
+        Ok((Posted { ids, durability }, outcome, awaited))
     }
 
     /// One message, claimed or not.

@@ -51,15 +51,11 @@ impl Broker {
                 return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
             };
             let before = Metadata::stored(entry.record.metadata.clone())?;
-            let (flavor, durability) = (before.attributes().flavor.clone(), before.attributes().durability);
+            let old = before.attributes().clone();
             let metadata = before.patched(changes, limits)?;
             metadata.attributes().check_for(&at.name)?;
-            if metadata.attributes().flavor != flavor {
-                // Zaqar takes it, and the messages that are there are never seen again.
-                let why = "a queue keeps the flavor that it was created with, since its messages lie there";
-                return Err(Error::invalid(Place::Limit, attributes::FLAVOR, why));
-            }
-            if metadata.attributes().durability != durability {
+            metadata.attributes().check_after(&old)?;
+            if metadata.attributes().durability != old.durability {
                 self.check_durability(&entry.record, metadata.attributes()).await?;
             }
             entry.record.metadata = metadata.as_raw().to_owned();

@@ -16,10 +16,12 @@ use super::messages::settled;
 use super::pool_table::NamedStore;
 use super::slot::{OpenQueue, Slot, SlotState};
 use crate::domain::envelope::Envelope;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, Peer, State};
 use crate::domain::names::QueueRef;
+use crate::domain::queue::Metadata;
 use crate::engine::{Fate, prepared};
 use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Position};
@@ -136,6 +138,8 @@ impl Broker {
         if let Some(queue) = side.slot.state.lock().queue_mut(side.at, side.id) {
             queue.engine.not_aside(&gone);
         }
+        // What blocked its group may be gone.
+        self.serve(side.slot, &mut side.slot.state.lock(), side.at);
         // Others may be known beyond these.
         self.move_page(side, found).await.map(|pass| pass.max(Pass::Moved))
     }
@@ -181,7 +185,12 @@ impl Broker {
         // Nobody else prepares, publishes or drops here until the end, and the queue stays.
         let _moves = self.0.cells.moves(target.slot()).lock().await;
         let slot = self.slot(target).await?;
-        self.open_or_make_target(&slot, target).await?;
+        let is_ordered = {
+            let mut state = source.slot.state.lock();
+            state.queue_mut(source.at, source.id).is_some_and(|queue| queue.engine.is_ordered())
+        };
+        let metadata = if is_ordered { Metadata::fifo() } else { Metadata::empty() };
+        self.open_or_make_target(&slot, target, metadata).await?;
         let id = slot.state.lock().queues.get(target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(target))?;
@@ -225,8 +234,15 @@ impl Broker {
         };
         let peer = Arc::new(Peer { at: source.at.clone(), queue: Some(source.id) });
         let now = self.0.clock.now();
+        let is_ordered = {
+            let mut state = target.slot.state.lock();
+            state.queue_mut(target.at, target.id).is_some_and(|queue| queue.engine.is_ordered())
+        };
         let mut absent = Vec::new();
-        for Message { header, body } in messages {
+        for Message { mut header, body } in messages {
+            if is_ordered {
+                header.group.get_or_insert_with(GroupName::default);
+            }
             if headers.iter().all(|found| found.id != header.id) {
                 let (envelope, body) = Envelope::split(body);
                 let attempts = envelope.attempts.saturating_add(header.attempts);

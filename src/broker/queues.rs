@@ -168,11 +168,16 @@ impl Broker {
     }
 
     /// As [`Broker::open_or_create`], whatever the quota: messages that move were let in before.
-    pub(super) async fn open_or_make_target(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
+    pub(super) async fn open_or_make_target(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        metadata: Metadata,
+    ) -> Result<(), Error> {
         if slot.state.lock().queues.contains_key(at) {
             return Ok(());
         }
-        self.create_within(at, Metadata::empty(), Quota::NONE).await.map(|_| ())
+        self.create_within(at, metadata, Quota::NONE).await.map(|_| ())
     }
 
     async fn create_gated(

@@ -1,7 +1,6 @@
 //! Sending through SQS: each message of a batch for itself, and only to a queue that exists.
 
 use super::Broker;
-use super::messages::settled;
 use crate::domain::ids::MessageId;
 use crate::domain::message::NewMessage;
 use crate::domain::names::QueueRef;
@@ -53,8 +52,6 @@ impl Broker {
             let missing = Error::NotFound { what: "queue", name: at.name.to_string() };
             return self.check_ours(&slot).and(Err(missing));
         }
-        let (posted, outcome) = self.begin_post(&slot, at, messages, None, room)?;
-        settled(outcome).await?;
-        Ok(posted.ids)
+        Ok(self.post_opened(&slot, at, messages, None, room).await?.ids)
     }
 }

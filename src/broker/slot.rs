@@ -349,7 +349,11 @@ impl Broker {
             let found = Found { tail, is_scheduled: totals.scheduled > 0, has_aside: totals.aside > 0 };
             (found, state.unopened.get(&record.id).cloned().unwrap_or_default())
         };
-        let mut engine = QueueEngine::open(found);
+        let mut engine = if attributes.is_fifo {
+            self.open_ordered(record.id, found, &store).await?
+        } else {
+            QueueEngine::open(found)
+        };
         let mut spent = Vec::new();
         let mut deadlines = Vec::new();
         for (id, claim) in claims {

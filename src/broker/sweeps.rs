@@ -35,6 +35,7 @@ impl Broker {
                 // Not while no claim can be renewed.
                 let is_held = self.claim_time() < self.0.clock.now();
                 let Some(slot) = self.0.cells.get(number).filter(|_| !is_held) else { continue };
+                self.forget_old_twins(&slot);
                 for pool in self.0.pools.all() {
                     let pool = &pool.entry.name;
                     if let Err(error) = self.sweep(&slot, pool).await {

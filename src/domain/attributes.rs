@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use crate::domain::claim::{ClaimWait, Visibility};
+use crate::domain::dedup::DedupScope;
 use crate::domain::durability::Durability;
 use crate::domain::limits::Limits;
 use crate::domain::message::MessageTtl;
@@ -48,6 +49,12 @@ pub const KMS_KEY: &str = "_kms_master_key_id";
 pub const KMS_REUSE: &str = "_kms_data_key_reuse_period";
 /// See [`KMS_KEY`].
 pub const MANAGED_SSE: &str = "_sqs_managed_sse";
+/// Whether messages are claimed in order within their groups, as in FIFO queues of SQS. It is fixed when the queue is made.
+pub const FIFO: &str = "_fifo";
+/// What an id of deduplication holds for, in such a queue: `queue` or `group`. It is fixed when the queue is made.
+pub const DEDUP_SCOPE: &str = "_deduplication_scope";
+/// Whether, in such a queue, a message that names no id of deduplication has one by its content.
+pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
 /// Whether bodies are encrypted at rest.
 pub const ENCRYPT: &str = "_enable_encrypt_messages";
 
@@ -74,6 +81,12 @@ pub struct Attributes {
     pub visibility: Option<Visibility>,
     /// How long a receive that does not say waits for messages.
     pub receive_wait: Option<ClaimWait>,
+    /// Whether its messages are in order of groups.
+    pub is_fifo: bool,
+    /// What an id of deduplication holds for.
+    pub dedup_scope: DedupScope,
+    /// Whether the content of a message is its id of deduplication when it names none.
+    pub has_content_dedup: bool,
 }
 
 impl Attributes {
@@ -101,7 +114,27 @@ impl Attributes {
                 .integer()?
                 .map(|asked| ClaimWait::named(asked, RECEIVE_WAIT))
                 .transpose()?,
+            is_fifo: of(FIFO).truth()?,
+            dedup_scope: of(DEDUP_SCOPE).dedup_scope()?,
+            has_content_dedup: of(CONTENT_DEDUP).truth()?,
         })
+    }
+
+    /// Checks that what is fixed when a queue is made stays as it is.
+    pub fn check_after(&self, before: &Self) -> Result<(), Error> {
+        let fixed = |key, why| Err(Error::invalid(Place::Limit, key, why));
+        if self.flavor != before.flavor {
+            // Zaqar takes it, and the messages that are there are never seen again.
+            let why = "a queue keeps the flavor that it was created with, since its messages lie there";
+            return fixed(FLAVOR, why);
+        }
+        if self.is_fifo != before.is_fifo {
+            return fixed(FIFO, "a queue stays what it was created as");
+        }
+        if self.dedup_scope != before.dedup_scope {
+            return fixed(DEDUP_SCOPE, "a queue keeps the scope that it was created with");
+        }
+        Ok(())
     }
 
     /// Checks what depends on the queue that they are of: it cannot take its own dead letters.
@@ -203,12 +236,27 @@ impl Key<'_> {
         }
     }
 
-    fn refuse_encryption(&self) -> Result<(), Error> {
+    fn truth(&self) -> Result<bool, Error> {
         match self.value.map(RawValue::get) {
-            None | Some("false") => Ok(()),
-            Some("true") => Err(self.wrong(Place::Limit, "encryption at rest is not available")),
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
             Some(_) => Err(self.wrong(Place::Body, "must be true or false")),
         }
+    }
+
+    fn dedup_scope(&self) -> Result<DedupScope, Error> {
+        match self.value.map(RawValue::get) {
+            None | Some("\"queue\"") => Ok(DedupScope::Queue),
+            Some("\"group\"") => Ok(DedupScope::Group),
+            Some(_) => Err(self.wrong(Place::Limit, "must be \"queue\" or \"group\"")),
+        }
+    }
+
+    fn refuse_encryption(&self) -> Result<(), Error> {
+        if self.truth()? {
+            return Err(self.wrong(Place::Limit, "encryption at rest is not available"));
+        }
+        Ok(())
     }
 }
 
@@ -232,7 +280,8 @@ mod tests {
             r#"{"_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 900,
             "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
             "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red",
-            "_default_visibility_timeout": 0, "_default_receive_wait": 20, "_tags": {"a": "b"}}"#,
+            "_default_visibility_timeout": 0, "_default_receive_wait": 20, "_tags": {"a": "b"},
+            "_fifo": true, "_deduplication_scope": "group", "_content_based_deduplication": true}"#,
         );
         let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl", &Limits::ZAQAR).unwrap());
         let expected = Attributes {
@@ -246,6 +295,9 @@ mod tests {
             flavor: Some(FlavorName::new("fast").unwrap()),
             visibility: Some(Visibility::new(0, "").unwrap()),
             receive_wait: Some(ClaimWait::new(Some(20)).unwrap()),
+            is_fifo: true,
+            dedup_scope: DedupScope::Group,
+            has_content_dedup: true,
         };
         assert_eq!(read.unwrap(), expected);
     }
@@ -283,6 +335,9 @@ mod tests {
             (RECEIVE_WAIT, vec!["-1", "21"]),
             (TAGS, vec!["[]", "\"a\"", "1"]),
             (POLICY, vec!["\"{}\""]),
+            (FIFO, vec!["1", "\"true\""]),
+            (DEDUP_SCOPE, vec!["\"Queue\"", "true"]),
+            (CONTENT_DEDUP, vec!["\"\"", "[]"]),
         ] {
             for value in values {
                 let error = attributes(&format!("{{\"{key}\": {value}}}")).unwrap_err();

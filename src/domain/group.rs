@@ -50,6 +50,13 @@ macro_rules! token {
 
 token!(GroupName, DedupId, AttemptId);
 
+impl Default for GroupName {
+    /// The group of messages that name none, in a queue in order of groups.
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
 fn token(text: &str, field: impl Into<String>) -> Result<Arc<str>, Error> {
     let fits = (1..=limits::TOKEN_CHARS).contains(&text.len());
     if fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -137,9 +137,26 @@ impl MessageId {
         Self(Uuid::from_u128(self.0.as_u128().saturating_add(1)))
     }
 
+    /// Its number: it grows from message to message of a queue, with gaps.
+    pub const fn sequence(self) -> SequenceNumber {
+        let bits = self.0.as_u128();
+        let (time, high, low) = (bits >> 80, bits >> 64 & 0xfff, bits >> 56 & 0x3f);
+        SequenceNumber(time << 18 | high << 6 | low)
+    }
+
     /// The greatest value below this one; zero stays zero.
     pub const fn before(self) -> Self {
         Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))
+    }
+}
+
+/// The number of a message: 20 digits as text, so that its order is that of the text too (SQS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SequenceNumber(u128);
+
+impl fmt::Display for SequenceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:020}", self.0)
     }
 }
 
@@ -203,6 +220,8 @@ pub struct IdSequence {
 
 /// Bits of a version 7 UUID that are neither time, version nor variant.
 const TAIL_BITS: u32 = 74;
+/// Those of the tail that are not in the number of a message: two ids differ in the others.
+const LOW_BITS: u32 = 56;
 
 impl IdSequence {
     /// A sequence whose first id is greater than `last`.
@@ -223,13 +242,14 @@ impl IdSequence {
         self.last = self.last.max(Self::after(last).last);
     }
 
-    /// The next id. `now` gives its time unless that would make it smaller than the last one.
+    /// The next id. `now` gives its time unless that would make it smaller than the last one: then it counts up, some
+    /// hundred thousand ids for each millisecond that it runs ahead.
     pub fn next(&mut self, now: Timestamp, random: &mut dyn RngCore) -> MessageId {
         // The top bit of a fresh tail is left clear, so that counting up has room within the millisecond.
         let fresh = u128::from(now.as_millis() & 0xffff_ffff_ffff) << TAIL_BITS
             | u128::from(random.next_u64()) << 9
             | u128::from(random.next_u32() >> 23);
-        let step = 1 + u128::from(random.next_u32());
+        let step = (1 << LOW_BITS) + u128::from(random.next_u32());
         self.last = if fresh > self.last && fresh >> TAIL_BITS > self.last >> TAIL_BITS {
             fresh
         } else {
@@ -278,6 +298,8 @@ mod tests {
             for millis in clock {
                 let id = ids.next(Timestamp::from_millis(millis), &mut random);
                 prop_assert!(id > last);
+                prop_assert!(id.sequence() > last.sequence());
+                prop_assert_eq!(id.sequence().to_string().len(), 20);
                 prop_assert_eq!(id.0.get_version_num(), 7);
                 last = id;
                 if millis % 7 == 0 {

@@ -172,6 +172,22 @@ pub const WINDOWS_TICK: Duration = Duration::from_secs(1);
 pub const WINDOW_LOW: usize = 256;
 /// Messages that one refill reads.
 pub const REFILL_MESSAGES: usize = 1_024;
+/// Groups of an ordered queue that are known at once, at some hundred bytes each beside their messages.
+pub const GROUPS_KNOWN: usize = 8_192;
+/// Groups that one look into the list of a queue's groups brings, each with its first message.
+pub const GROUPS_PAGE: usize = 64;
+/// Messages that one read of a group brings: as many as a claim may have.
+pub const GROUP_MESSAGES: usize = 512;
+/// Bytes of bodies of such a read, and a body more.
+pub const GROUP_BYTES: usize = 256 << 10;
+/// Groups of a queue that are read at once.
+pub const GROUP_READS: usize = 16;
+/// Seconds for which an id of deduplication is remembered (SQS: five minutes), and that of a try of a receive.
+pub const DEDUP_SECONDS: u32 = 300;
+/// Ids of deduplication that one queue remembers, at about a hundred bytes each; beyond it posts with one are answered 429.
+pub const DEDUP_KNOWN: usize = 1_000_000;
+/// Notes that one read of those of a queue brings, and that one batch forgets.
+pub const NOTES_PAGE: usize = 4_096;
 /// Messages of one kind of work in one pool batch; a longer queue of work goes in several batches.
 pub const BATCH_MESSAGES: usize = 8_192;
 /// Bytes of message bodies in one pool batch.

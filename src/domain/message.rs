@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
-use crate::domain::group::GroupName;
+use crate::domain::group::{DedupId, GroupName};
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
@@ -56,6 +56,8 @@ pub struct NewMessage {
     pub delay: Option<Delay>,
     /// The group that it belongs to.
     pub group: Option<GroupName>,
+    /// What makes it the same as another one.
+    pub dedup: Option<DedupId>,
 }
 
 impl NewMessage {

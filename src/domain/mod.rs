@@ -7,6 +7,7 @@ pub mod access;
 pub mod access_keys;
 pub mod attributes;
 pub mod claim;
+pub mod dedup;
 pub mod delay;
 pub mod durability;
 pub mod envelope;

@@ -22,6 +22,13 @@ impl Metadata {
         Self { text, attributes: Attributes::default() }
     }
 
+    /// The metadata of a queue in order of groups, and nothing else.
+    pub fn fifo() -> Self {
+        let text = format!("{{\"{}\":true}}", attributes::FIFO);
+        let text = RawValue::from_string(text).expect("an object with one key is JSON");
+        Self { text, attributes: Attributes { is_fifo: true, ..Attributes::default() } }
+    }
+
     /// Reads what was checked before it was stored, maybe under other limits than those of today.
     pub fn stored(text: Box<RawValue>) -> Result<Self, Error> {
         Self::new(text, &Limits::WIDEST)

@@ -18,6 +18,9 @@ pub struct Browsed {
 impl QueueEngine {
     /// The ready messages behind `after` that are in memory and wanted, at most `limit`.
     pub fn browse(&self, after: MessageId, limit: usize, is_wanted: impl Fn(&Header) -> bool) -> Browsed {
+        if self.is_ordered() {
+            return Browsed { messages: Vec::new(), read_on: Some(after) };
+        }
         let ready = self.window.behind(after).filter(|ready| is_wanted(&ready.header));
         let messages = ready.take(limit).map(|ready| (ready.header.clone(), ready.body.clone())).collect();
         let read_on = (!self.window.is_whole()).then(|| self.window.cursor().max(after));

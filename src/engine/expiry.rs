@@ -23,11 +23,11 @@ impl QueueEngine {
         let mut gone = Vec::new();
         for header in expired {
             let id = header.id;
-            let known = self.window.get(id).unwrap_or(&header);
+            let known = self.ready(id).unwrap_or(&header);
             if self.hidden.contains_key(&id) || changed.contains(&id) || !known.is_expired(now) {
                 continue;
             }
-            let header = self.window.remove(id).map_or(header, |ready| ready.header);
+            let header = self.take_out(id).unwrap_or(header);
             self.hide_expired(header);
             gone.push(id);
         }

@@ -1,6 +1,9 @@
 //! Messages that nobody may be told anything of, or that a claim holds, each with the reason.
 
-use crate::domain::ids::ClaimId;
+use std::collections::BTreeMap;
+
+use super::blocking::Blocking;
+use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::message::Header;
 
 /// Why a message is hidden.
@@ -46,5 +49,96 @@ pub(super) struct Hidden {
 impl Hidden {
     pub(super) fn new(header: Header, why: Why) -> Self {
         Self { header: Some(header), why, removals: 0, removed: Removed::default() }
+    }
+}
+
+/// All hidden messages of a queue.
+#[derive(Debug, Default)]
+pub(super) struct HiddenMessages {
+    by_id: BTreeMap<MessageId, Hidden>,
+    /// Kept for a queue in order of groups.
+    blocking: Option<Blocking>,
+}
+
+impl HiddenMessages {
+    /// None, of a queue in order of groups.
+    pub(super) fn in_groups() -> Self {
+        Self { blocking: Some(Blocking::default()), ..Self::default() }
+    }
+
+    /// Which groups they block; none where that is not kept.
+    pub(super) fn blocking(&mut self) -> Option<&mut Blocking> {
+        self.blocking.as_mut()
+    }
+
+    pub(super) fn get(&self, id: &MessageId) -> Option<&Hidden> {
+        self.by_id.get(id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &MessageId) -> Option<&mut Hidden> {
+        self.by_id.get_mut(id)
+    }
+
+    pub(super) fn contains_key(&self, id: &MessageId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    /// In order of id.
+    pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Hidden> {
+        self.by_id.values()
+    }
+
+    /// The first one, also among those that only block their groups.
+    pub(super) fn first(&self) -> Option<MessageId> {
+        let aside = self.blocking.as_ref().and_then(Blocking::first_aside);
+        [self.by_id.keys().next().copied(), aside].into_iter().flatten().min()
+    }
+
+    pub(super) fn insert(&mut self, id: MessageId, hidden: Hidden) {
+        if let Some(header) = &hidden.header {
+            self.block(header);
+        }
+        self.by_id.insert(id, hidden);
+    }
+
+    /// What was hidden by its id alone turns out to be this.
+    pub(super) fn learn(&mut self, header: Header) {
+        self.block(&header);
+        if let Some(hidden) = self.by_id.get_mut(&header.id) {
+            hidden.header = Some(header);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &MessageId) -> Option<Hidden> {
+        let hidden = self.by_id.remove(id)?;
+        if let (Some(blocking), Some(header)) = (&mut self.blocking, &hidden.header)
+            && let Some(group) = &header.group
+        {
+            blocking.release(group, *id);
+        }
+        Some(hidden)
+    }
+
+    /// A message that was hidden goes on blocking its group until [`Self::not_aside`].
+    pub(super) fn set_aside(&mut self, id: MessageId) {
+        let Some(hidden) = self.by_id.remove(&id) else { return };
+        if let (Some(blocking), Some(header)) = (&mut self.blocking, hidden.header)
+            && let Some(group) = &header.group
+        {
+            blocking.set_aside(group, id);
+        }
+    }
+
+    /// A message is not on its way to another queue, or not any more.
+    pub(super) fn not_aside(&mut self, id: MessageId) {
+        if let Some(blocking) = &mut self.blocking {
+            blocking.not_aside(id);
+        }
+    }
+
+    fn block(&mut self, header: &Header) {
+        if let (Some(blocking), Some(group)) = (&mut self.blocking, &header.group) {
+            blocking.block(group, header.id);
+        }
     }
 }

@@ -18,13 +18,17 @@
 //!  take, claimed too often: ready ──▶ leaving ──set_aside──▶ moving, of which only the pool knows
 //! ```
 
+mod blocking;
 mod browse;
 mod bulk;
 mod claims;
+mod dedup;
 mod ending;
 mod expiry;
+mod groups;
 mod hidden;
 mod moves;
+mod ordered;
 mod queue;
 mod refill;
 mod removal;
@@ -36,7 +40,9 @@ mod window;
 
 pub use browse::Browsed;
 pub use claims::Claim;
+pub use dedup::Twin;
 pub use ending::{Counts, Ended, Ending};
+pub use groups::{GroupBounds, GroupRead, Heads};
 pub use moves::{Fate, prepared};
 pub use queue::{Found, QueueEngine, Taken};
 pub use refill::Refill;

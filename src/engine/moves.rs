@@ -107,7 +107,7 @@ impl QueueEngine {
                 refill.remove(*id);
             }
             if self.hidden.get(id).is_some_and(|hidden| hidden.why == Why::Leaving) {
-                self.hidden.remove(id);
+                self.hidden.set_aside(*id);
             }
         }
     }
@@ -135,7 +135,10 @@ impl QueueEngine {
 
     /// The pool has no such entry under these ids.
     pub fn not_aside(&mut self, ids: &[MessageId]) {
-        ids.iter().for_each(|id| self.aside.forget(*id));
+        for id in ids {
+            self.aside.forget(*id);
+            self.hidden.not_aside(*id);
+        }
     }
 
     /// The pool, asked for all of them when there had been `asides`, had none: they are known from here on.

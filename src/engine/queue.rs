@@ -1,11 +1,13 @@
 //! One queue: what is in memory of it, how it is opened, and the way of its messages into a claim.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use bytes::Bytes;
 
 use super::claims::{Claim, Claims};
-use super::hidden::{Hidden, Why};
+use super::dedup::Dedup;
+use super::groups::Groups;
+use super::hidden::{Hidden, HiddenMessages, Why};
 use super::moves::Aside;
 use super::refill::RefillState;
 use super::removal::Tally;
@@ -20,8 +22,11 @@ use crate::domain::time::Timestamp;
 /// The state of one queue.
 #[derive(Debug)]
 pub struct QueueEngine {
+    /// Ready messages, but of a queue in order of groups.
     pub(super) window: Window,
-    pub(super) hidden: BTreeMap<MessageId, Hidden>,
+    /// Those of a queue in order of groups; absent in others.
+    pub(super) groups: Option<Groups>,
+    pub(super) hidden: HiddenMessages,
     pub(super) claims: Claims,
     /// How many messages are under claims or about to be.
     pub(super) claimed: u64,
@@ -30,6 +35,7 @@ pub struct QueueEngine {
     /// While a sweep reads the pool: what became ready since it began.
     pub(super) sweep: Option<HashSet<MessageId>>,
     pub(super) aside: Aside,
+    pub(super) dedup: Dedup,
     /// Removals that nobody has asked for yet.
     pub(super) tally: Tally,
 }
@@ -68,13 +74,15 @@ impl QueueEngine {
     pub fn open(found: Found) -> Self {
         Self {
             window: Window::before(found.tail),
-            hidden: BTreeMap::new(),
+            groups: None,
+            hidden: HiddenMessages::default(),
             claims: Claims::default(),
             claimed: 0,
             refill: None,
             schedule: Schedule::found(found.is_scheduled),
             sweep: None,
             aside: Aside::found(found.has_aside),
+            dedup: Dedup::default(),
             tally: Tally::default(),
         }
     }
@@ -128,17 +136,12 @@ impl QueueEngine {
         }
         for message in messages {
             let id = message.header.id;
-            match self.hidden.get_mut(&id) {
-                None if message.header.state == State::Ready => self.window.append(message),
-                None => {
-                    self.window.pass(id);
-                    self.schedule.expect(message.header.ready);
-                }
+            if self.hidden.contains_key(&id) {
                 // Somebody saw it in the pool and removes it already.
-                Some(hidden) => {
-                    self.window.pass(id);
-                    hidden.header = Some(message.header);
-                }
+                self.window.pass(id);
+                self.hidden.learn(message.header);
+            } else {
+                self.append(message);
             }
         }
     }
@@ -146,6 +149,9 @@ impl QueueEngine {
     /// Hides the oldest ready messages for a claim, at most `limit`. Those that were claimed `most` times before are
     /// dead: no claim has them any more.
     pub fn take(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> Taken {
+        if self.is_ordered() {
+            return self.take_of_groups(limit, most, now);
+        }
         let mut taken = Taken::default();
         while taken.messages.len() < limit && taken.expired.len() + taken.dead.len() < limits::REFILL_MESSAGES
         {
@@ -212,6 +218,9 @@ impl QueueEngine {
                     sweep.insert(header.id);
                 }
                 let ready = Ready { header, body };
+                if self.is_ordered() {
+                    return self.show_in_group(ready);
+                }
                 if let Some(refill) = &mut self.refill
                     && ready.header.id > self.window.cursor()
                 {
@@ -225,6 +234,7 @@ impl QueueEngine {
                     refill.remove(header.id);
                 }
                 self.schedule.expect(header.ready);
+                self.put_off_in_group(header);
             }
             State::Prepared(_) | State::Moving(_) | State::Failed => {}
         }
@@ -248,17 +258,26 @@ impl QueueEngine {
     /// messages, none of the second where the pool has newer ones.
     pub fn ends(&self) -> (Option<&Header>, Option<&Header>) {
         let hidden = || self.hidden.values().filter_map(|hidden| hidden.header.as_ref());
-        let oldest =
-            [self.window.oldest(), hidden().next()].into_iter().flatten().min_by_key(|header| header.id);
-        let newest = [self.window.newest(), hidden().next_back()].into_iter().flatten();
-        let newest = newest.max_by_key(|header| header.id).filter(|_| self.window.is_whole());
-        (oldest, newest)
+        let ([first, last], is_whole) = match &self.groups {
+            Some(groups) if groups.is_whole() => (groups.ends(), true),
+            Some(_) => return (None, None),
+            None => ([self.window.oldest(), self.window.newest()], self.window.is_whole()),
+        };
+        let oldest = [first, hidden().next()].into_iter().flatten().min_by_key(|header| header.id);
+        let newest = [last, hidden().next_back()].into_iter().flatten();
+        (oldest, newest.max_by_key(|header| header.id).filter(|_| is_whole))
     }
 
     /// No ready message below this id is in the queue.
     pub fn low(&self) -> MessageId {
-        let candidates = [self.window.first(), self.hidden.keys().next().copied()];
-        candidates.into_iter().flatten().fold(self.window.cursor(), MessageId::min)
+        let (first, end) = match &self.groups {
+            Some(groups) if groups.is_whole() => {
+                (groups.ends()[0].map(|header| header.id), self.window.tail())
+            }
+            Some(_) => return MessageId::ZERO,
+            None => (self.window.first(), self.window.cursor()),
+        };
+        [first, self.hidden.first()].into_iter().flatten().fold(end, MessageId::min)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::groups::Groups;
 use super::queue::QueueEngine;
 use super::window::Ready;
 use crate::domain::ids::MessageId;
@@ -70,7 +71,7 @@ impl RefillState {
 impl QueueEngine {
     /// The page to read when the window runs low and the pool has more; none while one is read already.
     pub fn begin_refill(&mut self) -> Option<Refill> {
-        if self.refill.is_some() || self.window.is_whole() || !self.window.is_low() {
+        if self.is_ordered() || self.refill.is_some() || self.window.is_whole() || !self.window.is_low() {
             return None;
         }
         self.refill = Some(RefillState::new());
@@ -112,16 +113,19 @@ impl QueueEngine {
 
     /// Bytes of the ready messages that are in memory.
     pub fn ready_bytes(&self) -> usize {
-        self.window.bytes()
+        self.groups.as_ref().map_or(self.window.bytes(), Groups::bytes)
     }
 
     /// Leaves all ready messages to the pool, which frees their memory. They are read again when somebody claims.
     pub fn leave_ready(&mut self) {
-        self.window.leave();
+        match &mut self.groups {
+            Some(groups) => groups.leave(),
+            None => self.window.leave(),
+        }
     }
 
     /// Whether ready messages may lie beyond the window.
     pub fn has_more(&self) -> bool {
-        !self.window.is_whole()
+        self.groups.as_ref().map_or(!self.window.is_whole(), Groups::has_more)
     }
 }

@@ -80,7 +80,7 @@ impl QueueEngine {
         now: Timestamp,
     ) -> Option<Result<Removal, Error>> {
         let Some(hidden) = self.hidden.get_mut(&id) else {
-            self.window.get(id)?;
+            self.ready(id)?;
             return Some(if claim.is_some() {
                 Err(Error::NotClaimed(id))
             } else {
@@ -115,9 +115,13 @@ impl QueueEngine {
     /// Begins to remove a message that is under no claim, or that the pool does not have: the removal is what
     /// proves that this engine still owns the queue.
     pub(super) fn remove_absent(&mut self, id: MessageId) -> Removal {
-        let header = self.window.remove(id).map(|ready| ready.header);
-        let absent = Hidden { header, why: Why::Removing(None), removals: 0, removed: Removed::default() };
-        self.hidden.entry(id).or_insert(absent).removals += 1;
+        if let Some(hidden) = self.hidden.get_mut(&id) {
+            hidden.removals += 1;
+            return Removal::Begun;
+        }
+        let header = self.take_out(id);
+        let absent = Hidden { header, why: Why::Removing(None), removals: 1, removed: Removed::default() };
+        self.hidden.insert(id, absent);
         Removal::Begun
     }
 
@@ -139,7 +143,10 @@ impl QueueEngine {
                 refill.remove(*id);
             }
             self.aside.forget(*id);
-            let Some(hidden) = self.hidden.remove(id) else { continue };
+            let hidden = self.hidden.remove(id);
+            let header = hidden.as_ref().and_then(|hidden| hidden.header.as_ref());
+            self.gone_from_group(*id, header.and_then(|header| header.group.as_ref()));
+            let Some(hidden) = hidden else { continue };
             self.tally.count(hidden.removed);
             if let Why::Removing(Some(claim)) = hidden.why {
                 self.claimed -= 1;
@@ -178,6 +185,9 @@ impl QueueEngine {
             refill.distrust();
         }
         self.window.end_before(id);
+        if let Some(groups) = &mut self.groups {
+            groups.leave();
+        }
         self.schedule.look_again();
     }
 }

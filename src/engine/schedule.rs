@@ -65,6 +65,9 @@ impl QueueEngine {
             if self.hidden.contains_key(&header.id) {
                 continue;
             }
+            if let Some(groups) = &mut self.groups {
+                groups.remove(header.id);
+            }
             ready.push(Header { state: State::Ready, ..header.clone() });
             self.hidden.insert(header.id, Hidden::new(header, Why::Waking));
         }

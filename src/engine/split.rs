@@ -48,7 +48,7 @@ impl QueueEngine {
     /// What a receipt is worth that was got with the `attempt`-th claim of a message.
     pub fn worth(&self, id: MessageId, attempt: u32, now: Timestamp) -> Worth {
         let Some(hidden) = self.hidden.get(&id) else {
-            return if self.window.get(id).is_some() { Worth::Over } else { Worth::AskPool };
+            return if self.ready(id).is_some() { Worth::Over } else { Worth::AskPool };
         };
         match hidden.why {
             Why::Claimed(claim) => {

@@ -28,7 +28,7 @@ impl From<Message> for Ready {
 }
 
 impl Ready {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         size_of::<Header>() + self.body.as_ref().map_or(0, Bytes::len)
     }
 }

@@ -8,6 +8,7 @@ mod drivers;
 mod expiry;
 mod faulty;
 mod fences;
+mod groups;
 mod handover;
 mod joining;
 mod leases;
@@ -24,6 +25,7 @@ mod retaken;
 mod schedule;
 mod stamps;
 mod suspension;
+mod twins;
 mod waiting;
 
 use std::path::Path;

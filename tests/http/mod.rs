@@ -12,6 +12,7 @@ mod deadlines;
 mod defects;
 mod durability;
 mod flavors;
+mod groups;
 mod h2;
 mod health;
 mod home;

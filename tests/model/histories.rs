@@ -1,5 +1,7 @@
 //! Random histories of one queue.
 
+use angarium::engine::GroupBounds;
+
 use super::dice;
 use super::step::{Step, deep_steps, steps};
 use super::world::World;
@@ -14,8 +16,35 @@ fn engine_with_a_deep_queue_is_what_the_naive_queue_is_after_each_step() {
     dice::check("deep queue histories", 500, &deep_steps(60), |steps| history(&steps));
 }
 
+#[test]
+fn engine_in_order_of_groups_is_what_the_naive_queue_is_after_each_step() {
+    for (name, bounds) in all_bounds() {
+        dice::check(name, 250, &steps(120), |steps| history_in(World::ordered(bounds), &steps));
+    }
+}
+
+#[test]
+fn engine_with_deep_groups_is_what_the_naive_queue_is_after_each_step() {
+    for (name, bounds) in all_bounds() {
+        dice::check(name, 250, &deep_steps(60), |steps| history_in(World::ordered(bounds), &steps));
+    }
+}
+
+/// What memory may hold: all of a short history, little of it, and next to nothing.
+fn all_bounds() -> [(&'static str, GroupBounds); 3] {
+    let narrow = |known, open, messages| GroupBounds { known, open, messages, ..GroupBounds::default() };
+    [
+        ("histories in groups", GroupBounds::default()),
+        ("histories in groups, not all known", narrow(3, 2, 6)),
+        ("histories in groups, hardly any known", narrow(1, 0, 2)),
+    ]
+}
+
 fn history(steps: &[Step]) {
-    let mut world = World::new();
+    history_in(World::new(), steps);
+}
+
+fn history_in(mut world: World, steps: &[Step]) {
     for step in steps {
         world.take_step(step);
         world.check();

@@ -138,7 +138,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("serde", &["api", "catalogue", "cli", "config", "domain"]),
     ("serde_json", &["api", "catalogue", "cli", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),
-    ("sha2", &["api/sqs", "domain/access.rs", "domain/receipt.rs"]),
+    ("sha2", &["api/sqs", "domain/access.rs", "domain/dedup.rs", "domain/receipt.rs"]),
     ("socket2", &["server"]),
     ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),

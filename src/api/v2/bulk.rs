@@ -10,7 +10,7 @@ use super::messages::MessageBody;
 use super::page::{Link, links};
 use super::queues;
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, QueuePath};
 use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer, list};
 use crate::api::trace::{self, TraceBody, Traces};
@@ -87,7 +87,7 @@ pub struct MessagesBody {
 impl MessagesBody {
     fn new(asked: &Asked, found: Vec<MessageView>, links: Option<Vec<Link>>) -> Self {
         let traces = trace::of_messages(&found);
-        let messages = found.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+        let messages = found.into_iter().map(|view| MessageBody::new(asked, view)).collect();
         Self { messages, links, traces }
     }
 }
@@ -113,7 +113,7 @@ fn known<T: std::str::FromStr>(
 /// The messages of a queue, oldest first: a page of those that can be claimed, or those of `ids`, claimed or not.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_list", tag = "messages",
-    params(QueuePath, MessagesQuery, CallerHeaders),
+    params(QueuePath, MessagesQuery, CallerHeaders, DetailsHeader),
     responses(
         (status = 200, description = "Messages; none when there is no such queue.", body = MessagesBody),
         (status = 404, description = "None of `ids` exists.", body = crate::api::error::ErrorBody),
@@ -163,7 +163,7 @@ pub struct DeletionQuery {
 /// `pop` the oldest that can be claimed, which are the answer: they are gone when it is sent.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_delete", tag = "messages",
-    params(QueuePath, DeletionQuery, CallerHeaders),
+    params(QueuePath, DeletionQuery, CallerHeaders, DetailsHeader),
     responses(
         (status = 200, description = "The messages that were popped.", body = MessagesBody),
         (status = 204, description = "Those of `ids` are gone."),

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::messages::MessageBody;
 use super::queues;
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, ClaimPath, Path, QueuePath};
+use crate::api::extract::{Asked, CallerHeaders, ClaimPath, DetailsHeader, Path, QueuePath};
 use crate::api::forward::peer::Waited;
 use crate::api::handed::Handed;
 use crate::api::json::{Json, RequestBody, not_null, reply};
@@ -77,7 +77,7 @@ pub struct ClaimReply {
 /// answered.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/claims", operation_id = "claim_create", tag = "claims",
-    params(QueuePath, ClaimQuery, CallerHeaders), request_body(content = Option<ClaimBody>),
+    params(QueuePath, ClaimQuery, CallerHeaders, DetailsHeader), request_body(content = Option<ClaimBody>),
     responses(
         (status = 201, description = "The claim.", body = ClaimReply,
             headers(("Location" = String, description = "The path of the claim."))),
@@ -100,7 +100,7 @@ pub async fn post(
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
     let traces = trace::of_messages(&claim.messages);
-    let messages = claim.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+    let messages = claim.messages.into_iter().map(|view| MessageBody::new(&asked, view)).collect();
     let claim = ClaimReply { id: claim.id, messages, traces };
     let reply = reply(StatusCode::CREATED, &claim).map(|body| Body::new(Handed::new(body, handover)));
     Ok(([(header::LOCATION, location)], reply).into_response())
@@ -126,7 +126,7 @@ pub struct ClaimStatusReply {
 /// A claim that has not ended, and its messages that are not deleted yet.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_get", tag = "claims",
-    params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders),
+    params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders, DetailsHeader),
     responses(
         (status = 200, description = "The claim.", body = ClaimStatusReply),
         (status = 404, description = "There is no such claim.", body = crate::api::error::ErrorBody),
@@ -141,8 +141,7 @@ pub async fn get(
     let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
     let status = broker.claim_get(&asked.queue, id).await?;
     let traces = trace::of_messages(&status.view.messages);
-    let messages =
-        status.view.messages.into_iter().map(|view| MessageBody::new(&asked.queue, view)).collect();
+    let messages = status.view.messages.into_iter().map(|view| MessageBody::new(&asked, view)).collect();
     let href = format!("{}/claims/{id}", queues::path(&asked.queue));
     let (ttl, age) = (status.ttl, status.age);
     Ok(reply(StatusCode::OK, &ClaimStatusReply { ttl, age, href, messages, traces }))

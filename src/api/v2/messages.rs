@@ -9,17 +9,17 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
-use crate::api::extract::{Asked, CallerHeaders, MessagePath, Path, QueuePath};
+use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, MessagePath, Path, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
 use crate::api::query::Query;
 use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, Posted};
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
+use crate::domain::group::{DedupId, GroupName};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::{self, Limits};
 use crate::domain::message::{MessageTtl, NewMessage};
-use crate::domain::names::QueueRef;
 use crate::error::{Error, Place};
 
 /// Messages to post: at least one, and at most 262,144 bytes of JSON together.
@@ -52,6 +52,16 @@ struct PostedMessage {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(format = DateTime, nullable = false)]
     not_before: Option<String>,
+    /// The group that it belongs to. In a queue with `_fifo` the messages of a group are claimed in order; there it is
+    /// `default` when absent.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", nullable = false)]
+    group: Option<String>,
+    /// In a queue with `_fifo`: a message that was posted with the same one in the last five minutes is answered in place
+    /// of this one, and nothing is kept.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", nullable = false)]
+    dedup_id: Option<String>,
 }
 
 impl PostedMessage {
@@ -68,7 +78,9 @@ impl PostedMessage {
                 return Err(Error::invalid(Place::Limit, field("not_before"), why));
             }
         };
-        Ok(NewMessage { body: into_bytes(self.body), ttl, delay, ..NewMessage::default() })
+        let group = self.group.map(|group| GroupName::new(&group, field("group"))).transpose()?;
+        let dedup = self.dedup_id.map(|id| DedupId::new(&id, field("dedup_id"))).transpose()?;
+        Ok(NewMessage { body: into_bytes(self.body), ttl, delay, group, dedup })
     }
 }
 
@@ -162,23 +174,57 @@ pub struct MessageBody {
     /// JSON, as it was posted.
     #[schema(value_type = serde_json::Value)]
     body: RawJson,
+    /// What Zaqar does not know of. Only for who asks by `X-Message-Details`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    details: Option<MessageDetails>,
+}
+
+/// What Zaqar does not know of a message.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MessageDetails {
+    /// How often it has been claimed.
+    attempts: u32,
+    /// The group that it belongs to, if it does to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    group: Option<String>,
+    /// 20 digits that grow from message to message of the queue.
+    #[schema(example = "00445637271552163841")]
+    sequence_number: String,
+}
+
+impl MessageDetails {
+    fn of(view: &MessageView) -> Self {
+        let group = view.group.as_ref().map(ToString::to_string);
+        Self { attempts: view.attempts, group, sequence_number: view.id.sequence().to_string() }
+    }
 }
 
 impl MessageBody {
-    pub(super) fn new(queue: &QueueRef, view: MessageView) -> Self {
-        let mut href = format!("{}/messages/{}", queues::path(queue), view.id);
+    pub(super) fn new(asked: &Asked, view: MessageView) -> Self {
+        let mut href = format!("{}/messages/{}", queues::path(&asked.queue), view.id);
         if let Some(claim) = view.claim {
             href.push_str(&format!("?claim_id={claim}"));
         }
         let claim_count = view.claim.map(|_| view.attempts);
-        Self { id: view.id, href, ttl: view.ttl, age: view.age, body: RawJson(view.body), claim_count }
+        let details = asked.is_detailed.then(|| MessageDetails::of(&view));
+        Self {
+            id: view.id,
+            href,
+            ttl: view.ttl,
+            age: view.age,
+            body: RawJson(view.body),
+            claim_count,
+            details,
+        }
     }
 }
 
 /// One message, claimed or not.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_get", tag = "messages",
-    params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), CallerHeaders),
+    params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), CallerHeaders, DetailsHeader),
     responses(
         (status = 200, description = "The message.", body = MessageBody, headers(
             ("traceparent" = String, description = "The trace that it was posted in, if it was in one."),
@@ -197,7 +243,7 @@ pub async fn get(
     let id = message_id.parse().map_err(missing)?;
     let view = broker.message_get(&asked.queue, id).await?;
     let context = view.trace().cloned();
-    let mut answer = reply(StatusCode::OK, &MessageBody::new(&asked.queue, view));
+    let mut answer = reply(StatusCode::OK, &MessageBody::new(&asked, view));
     if let Some(context) = context {
         trace::set(answer.headers_mut(), &context);
     }

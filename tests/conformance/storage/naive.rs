@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
+use angarium::domain::group::GroupName;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message, State};
 use angarium::domain::time::Timestamp;
-use angarium::storage::{Batch, Direction, Due, Epoch, Note, Order, Page, Position, QueueChanges, Totals};
+use angarium::storage::{
+    Batch, Direction, Due, Epoch, GroupHead, Note, Order, Page, Position, QueueChanges, Totals,
+};
 
 /// What became of a call, without the details of a `StoreError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,17 +81,24 @@ impl NaiveQueue {
             (Some(after), Direction::Up) => place(&message.header) > after,
             (Some(after), Direction::Down) => place(&message.header) < after,
         });
-        let mut page = Page { messages: Vec::new(), is_last: true };
-        let mut read = 0;
-        for message in wanted {
-            if page.messages.len() == messages || read > bytes {
-                page.is_last = false;
-                break;
-            }
-            read += message.body.len();
-            page.messages.push(message.clone());
+        page(wanted.into_iter(), messages, bytes)
+    }
+
+    pub fn group(&self, group: &GroupName, after: Option<MessageId>, messages: usize, bytes: usize) -> Page {
+        let of_group = self.entries.values().filter(|message| message.header.group.as_ref() == Some(group));
+        let wanted = of_group.filter(|message| after.is_none_or(|after| message.header.id > after));
+        page(wanted, messages, bytes)
+    }
+
+    pub fn groups(&self, after: Option<&GroupName>, limit: usize) -> Vec<GroupHead> {
+        let mut heads: BTreeMap<&GroupName, GroupHead> = BTreeMap::new();
+        for message in self.entries.values() {
+            let Some(group) = message.header.group.as_ref() else { continue };
+            let head = || GroupHead { message: message.clone(), is_only: true };
+            heads.entry(group).and_modify(|head| head.is_only = false).or_insert_with(head);
         }
-        page
+        let behind = heads.into_iter().filter(|(group, _)| after.is_none_or(|after| *group > after));
+        behind.map(|(_, head)| head).take(limit).collect()
     }
 
     pub fn get(&self, ids: &[MessageId]) -> Vec<Message> {
@@ -112,6 +122,20 @@ impl NaiveQueue {
         let of_kind = self.notes.values().filter(|note| note.kind == kind);
         of_kind.filter(|note| after.is_none_or(|after| note.key > *after)).take(limit).cloned().collect()
     }
+}
+
+fn page<'a>(wanted: impl Iterator<Item = &'a Message>, messages: usize, bytes: usize) -> Page {
+    let mut page = Page { messages: Vec::new(), is_last: true };
+    let mut read = 0;
+    for message in wanted {
+        if page.messages.len() == messages || read > bytes {
+            page.is_last = false;
+            break;
+        }
+        read += message.body.len();
+        page.messages.push(message.clone());
+    }
+    page
 }
 
 #[derive(Clone, Copy)]

@@ -16,7 +16,8 @@ impl World {
         let totals = self.pool.totals();
         let tail = if totals.ready() == 0 { MessageId::ZERO } else { self.last_id };
         let found = Found { tail, is_scheduled: totals.scheduled > 0, has_aside: totals.aside > 0 };
-        self.engine = QueueEngine::open(found);
+        self.reads.clear();
+        self.engine = self.opened(found);
         self.truth = Truth::default();
         for message in self.pool.entries.values() {
             self.truth.posted(message.header.clone());
@@ -101,6 +102,9 @@ impl World {
         let now = self.now;
         let is_due = |header: &Header| header.state == State::Scheduled && header.ready <= now;
         assert!(self.truth.messages.values().all(|known| !is_due(&known.header)), "due, and not ready");
+        if self.bounds.is_some() {
+            return self.drain_groups();
+        }
         let ready = self.truth.ready().into_iter().filter(|header| !header.is_expired(now));
         let expected: Vec<MessageId> =
             ready.filter(|header| header.attempts < MOST).map(|header| header.id).collect();
@@ -122,7 +126,7 @@ impl World {
     }
 
     /// A sweep leaves nothing whose life is over but what is claimed or on its way.
-    fn check_swept(&mut self) {
+    pub(super) fn check_swept(&mut self) {
         self.begin_sweep();
         self.finish_sweep();
         self.flush();

@@ -5,6 +5,9 @@ use super::*;
 impl World {
     /// What is taken must be the oldest of what is ready, without a hole.
     pub(super) fn take(&mut self, limit: usize) -> Taken {
+        if self.bounds.is_some() {
+            return self.take_of_groups(limit);
+        }
         let ready: Vec<Header> = self.truth.ready().into_iter().cloned().collect();
         let taken = self.engine.take(limit, Some(MOST), self.now);
         let (mut messages, mut expired, mut dead) =
@@ -31,7 +34,7 @@ impl World {
         taken
     }
 
-    fn hide_taken(&mut self, taken: &Taken) {
+    pub(super) fn hide_taken(&mut self, taken: &Taken) {
         let ids: Vec<MessageId> = taken.messages.iter().map(|(header, _)| header.id).collect();
         ids.iter().for_each(|id| self.truth.move_to(*id, Place::Taking));
         if !ids.is_empty() {

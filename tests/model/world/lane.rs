@@ -21,7 +21,7 @@ impl World {
                 client: None,
                 size,
                 state: if delay > 0 { State::Scheduled } else { State::Ready },
-                group: None,
+                group: self.group_of(self.count),
                 first_claimed: None,
             };
             messages.push(Message { header, body });

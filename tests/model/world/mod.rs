@@ -6,6 +6,7 @@ mod checks;
 mod claims;
 mod lane;
 mod moves;
+mod ordered;
 mod removals;
 mod schedule;
 mod waiting;
@@ -21,9 +22,11 @@ use angarium::domain::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message, Peer, State};
 use angarium::domain::time::Timestamp;
 use angarium::engine::{Answered, Ending, Found, Line, QueueEngine, Refill, Removal, Taken};
-use angarium::engine::{Place as Turn, prepared};
+use angarium::engine::{GroupBounds, GroupRead, Heads, Place as Turn, prepared};
 use angarium::error::Error;
 use angarium::storage::{Direction, Page, QueueChanges};
+
+use ordered::GroupPage;
 
 use super::step::{Named, Step, Target};
 use super::truth::{Place, Truth, Verdict, returned};
@@ -98,6 +101,9 @@ pub struct World {
     ending: Vec<(ClaimId, Stage)>,
     spent: Vec<ClaimId>,
     refill: Option<(Refill, Option<Page>)>,
+    /// Of a queue in order of groups: the bounds of its memory, and what is read of it.
+    bounds: Option<GroupBounds>,
+    reads: VecDeque<(GroupRead, Option<GroupPage>)>,
     waking: Option<Waking>,
     /// What the pool said to a sweep.
     sweep: Option<Vec<Header>>,
@@ -141,6 +147,8 @@ impl World {
             ending: Vec::new(),
             spent: Vec::new(),
             refill: None,
+            bounds: None,
+            reads: VecDeque::new(),
             waking: None,
             sweep: None,
             departing: BTreeSet::new(),

@@ -39,7 +39,7 @@ impl World {
             client: None,
             size: 1,
             state: State::Moving(Arc::new(peer())),
-            group: None,
+            group: self.group_of(self.arrived),
             first_claimed: None,
         };
         let header = prepared(&moving, &Arc::new(peer()), None, self.now);
@@ -75,8 +75,12 @@ impl World {
         let resting = self.resting();
         let is_removed = |header: &Header| self.truth.messages[&header.id].removals > 0;
         let Some(at) = nth(&resting, number).filter(|at| !is_removed(&resting[*at])) else { return };
-        self.departing.insert(resting[at].id);
-        self.waiting.push_back(Change::Depart(resting[at].id));
+        self.depart_one(resting[at].id);
+    }
+
+    pub(super) fn depart_one(&mut self, id: MessageId) {
+        self.departing.insert(id);
+        self.waiting.push_back(Change::Depart(id));
     }
 
     pub(super) fn settle_departure(&mut self, id: MessageId, is_durable: bool) {

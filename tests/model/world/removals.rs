@@ -76,6 +76,9 @@ impl World {
 /// Pages.
 impl World {
     pub(super) fn begin_refill(&mut self) {
+        if let Some(read) = self.engine.begin_group_read() {
+            self.reads.push_back((read, None));
+        }
         if let Some(refill) = self.engine.begin_refill() {
             assert!(self.refill.is_none(), "two pages are read at once");
             self.refill = Some((refill, None));
@@ -83,6 +86,7 @@ impl World {
     }
 
     pub(super) fn read_page(&mut self, limit: usize) {
+        self.read_groups(limit);
         if let Some((refill, page @ None)) = &mut self.refill {
             let after = Some(refill.after).filter(|after| *after > MessageId::ZERO);
             *page =
@@ -92,12 +96,16 @@ impl World {
 
     pub(super) fn finish_refill(&mut self) {
         self.read_page(1_024);
+        self.finish_groups();
         if let Some((refill, Some(page))) = self.refill.take() {
             self.engine.finish_refill(refill, page.messages, page.is_last);
         }
     }
 
     pub(super) fn fail_refill(&mut self) {
+        if let Some((read, _)) = self.reads.pop_front() {
+            self.engine.group_read_failed(&read);
+        }
         if self.refill.take().is_some() {
             self.engine.refill_failed();
         }

@@ -1,0 +1,88 @@
+//! Reading groups of an ordered queue from its pool, as its engine asks for it.
+
+use std::sync::Arc;
+
+use tracing::error;
+
+use super::Broker;
+use super::slot::{OpenQueue, Slot};
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::Message;
+use crate::domain::names::{PoolName, QueueRef};
+use crate::engine::{GroupRead, Heads};
+use crate::error::Error;
+use crate::storage::{GroupHead, Page};
+
+/// What was read.
+enum Found {
+    Group(Page),
+    Heads(Heads),
+}
+
+impl Broker {
+    /// Begins to read what the engine of an ordered queue wants to know.
+    pub(super) fn start_group_reads(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
+        while let Some(read) = queue.engine.begin_group_read() {
+            let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
+            let pool = queue.pool.clone();
+            self.0.tasks.spawn(async move {
+                let found = broker.read_groups(&pool, id, &read).await;
+                broker.finish_group_read(&slot, &at, id, (&read, found));
+            });
+        }
+    }
+
+    async fn read_groups(&self, pool: &PoolName, queue: QueueId, read: &GroupRead) -> Result<Found, Error> {
+        let store = self.pool(pool)?.store()?;
+        let found = match read {
+            GroupRead::Group { name, after, .. } => {
+                let after = Some(*after).filter(|after| *after > MessageId::ZERO);
+                let (messages, bytes) = (limits::GROUP_MESSAGES, limits::GROUP_BYTES);
+                store.group(queue, name, after, messages, bytes).await.map(Found::Group)
+            }
+            GroupRead::Heads { after, .. } => {
+                let heads = store.groups(queue, after.clone(), limits::GROUPS_PAGE).await;
+                let head = |heads: Vec<_>| heads.into_iter().map(head).collect();
+                heads.map(head).map(Found::Heads)
+            }
+        };
+        found.map_err(|error| store.failed(error))
+    }
+
+    fn finish_group_read(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: QueueId,
+        (read, found): (&GroupRead, Result<Found, Error>),
+    ) {
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queue_mut(at, id) else { return };
+        queue.pool_failed = found.is_err();
+        let failure = match found {
+            Ok(Found::Group(page)) => {
+                queue.engine.finish_group_read(read, page.messages, page.is_last);
+                None
+            }
+            Ok(Found::Heads(heads)) => {
+                let is_end = heads.len() < limits::GROUPS_PAGE;
+                queue.engine.finish_heads_read(read, heads, is_end);
+                None
+            }
+            Err(cause) => {
+                queue.engine.group_read_failed(read);
+                Some(cause)
+            }
+        };
+        self.serve(slot, &mut state, at);
+        drop(state);
+        if let Some(cause) = failure {
+            error!(%cause, queue = %at.name, "waiting messages could not be read");
+        }
+    }
+}
+
+fn head(head: GroupHead) -> (Message, bool) {
+    (head.message, head.is_only)
+}

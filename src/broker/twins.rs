@@ -1,0 +1,187 @@
+//! Messages that are posted twice with one id of deduplication: which is the first, and what the pool keeps of it (P10).
+//!
+//! The note of a message is in the batch of the message, so both are durable or neither. A second post is answered once the
+//! first is durable; if that failed, the second is posted after all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Broker;
+use super::lanes::Change;
+use super::messages::settled;
+use super::pool_table::NamedStore;
+use super::slot::{OpenQueue, Slot};
+use crate::domain::dedup::DedupKey;
+use crate::domain::envelope::Envelope;
+use crate::domain::group::{DedupId, GroupName};
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::message::{Message, NewMessage};
+use crate::domain::names::QueueRef;
+use crate::domain::time::Timestamp;
+use crate::engine::{Found, GroupBounds, QueueEngine};
+use crate::error::{Error, Place};
+use crate::storage::Note;
+
+/// The kind of the notes of ids of deduplication. It is in pools and never changes.
+const KIND: u8 = 1;
+
+/// Kind and key of the note of an id.
+pub(super) fn note_name(key: &DedupKey) -> (u8, Bytes) {
+    (KIND, Bytes::copy_from_slice(key.as_bytes()))
+}
+
+fn note(key: &DedupKey, id: MessageId, expires: Timestamp) -> Note {
+    let (kind, key) = note_name(key);
+    Note { kind, key, value: Bytes::copy_from_slice(id.as_bytes()), expires }
+}
+
+/// What a note says; none when it is not what this program writes.
+fn read_note(note: &Note) -> Option<(DedupKey, MessageId)> {
+    let key = DedupKey::from_bytes(note.key[..].try_into().ok()?);
+    Some((key, MessageId::from_bytes(note.value[..].try_into().ok()?)))
+}
+
+/// A message of a post whose twin is not durable yet.
+pub(super) struct Awaited {
+    /// Its place in the post.
+    pub(super) place: usize,
+    pub(super) message: NewMessage,
+}
+
+/// A post on its way: which of its messages are new.
+#[derive(Default)]
+pub(super) struct Posting {
+    /// The ids that are answered, one for each message.
+    pub(super) ids: Vec<MessageId>,
+    pub(super) messages: Vec<Message>,
+    pub(super) notes: Vec<(DedupKey, Note)>,
+    pub(super) awaited: Vec<Awaited>,
+    /// Those of its messages that are new and have an id of deduplication.
+    pub(super) own: HashMap<DedupKey, MessageId>,
+}
+
+/// Until when what is posted now is remembered.
+pub(super) fn twin_expires(now: Timestamp) -> Timestamp {
+    now.plus_seconds(limits::DEDUP_SECONDS)
+}
+
+impl Posting {
+    /// What is to be kept of a message that is posted now, and under which id of deduplication; none when it was posted
+    /// before.
+    pub(super) fn admit(
+        &mut self,
+        queue: &OpenQueue,
+        mut new: NewMessage,
+        now: Timestamp,
+    ) -> Result<Option<(NewMessage, Option<DedupKey>)>, Error> {
+        if !queue.engine.is_ordered() {
+            return match new.dedup {
+                Some(_) => {
+                    Err(Error::invalid(Place::Limit, "dedup_id", "only a queue with _fifo remembers it"))
+                }
+                None => Ok(Some((new, None))),
+            };
+        }
+        let group = new.group.get_or_insert_with(GroupName::default);
+        let by_content = || {
+            let (_, body) = Envelope::split(new.body.clone());
+            queue.attributes.has_content_dedup.then(|| DedupId::of_body(&body))
+        };
+        let Some(id) = new.dedup.clone().or_else(by_content) else { return Ok(Some((new, None))) };
+        let key = DedupKey::of(&id, queue.attributes.dedup_scope, group);
+        if let Some(own) = self.own.get(&key) {
+            self.ids.push(*own);
+            return Ok(None);
+        }
+        if let Some(twin) = queue.engine.twin(key, now) {
+            if !twin.is_durable {
+                self.awaited.push(Awaited { place: self.ids.len(), message: new });
+            }
+            self.ids.push(twin.id);
+            return Ok(None);
+        }
+        if self.own.len() >= queue.engine.room_for_twins() {
+            let what = "ids of deduplication that a queue remembers";
+            return Err(Error::TooMany { what, bound: limits::DEDUP_KNOWN });
+        }
+        Ok(Some((new, Some(key))))
+    }
+
+    pub(super) fn add(&mut self, message: Message, key: Option<DedupKey>, now: Timestamp) {
+        let id = message.header.id;
+        if let Some(key) = key {
+            self.notes.push((key, note(&key, id, twin_expires(now))));
+            self.own.insert(key, id);
+        }
+        self.ids.push(id);
+        self.messages.push(message);
+    }
+}
+
+impl Broker {
+    /// The engine of an ordered queue, with the ids of deduplication that its pool has notes of.
+    pub(super) async fn open_ordered(
+        &self,
+        queue: QueueId,
+        found: Found,
+        store: &NamedStore,
+    ) -> Result<QueueEngine, Error> {
+        let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
+        let mut after = None;
+        loop {
+            let page = store.notes(queue, KIND, after, limits::NOTES_PAGE).await;
+            let page = page.map_err(|error| store.failed(error))?;
+            for (key, id, expires) in
+                page.iter().filter_map(|note| read_note(note).map(|(key, id)| (key, id, note.expires)))
+            {
+                engine.restore_twin(key, id, expires);
+            }
+            match page.last() {
+                Some(last) if page.len() >= limits::NOTES_PAGE => after = Some(last.key.clone()),
+                _ => return Ok(engine),
+            }
+        }
+    }
+
+    /// Forgets the ids of deduplication of the open queues of a slot whose time is over.
+    pub(super) fn forget_old_twins(&self, slot: &Arc<Slot>) {
+        let now = self.0.clock.now();
+        let mut state = slot.state.lock();
+        let ordered = state.queues.iter().filter(|(_, queue)| queue.engine.is_ordered());
+        let names: Vec<QueueRef> = ordered.map(|(at, _)| at.clone()).collect();
+        for at in names {
+            while let Some(queue) = state.queues.get_mut(&at) {
+                let keys = queue.engine.forget_twins(now, limits::NOTES_PAGE);
+                // Nobody waits for this: what stays in the pool is forgotten after the queue was opened again.
+                if keys.is_empty() || self.submit(slot, &mut state, &at, Change::ForgetTwins(keys)).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Forgets all ids of deduplication of a queue, durably.
+    pub(super) async fn forget_twins(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        queue: QueueId,
+    ) -> Result<(), Error> {
+        let mut outcomes = Vec::new();
+        {
+            let mut state = slot.state.lock();
+            let Some(open) = state.queue_mut(at, queue) else { return Ok(()) };
+            let keys = open.engine.forget_all_twins();
+            for keys in keys.chunks(limits::NOTES_PAGE) {
+                outcomes.push(self.submit(slot, &mut state, at, Change::ForgetTwins(keys.to_vec()))?);
+            }
+        }
+        for outcome in outcomes {
+            settled(outcome).await?;
+        }
+        Ok(())
+    }
+}

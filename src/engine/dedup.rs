@@ -1,0 +1,111 @@
+//! Which messages were posted with an id of deduplication lately, so that the same again is answered and not kept (P10).
+//!
+//! It holds whether the message is still there or not. The pool has a note of each, written with the message; an entry
+//! here whose note is not durable yet answers nobody.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::queue::QueueEngine;
+use crate::domain::dedup::DedupKey;
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::time::Timestamp;
+
+/// A message that was posted before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// Its id.
+    pub id: MessageId,
+    /// Whether it is durable. If not, what becomes of it must be awaited.
+    pub is_durable: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    twin: Twin,
+    expires: Timestamp,
+}
+
+/// What is known of the ids of one queue.
+#[derive(Debug, Default)]
+pub(super) struct Dedup {
+    known: HashMap<DedupKey, Known>,
+    /// By the time when each is forgotten.
+    ends: BTreeSet<(Timestamp, DedupKey)>,
+}
+
+impl Dedup {
+    fn forget(&mut self, key: DedupKey) {
+        if let Some(known) = self.known.remove(&key) {
+            self.ends.remove(&(known.expires, key));
+        }
+    }
+
+    fn put(&mut self, key: DedupKey, twin: Twin, expires: Timestamp) {
+        self.forget(key);
+        self.known.insert(key, Known { twin, expires });
+        self.ends.insert((expires, key));
+    }
+}
+
+impl QueueEngine {
+    /// The message that was posted with this id before, and is not forgotten by `now`.
+    pub fn twin(&self, key: DedupKey, now: Timestamp) -> Option<Twin> {
+        self.dedup.known.get(&key).filter(|known| now < known.expires).map(|known| known.twin)
+    }
+
+    /// How many ids more can be remembered.
+    pub fn room_for_twins(&self) -> usize {
+        limits::DEDUP_KNOWN.saturating_sub(self.dedup.known.len())
+    }
+
+    /// A message with this id is on its way to the pool, with its note.
+    pub fn begin_twin(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
+        self.dedup.put(key, Twin { id, is_durable: false }, expires);
+    }
+
+    /// A note that was found when the queue was opened.
+    pub fn restore_twin(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
+        self.dedup.put(key, Twin { id, is_durable: true }, expires);
+    }
+
+    /// Messages are durable, and with them their notes.
+    pub fn twins_posted(&mut self, keys: &[DedupKey]) {
+        for key in keys {
+            if let Some(known) = self.dedup.known.get_mut(key) {
+                known.twin.is_durable = true;
+            }
+        }
+    }
+
+    /// Messages were certainly not posted.
+    pub fn twins_failed(&mut self, keys: &[DedupKey]) {
+        for key in keys {
+            let is_failed = self.dedup.known.get(key).is_some_and(|known| !known.twin.is_durable);
+            if is_failed {
+                self.dedup.forget(*key);
+            }
+        }
+    }
+
+    /// Forgets what is over by `now`, at most `limit` of it. Their notes are to be removed.
+    pub fn forget_twins(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
+        let is_over = |(expires, _): &&(Timestamp, DedupKey)| *expires <= now;
+        let over = self.dedup.ends.iter().take_while(is_over).map(|(_, key)| *key);
+        // What is on its way to the pool is left for later: its note could come after its removal.
+        let is_settled =
+            |key: &DedupKey| self.dedup.known.get(key).is_some_and(|known| known.twin.is_durable);
+        let over: Vec<DedupKey> = over.filter(is_settled).take(limit).collect();
+        over.iter().for_each(|key| self.dedup.forget(*key));
+        over
+    }
+
+    /// Forgets all that is durable. The notes are to be removed.
+    pub fn forget_all_twins(&mut self) -> Vec<DedupKey> {
+        let is_durable = |(key, known): (&DedupKey, &Known)| known.twin.is_durable.then_some(*key);
+        let mut keys: Vec<DedupKey> = self.dedup.known.iter().filter_map(is_durable).collect();
+        keys.sort_unstable();
+        keys.iter().for_each(|key| self.dedup.forget(*key));
+        keys
+    }
+}

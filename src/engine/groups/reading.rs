@@ -1,0 +1,308 @@
+//! What is read of groups from the pool: more of one group, and which groups there are.
+//!
+//! A page is read while the queue changes. What was posted meanwhile is left for the next page; a page of which
+//! anything else changed meanwhile is read again (P2).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::{Group, Groups, Reach};
+use crate::domain::group::GroupName;
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::message::{Message, State};
+use crate::engine::hidden::HiddenMessages;
+use crate::engine::window::Ready;
+
+/// What to read from the pool. Messages beyond `until` may be of posts whose outcome is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupRead {
+    /// Messages of a group behind this id.
+    Group {
+        /// The group.
+        name: GroupName,
+        /// Read behind this id.
+        after: MessageId,
+        /// Nothing beyond this id counts.
+        until: MessageId,
+    },
+    /// The first messages of groups, by their names.
+    Heads {
+        /// Read behind this name.
+        after: Option<GroupName>,
+        /// Nothing beyond this id counts.
+        until: MessageId,
+    },
+}
+
+/// First messages of groups, and whether each is the only one.
+pub type Heads = Vec<(Message, bool)>;
+
+/// Whether all groups are known, and how far the pool's list of them was gone through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// Every group that has a message which is not hidden is in memory.
+    Whole,
+    /// All that are not are blocked, and what frees them names them.
+    Blocked,
+    /// Others may be found behind this name.
+    On {
+        after: Option<GroupName>,
+        /// Groups that are not blocked were left out since it began, for want of room.
+        has_missed: bool,
+        has_missed_blocked: bool,
+    },
+}
+
+impl Listing {
+    pub(super) fn begun() -> Self {
+        Self::On { after: None, has_missed: false, has_missed_blocked: false }
+    }
+
+    /// Whether groups wait for room.
+    pub(super) fn is_overflowing(&self) -> bool {
+        matches!(self, Self::On { has_missed: true, .. })
+    }
+
+    /// A group that is not blocked is not in memory.
+    pub(super) fn miss_open(&mut self) {
+        match self {
+            Self::On { has_missed, .. } => *has_missed = true,
+            Self::Whole | Self::Blocked => *self = Self::begun(),
+        }
+    }
+
+    /// A group that is blocked is not in memory.
+    pub(super) fn miss_blocked(&mut self) {
+        match self {
+            Self::On { has_missed_blocked, .. } => *has_missed_blocked = true,
+            Self::Whole | Self::Blocked => *self = Self::Blocked,
+        }
+    }
+
+    /// The list was gone through up to a group, or to its end.
+    fn advance(&mut self, last: Option<GroupName>, is_end: bool) {
+        let Self::On { after, has_missed, has_missed_blocked } = self else { return };
+        match (is_end, *has_missed, *has_missed_blocked) {
+            (false, ..) => *after = last.or(after.take()),
+            (true, true, _) => *self = Self::begun(),
+            (true, false, true) => *self = Self::Blocked,
+            (true, false, false) => *self = Self::Whole,
+        }
+    }
+}
+
+/// What happened to a group while a page of it is read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Page {
+    is_void: bool,
+    was_posted_to: bool,
+}
+
+/// What is read, or is to be.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    wanted: VecDeque<GroupName>,
+    pages: HashMap<GroupName, Page>,
+    /// While groups are listed: messages that went or changed meanwhile, which the list may show as they were.
+    listed: Option<HashSet<MessageId>>,
+    is_list_void: bool,
+}
+
+impl Reading {
+    pub(super) fn want(&mut self, name: &GroupName) {
+        let is_known = self.pages.contains_key(name) || self.wanted.contains(name);
+        if !is_known && self.wanted.len() < limits::GROUP_READS {
+            self.wanted.push_back(name.clone());
+        }
+    }
+
+    pub(super) fn note_posted(&mut self, name: &GroupName) {
+        if let Some(page) = self.pages.get_mut(name) {
+            page.was_posted_to = true;
+        }
+    }
+
+    pub(super) fn distrust_group(&mut self, name: &GroupName) {
+        if let Some(page) = self.pages.get_mut(name) {
+            page.is_void = true;
+        }
+    }
+
+    /// Whatever is read now does not count.
+    pub(super) fn distrust(&mut self) {
+        self.pages.values_mut().for_each(|page| page.is_void = true);
+        self.is_list_void = self.listed.is_some();
+    }
+
+    pub(super) fn note_gone(&mut self, id: MessageId, group: Option<&GroupName>) {
+        match group {
+            Some(group) => self.distrust_group(group),
+            None => self.pages.values_mut().for_each(|page| page.is_void = true),
+        }
+        self.note_changed(id);
+    }
+
+    /// A message is gone, or is not any more what a list under way may show of it.
+    pub(super) fn note_changed(&mut self, id: MessageId) {
+        if let Some(changed) = &mut self.listed {
+            changed.insert(id);
+            self.is_list_void |= changed.len() > limits::WINDOW_MESSAGES;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.wanted.is_empty() && self.pages.is_empty() && self.listed.is_none()
+    }
+}
+
+impl Groups {
+    /// Whether messages that may be taken can lie in the pool.
+    pub(in crate::engine) fn has_more(&self) -> bool {
+        !self.reading.is_idle() || matches!(self.listing, Listing::On { .. })
+    }
+
+    /// What is to be read next, in a queue whose ids are all at most `until`.
+    pub(in crate::engine) fn begin_read(&mut self, until: MessageId) -> Option<GroupRead> {
+        while self.reading.pages.len() < limits::GROUP_READS {
+            let Some(name) = self.reading.wanted.pop_front() else { break };
+            let Some(Group { reach: Reach::To(after), .. }) = self.known.get(&name) else { continue };
+            self.reading.pages.insert(name.clone(), Page::default());
+            return Some(GroupRead::Group { name, after: *after, until });
+        }
+        let Listing::On { after, .. } = &self.listing else { return None };
+        let has_room = self.open.len() <= self.bounds.open;
+        if self.reading.listed.is_some() || !has_room {
+            return None;
+        }
+        self.reading.listed = Some(HashSet::new());
+        Some(GroupRead::Heads { after: after.clone(), until })
+    }
+
+    /// It could not be read.
+    pub(in crate::engine) fn read_failed(&mut self, read: &GroupRead) {
+        match read {
+            GroupRead::Group { name, .. } => {
+                self.reading.pages.remove(name);
+            }
+            GroupRead::Heads { .. } => {
+                self.reading.listed = None;
+                self.reading.is_list_void = false;
+            }
+        }
+    }
+
+    /// A page of a group was read, in order of id; `is_last` when there is nothing behind it.
+    pub(in crate::engine) fn finish_group(
+        &mut self,
+        (name, after, until): (&GroupName, MessageId, MessageId),
+        messages: Vec<Message>,
+        is_last: bool,
+        hidden: &mut HiddenMessages,
+    ) {
+        let page = self.reading.pages.remove(name).unwrap_or_default();
+        let is_as_before = self.known.get(name).is_some_and(|group| group.reach == Reach::To(after));
+        if page.is_void || !is_as_before {
+            return;
+        }
+        // What comes after the last post that is known here will be told.
+        let is_all = is_last || messages.last().is_some_and(|message| message.header.id > until);
+        let mut reach = if is_all && !page.was_posted_to { Reach::Whole } else { Reach::To(after) };
+        self.make_room(name);
+        let mut last = after;
+        for message in messages.into_iter().take_while(|message| message.header.id <= until) {
+            if self.is_full() && last > after {
+                reach = Reach::To(last);
+                break;
+            }
+            last = message.header.id;
+            let is_block = matches!(message.header.state, State::Scheduled | State::Moving(_));
+            self.take_in(name, message, hidden);
+            if is_block {
+                // Nothing behind it can be taken: no need to know it.
+                reach = Reach::To(last);
+                break;
+            }
+            if let Reach::To(reached) = &mut reach {
+                *reached = last;
+            }
+        }
+        self.set_reach(name, reach);
+        if let Some(blocking) = hidden.blocking() {
+            self.place(name, blocking);
+        }
+    }
+
+    /// A message that the pool shows.
+    fn take_in(&mut self, name: &GroupName, message: Message, hidden: &mut HiddenMessages) {
+        let id = message.header.id;
+        if hidden.contains_key(&id) {
+            return;
+        }
+        match message.header.state {
+            State::Ready => self.put_ready(name, Ready::from(message)),
+            State::Scheduled => self.put_delayed(name, message.header),
+            State::Moving(_) => {
+                if let Some(blocking) = hidden.blocking() {
+                    blocking.set_aside(name, id);
+                }
+            }
+            // One is not here yet, and comes by itself; the other stays for ever.
+            State::Prepared(_) | State::Failed => {}
+        }
+    }
+
+    /// Groups were listed.
+    pub(in crate::engine) fn finish_heads(
+        &mut self,
+        until: MessageId,
+        (heads, is_end): (Heads, bool),
+        hidden: &mut HiddenMessages,
+    ) {
+        let Some(changed) = self.reading.listed.take() else { return };
+        if std::mem::take(&mut self.reading.is_list_void) {
+            return;
+        }
+        let last = heads.last().and_then(|(message, _)| message.header.group.clone());
+        for (message, is_only) in heads {
+            let Some(name) = message.header.group.clone() else { continue };
+            if self.known.contains_key(&name) || message.header.id > until {
+                continue;
+            }
+            if changed.contains(&message.header.id) {
+                self.make_place(&name, Reach::To(MessageId::ZERO));
+            } else {
+                self.take_head(&name, message, is_only, hidden);
+            }
+            if let Some(blocking) = hidden.blocking() {
+                self.place(&name, blocking);
+            }
+        }
+        self.listing.advance(last, is_end);
+    }
+
+    fn take_head(&mut self, name: &GroupName, message: Message, is_only: bool, hidden: &mut HiddenMessages) {
+        let id = message.header.id;
+        let is_hidden = hidden.contains_key(&id);
+        let is_passed = matches!(message.header.state, State::Prepared(_) | State::Failed);
+        let blocks = is_hidden || matches!(message.header.state, State::Scheduled | State::Moving(_));
+        if is_only && (is_hidden || is_passed) {
+            return;
+        }
+        let reach = if is_only { Reach::Whole } else { Reach::To(id) };
+        if blocks && self.known.len() >= self.bounds.known {
+            self.listing.miss_blocked();
+            if matches!(message.header.state, State::Moving(_)) {
+                self.take_in(name, message, hidden);
+            }
+            return;
+        }
+        if self.is_full() {
+            self.make_room(name);
+        }
+        if self.is_full() && !blocks {
+            self.make_place(name, Reach::To(id.before()));
+        } else if self.make_place(name, reach) {
+            self.take_in(name, message, hidden);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What is different in a queue in order of groups: where its ready messages are, and which of them a claim may have.
+//! Source of the rule: SQS, which calls it FIFO.
+
+use super::groups::{GroupBounds, GroupRead, Groups, Heads};
+use super::hidden::{Hidden, HiddenMessages, Removed, Why};
+use super::queue::{Found, QueueEngine, Taken};
+use super::window::{Ready, Window};
+use crate::domain::group::GroupName;
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::message::{Header, Message, State};
+use crate::domain::time::Timestamp;
+
+impl QueueEngine {
+    /// As [`QueueEngine::open`], of a queue in order of groups.
+    pub fn open_ordered(found: Found, bounds: GroupBounds) -> Self {
+        let is_empty = found.tail == MessageId::ZERO && !found.is_scheduled && !found.has_aside;
+        Self {
+            hidden: HiddenMessages::in_groups(),
+            groups: Some(Groups::found(is_empty, bounds)),
+            window: Window::before(found.tail),
+            ..Self::open(found)
+        }
+    }
+
+    /// Whether the queue is in order of groups.
+    pub fn is_ordered(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// Hides messages for a claim: of each group in its turn as many as there are before the first that blocks it.
+    pub(super) fn take_of_groups(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> Taken {
+        let mut taken = Taken::default();
+        let Self { groups: Some(groups), hidden, .. } = self else { return taken };
+        if let Some(blocking) = hidden.blocking() {
+            groups.settle(blocking);
+        }
+        let (mut turn, mut to_read) = (0, 0);
+        while taken.messages.len() < limit
+            && taken.expired.len() + taken.dead.len() < limits::REFILL_MESSAGES
+            && to_read < limits::GROUP_READS
+        {
+            let Some((next, name)) = groups.next_open(turn) else { break };
+            turn = next + 1;
+            match take_of_group(groups, hidden, &name, (limit, most, now), &mut taken) {
+                Of::Taken | Of::Blocked => {}
+                Of::MustRead => to_read += 1,
+            }
+        }
+        self.claimed += u64::try_from(taken.messages.len()).unwrap_or_default();
+        taken
+    }
+
+    /// What is to be read from the pool for a queue in order of groups; none when nothing is, or enough is already.
+    pub fn begin_group_read(&mut self) -> Option<GroupRead> {
+        let until = self.window.tail();
+        self.groups.as_mut()?.begin_read(until)
+    }
+
+    /// A page of a group was read, with messages in order of id; `is_last` when there is nothing behind it.
+    pub fn finish_group_read(&mut self, read: &GroupRead, messages: Vec<Message>, is_last: bool) {
+        if let (Some(groups), GroupRead::Group { name, after, until }) = (&mut self.groups, read) {
+            groups.finish_group((name, *after, *until), messages, is_last, &mut self.hidden);
+        }
+    }
+
+    /// The first messages of groups were read; `is_end` when there are no groups behind them.
+    pub fn finish_heads_read(&mut self, read: &GroupRead, heads: Heads, is_end: bool) {
+        if let (Some(groups), GroupRead::Heads { until, .. }) = (&mut self.groups, read) {
+            groups.finish_heads(*until, (heads, is_end), &mut self.hidden);
+        }
+    }
+
+    /// It could not be read.
+    pub fn group_read_failed(&mut self, read: &GroupRead) {
+        if let Some(groups) = &mut self.groups {
+            groups.read_failed(read);
+        }
+    }
+
+    /// The header of a ready message, if it is in memory.
+    pub(super) fn ready(&self, id: MessageId) -> Option<&Header> {
+        match &self.groups {
+            Some(groups) => groups.get(id),
+            None => self.window.get(id),
+        }
+    }
+
+    /// Takes a message out of those that are ready. Returns its header, if it is in memory.
+    pub(super) fn take_out(&mut self, id: MessageId) -> Option<Header> {
+        match &mut self.groups {
+            Some(groups) => groups.remove(id),
+            None => self.window.remove(id).map(|ready| ready.header),
+        }
+    }
+
+    /// A new message became durable that is not hidden.
+    pub(super) fn append(&mut self, message: Message) {
+        let Some(groups) = &mut self.groups else {
+            if message.header.state == State::Ready {
+                return self.window.append(message);
+            }
+            self.window.pass(message.header.id);
+            return self.schedule.expect(message.header.ready);
+        };
+        self.window.pass(message.header.id);
+        let is_ready = message.header.state == State::Ready;
+        if !is_ready {
+            self.schedule.expect(message.header.ready);
+        }
+        if let Some(blocking) = self.hidden.blocking() {
+            if is_ready {
+                groups.append(message, blocking);
+            } else {
+                groups.append_delayed(message.header, blocking);
+            }
+        }
+    }
+
+    /// A message that was hidden is ready, in a queue in order of groups.
+    pub(super) fn show_in_group(&mut self, ready: Ready) {
+        // It may come from another queue, with an id that is greater than any of this one.
+        self.window.pass(ready.header.id);
+        if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
+            groups.show(ready, blocking);
+        }
+    }
+
+    /// A message that was hidden is put off.
+    pub(super) fn put_off_in_group(&mut self, header: Header) {
+        if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
+            groups.put_off(header, blocking);
+        }
+    }
+
+    /// Messages are gone from the pool; what was known of each.
+    pub(super) fn gone_from_group(&mut self, id: MessageId, group: Option<&GroupName>) {
+        self.hidden.not_aside(id);
+        if let Some(groups) = &mut self.groups {
+            groups.gone(id, group);
+        }
+    }
+}
+
+/// What came of the turn of a group.
+enum Of {
+    Taken,
+    Blocked,
+    MustRead,
+}
+
+fn take_of_group(
+    groups: &mut Groups,
+    hidden: &mut HiddenMessages,
+    name: &GroupName,
+    (limit, most, now): (usize, Option<u32>, Timestamp),
+    taken: &mut Taken,
+) -> Of {
+    let Some(blocking) = hidden.blocking() else { return Of::Blocked };
+    // What is taken here blocks the group from now on, and not what is taken with it.
+    let blocked = groups.blocked_at(name, blocking);
+    if groups.must_read(name, limit - taken.messages.len(), blocked) {
+        return Of::MustRead;
+    }
+    let (mut has_dead, mut has_any) = (false, false);
+    while taken.messages.len() < limit && taken.expired.len() + taken.dead.len() < limits::REFILL_MESSAGES {
+        let Some(header) = groups.first(name, blocked) else { break };
+        let is_expired = header.is_expired(now);
+        let is_dead = !is_expired && most.is_some_and(|most| header.attempts >= most);
+        // Those behind a dead one wait until it is gone.
+        if has_dead && !is_dead && !is_expired {
+            break;
+        }
+        let Some(Ready { header, body }) = groups.pop_first(name) else { break };
+        (has_dead, has_any) = (has_dead || is_dead, true);
+        let id = header.id;
+        if is_expired {
+            let why = Why::Removing(None);
+            let gone = Hidden { removals: 1, removed: Removed::Expired, ..Hidden::new(header, why) };
+            hidden.insert(id, gone);
+            taken.expired.push(id);
+        } else if is_dead {
+            hidden.insert(id, Hidden::new(header.clone(), Why::Leaving));
+            taken.dead.push(header);
+        } else {
+            hidden.insert(id, Hidden::new(header.clone(), Why::Taking));
+            taken.messages.push((header, body));
+        }
+    }
+    let Some(blocking) = hidden.blocking() else { return Of::Blocked };
+    if has_any {
+        groups.served(name, blocking);
+        Of::Taken
+    } else {
+        groups.place(name, blocking);
+        Of::Blocked
+    }
+}

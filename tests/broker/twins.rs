@@ -1,0 +1,155 @@
+//! Posts with an id of deduplication: the second is the first.
+
+use std::time::Duration;
+
+use angarium::clock::Clock;
+use angarium::domain::group::DedupId;
+use angarium::domain::ids::MessageId;
+use angarium::domain::message::NewMessage;
+use angarium::domain::names::QueueRef;
+use angarium::error::Error;
+
+use tokio::task::JoinSet;
+
+use super::faulty::Fault::{Held, HeldAndLost, NotSent};
+use super::groups::{in_group, ordered};
+use super::outcomes::faulty;
+use super::{Whole, limit, metadata, open_journal, queue, start, terms, whole};
+
+fn with_id(group: &str, id: &str) -> NewMessage {
+    let dedup = Some(DedupId::new(id, "dedup_id").unwrap());
+    NewMessage { dedup, ..in_group(group, "1") }
+}
+
+impl Whole {
+    async fn send(&self, at: &QueueRef, message: NewMessage) -> MessageId {
+        self.broker.messages_post(at, vec![message], None).await.unwrap().ids[0]
+    }
+
+    async fn count(&self, at: &QueueRef) -> u64 {
+        let stats = self.broker.queue_stats(at).await.unwrap();
+        stats.claimed + stats.free
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_posted_again_within_five_minutes_is_answered_and_not_kept() {
+    let (whole, at) = ordered().await;
+    let first = whole.send(&at, with_id("a", "1")).await;
+    assert_eq!(whole.send(&at, with_id("a", "1")).await, first);
+    assert_eq!(whole.send(&at, with_id("b", "1")).await, first, "whatever its group");
+    assert_ne!(whole.send(&at, with_id("a", "2")).await, first);
+    assert_eq!(whole.count(&at).await, 2);
+    whole.clock.advance(299_000);
+    assert_eq!(whole.send(&at, with_id("a", "1")).await, first);
+    whole.clock.advance(1_000);
+    assert_ne!(whole.send(&at, with_id("a", "1")).await, first);
+    assert_eq!(whole.count(&at).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twins_in_one_post_are_one_message() {
+    let (whole, at) = ordered().await;
+    let messages = vec![with_id("a", "1"), with_id("a", "2"), with_id("a", "1"), in_group("a", "1")];
+    let ids = whole.broker.messages_post(&at, messages, None).await.unwrap().ids;
+    assert_eq!(ids[0], ids[2]);
+    assert_eq!(whole.count(&at).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_is_remembered_after_its_message_is_gone() {
+    let (whole, at) = ordered().await;
+    let first = whole.send(&at, with_id("a", "1")).await;
+    let (view, mut handover) =
+        whole.broker.claim_create(&at, terms(60), limit(1)).await.unwrap().expect("it is there");
+    handover.done();
+    whole.broker.message_delete(&at, first, Some(view.id)).await.unwrap();
+    assert_eq!(whole.send(&at, with_id("a", "1")).await, first);
+    assert_eq!(whole.count(&at).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_may_remember_ids_by_group_and_take_them_from_the_content() {
+    let (whole, at) = (whole().await, queue("q"));
+    let attributes =
+        r#"{"_fifo": true, "_deduplication_scope": "group", "_content_based_deduplication": true}"#;
+    whole.broker.queue_create(&at, metadata(attributes)).await.unwrap();
+    let first = whole.send(&at, in_group("a", "\"abc\"")).await;
+    assert_eq!(whole.send(&at, in_group("a", "\"\\u0061bc\"")).await, first);
+    assert_ne!(whole.send(&at, in_group("b", "\"abc\"")).await, first);
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(whole.send(&at, with_id("a", hash)).await, first, "the hash by name is the same id");
+    assert_ne!(whole.send(&at, with_id("a", "x")).await, first, "an id that is named wins");
+    assert_eq!(whole.count(&at).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_forgets_ids() {
+    let (whole, at) = ordered().await;
+    let first = whole.send(&at, with_id("a", "1")).await;
+    whole.broker.queue_purge(&at).await.unwrap();
+    assert_ne!(whole.send(&at, with_id("a", "1")).await, first);
+    assert_eq!(whole.count(&at).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_in_no_order_takes_no_ids() {
+    let (whole, at) = (whole().await, queue("q"));
+    let refused = whole.broker.messages_post(&at, vec![with_id("a", "1")], None).await.unwrap_err();
+    assert!(matches!(refused, Error::Invalid { .. }), "{refused}");
+    assert_eq!(whole.count(&at).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_are_remembered_after_a_restart_until_their_time_is_over() {
+    let data = tempfile::tempdir().unwrap();
+    let (clock, at) = (Clock::manual(1_700_000_000_000), queue("q"));
+    let open = async || {
+        let journal = open_journal(data.path(), "journal");
+        start(journal.clone(), journal, clock.clone()).await
+    };
+    let broker = open().await;
+    broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let first = broker.messages_post(&at, vec![with_id("a", "1")], None).await.unwrap().ids;
+    broker.stop().await;
+    drop(broker);
+    let broker = open().await;
+    let again = broker.messages_post(&at, vec![with_id("a", "1")], None).await.unwrap().ids;
+    assert_eq!(again, first);
+    clock.advance(300_000);
+    let later = broker.messages_post(&at, vec![with_id("a", "1")], None).await.unwrap().ids;
+    assert_ne!(later, first);
+}
+
+/// The first was never written, and its twin was answered as if it had been.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_twin_of_a_post_on_its_way_is_answered_by_what_becomes_of_that() {
+    for faults in [&[Held][..], &[HeldAndLost, NotSent, NotSent, NotSent, NotSent, NotSent]] {
+        let faulty = faulty().await;
+        let (whole, at) = (&faulty.whole, queue("q"));
+        whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+        faulty.pool.next(faults);
+        let post = || {
+            let (broker, at, mut post) = (whole.broker.clone(), at.clone(), JoinSet::new());
+            let messages = vec![with_id("a", "1"), with_id("a", "2")];
+            post.spawn(async move { broker.messages_post(&at, messages, None).await });
+            post
+        };
+        let mut first = post();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut twin = post();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(twin.try_join_next().is_none(), "nobody knows what becomes of the first");
+        faulty.pool.release();
+        let first = first.join_next().await.unwrap().unwrap();
+        let twin = twin.join_next().await.unwrap().unwrap().unwrap().ids;
+        match first {
+            Ok(first) => assert_eq!(first.ids, twin),
+            Err(refused) => assert!(refused.nothing_written() && faults.len() > 1, "{refused}"),
+        }
+        let (view, mut handover) =
+            whole.broker.claim_create(&at, terms(60), limit(10)).await.unwrap().expect("they are there");
+        handover.done();
+        assert_eq!(view.messages.iter().map(|message| message.id).collect::<Vec<_>>(), twin);
+    }
+}

@@ -1,0 +1,101 @@
+//! Queues in order of groups over HTTP, ids of deduplication, and details of messages on request.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Service, service};
+
+const MESSAGES: &str = "/v2/queues/q/messages";
+
+/// A service with a queue in order of groups.
+fn ordered() -> Service {
+    let service = service();
+    assert_eq!(service.client.put("/v2/queues/q", Some(&json!({"_fifo": true}))).unwrap().status, 201);
+    service
+}
+
+fn bodies(answer: &Value) -> Vec<&Value> {
+    answer["messages"].as_array().unwrap().iter().map(|message| &message["body"]).collect()
+}
+
+#[test]
+fn messages_of_a_group_are_claimed_in_order_and_the_group_waits_meanwhile() {
+    let service = ordered();
+    let messages = json!({"messages": [
+        {"body": 1, "group": "a"}, {"body": 2, "group": "b"}, {"body": 3, "group": "a"}]});
+    assert_eq!(service.client.post(MESSAGES, &messages).unwrap().status, 201);
+    let first = service.client.claim("q", 1, 60).unwrap().json();
+    assert_eq!(bodies(&first), [&json!(1)]);
+    let second = service.client.claim("q", 10, 60).unwrap().json();
+    assert_eq!(bodies(&second), [&json!(2)]);
+    assert_eq!(service.client.claim("q", 10, 60).unwrap().status, 204);
+    let href = first["messages"][0]["href"].as_str().unwrap();
+    assert_eq!(service.client.send(Method::DELETE, href, &[], None).unwrap().status, 204);
+    assert_eq!(bodies(&service.client.claim("q", 10, 60).unwrap().json()), [&json!(3)]);
+}
+
+#[test]
+fn a_message_with_an_id_of_before_is_the_one_of_before() {
+    let service = ordered();
+    let message = json!({"messages": [{"body": 1, "dedup_id": "order-1"}]});
+    let first = service.client.post(MESSAGES, &message).unwrap().json();
+    let again = service.client.post(MESSAGES, &message).unwrap();
+    assert_eq!((again.status.as_u16(), &again.json()["ids"]), (201, &first["ids"]));
+    let stats = service.client.get("/v2/queues/q/stats").unwrap().json();
+    assert_eq!(stats["messages"]["total"], json!(1));
+}
+
+#[test]
+fn details_of_messages_are_for_who_asks() {
+    let service = ordered();
+    let messages = json!({"messages": [{"body": 1, "group": "a"}, {"body": 2}]});
+    service.client.post(MESSAGES, &messages).unwrap();
+    let details = [("X-Message-Details", "true")];
+    let plain = service.client.get(MESSAGES).unwrap().json();
+    assert_eq!(plain["messages"][0].get("details"), None);
+    let asked = service.client.send(Method::GET, MESSAGES, &details, None).unwrap().json();
+    let listed: Vec<&Value> = asked["messages"].as_array().unwrap().iter().map(|m| &m["details"]).collect();
+    assert_eq!((&listed[0]["group"], &listed[0]["attempts"]), (&json!("a"), &json!(0)));
+    assert_eq!(listed[1]["group"], json!("default"));
+    let numbers = listed.iter().map(|details| details["sequence_number"].as_str().unwrap());
+    let numbers: Vec<&str> = numbers.collect();
+    assert!(numbers[0] < numbers[1] && numbers.iter().all(|number| number.len() == 20), "{numbers:?}");
+    let path = "/v2/queues/q/claims";
+    let claim = service.client.send(Method::POST, path, &details, Some(&json!({"ttl": 60}))).unwrap().json();
+    assert_eq!(claim["messages"][0]["details"]["attempts"], json!(1));
+    let path = asked["messages"][0]["href"].as_str().unwrap();
+    let one = service.client.send(Method::GET, path, &details, None).unwrap().json();
+    assert_eq!(one["details"]["group"], json!("a"));
+    let wrong = service.client.send(Method::GET, path, &[("X-Message-Details", "some")], None).unwrap();
+    assert_eq!(wrong.status, 400);
+}
+
+#[test]
+fn what_is_no_lawful_group_or_id_is_400_and_names_the_field() {
+    let service = ordered();
+    let long = "x".repeat(129);
+    for (message, field) in [
+        (json!({"body": 1, "group": ""}), "messages[0].group"),
+        (json!({"body": 1, "group": "a b"}), "messages[0].group"),
+        (json!({"body": 1, "group": 7}), "messages[0].group"),
+        (json!({"body": 1, "dedup_id": long}), "messages[0].dedup_id"),
+        (json!({"body": 1, "dedup_id": null}), "messages[0].dedup_id"),
+    ] {
+        let answer = service.client.post(MESSAGES, &json!({"messages": [message]})).unwrap();
+        assert_eq!(answer.status, 400, "{message}");
+        assert!(answer.text().contains(field), "{message}: {}", answer.text());
+    }
+    let message = json!({"messages": [{"body": 1, "dedup_id": "1"}]});
+    let refused = service.client.post("/v2/queues/plain/messages", &message).unwrap();
+    assert_eq!(refused.status, 400, "a queue in no order remembers nothing");
+}
+
+#[test]
+fn a_queue_stays_in_the_order_that_it_was_made_with() {
+    let service = ordered();
+    let patch = json!([{"op": "replace", "path": "/metadata/_fifo", "value": false}]);
+    let headers = [("Content-Type", "application/openstack-messaging-v2.0-json-patch")];
+    let refused = service.client.send(Method::PATCH, "/v2/queues/q", &headers, Some(&patch)).unwrap();
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("_fifo"));
+}
