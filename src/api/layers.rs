@@ -19,6 +19,8 @@ use crate::error::Error;
 use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
+/// What asks whether it is ready, again and again.
+const PROBES: [&str; 2] = ["/readyz", "/v2/ping"];
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What serves, for whoever looks for what is wrong.
@@ -68,7 +70,10 @@ pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next)
         _ => {}
     }
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        log(&error.0, &id, trace_id.as_deref());
+        // Whether it is ready is logged where that changes.
+        if !PROBES.contains(&path.as_str()) {
+            log(&error.0, &id, trace_id.as_deref());
+        }
         count(&meter, response.status(), &error.0);
         *response.body_mut() = Body::from(error.body(&id));
         let headers = response.headers_mut();

@@ -45,10 +45,11 @@ mod windows;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, warn};
+use tracing::{Instrument, info, warn};
 use uuid::Uuid;
 
 pub use cells::Whereabouts;
@@ -116,6 +117,8 @@ struct Shared {
     stop: CancellationToken,
     /// Ends the claims that wait for messages.
     waits: CancellationToken,
+    /// Why it was not ready when it was last asked. Held to compare and replace it.
+    unready: Mutex<Option<String>>,
 }
 
 impl Broker {
@@ -178,6 +181,7 @@ impl Broker {
             tasks,
             stop,
             waits,
+            unready: Mutex::default(),
         };
         let broker = Self(Arc::new(shared));
         broker.reopen_marked_pools().await;
@@ -217,8 +221,23 @@ impl Broker {
     }
 
     /// Whether a message could be posted and claimed now: the tree and some pool accept writes, the replica is a member in
-    /// the session there is, and nobody has told it to stop.
+    /// the session there is, and nobody has told it to stop. Probes ask this again and again, so it is logged when the
+    /// answer changes, and not where it is given.
     pub fn check_ready(&self) -> Result<(), Error> {
+        let ready = self.find_ready();
+        let why = ready.as_ref().err().map(pool_health::reason);
+        let mut unready = self.0.unready.lock();
+        if *unready != why {
+            match &why {
+                Some(why) => warn!(why, "not ready"),
+                None => info!("ready again"),
+            }
+            *unready = why;
+        }
+        ready
+    }
+
+    fn find_ready(&self) -> Result<(), Error> {
         if self.0.waits.is_cancelled() {
             return Err(Error::unavailable(Part::Server, "the service is stopping"));
         }

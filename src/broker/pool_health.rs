@@ -121,7 +121,7 @@ impl Broker {
 }
 
 /// The cause of an error, which its text leaves out because it is written for clients.
-fn reason(error: &Error) -> String {
+pub(super) fn reason(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 

@@ -245,7 +245,8 @@ impl Broker {
     }
 
     /// Chooses the pool of a new queue among those of its flavor, or without one among those that have none. Pools
-    /// that accept no writes now are left out, and those that are not as durable as the queue asks for.
+    /// that accept no writes now are left out, and those that are not as durable as the queue asks for. One without room
+    /// for messages is taken when there is no other.
     fn place(
         &self,
         at: &QueueRef,
@@ -268,6 +269,9 @@ impl Broker {
         if is_writable && pools.is_empty() && refusal.is_none() {
             let why = "no pool that takes the queue is as durable";
             return Err(Error::invalid(Place::Limit, attributes::DURABILITY, why));
+        }
+        if pools.iter().any(|pool| pool.is_writable()) {
+            pools.retain(|pool| pool.is_writable());
         }
         let candidates: Vec<Candidate<'_>> = pools.iter().map(|pool| pool.candidate()).collect();
         let key = [at.project.as_str().as_bytes(), &[0], at.name.as_str().as_bytes()].concat();

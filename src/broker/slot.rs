@@ -26,7 +26,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::{Found, Line, QueueEngine};
 use crate::error::{Error, Part};
 use crate::metrics::QueueCounters;
-use crate::storage::Epoch;
+use crate::storage::{Epoch, StoreError};
 
 /// Deadlines of claims that are over which a slot may keep beside those of the live ones.
 const SPARE_DEADLINES: usize = 1_024;
@@ -413,8 +413,12 @@ impl Broker {
             return Ok(());
         }
         let store = pool.store()?;
-        let last = store.fence(slot.owned.slot, slot.epoch).await;
-        let last = last.map_err(|error| store.failed(error))?;
+        let fenced = store.fence(slot.owned.slot, slot.epoch).await;
+        // One of another generation is not reached by taking the slot anew.
+        if matches!(&fenced, Err(StoreError::Fenced(by)) if by.generation == slot.epoch.generation) {
+            slot.lose("a pool knows a later owner");
+        }
+        let last = fenced.map_err(|error| store.failed(error))?;
         let mut state = slot.state.lock();
         state.ids.skip_to(last);
         state.lanes.insert(name.clone(), Lane::new(id, store, self.0.meter.commits(name.as_str())));

@@ -96,3 +96,24 @@ async fn new_ids_come_after_the_greatest_of_the_pool_whatever_the_clock_says() {
     assert!(fresh[0] > ahead);
     assert_eq!(second.claim(&queue("q"), 3, 60).await, [ids[0], ahead, fresh[0]]);
 }
+
+/// An owner that knows an earlier epoch than its pool: the slot is taken anew until it is ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_that_a_pool_knows_a_later_owner_of_is_taken_anew() {
+    const AHEAD: u64 = 3;
+    let lives = Lives::new();
+    let (whole, _) = lives.whole().await;
+    let slot = queue("q").slot();
+    let tree = EmbeddedTree::open(lives.journal.clone()).await.unwrap();
+    let taken = async || tree.get(&format!("/meta/slots/{slot}")).await.unwrap().unwrap().modified;
+    let before = taken().await;
+    let pool = EmbeddedPool::new(lives.journal.clone());
+    pool.fence(slot, Epoch { generation: 1, transaction: before + AHEAD }).await.unwrap();
+    let post = async || {
+        let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
+        whole.broker.messages_post(&queue("q"), vec![message], None).await
+    };
+    assert!(post().await.is_err());
+    until("the slot is not served again", async || post().await.is_ok()).await;
+    assert!(taken().await >= before + AHEAD);
+}

@@ -11,13 +11,16 @@ const SETTINGS: &str = "listen = \"127.0.0.1:8888\"\ndata = \"angarium-data\"\nr
     pool = \"redis-cluster://a:6379,b:6379/0?wait=1\"\nlog = \"info,fjall=warn\"\n";
 const TOKENS: &str = "[[token]]\nsha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n\
     project = \"acme\"\nrole = \"member\"\nname = \"ci\"\n";
-const ADDRESSES: [&str; 6] = [
+const ADDRESSES: [&str; 9] = [
     "zookeeper://a:2181,[::1]:2181/angarium",
     "embedded:pools/fast",
     "redis://user:secret@127.0.0.1:6379/0?wait=1",
     "rediss://h:1",
     "redis-sentinel://a:1,b:2/name",
     "redis-cluster://a:1,b:2/0",
+    "postgres://user:secret@127.0.0.1:5432/db?schema=queues&quota=1000000",
+    "postgresql://user:secret@a:1,[::1]:2/db?sslmode=verify-full&sslrootcert=ca.pem",
+    "postgres://%75ser:se%20cret@h/db?options=-c%20work_mem%3D1MB&application_name=q",
 ];
 
 /// Mutates `seeds` and hands each to `read`, which says why it refuses one.

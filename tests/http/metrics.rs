@@ -84,8 +84,13 @@ fn below_the_reserve_a_service_is_not_ready_and_says_why_to_administrators() {
     let server = ServerBuilder::new(data.path()).arg(format!("--reserve={}", u64::MAX)).start();
     let client = server.client();
     assert_eq!(client.get("/livez").unwrap().status, StatusCode::OK);
-    let ready = client.get("/readyz").unwrap();
-    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    for path in ["/readyz", "/v2/ping", "/readyz"] {
+        assert_eq!(client.get(path).unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    // Once, however often it is asked.
+    let lines = server.last_lines();
+    assert_eq!(lines.matches("not ready").count(), 1, "{lines}");
+    assert_eq!(lines.matches("no pool accepts new messages").count(), 1, "{lines}");
     let health = client.get("/v2/health").unwrap().json();
     assert_eq!((&health["ready"], &health["session"]), (&json!(false), &json!("connected")));
     assert_eq!(health["not_ready"], "no pool accepts new messages");

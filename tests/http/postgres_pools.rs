@@ -109,5 +109,13 @@ fn a_pool_beyond_its_quota_takes_deletes_and_no_messages() {
         client.get("/v2/health").unwrap();
         client.post_messages("q", &[json!(4)]).unwrap().status == StatusCode::INSUFFICIENT_STORAGE
     });
+    // New queues go where there is room, whatever the weights are.
+    assert_eq!(client.patch("/v2/pools/default", &json!({"weight": 1})).unwrap().status, StatusCode::OK);
+    for number in 0..8 {
+        let posted = client.post_messages(&format!("new{number}"), &[json!(1)]).unwrap();
+        assert_eq!(posted.status, StatusCode::CREATED);
+    }
+    let health = client.get("/v2/health").unwrap().json();
+    assert_eq!(health["pools"]["tables"]["writable"], false, "{health}");
     assert_eq!(client.delete_message("q", &ids[0], None).unwrap().status, StatusCode::NO_CONTENT);
 }

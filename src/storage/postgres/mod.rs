@@ -186,4 +186,9 @@ impl PoolStore for PostgresPool {
     fn check_open(&self) -> Result<(), StoreError> {
         self.known.check()
     }
+
+    fn check_room(&self) -> Result<(), StoreError> {
+        self.check_open()?;
+        if self.is_full() { Err(StoreError::Full) } else { Ok(()) }
+    }
 }

@@ -104,7 +104,8 @@ impl PostgresPool {
         let own = self.own(batch.slot);
         let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
         // After a failure it goes apart: the answer says more then, and what holds it holds nobody else.
-        let may_share = own.doubt.is_none() && !own.is_refused && !self.is_full_for(batch);
+        let is_full = self.is_full() && batch.has_appends();
+        let may_share = own.doubt.is_none() && !own.is_refused && !is_full;
         let result = if may_share && Committer::takes(batch) {
             match self.share(batch, own.fences).await {
                 Shared::Answered(result) => result,
@@ -128,8 +129,9 @@ impl PostgresPool {
         result
     }
 
-    fn is_full_for(&self, batch: &Batch) -> bool {
-        batch.has_appends() && self.address.quota.is_some_and(|quota| quota <= self.known.used())
+    /// Whether the quota was used up at the last look.
+    pub(super) fn is_full(&self) -> bool {
+        self.address.quota.is_some_and(|quota| quota <= self.known.used())
     }
 
     /// Sends batches of different slots, in the order of these, as one statement. Returns the slots whose batch was
@@ -157,7 +159,7 @@ impl PostgresPool {
         let (way, stamp) = self.writes.way().await?;
         let record = Record::of(batch.slot, batch.epoch, stamp)?;
         // What may still come cannot be refused any more: then it comes beyond the quota.
-        if self.is_full_for(batch) && !is_in_doubt {
+        if self.is_full() && batch.has_appends() && !is_in_doubt {
             return match self.place(&way, &record, batch, own).await? {
                 Place::Next => Err(StoreError::Full),
                 Place::Done => self.settle(&way, &record, batch).await,
