@@ -5,6 +5,7 @@
 //! | `/meta/system` | [`super::System`] |
 //! | `/meta/peer-secret` | text that replicas show each other |
 //! | `/meta/receipts` | `{key}`: what receipts are made with |
+//! | `/meta/import` | `{}`; there while a tree is put in from a file: until `/meta/system` is made in its place |
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`crate::domain::pool::Pool`] |
 //! | `/meta/flavors/{flavor}` | [`crate::domain::flavor::Flavor`] |
@@ -25,6 +26,7 @@ pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
 pub(super) const PEER_SECRET: &str = "/meta/peer-secret";
 pub(super) const RECEIPTS: &str = "/meta/receipts";
+pub(super) const IMPORT: &str = "/meta/import";
 pub(super) const COMPONENTS: &str = "/meta/components";
 pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
@@ -34,6 +36,27 @@ pub(super) const OWNER: &str = "owner";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
 pub(super) const TIME: &str = "/run/time";
+/// Of the tree in ZooKeeper itself.
+const WRITERS: &str = "/run/writers";
+/// What all others are below.
+pub(super) const ROOTS: [&str; 3] = [META, QUEUES, RUN];
+
+/// Whether a node is of an installation wherever that is: not of a process, nor made in each tree.
+pub(super) fn outlives(path: &str) -> bool {
+    let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    let is_root = |root: &&str| path == *root || below(root).is_some();
+    let is_up = below(COMPONENTS).is_some_and(|kind| kind.contains('/'));
+    let is_owner = below(SLOTS).is_some_and(|slot| slot.contains('/'));
+    let is_writer = path == WRITERS || below(WRITERS).is_some();
+    // The secret is made anew where there is none.
+    let is_made = [SYSTEM, IMPORT, PEER_SECRET].contains(&path);
+    ROOTS.iter().any(is_root) && !is_up && !is_owner && !is_writer && !is_made
+}
+
+/// Whether a node says who serves a slot.
+pub(super) fn is_slot(path: &str) -> bool {
+    path.strip_prefix(SLOTS).is_some_and(|rest| rest.starts_with('/'))
+}
 
 pub(super) fn pool(name: &PoolName) -> String {
     format!("{POOLS}/{}", escape(name.as_str()))
@@ -139,6 +162,25 @@ mod tests {
     fn dots_that_begin_a_name_are_escaped() {
         assert_eq!(escape("..a.b"), "%2e.a.b");
         assert_eq!(escape("."), "%2e");
+    }
+
+    #[test]
+    fn what_belongs_to_a_process_does_not_outlive_it() {
+        for path in
+            ["/meta", "/meta/pools/fast", "/meta/components/replica", "/meta/slots/0f", "/queues/0f/acme/q"]
+        {
+            assert!(outlives(path), "{path}");
+        }
+        for path in [
+            "/meta/system",
+            "/meta/peer-secret",
+            "/meta/components/replica/host-1",
+            "/meta/slots/0f/owner",
+            "/run/writers/1",
+            "/other",
+        ] {
+            assert!(!outlives(path), "{path}");
+        }
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 //! It turns records into nodes and tree errors into the situations of the core. It decides nothing: who may
 //! write is the fence its callers pass in.
 
+mod backup;
 mod claims;
 mod components;
 mod dropped;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use backup::{Backup, BackupError};
 pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
 pub use components::{Component, ComponentState, Registry};
 pub use dropped::DroppedQueue;

@@ -10,14 +10,14 @@ use crate::domain::limits;
 use crate::error::{Error, Part};
 
 /// The form of the records this program writes.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// The installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
     /// Which one: no other has this id.
     pub id: Uuid,
-    /// How often its tree was rebuilt; the greater part of every epoch.
+    /// Greater each time its tree is put into another; the greater part of every epoch.
     pub generation: u32,
     /// The form of its records.
     pub schema: u32,
@@ -32,6 +32,12 @@ impl Catalogue {
             // Trees that were made before there was a registry.
             self.create_missing(&[layout::COMPONENTS.to_owned(), layout::REPLICAS.to_owned()]).await?;
             return from_json(&node);
+        }
+        if self.node(layout::IMPORT).await?.is_some() {
+            return Err(Error::unavailable(
+                Part::Coordination,
+                "an import of the tree was cut short: repeat it",
+            ));
         }
         let slots = u32::try_from(limits::SLOTS).expect("there are 256 slots");
         let system = System { id: fresh, generation: 1, schema: SCHEMA, slots };
@@ -76,7 +82,7 @@ impl Catalogue {
     }
 
     /// Makes nodes that may be there already from a start that was cut short.
-    async fn create_missing(&self, paths: &[String]) -> Result<(), Error> {
+    pub(super) async fn create_missing(&self, paths: &[String]) -> Result<(), Error> {
         let create = |path: &String| Op::create(path.clone(), "{}");
         let ops: Vec<Op> = paths.iter().map(create).collect();
         match self.tree.commit(&[], &ops).await {

@@ -7,6 +7,7 @@ mod config;
 mod openapi;
 mod serve;
 mod token;
+mod tree;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -34,6 +35,8 @@ enum Command {
     /// Tokens, by which the service knows its callers
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Write the tree to a file while no service uses it, or put it into an empty tree: queues, pools, claims; no message
+    Tree(tree::TreeArgs),
     #[command(flatten)]
     Client(client::ClientCommand),
     /// Print the OpenAPI document of the service
@@ -51,6 +54,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Config(config) => config::run(&given, &config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         Command::Token(command) => token::run(command),
+        Command::Tree(args) => tree::run(&args),
         Command::Client(command) => Ok(client::run(command)?),
         Command::Openapi(args) => openapi::run(&args),
         Command::Completions(args) => completions::run(&args),

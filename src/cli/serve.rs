@@ -25,8 +25,10 @@ pub(super) fn run(config: Config) -> anyhow::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(async {
         let server = Server::open(&config).await?;
+        // Whoever reads where it listens may stop it at once.
+        let stop = stop_signal()?;
         greet(&format!("{}://{}", config.scheme(), server.address()?), &config.data)?;
-        server.run(stop_signal()?).await;
+        server.run(stop).await;
         anyhow::Ok(())
     })?;
     info!("stopped");

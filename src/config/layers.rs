@@ -16,7 +16,7 @@ use super::Config;
 use crate::domain::pool::hide_passwords;
 
 /// The sub-commands that take settings. So does the program without one.
-const TAKE_SETTINGS: [&str; 2] = ["serve", "config"];
+const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];
 
 /// The setting that names the file.
 const FILE: &str = "config";

@@ -94,7 +94,8 @@ impl Op {
         }
     }
 
-    fn size(&self) -> usize {
+    /// Bytes of its path and its value, which count for the bound on a commit.
+    pub fn size(&self) -> usize {
         match self {
             Self::Create { path, data, .. } | Self::Set { path, data, .. } => path.len() + data.len(),
             Self::Delete { path } => path.len(),

@@ -10,6 +10,7 @@ pub mod listener;
 mod peers;
 mod reload;
 pub mod tls;
+pub mod tree;
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;

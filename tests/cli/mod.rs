@@ -16,6 +16,7 @@ mod quotas;
 mod readme;
 mod settings;
 mod tls;
+mod tree;
 
 use std::io::Write;
 use std::process::{Command, Stdio};

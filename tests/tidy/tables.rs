@@ -37,6 +37,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("server/face.rs", &["api", "config", "domain"]),
     ("server/peers.rs", &["config", "domain"]),
+    ("server/tree.rs", &["catalogue", "clock", "config", "coordination", "journal"]),
     ("server", &["domain", "error", "metrics"]),
     ("api", &["broker", "domain", "error", "metrics"]),
     // Of the clock only the handle: rates are by the second.

@@ -1,0 +1,67 @@
+//! The tree without a service on it: written down, or put in place before the first start.
+
+use std::io;
+use std::sync::Arc;
+
+use thiserror::Error as ThisError;
+
+use super::instance::Instance;
+use super::{JOURNAL, StartError, open_data, open_instance, open_tree};
+use crate::catalogue::Catalogue;
+pub use crate::catalogue::{Backup, BackupError};
+use crate::clock::Clock;
+use crate::config::{Config, TreeChoice};
+use crate::coordination::Coordination;
+use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
+use crate::journal::Journal;
+
+/// Why it was not done.
+#[derive(Debug, ThisError)]
+pub enum TreeFileError {
+    /// The tree cannot be opened.
+    #[error(transparent)]
+    Open(#[from] StartError),
+    /// The tree, or the file.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+}
+
+/// Hands the lines of the tree to `write`. An embedded one must not be in use; in ZooKeeper services may go on.
+pub async fn export(
+    config: &Config,
+    write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+) -> Result<Backup, TreeFileError> {
+    if config.coordination == TreeChoice::Embedded && !config.data.join(JOURNAL).is_dir() {
+        return Err(BackupError::Empty.into());
+    }
+    let (tree, _instance) = open(config).await?;
+    let done = Catalogue::new(Arc::clone(&tree)).export(write).await;
+    tree.close().await;
+    Ok(done?)
+}
+
+/// Puts the lines into an empty tree. Its generation is the second in which this is done, unless the lines have that or a
+/// greater one: then a tree that is put in place twice is not fenced out by what the pools saw of the first.
+pub async fn import(
+    config: &Config,
+    lines: &mut (dyn Iterator<Item = io::Result<String>> + Send),
+) -> Result<Backup, TreeFileError> {
+    let (tree, _instance) = open(config).await?;
+    let seconds = Clock::system().now().as_millis() / 1_000;
+    let generation = u32::try_from(seconds).unwrap_or(u32::MAX);
+    let done = Catalogue::new(Arc::clone(&tree)).import(lines, generation).await;
+    tree.close().await;
+    Ok(done?)
+}
+
+/// The tree, and what keeps others from an embedded one.
+async fn open(config: &Config) -> Result<(Arc<dyn Coordination>, Option<Instance>), StartError> {
+    if let TreeChoice::ZooKeeper(address) = &config.coordination {
+        let tree = ZooKeeperTree::open(address.clone(), Patience::default()).await?;
+        return Ok((Arc::new(tree), None));
+    }
+    let data = open_data(&config.data)?;
+    let instance = open_instance(&data)?;
+    let journal = Journal::open_reserving(&data.join(JOURNAL), &Clock::system(), config.reserve)?;
+    Ok((open_tree(&config.coordination, &journal).await?, Some(instance)))
+}
