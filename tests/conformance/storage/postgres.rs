@@ -1,5 +1,6 @@
 //! What the PostgreSQL driver promises beyond the trait, and the holes of fencing (P1) as they were seen there.
 
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,13 +43,13 @@ impl Scene {
     }
 
     /// Waits until so many statements of the pool's wait for somebody's lock.
-    pub async fn waiting(&self, count: usize) {
+    pub async fn waiting(&self, count: impl RangeBounds<usize> + Send + 'static) {
         let (server, schema) = (self.server, self.schema.clone());
         let asked = move || {
             let text = format!(
                 "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}' AND wait_event_type = 'Lock'"
             );
-            wait_until("they wait", || server.sql(&text) == count.to_string());
+            wait_until("they wait", || count.contains(&server.sql(&text).parse().unwrap()));
         };
         tokio::task::spawn_blocking(asked).await.unwrap();
     }
@@ -66,18 +67,18 @@ async fn append_that_was_begun_before_a_fence_is_seen_by_it_or_refused() {
         let append = async { old.commit(&batch).await };
         let fence = async { new.fence(SLOT, epoch(2)).await };
         let later = async {
-            scene.waiting(2).await;
+            scene.waiting(2..=2).await;
             drop(holder);
         };
         let (written, last, ()) = if fence_is_first {
             let append = async {
-                scene.waiting(1).await;
+                scene.waiting(1..=1).await;
                 append.await
             };
             tokio::join!(append, fence, later)
         } else {
             let fence = async {
-                scene.waiting(1).await;
+                scene.waiting(1..=1).await;
                 fence.await
             };
             tokio::join!(append, fence, later)
@@ -101,7 +102,7 @@ async fn first_try_that_lands_after_its_repeat_brings_nothing_back() {
     let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);
     let holder = scene.hold();
     let later = async {
-        scene.waiting(2).await;
+        scene.waiting(2..=2).await;
         drop(holder);
     };
     let (first, second, ()) = tokio::join!(one.commit(&batch), other.commit(&batch), later);
