@@ -88,12 +88,15 @@ impl Broker {
         handles: &[&str],
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let key = self.receipt_key().await?;
-        let (queue, _) = self.opened(at).await?;
+        let (queue, attributes) = self.opened(at).await?;
         let slot = self.slot(at).await?;
         let mut begun = Vec::with_capacity(handles.len());
         for handle in handles {
             begun.push(match opened_receipt(&key, queue, handle) {
-                Ok(receipt) => self.receipt_delete(&slot, at, receipt.message).await,
+                Ok(receipt) => match self.check_ordered(&slot, at, &attributes, receipt).await {
+                    Ok(()) => self.receipt_delete(&slot, at, receipt.message).await,
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(error),
             });
         }
@@ -105,6 +108,26 @@ impl Broker {
             });
         }
         Ok(done)
+    }
+
+    /// In a queue in order of groups a receipt is good for nothing once its receive is over and its message is there still:
+    /// whoever has received it since would be overtaken.
+    async fn check_ordered(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        attributes: &Attributes,
+        receipt: Receipt,
+    ) -> Result<(), Error> {
+        if !attributes.is_fifo {
+            return Ok(());
+        }
+        match self.found(slot, at, receipt).await? {
+            Found::Held(_) | Found::Other(Changed::Done | Changed::Gone) => Ok(()),
+            Found::Other(Changed::Over) => {
+                Err(Error::invalid(Place::Limit, "ReceiptHandle", "the receipt handle has expired"))
+            }
+        }
     }
 
     async fn receipt_delete(&self, slot: &Arc<Slot>, at: &QueueRef, id: MessageId) -> Result<Outcome, Error> {
@@ -193,25 +216,13 @@ impl Broker {
         let mut outcomes = Vec::with_capacity(receipts.len());
         let mut held: BTreeMap<ClaimId, Vec<(usize, MessageId)>> = BTreeMap::new();
         for (index, receipt) in receipts {
-            let worth = {
-                let state = slot.state.lock();
-                let engine = state.queues.get(at).map(|queue| &queue.engine);
-                engine.map(|engine| engine.worth(receipt.message, receipt.attempt, self.claim_time()))
-            };
-            let outcome = match worth {
-                Some(Worth::Holds(claim)) => {
+            let outcome = match self.found(slot, at, receipt).await {
+                Ok(Found::Held(claim)) => {
                     held.entry(claim).or_default().push((index, receipt.message));
                     continue;
                 }
-                Some(Worth::Over) => self.check_ours(slot).map(|()| Changed::Over),
-                Some(Worth::Gone) => self.check_ours(slot).map(|()| Changed::Gone),
-                Some(Worth::AskPool) => {
-                    let found = self.message_state(slot, at, receipt.message).await;
-                    let found =
-                        found.map(|found| if found.is_some() { Changed::Over } else { Changed::Gone });
-                    self.confirm(slot, found)
-                }
-                None => Err(closed()),
+                Ok(Found::Other(changed)) => self.check_ours(slot).map(|()| changed),
+                Err(error) => Err(error),
             };
             outcomes.push((index, outcome));
         }
@@ -228,6 +239,24 @@ impl Broker {
             }
         }
         outcomes
+    }
+
+    /// What a receipt is worth, looked up in the pool where memory does not know.
+    async fn found(&self, slot: &Arc<Slot>, at: &QueueRef, receipt: Receipt) -> Result<Found, Error> {
+        let worth = {
+            let state = slot.state.lock();
+            let engine = &state.queues.get(at).ok_or_else(closed)?.engine;
+            engine.worth(receipt.message, receipt.attempt, self.claim_time())
+        };
+        Ok(match worth {
+            Worth::Holds(claim) => Found::Held(claim),
+            Worth::Over => Found::Other(Changed::Over),
+            Worth::Gone => Found::Other(Changed::Gone),
+            Worth::AskPool => match self.message_state(slot, at, receipt.message).await? {
+                Some(_) => Found::Other(Changed::Over),
+                None => Found::Other(Changed::Gone),
+            },
+        })
     }
 
     /// Gives messages of one claim a time of their own.
@@ -354,6 +383,14 @@ impl Broker {
         });
         key.await.cloned()
     }
+}
+
+/// What a receipt is worth.
+enum Found {
+    /// Its message is under this claim still.
+    Held(ClaimId),
+    /// It is not, for this reason.
+    Other(Changed),
 }
 
 /// What can be parted from a claim.

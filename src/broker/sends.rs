@@ -5,7 +5,7 @@ use crate::domain::ids::MessageId;
 use crate::domain::message::NewMessage;
 use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
-use crate::error::{Error, Part};
+use crate::error::{Error, Part, Place};
 
 /// A message to send.
 #[derive(Clone, Debug)]
@@ -28,6 +28,11 @@ impl Broker {
         let (mut refused, mut sent) =
             (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for Sending { message, size } in messages {
+            if attributes.is_fifo && message.dedup.is_none() && !attributes.has_content_dedup {
+                let why =
+                    "the queue goes by it, and not by the content of messages, so that each must name one";
+                return Err(Error::invalid(Place::Limit, "MessageDeduplicationId", why));
+            }
             let checked = attributes.check_size(size);
             if checked.is_ok() {
                 sent.push(message);

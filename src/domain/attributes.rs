@@ -40,6 +40,9 @@ pub const RECEIVE_WAIT: &str = "_default_receive_wait";
 pub const REDRIVE_ALLOW: &str = "_redrive_allow";
 /// Who may do what with the queue through SQS: an object, as the attribute `Policy`.
 pub const POLICY: &str = "_policy";
+/// What the throughput of such a queue is bounded by in SQS: `perQueue` or `perMessageGroupId`. It is kept and given back, and
+/// nothing is bounded by it.
+pub const FIFO_THROUGHPUT: &str = "_fifo_throughput_limit";
 /// Names and values for people and bills: an object of strings, the tags of SQS.
 pub const TAGS: &str = "_tags";
 /// What SQS clients say of encryption, by `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds` and `SqsManagedSseEnabled`. It

@@ -16,11 +16,13 @@
 //! | 4 | who sent it through SQS |
 //! | 5 | the queue whose dead letter it is |
 //! | 6 | how often it had been claimed there, in 4 bytes |
+//! | 7 | the id of deduplication that its sender chose |
 //!
 //! Forms and tags are in pools and never change. A reader passes over tags that it does not know.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use crate::domain::group::DedupId;
 use crate::domain::message_attribute::MessageAttributes;
 use crate::domain::names::QueueName;
 use crate::domain::trace::TraceContext;
@@ -38,6 +40,7 @@ const AWS_TRACE: u8 = 3;
 const SENDER: u8 = 4;
 const SOURCE: u8 = 5;
 const ATTEMPTS: u8 = 6;
+const DEDUP: u8 = 7;
 
 /// What a message remembers beside its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub struct Envelope {
     pub source: Option<QueueName>,
     /// How often it had been claimed before it came into its queue. There it is counted anew.
     pub attempts: u32,
+    /// The id of deduplication that its sender chose, in SQS.
+    pub dedup: Option<DedupId>,
 }
 
 impl Envelope {
@@ -68,6 +73,7 @@ impl Envelope {
             && self.sender.is_none()
             && self.source.is_none()
             && self.attempts == 0
+            && self.dedup.is_none()
     }
 
     /// A body with all this in front of it, as it is kept.
@@ -97,9 +103,13 @@ impl Envelope {
             put(&mut kept, ATTRIBUTES, &self.attributes.canonical());
         }
         let source = self.source.as_ref().map(QueueName::as_str);
-        for (tag, text) in
-            [(AWS_TRACE, self.aws_trace.as_deref()), (SENDER, self.sender.as_deref()), (SOURCE, source)]
-        {
+        let dedup = self.dedup.as_ref().map(DedupId::as_str);
+        for (tag, text) in [
+            (AWS_TRACE, self.aws_trace.as_deref()),
+            (SENDER, self.sender.as_deref()),
+            (SOURCE, source),
+            (DEDUP, dedup),
+        ] {
             if let Some(text) = text {
                 put(&mut kept, tag, text.as_bytes());
             }
@@ -154,6 +164,7 @@ impl Envelope {
             ATTRIBUTES => self.attributes = MessageAttributes::stored(&field).unwrap_or_default(),
             AWS_TRACE => self.aws_trace = text(&field),
             SENDER => self.sender = text(&field),
+            DEDUP => self.dedup = text(&field).and_then(|id| DedupId::new(&id, "").ok()),
             ATTEMPTS if field.len() == 4 => self.attempts = field.get_u32(),
             SOURCE => self.source = text(&field).and_then(|name| QueueName::new(&name).ok()),
             _ => {}
@@ -197,6 +208,7 @@ mod tests {
             sender: Some("AKIDEXAMPLE".into()),
             source: Some(QueueName::new("orders").unwrap()),
             attempts: 3,
+            dedup: Some(DedupId::new("once", "").unwrap()),
         }
     }
 

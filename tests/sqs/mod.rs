@@ -60,6 +60,18 @@ fn boto3_of_the_query_protocol_works_with_standard_queues() {
 }
 
 #[test]
+fn boto3_works_with_queues_in_order() {
+    run("fifo.py", |_| {});
+}
+
+#[test]
+fn boto3_of_the_query_protocol_works_with_queues_in_order() {
+    run("fifo.py", |command| {
+        command.env("PYTHONPATH", settings::test_tools().join(OLD_BOTO3));
+    });
+}
+
+#[test]
 fn requests_are_signed_and_queues_of_others_are_closed() {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
     let keys = data.path().join("keys");

@@ -13,6 +13,7 @@ mod delete;
 mod encode;
 mod endpoint;
 mod fault;
+mod fifo;
 mod incoming;
 mod message_attributes;
 mod operation;

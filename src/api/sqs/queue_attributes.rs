@@ -9,6 +9,8 @@
 //! | `ReceiveMessageWaitTimeSeconds` | `_default_receive_wait` |
 //! | `RedrivePolicy` | `_dead_letter_queue` and `_max_claim_count` |
 //! | `RedriveAllowPolicy`, `Policy` | `_redrive_allow`, `_policy` |
+//! | `FifoQueue`, `ContentBasedDeduplication` | `_fifo`, `_content_based_deduplication` |
+//! | `DeduplicationScope`, `FifoThroughputLimit` | `_deduplication_scope`, `_fifo_throughput_limit` |
 //! | `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds`, `SqsManagedSseEnabled` | `_kms_master_key_id`, `_kms_data_key_reuse_period`, `_sqs_managed_sse` |
 
 use std::collections::BTreeMap;
@@ -20,6 +22,7 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
+use super::fifo::{self, Fifo};
 use super::redrive;
 use crate::broker::QueueDescription;
 use crate::domain::attributes as keys;
@@ -63,10 +66,6 @@ const SETTABLE: [&str; 11] = [
     "SqsManagedSseEnabled",
 ];
 
-/// Attributes of queues whose messages are in order.
-const FIFO: [&str; 4] =
-    ["FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"];
-
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct GetQueueAttributes {
@@ -87,7 +86,7 @@ pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Ans
     let queue = context.queue(asked.queue_url)?;
     let names = asked.attribute_names.unwrap_or_default();
     let known = |name: &&String| {
-        [&SETTABLE[..], &FIGURES, &FIFO, &[ALL]].iter().any(|known| known.contains(&name.as_str()))
+        [&SETTABLE[..], &FIGURES, &fifo::NAMES, &[ALL]].iter().any(|known| known.contains(&name.as_str()))
     };
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
         return Err(Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {unknown}.")));
@@ -132,6 +131,9 @@ pub async fn checked(
             };
             changes.push(add(keys::DEAD_LETTER_QUEUE, &target));
             changes.push(add(keys::MAX_CLAIM_COUNT, &count));
+        } else if fifo::NAMES.contains(&name.as_str()) {
+            let (key, value) = fifo::attribute(Fifo::of(&queue.name), name, value)?;
+            changes.push(add(key, &value));
         } else {
             let (key, value) = one(context, name, value)?;
             changes.push(add(key, &value));
@@ -185,10 +187,6 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
         "KmsDataKeyReusePeriodSeconds" => (keys::KMS_REUSE, number(wide(limits::SQS_KEY_REUSE))?),
         "SqsManagedSseEnabled" => {
             (keys::MANAGED_SSE, json!(value.to_ascii_lowercase().parse::<bool>().map_err(|_| wrong())?))
-        }
-        name if FIFO.contains(&name) => {
-            let why = format!("The attribute {name} is for FIFO queues, and this is none.");
-            return Err(Fault::new(Kind::InvalidAttributeName, why));
         }
         _ => return Err(Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {name}."))),
     })
@@ -244,6 +242,7 @@ pub fn shown(
         let policy = json!({"deadLetterTargetArn": context.places.arn(&target), "maxReceiveCount": most});
         shown.insert(REDRIVE, policy.to_string());
     }
+    fifo::show(attributes, &own, &mut shown);
     let kept = [
         (REDRIVE_ALLOW, keys::REDRIVE_ALLOW),
         (POLICY, keys::POLICY),

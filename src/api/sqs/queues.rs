@@ -8,6 +8,7 @@ use super::arguments::{Whole, required, within};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
+use super::fifo;
 use super::queue_attributes::{self, Attributes};
 use super::tags;
 use crate::broker::QueueFilter;
@@ -15,9 +16,6 @@ use crate::domain::limits::{self, Span};
 use crate::domain::names::QueueRef;
 use crate::domain::page::PageLimit;
 use crate::domain::queue::Created;
-
-/// How the names of queues end whose messages are in order.
-const FIFO: &str = ".fifo";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -39,27 +37,14 @@ struct QueueUrl {
 pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer, Fault> {
     let name = required("QueueName", asked.queue_name)?;
     let queue = context.named(&name, None)?;
-    check_new_name(&name)?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), asked.tags.unwrap_or_default());
+    fifo::check_new(&queue.name, &attributes)?;
     let changes = queue_attributes::checked(context, &queue, &attributes).await?;
     let metadata = queue_attributes::of_new_queue(changes, tags::checked(tags)?)?;
     if context.broker.queue_create(&queue, metadata).await? == Created::Existed {
         check_same(context, &queue, &attributes).await?;
     }
     Ok(Answer::new(QueueUrl { queue_url: context.url(&queue) }))
-}
-
-fn check_new_name(name: &str) -> Result<(), Fault> {
-    if name.ends_with(FIFO) {
-        let why = "FIFO queues are not available yet.";
-        return Err(Fault::new(Kind::UnsupportedOperation, why));
-    }
-    if name.contains('.') {
-        return Err(Fault::value(
-            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length",
-        ));
-    }
-    Ok(())
 }
 
 async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes) -> Result<(), Fault> {

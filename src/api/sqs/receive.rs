@@ -8,9 +8,11 @@ use super::arguments::{Whole, within};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::Fault;
+use super::fifo::Fifo;
 use super::message_attributes::{self, Written, is_wanted, md5_of};
 use crate::broker::{MessageView, Receive};
 use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
+use crate::domain::group::DedupId;
 use crate::domain::ids::MessageId;
 use crate::domain::limits::{self, Limits};
 use crate::domain::message_attribute::MessageAttributes;
@@ -142,6 +144,11 @@ fn system_attributes(
     let source = envelope.and_then(|envelope| envelope.source.clone());
     let source = source.map(|name| context.places.arn(&QueueRef { project: queue.project.clone(), name }));
     let first = view.first_claimed.map(|first| first.as_millis().to_string());
+    let is_ordered = Fifo::of(&queue.name) == Fifo::Yes;
+    let dedup = is_ordered.then(|| match envelope.and_then(|envelope| envelope.dedup.as_ref()) {
+        Some(id) => id.to_string(),
+        None => DedupId::of_body(&view.body).to_string(),
+    });
     let before = envelope.map_or(0, |envelope| envelope.attempts);
     let attributes = [
         ("ApproximateReceiveCount", Some(before.saturating_add(view.attempts).to_string())),
@@ -150,6 +157,9 @@ fn system_attributes(
         ("SenderId", Some(sender.unwrap_or_else(|| account.to_owned()))),
         ("AWSTraceHeader", envelope.and_then(|envelope| envelope.aws_trace.clone())),
         ("DeadLetterQueueSourceArn", source),
+        ("MessageGroupId", view.group.as_ref().map(ToString::to_string)),
+        ("MessageDeduplicationId", dedup),
+        ("SequenceNumber", is_ordered.then(|| view.id.sequence().to_string())),
     ];
     let attributes = attributes.into_iter().filter(|(name, _)| is_wanted(name));
     attributes.filter_map(|(name, value)| Some((name, value?))).collect()

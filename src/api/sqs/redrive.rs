@@ -7,6 +7,7 @@ use super::arguments::Whole;
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::Fault;
+use super::fifo::Fifo;
 use super::queue_attributes::invalid;
 use super::queues::{filter, urls};
 use crate::broker::QueueFilter;
@@ -56,6 +57,9 @@ pub async fn policy(
     }
     if target == *queue {
         return Err(wrong("A queue cannot take its own dead letters"));
+    }
+    if Fifo::of(&target.name) != Fifo::of(&queue.name) {
+        return Err(wrong("Both queues must be FIFO queues, or both standard queues"));
     }
     let Some(metadata) = context.broker.queue_metadata_anywhere(&target).await? else {
         return Err(wrong("Dead letter target does not exist"));

@@ -9,10 +9,12 @@ use super::batch::{Results, check_ids};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
+use super::fifo::Fifo;
 use super::message_attributes::{self, WrittenMap, md5_of};
 use crate::broker::Sending;
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
+use crate::domain::group::{DedupId, GroupName};
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::NewMessage;
@@ -70,6 +72,16 @@ struct Sent {
     md5_of_attributes: Option<String>,
     #[serde(rename = "MD5OfMessageSystemAttributes", skip_serializing_if = "Option::is_none")]
     md5_of_system_attributes: Option<String>,
+    #[serde(rename = "SequenceNumber", skip_serializing_if = "Option::is_none")]
+    sequence_number: Option<String>,
+}
+
+impl Sent {
+    /// It is this message.
+    fn is(&mut self, id: MessageId, fifo: Fifo) {
+        self.message_id = Some(id);
+        self.sequence_number = (fifo == Fifo::Yes).then(|| id.sequence().to_string());
+    }
 }
 
 /// A message that was checked, and what its sender will be told.
@@ -81,7 +93,11 @@ struct Checked {
 /// Sends one message.
 pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
-    let Checked { sending, mut sent } = checked(context, asked.message)?;
+    let fifo = Fifo::of(&queue.name);
+    if fifo == Fifo::Yes && asked.message.message_group_id.is_none() {
+        return Err(Fault::missing("MessageGroupId"));
+    }
+    let Checked { sending, mut sent } = checked(context, fifo, asked.message)?;
     if sending.size > limits::SQS_MESSAGE_BYTES {
         let most = limits::SQS_MESSAGE_BYTES;
         let why =
@@ -89,7 +105,9 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fa
         return Err(Fault::value(why));
     }
     let mut ids = context.broker.messages_send(&queue, vec![sending]).await?;
-    sent.message_id = ids.pop().transpose()?;
+    if let Some(id) = ids.pop().transpose()? {
+        sent.is(id, fifo);
+    }
     Ok(Answer::new(sent))
 }
 
@@ -98,9 +116,13 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ans
     let queue = context.queue(asked.queue_url)?;
     let entries = asked.entries.unwrap_or_default();
     check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    let fifo = Fifo::of(&queue.name);
+    if fifo == Fifo::Yes && entries.iter().any(|entry| entry.message.message_group_id.is_none()) {
+        return Err(Fault::value("The request must contain the parameter MessageGroupId."));
+    }
     let mut checks = Vec::with_capacity(entries.len());
     for Entry { id, message } in entries {
-        checks.push((id.unwrap_or_default(), checked(context, message)));
+        checks.push((id.unwrap_or_default(), checked(context, fifo, message)));
     }
     check_total(checks.iter().filter_map(|(_, check)| Some(check.as_ref().ok()?.sending.size)).sum())?;
     let (mut sendings, mut waiting) = (Vec::new(), Vec::with_capacity(checks.len()));
@@ -113,8 +135,11 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ans
     }
     let mut outcomes = context.broker.messages_send(&queue, sendings).await?.into_iter();
     let results = waiting.into_iter().map(|(id, sent)| {
-        let result = sent.and_then(|sent| match outcomes.next() {
-            Some(outcome) => Ok(Sent { message_id: Some(outcome?), ..sent }),
+        let result = sent.and_then(|mut sent| match outcomes.next() {
+            Some(outcome) => {
+                sent.is(outcome?, fifo);
+                Ok(sent)
+            }
             None => Err(Fault::new(Kind::InternalFailure, "Nobody knows what became of this message.")),
         });
         (id, result)
@@ -131,10 +156,14 @@ fn check_total(size: usize) -> Result<(), Fault> {
     Err(Fault::new(Kind::BatchRequestTooLong, why))
 }
 
-fn checked(context: &Context<'_>, message: Message) -> Result<Checked, Fault> {
-    if message.message_group_id.is_some() || message.message_deduplication_id.is_some() {
-        let why = "Message groups and deduplication are not available yet.";
-        return Err(Fault::new(Kind::UnsupportedOperation, why));
+fn checked(context: &Context<'_>, fifo: Fifo, message: Message) -> Result<Checked, Fault> {
+    let group = message.message_group_id.map(|group| GroupName::new(&group, "MessageGroupId")).transpose()?;
+    let dedup = message.message_deduplication_id;
+    let dedup = dedup.map(|id| DedupId::new(&id, "MessageDeduplicationId")).transpose()?;
+    if fifo == Fifo::No && dedup.is_some() {
+        let why =
+            "The request includes a parameter that is not valid for this queue type: MessageDeduplicationId.";
+        return Err(Fault::value(why));
     }
     let body = message.message_body.filter(|body| !body.is_empty());
     let body = body.ok_or_else(|| Fault::missing("MessageBody"))?;
@@ -144,7 +173,9 @@ fn checked(context: &Context<'_>, message: Message) -> Result<Checked, Fault> {
         return Err(Fault::new(Kind::InvalidMessageContents, why));
     }
     let most = i64::try_from(context.broker.limits().message_delay.most()).unwrap_or(i64::MAX);
-    let delay = within("DelaySeconds", message.delay_seconds, (0, most))?;
+    let delay = within("DelaySeconds", message.delay_seconds, (0, if fifo == Fifo::Yes { 0 } else { most }))?;
+    // There the queue alone says how long its messages are delayed.
+    let delay = delay.filter(|_| fifo == Fifo::No);
     let attributes = message_attributes::checked(message.message_attributes.unwrap_or_default())?;
     let system = system_attributes(message.message_system_attributes.unwrap_or_default())?;
     let sent = Sent {
@@ -153,6 +184,7 @@ fn checked(context: &Context<'_>, message: Message) -> Result<Checked, Fault> {
         md5_of_body: md5_of(body.as_bytes()),
         md5_of_attributes: message_attributes::md5(&attributes),
         md5_of_system_attributes: message_attributes::md5(&system),
+        sequence_number: None,
     };
     let size = body.len() + attributes.size();
     let envelope = Envelope {
@@ -160,11 +192,12 @@ fn checked(context: &Context<'_>, message: Message) -> Result<Checked, Fault> {
         attributes,
         aws_trace: system.iter().next().and_then(|(_, header)| text(&header.value)),
         sender: Some(context.caller.sender.clone()),
+        dedup: dedup.clone(),
         ..Envelope::default()
     };
     let body = serde_json::to_vec(&body).expect("text is JSON").into();
     let delay = delay.and_then(|delay| u32::try_from(delay).ok()).map(Delay::Seconds);
-    let message = NewMessage { body, delay, ..NewMessage::default() }.in_envelope(&envelope);
+    let message = NewMessage { body, ttl: None, delay, group, dedup }.in_envelope(&envelope);
     Ok(Checked { sending: Sending { message, size }, sent })
 }
 

@@ -7,6 +7,7 @@ use super::batch::{Done, Results, check_ids};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::Fault;
+use super::fifo::Fifo;
 use crate::broker::Changed;
 use crate::domain::claim::Visibility;
 use crate::domain::limits;
@@ -44,7 +45,7 @@ pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Re
     let handle = required("ReceiptHandle", asked.receipt_handle)?;
     let visibility = visibility(asked.visibility_timeout)?;
     let outcomes = context.broker.receipts_change(&queue, &[(&handle, visibility)]).await?;
-    outcomes.into_iter().try_for_each(told)?;
+    outcomes.into_iter().try_for_each(|outcome| told(Fifo::of(&queue.name), outcome))?;
     Ok(Answer::done())
 }
 
@@ -69,7 +70,8 @@ pub async fn change_batch(
         .zip(checks)
         .map(|(entry, check)| {
             let id = entry.id.clone().unwrap_or_default();
-            let result = check.and_then(|_| outcomes.next().map_or(Ok(()), told));
+            let result = check
+                .and_then(|_| outcomes.next().map_or(Ok(()), |outcome| told(Fifo::of(&queue.name), outcome)));
             (id.clone(), result.map(|()| Done::new(id)))
         })
         .collect();
@@ -82,8 +84,11 @@ fn visibility(asked: Option<Whole>) -> Result<Visibility, Fault> {
     Ok(Visibility::new(seconds.ok_or_else(|| Fault::missing(TIMEOUT))?, TIMEOUT)?)
 }
 
-fn told(outcome: Result<Changed, Error>) -> Result<(), Fault> {
+fn told(queue: Fifo, outcome: Result<Changed, Error>) -> Result<(), Fault> {
     match outcome? {
+        Changed::Over if queue == Fifo::Yes => Err(Fault::value(
+            "Value for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",
+        )),
         Changed::Done | Changed::Over => Ok(()),
         Changed::Gone => Err(Fault::value(
             "Value for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not available for \

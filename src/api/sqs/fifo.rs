@@ -1,0 +1,101 @@
+//! Queues whose messages are in order of groups: in SQS their names say so.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::fault::{Fault, Kind};
+use super::queue_attributes::{Attributes, invalid};
+use crate::domain::attributes as keys;
+use crate::domain::dedup::DedupScope;
+use crate::domain::names::QueueName;
+use crate::domain::patch::Entries;
+
+/// How the names of such queues end.
+const SUFFIX: &str = ".fifo";
+
+const FIFO: &str = "FifoQueue";
+const CONTENT: &str = "ContentBasedDeduplication";
+const SCOPE: &str = "DeduplicationScope";
+const LIMIT: &str = "FifoThroughputLimit";
+const PER_GROUP: &str = "perMessageGroupId";
+
+/// The attributes that only such queues have.
+pub const NAMES: [&str; 4] = [FIFO, CONTENT, SCOPE, LIMIT];
+
+/// Whether a queue is one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fifo {
+    /// It is a standard queue.
+    No,
+    /// It is one.
+    Yes,
+}
+
+impl Fifo {
+    /// What the name of a queue says.
+    pub fn of(name: &QueueName) -> Self {
+        if name.as_str().ends_with(SUFFIX) { Self::Yes } else { Self::No }
+    }
+}
+
+/// Checks that the name and the attributes of a new queue say the same of its kind.
+pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault> {
+    let rest = name.as_str().strip_suffix(SUFFIX).unwrap_or(name.as_str());
+    if rest.is_empty() || rest.contains('.') {
+        let why = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
+        return Err(Fault::value(why));
+    }
+    let is_asked = attributes.get(FIFO).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    match Fifo::of(name) {
+        Fifo::Yes if !is_asked => Err(Fault::value(
+            "The name of a standard queue does not end in .fifo; that of a FIFO queue does.",
+        )),
+        Fifo::No if is_asked => Err(Fault::value("The name of a FIFO queue ends in .fifo.")),
+        _ => check_throughput(attributes),
+    }
+}
+
+/// Groups have a throughput of their own only where deduplication is by group.
+fn check_throughput(attributes: &Attributes) -> Result<(), Fault> {
+    let is = |name: &str, value: &str| attributes.get(name).is_some_and(|found| found == value);
+    if is(LIMIT, PER_GROUP) && !is(SCOPE, "messageGroup") {
+        return Err(invalid(LIMIT, PER_GROUP));
+    }
+    Ok(())
+}
+
+/// The key and the value of one of these attributes.
+pub fn attribute(queue: Fifo, name: &str, value: &str) -> Result<(&'static str, Value), Fault> {
+    if queue == Fifo::No {
+        let why = format!("The attribute {name} is for FIFO queues, and this is none.");
+        return Err(Fault::new(Kind::InvalidAttributeName, why));
+    }
+    let wrong = || invalid(name, value);
+    let truth = || value.to_ascii_lowercase().parse::<bool>().map_err(|_| wrong());
+    Ok(match (name, value) {
+        // Its kind cannot change.
+        (FIFO, _) if truth()? => (keys::FIFO, json!(true)),
+        (CONTENT, _) => (keys::CONTENT_DEDUP, json!(truth()?)),
+        (SCOPE, "queue") => (keys::DEDUP_SCOPE, json!("queue")),
+        (SCOPE, "messageGroup") => (keys::DEDUP_SCOPE, json!("group")),
+        (LIMIT, "perQueue" | PER_GROUP) => (keys::FIFO_THROUGHPUT, json!(value)),
+        _ => return Err(wrong()),
+    })
+}
+
+/// These attributes of a queue, if it is one of them.
+pub fn show(attributes: &keys::Attributes, own: &Entries, shown: &mut BTreeMap<&'static str, String>) {
+    if !attributes.is_fifo {
+        return;
+    }
+    let scope = match attributes.dedup_scope {
+        DedupScope::Queue => "queue",
+        DedupScope::Group => "messageGroup",
+    };
+    let limit = own.get(keys::FIFO_THROUGHPUT).and_then(|limit| serde_json::from_str(limit.get()).ok());
+    shown.insert(FIFO, "true".to_owned());
+    shown.insert(CONTENT, attributes.has_content_dedup.to_string());
+    shown.insert(SCOPE, scope.to_owned());
+    shown.insert(LIMIT, limit.unwrap_or_else(|| "perQueue".to_owned()));
+}
