@@ -48,7 +48,8 @@ pub struct QueueChanges {
     pub queue: QueueId,
     /// New entries. Their ids were never used before.
     pub appends: Vec<Message>,
-    /// Headers that replace those of their entries, their states too. An entry that is absent stays absent.
+    /// Headers that replace those of their entries, their states too. An entry that is absent stays absent, and the group
+    /// of one never changes.
     pub updates: Vec<Header>,
     /// Entries that go. Absent ones, and ones named twice, do no harm.
     pub removes: Vec<MessageId>,

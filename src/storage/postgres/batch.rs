@@ -15,11 +15,7 @@ use crate::storage::{Batch, Note, QueueChanges, StoreError};
 pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
-    let has_group =
-        |changes: &QueueChanges| changes.appends.iter().any(|message| message.header.group.is_some());
-    if batch.queues.iter().any(has_group) {
-        Err(StoreError::NotSent("a pool in PostgreSQL keeps no groups of messages".to_owned()))
-    } else if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
+    if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
         Ok(())
     } else {
         Err(StoreError::NotSent("a note is too long".to_owned()))
@@ -53,6 +49,8 @@ struct Headers {
     size: Vec<i32>,
     client: Vec<Option<Uuid>>,
     peer: Vec<Option<Vec<u8>>>,
+    group: Vec<Option<String>>,
+    first_claimed: Vec<Option<i64>>,
 }
 
 impl Headers {
@@ -69,12 +67,15 @@ impl Headers {
         self.size.push(header.size.cast_signed());
         self.client.push(header.client);
         self.peer.push(encode_peer(&header.state));
+        self.group.push(header.group.as_ref().map(ToString::to_string));
+        self.first_claimed.push(header.first_claimed.map(millis));
     }
 
-    fn columns(&self) -> [&(dyn ToSql + Sync); 12] {
-        let Self { slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer } =
-            self;
-        [slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer]
+    /// All but the group, which never changes.
+    fn columns(&self) -> [&(dyn ToSql + Sync); 13] {
+        let Self { slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, .. } = self;
+        let (peer, first_claimed) = (&self.peer, &self.first_claimed);
+        [slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed]
     }
 }
 
@@ -214,7 +215,7 @@ impl<'a> Arrays<'a> {
         columns.extend([slot as &(dyn ToSql + Sync), queue, low, least, messages, bytes, scheduled, aside]);
         columns.extend([&self.remove_slots as &(dyn ToSql + Sync), &self.remove_queues, &self.removes]);
         columns.extend(self.appends.columns());
-        columns.push(&self.bodies);
+        columns.extend([&self.appends.group as &(dyn ToSql + Sync), &self.bodies]);
         if self.is_plain() {
             return columns;
         }

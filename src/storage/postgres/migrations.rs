@@ -10,7 +10,7 @@ use crate::domain::ids::Slot;
 use crate::storage::{Stamp, StoreError};
 
 /// What makes each version of the tables out of the one before. Those that were released never change.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
 
 // Read from the catalogue itself: functions that resolve names may remember that there was nothing, from before the lock.
 const EXISTS: &str = "

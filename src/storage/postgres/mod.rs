@@ -105,20 +105,24 @@ impl PoolStore for PostgresPool {
         self.page(Asked { queue, order, direction, messages, bytes }, after).await
     }
 
-    /// It has none: a batch that brings a message of a group is refused.
     async fn group(
         &self,
-        _: QueueId,
-        _: &GroupName,
-        _: Option<MessageId>,
-        _: usize,
-        _: usize,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
     ) -> Result<Page, StoreError> {
-        Ok(Page { messages: Vec::new(), is_last: true })
+        self.group_page(queue, group, (after, messages, bytes)).await
     }
 
-    async fn groups(&self, _: QueueId, _: Option<GroupName>, _: usize) -> Result<Vec<GroupHead>, StoreError> {
-        Ok(Vec::new())
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        self.group_heads(queue, after, limit).await
     }
 
     async fn due(

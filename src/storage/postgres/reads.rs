@@ -8,15 +8,16 @@ use uuid::Uuid;
 use super::PostgresPool;
 use super::errors::Failure;
 use super::stored::{self, bound, column, id_key, millis, queue_key, unsigned};
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
-use crate::storage::{Direction, Note, Order, Page, Position, StoreError, Totals, Usage};
+use crate::storage::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
 
 /// The columns of a header.
 macro_rules! header {
     () => {
-        "id, state, created, ready, expires, ttl, attempts, client, size, peer"
+        "id, state, created, ready, expires, ttl, attempts, client, size, peer, grouped, first_claimed"
     };
 }
 
@@ -55,9 +56,31 @@ const ASIDE_DOWN: &str = page!("aside AND id <= $4::uuid", "id DESC");
 const SCHEDULE_UP: &str = page!("state = 1 AND (ready, id) > ($5::int8, $4::uuid)", "ready, id");
 const SCHEDULE_DOWN: &str = page!("state = 1 AND (ready, id) < ($5::int8, $4::uuid)", "ready DESC, id DESC");
 
+const GROUP: &str = page!("grouped = $5::text AND id >= $4::uuid", "id");
+/// A walk from group to group: each step is one look into the index.
+const HEADS: &str = concat!(
+    "WITH RECURSIVE heads AS (
+        (SELECT grouped FROM entries
+        WHERE queue = $1::uuid AND grouped IS NOT NULL AND grouped > $2::text ORDER BY grouped LIMIT 1)
+        UNION ALL
+        SELECT (SELECT e.grouped FROM entries e
+            WHERE e.queue = $1::uuid AND e.grouped IS NOT NULL AND e.grouped > h.grouped ORDER BY e.grouped LIMIT 1)
+        FROM heads h WHERE h.grouped IS NOT NULL
+    ), named AS (
+        SELECT grouped AS name FROM heads WHERE grouped IS NOT NULL LIMIT $3::int8
+    )
+    SELECT ",
+    header!(),
+    ", body, NOT EXISTS (
+        SELECT FROM entries o WHERE o.queue = $1::uuid AND o.grouped = first.grouped AND o.id > first.id) AS is_only
+    FROM named, LATERAL (
+        SELECT * FROM entries e WHERE e.queue = $1::uuid AND e.grouped = name ORDER BY e.id LIMIT 1) AS first
+    ORDER BY grouped"
+);
 const GET: &str = concat!(
     "SELECT ",
-    "e.id, e.state, e.created, e.ready, e.expires, e.ttl, e.attempts, e.client, e.size, e.peer, e.body
+    "e.id, e.state, e.created, e.ready, e.expires, e.ttl, e.attempts, e.client, e.size, e.peer, e.grouped, e.first_claimed,
+    e.body
     FROM (
         SELECT asked.id, asked.place, either.aside
         FROM unnest($2::uuid[]) WITH ORDINALITY AS asked (id, place), unnest('{f,t}'::boolean[]) AS either (aside)
@@ -105,6 +128,14 @@ pub(super) struct Asked {
     pub(super) bytes: usize,
 }
 
+/// A page of at most so many messages, of the rows that were found.
+fn page_of(rows: &[Row], messages: usize) -> Result<Page, StoreError> {
+    let found = rows.first().map(|row| column::<i64>(row, "found")).transpose()?.unwrap_or(0);
+    let shown = rows.len().min(messages);
+    let messages = rows[..shown].iter().map(stored::message).collect::<Result<_, _>>()?;
+    Ok(Page { messages, is_last: bound(shown) == found })
+}
+
 impl PostgresPool {
     async fn read(
         &self,
@@ -146,10 +177,35 @@ impl PostgresPool {
                 self.read(SCHEDULE_DOWN, &[&queue, &limit, &bytes, &most.1, &most.0]).await
             }
         }?;
-        let found = rows.first().map(|row| column::<i64>(row, "found")).transpose()?.unwrap_or(0);
-        let shown = rows.len().min(asked.messages);
-        let messages = rows[..shown].iter().map(stored::message).collect::<Result<_, _>>()?;
-        Ok(Page { messages, is_last: bound(shown) == found })
+        page_of(&rows, asked.messages)
+    }
+
+    pub(super) async fn group_page(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        (after, messages, bytes): (Option<MessageId>, usize, usize),
+    ) -> Result<Page, StoreError> {
+        if after == Some(MessageId::MAX) {
+            return Ok(Page { messages: Vec::new(), is_last: true });
+        }
+        let from = id_key(after.map_or(MessageId::ZERO, MessageId::next));
+        let (queue, limit, bytes) = (queue_key(queue), bound(messages.saturating_add(1)), bound(bytes));
+        page_of(&self.read(GROUP, &[&queue, &limit, &bytes, &from, &group.as_str()]).await?, messages)
+    }
+
+    pub(super) async fn group_heads(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        // No name is empty.
+        let after = after.as_ref().map_or("", GroupName::as_str);
+        let rows = self.read(HEADS, &[&queue_key(queue), &after, &bound(limit)]).await?;
+        let head =
+            |row: &Row| Ok(GroupHead { message: stored::message(row)?, is_only: column(row, "is_only")? });
+        rows.iter().map(head).collect()
     }
 
     pub(super) async fn entries(

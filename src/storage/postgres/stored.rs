@@ -11,7 +11,7 @@
 //! | `notes` | queue id, kind, key | value, expires | as its owner says |
 //!
 //! States and peers have the form of all drivers (`states.rs`). A ready entry is in the index of expiry beside its key; one
-//! that is scheduled in two more; those of a move in none. Times are milliseconds, ttl is seconds. Bodies are never
+//! that is scheduled in two more, one of a group in that of groups; those of a move in none but that. Times are milliseconds, ttl is seconds. Bodies are never
 //! compressed, and those of more than 2 kB lie apart, so that a new header does not write them again.
 
 use bytes::Bytes;
@@ -102,8 +102,10 @@ pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
         client: column(row, "client")?,
         size: column::<i32>(row, "size")?.cast_unsigned(),
         state,
-        group: None,
-        first_claimed: None,
+        group: column::<Option<&str>>(row, "grouped")?
+            .map(|group| states::take_group(group.as_bytes()))
+            .transpose()?,
+        first_claimed: column::<Option<i64>>(row, "first_claimed")?.map(time),
     })
 }
 

@@ -8,6 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use angarium::domain::durability::Durability;
+use angarium::domain::group::GroupName;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message, State};
 use angarium::domain::time::Timestamp;
@@ -126,7 +127,9 @@ impl History {
         }
         for _ in 0..self.dice.random_range(0..3) {
             let entry = self.pick(queue, &changes.appends);
-            let header = held.entries.get(&entry).map(|held| &held.header).cloned();
+            let appended = changes.appends.iter().find(|message| message.header.id == entry);
+            let known = held.entries.get(&entry).or(appended);
+            let header = known.map(|known| known.header.clone());
             let header = header.unwrap_or_else(|| message(1, "").header);
             let header = claimed_again(&Header { id: entry, ..header });
             changes.updates.push(self.in_some_state(header));
@@ -216,7 +219,9 @@ impl History {
             self.up
         };
         let Message { header, body } = message(rank, &"m".repeat(length));
-        Message { header: self.in_some_state(header), body }
+        let group = ["a", "b", "ab", ""][self.dice.random_range(0..4)];
+        let group = GroupName::new(group, "group").ok();
+        Message { header: Header { group, ..self.in_some_state(header) }, body }
     }
 
     /// An id that is there, was there, is of another queue, comes with the batch, or never was.
@@ -242,6 +247,20 @@ impl History {
                 let limit = self.dice.random_range(0..4);
                 let found = store.notes(queue, kind, after.clone(), limit).await.unwrap();
                 assert_eq!(found, expected.notes(kind, after.as_ref(), limit), "notes at step {step}");
+            }
+            for group in ["a", "b", "ab"].map(|group| GroupName::new(group, "group").unwrap()) {
+                let after = self.dice.random_ratio(1, 3).then(|| self.pick(queue, &[]));
+                let messages = [usize::MAX, self.dice.random_range(0..8)][self.dice.random_range(0..2)];
+                let bytes = [usize::MAX, self.dice.random_range(0..8_000)][self.dice.random_range(0..2)];
+                let wanted = expected.group(&group, after, messages, bytes);
+                let page = store.group(queue, &group, after, messages, bytes).await.unwrap();
+                assert_eq!(page.messages, wanted.messages, "{group} after {after:?} at step {step}");
+                assert_eq!(page.is_last, wanted.is_last, "{group} after {after:?} at step {step}");
+                let (after, limit) =
+                    (Some(group).filter(|_| self.dice.random_bool(0.5)), self.dice.random_range(0..4));
+                let wanted = expected.groups(after.as_ref(), limit);
+                let heads = store.groups(queue, after.clone(), limit).await.unwrap();
+                assert_eq!(heads, wanted, "groups after {after:?} at step {step}");
             }
             for (order, direction) in ORDERS {
                 let after = self.dice.random_ratio(1, 3).then(|| self.pick(queue, &[]));

@@ -167,26 +167,20 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         batch_that_was_applied_is_done_without_room_too
         health_tells_how_it_does_and_writes_nothing
     }
+    groups {
+        entries_of_a_group_are_shown_in_order_whatever_lies_between_them
+        entries_of_a_group_are_shown_in_any_state
+        page_of_a_group_begins_behind_an_id_and_keeps_its_bounds
+        groups_are_shown_by_name_each_with_its_first_entry
+        pages_of_groups_join_to_all
+        removed_entries_leave_their_group_and_an_empty_group_goes
+        groups_of_other_queues_do_not_show
+        group_and_first_claim_are_kept_through_states_and_reopening
+        first_claim_is_kept_without_a_group
+        totals_count_entries_of_groups_as_others
+        a_dropped_queue_has_no_groups
+    }
     history {
         pool_is_what_the_naive_pool_is_after_any_history
     }
 } }
-
-/// What PostgreSQL does not keep.
-mod grouped {
-    conformance! { [embedded, redis_server, redis_cluster] {
-        groups {
-            entries_of_a_group_are_shown_in_order_whatever_lies_between_them
-            entries_of_a_group_are_shown_in_any_state
-            page_of_a_group_begins_behind_an_id_and_keeps_its_bounds
-            groups_are_shown_by_name_each_with_its_first_entry
-            pages_of_groups_join_to_all
-            removed_entries_leave_their_group_and_an_empty_group_goes
-            groups_of_other_queues_do_not_show
-            group_and_first_claim_are_kept_through_states_and_reopening
-            first_claim_is_kept_without_a_group
-            totals_count_entries_of_groups_as_others
-            a_dropped_queue_has_no_groups
-        }
-    } }
-}

@@ -30,12 +30,14 @@ WITH record AS (
     WHERE e.queue = r.queue AND e.aside = r.aside AND e.id = r.id
     RETURNING e.queue, e.state, octet_length(e.body)::int8 AS bytes
 ), appended AS (
-    INSERT INTO entries (queue, aside, id, slot, state, created, ready, expires, ttl, attempts, size, client, peer, body)
+    INSERT INTO entries (queue, aside, id, slot, state, created, ready, expires, ttl, attempts, size, client, peer,
+        first_claimed, grouped, body)
     SELECT a.queue, a.state <> 0, a.id, a.slot, a.state, a.created, a.ready, a.expires, a.ttl, a.attempts, a.size,
-        a.client, a.peer, a.body
+        a.client, a.peer, a.first_claimed, a.grouped, a.body
     FROM unnest($20::int2[], $21::uuid[], $22::uuid[], $23::int2[], $24::int8[], $25::int8[], $26::int8[], $27::int4[],
-            $28::int4[], $29::int4[], $30::uuid[], $31::bytea[], $32::bytea[])
-            AS a (slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, body)
+            $28::int4[], $29::int4[], $30::uuid[], $31::bytea[], $32::int8[], $33::text[], $34::bytea[])
+            AS a (slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed, grouped,
+                body)
     WHERE get_bit((SELECT slots FROM matched), a.slot) = 1
 -- and the rest
 ), now AS (
