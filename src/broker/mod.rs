@@ -12,6 +12,7 @@ mod components;
 mod dropped;
 mod duties;
 mod ends;
+mod fencing;
 mod flavors;
 mod group_reads;
 mod lanes;

@@ -13,7 +13,6 @@ use tokio_util::task::TaskTracker;
 use super::Broker;
 use super::lanes::{Lane, Work};
 use super::observation::Seen;
-use super::pool_table::OpenPool;
 use super::retake::Taken;
 use super::waiting::Waiter;
 use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
@@ -26,7 +25,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::{Found, Line, QueueEngine};
 use crate::error::{Error, Part};
 use crate::metrics::QueueCounters;
-use crate::storage::{Epoch, StoreError};
+use crate::storage::Epoch;
 
 /// Deadlines of claims that are over which a slot may keep beside those of the live ones.
 const SPARE_DEADLINES: usize = 1_024;
@@ -46,7 +45,7 @@ pub(super) struct Slot {
     /// Held while a queue is created or opened, so that it happens once.
     pub(super) gate: tokio::sync::Mutex<()>,
     /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
-    fencing: tokio::sync::Mutex<()>,
+    pub(super) fencing: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,
     /// When it was taken.
@@ -397,31 +396,6 @@ impl Broker {
         self.start_mover(slot, at, queue);
         state.note_wake(at);
         self.serve(slot, &mut state, at);
-        Ok(())
-    }
-
-    /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
-    /// the greatest one that any of them gave.
-    pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
-        let id = pool.entry.pool.id;
-        let is_open = || slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id));
-        if is_open() {
-            return Ok(());
-        }
-        let _fencing = slot.fencing.lock().await;
-        if is_open() {
-            return Ok(());
-        }
-        let store = pool.store()?;
-        let fenced = store.fence(slot.owned.slot, slot.epoch).await;
-        // One of another generation is not reached by taking the slot anew.
-        if matches!(&fenced, Err(StoreError::Fenced(by)) if by.generation == slot.epoch.generation) {
-            slot.lose("a pool knows a later owner");
-        }
-        let last = fenced.map_err(|error| store.failed(error))?;
-        let mut state = slot.state.lock();
-        state.ids.skip_to(last);
-        state.lanes.insert(name.clone(), Lane::new(id, store, self.0.meter.commits(name.as_str())));
         Ok(())
     }
 }

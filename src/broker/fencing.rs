@@ -1,0 +1,36 @@
+//! The fence that a slot puts up in a pool before it first uses it, and what it means that a pool refuses one.
+
+use super::Broker;
+use super::lanes::Lane;
+use super::pool_table::OpenPool;
+use super::slot::Slot;
+use crate::domain::names::PoolName;
+use crate::error::Error;
+use crate::storage::StoreError;
+
+impl Broker {
+    /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
+    /// the greatest one that any of them gave.
+    pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
+        let id = pool.entry.pool.id;
+        let is_open = || slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id));
+        if is_open() {
+            return Ok(());
+        }
+        let _fencing = slot.fencing.lock().await;
+        if is_open() {
+            return Ok(());
+        }
+        let store = pool.store()?;
+        let fenced = store.fence(slot.owned.slot, slot.epoch).await;
+        // One of another generation is not reached by taking the slot anew.
+        if matches!(&fenced, Err(StoreError::Fenced(by)) if by.generation == slot.epoch.generation) {
+            slot.lose("a pool knows a later owner");
+        }
+        let last = fenced.map_err(|error| store.failed(error))?;
+        let mut state = slot.state.lock();
+        state.ids.skip_to(last);
+        state.lanes.insert(name.clone(), Lane::new(id, store, self.0.meter.commits(name.as_str())));
+        Ok(())
+    }
+}
