@@ -98,6 +98,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(v2::ping::get, v2::ping::head))
         .routes(routes!(v2::health::get))
         .routes(routes!(v2::components::get))
+        .routes(routes!(v2::components::drain))
         .routes(routes!(v2::listing::get))
         .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))

@@ -100,7 +100,7 @@ impl Quota {
 }
 
 /// Whether a request may wait for a message: `wait=` with anything but nothing and zero.
-fn is_long_poll(query: &str) -> bool {
+pub fn is_long_poll(query: &str) -> bool {
     let waits = query.split('&').filter_map(|parameter| parameter.strip_prefix("wait="));
     waits.into_iter().any(|seconds| !seconds.trim_start_matches('0').is_empty())
 }

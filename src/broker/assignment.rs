@@ -91,6 +91,10 @@ impl Broker {
         if following.are_components_new {
             let registry = self.0.catalogue.registry().await?;
             following.are_components_new = false;
+            let me = registry.all().find(|component| component.instance == self.0.owner.instance);
+            if me.is_some_and(|me| me.state == ComponentState::Draining) {
+                self.0.membership.note_draining();
+            }
             let view = View::of(registry.all());
             if view != following.view {
                 info!(running = view.running(), "the running replicas have changed");
@@ -304,7 +308,8 @@ impl Broker {
     }
 
     /// Hands every slot over to the other replicas, if there are some, and takes none from now on. Returns when none is
-    /// left, or after [`limits::DRAIN`]. Requests go on: they are the others' to serve.
+    /// left, or after [`limits::DRAIN`]; and a moment later, so that busy clients have heard that their connections end.
+    /// Requests go on: they are the others' to serve.
     pub async fn drain(&self) {
         if !self.has_others() {
             return;
@@ -318,10 +323,21 @@ impl Broker {
         if timeout(limits::DRAIN, drained).await.is_err() {
             warn!(slots = self.0.cells.count(), "not every slot could be handed over");
         }
+        tokio::time::sleep(limits::FAREWELL).await;
+    }
+
+    /// Whether this replica is about to stop, and clients should go elsewhere.
+    pub fn is_leaving(&self) -> bool {
+        self.0.membership.state() == ComponentState::Draining || self.0.waits.is_cancelled()
+    }
+
+    /// Waits until no claim may wait here any more.
+    pub async fn waits_ended(&self) {
+        self.0.waits.cancelled().await;
     }
 
     /// Whether some replica runs beside this one.
-    pub(super) fn has_others(&self) -> bool {
+    pub fn has_others(&self) -> bool {
         self.0.assignment.has_others.load(Ordering::Relaxed)
     }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use crate::catalogue::Component;
+use crate::cluster::view::View;
 use crate::domain::access::{PeerSecret, new_token};
 use crate::domain::ids::Slot;
 use crate::error::Error;
@@ -35,6 +36,22 @@ impl Broker {
     pub async fn peer_secret(&self) -> Result<PeerSecret, Error> {
         let fresh = new_token(&mut rand::rng());
         self.0.catalogue.peer_secret(&fresh).await.map(|secret| PeerSecret::new(&secret))
+    }
+
+    /// Tells a replica to hand all its slots over to the others and to take none from now on. It goes on serving by passing
+    /// requests on, until it is stopped.
+    pub async fn component_drain(&self, instance: Uuid) -> Result<(), Error> {
+        self.0.catalogue.catch_up().await?;
+        let registry = self.0.catalogue.registry().await?;
+        let missing = || Error::NotFound { what: "component", name: instance.to_string() };
+        if registry.all().all(|component| component.instance != instance) {
+            return Err(missing());
+        }
+        if !View::of(registry.all()).has_others(instance) {
+            return Err(Error::Conflict("no other replica runs that could take its queues".to_owned()));
+        }
+        let is_told = self.0.catalogue.component_drain(&registry, instance).await?;
+        if is_told { Ok(()) } else { Err(missing()) }
     }
 
     /// Every replica with its slots, as the tree says: none of them needs to answer for it.

@@ -68,6 +68,11 @@ impl Membership {
         Self { replica, started, said, held: AtomicU64::new(generation), hold: Mutex::new(hold) }
     }
 
+    /// Somebody has said of it that it hands its slots over.
+    pub(super) fn note_draining(&self) {
+        self.said.lock().0 = ComponentState::Draining;
+    }
+
     /// What the replica says of itself.
     pub(super) fn state(&self) -> ComponentState {
         self.said.lock().0

@@ -242,6 +242,9 @@ impl Broker {
         if self.0.waits.is_cancelled() {
             return Err(Error::unavailable(Part::Server, "the service is stopping"));
         }
+        if self.is_leaving() {
+            return Err(Error::unavailable(Part::Server, "the replica hands its queues over to others"));
+        }
         self.0.catalogue.check_open()?;
         self.check_member()?;
         self.0.pools.check_open()

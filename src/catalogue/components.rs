@@ -126,6 +126,14 @@ impl Catalogue {
         }
     }
 
+    /// Tells a replica to hand its slots over, by what is said of it. False when it is not registered.
+    pub async fn component_drain(&self, seen: &Registry, instance: Uuid) -> Result<bool, Error> {
+        let found = seen.components.iter().find(|(_, component)| component.instance == instance);
+        let Some((name, component)) = found else { return Ok(false) };
+        let told = Component { state: ComponentState::Draining, ..component.clone() };
+        self.component_update(&layout::replica(name), &told).await
+    }
+
     /// Replaces what a replica says of itself at the node that its joining gave. False when that is gone with its
     /// session.
     pub async fn component_update(&self, node: &str, me: &Component) -> Result<bool, Error> {

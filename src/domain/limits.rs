@@ -293,6 +293,9 @@ pub const HAND_OVER: Duration = Duration::from_secs(5);
 /// How long handing every slot over may take.
 pub const DRAIN: Duration = Duration::from_secs(15);
 
+/// For how long a replica that has handed everything over still serves: busy clients hear that their connections end.
+pub const FAREWELL: Duration = Duration::from_millis(300);
+
 /// A step of the time by more than this is taken for a broken clock.
 pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);
 /// How often the time is recorded, and learnt from the tree: a start cannot tell a pause that is shorter from none.

@@ -4,6 +4,7 @@
 mod canned;
 mod claims;
 mod completions;
+mod components;
 mod consume;
 mod contexts;
 mod doctor;

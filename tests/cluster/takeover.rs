@@ -1,6 +1,7 @@
 //! Replicas that die, stand still, come and go: what was acknowledged stays, and service goes on.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -167,6 +168,63 @@ fn a_claim_that_waits_goes_on_where_its_queue_has_gone() {
             let answer = waiting.join().unwrap();
             let claim = answer.granted().unwrap_or_else(|| panic!("{answer:?}"));
             assert_eq!(claim.messages[0].body, Value::from(queue.as_str()));
+        }
+    });
+}
+
+#[test]
+fn a_replica_that_is_told_to_drain_has_no_queue_and_passes_everything_on() {
+    let cluster = Cluster::start(2);
+    let (queues, instance) = (queues(8), cluster.replicas[0].instance());
+    for queue in &queues {
+        assert_eq!(
+            cluster.client(0).post_messages(queue, &[json!(queue)]).unwrap().status,
+            StatusCode::CREATED
+        );
+    }
+    let drained = Command::new(env!("CARGO_BIN_EXE_angarium"))
+        .args(["drain", &instance, "--url", cluster.replicas[1].server().base(), "-o", "json"])
+        .output()
+        .unwrap();
+    assert!(drained.status.success(), "{drained:?}");
+    let shares = cluster.shares();
+    assert_eq!((shares[&instance], shares.values().sum::<usize>()), (0, 256));
+    let ready = cluster.client(0).get("/readyz").unwrap();
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    for queue in &queues {
+        let answer = cluster.client(0).claim(queue, 1, 60).unwrap();
+        assert_eq!(answer.headers["connection"], "close", "its clients are sent elsewhere");
+        assert_eq!(answer.granted().unwrap().messages[0].body, json!(queue));
+    }
+    // The last one that runs keeps what it has.
+    let other = cluster.replicas[1].instance();
+    let refused = cluster.client(0).post(&format!("/v2/components/{other}/drain"), &json!({})).unwrap();
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    let nobody =
+        cluster.client(1).post(&format!("/v2/components/{}/drain", uuid::Uuid::nil()), &json!({})).unwrap();
+    assert_eq!(nobody.status, StatusCode::NOT_FOUND);
+}
+
+/// Told to stop while claims wait through it and at it: they hear that there is nothing, and not that something failed.
+#[test]
+fn claims_that_wait_through_a_replica_that_stops_are_told_that_there_is_nothing() {
+    let mut cluster = Cluster::start(2);
+    let queues: Vec<String> =
+        queues(64).into_iter().filter(|queue| cluster.owner_of(slot_of(queue)) == 1).take(3).collect();
+    let client = cluster.client(0);
+    thread::scope(|scope| {
+        let wait = |queue: &String| {
+            let (client, path) = (client.clone(), format!("/v2/queues/{queue}/claims?wait=20"));
+            scope.spawn(move || client.post(&path, &json!({"ttl": 60, "grace": 60})).unwrap())
+        };
+        let waiting: Vec<_> = queues.iter().map(wait).collect();
+        thread::sleep(Duration::from_millis(500));
+        let start = Instant::now();
+        assert!(cluster.replicas[0].server.take().unwrap().terminate().success());
+        assert!(start.elapsed() < Duration::from_secs(15), "it does not wait for them");
+        for waiting in waiting {
+            let answer = waiting.join().unwrap();
+            assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
         }
     });
 }

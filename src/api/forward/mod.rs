@@ -20,7 +20,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::auth::Identity;
 use super::error::ApiError;
+use super::quota::is_long_poll;
 use crate::broker::{Broker, Whereabouts};
 use crate::cluster::forward::{Failure, Peers};
 use crate::domain::access::PeerSecret;
@@ -65,6 +66,8 @@ pub struct Relay {
 enum Tried {
     /// This is the answer.
     Done(Response),
+    /// It waited for a message, and this replica is about to stop: it is made again without waiting.
+    CutShort,
     /// The slot is served elsewhere, and nothing was done. What the client hears if it stays so.
     Moved(Slot, Response),
 }
@@ -87,22 +90,36 @@ impl Relay {
 
 /// Serves a request here, or where its queue is served.
 pub async fn relay(State(relay): State<Relay>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    let waited = parts.extensions.get::<Waited>().copied().unwrap_or_default().0;
-    let asking = Asking { parts, body: Kept::new(body), began: Instant::now(), waited };
-    match asking.parts.extensions.get::<FromPeer>().map(|from| from.patience) {
-        Some(patience) => relay.serve_for_peer(asking, next, patience).await,
-        None => relay.serve_anywhere(asking, next).await,
+    let is_alone = !relay.broker.has_others() && request.extensions().get::<FromPeer>().is_none();
+    let is_h1 = request.version() <= Version::HTTP_11;
+    let mut response = if is_alone { next.run(request).await } else { relay.serve(request, next).await };
+    if is_h1 && relay.broker.is_leaving() {
+        // Its client speaks to another replica next.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    response
 }
 
 impl Relay {
+    /// Serves a request of a service of several replicas.
+    async fn serve(&self, request: Request, next: Next) -> Response {
+        let (parts, body) = request.into_parts();
+        let waited = parts.extensions.get::<Waited>().copied().unwrap_or_default().0;
+        let asking = Asking { parts, body: Kept::new(body), began: Instant::now(), waited };
+        match asking.parts.extensions.get::<FromPeer>().map(|from| from.patience) {
+            Some(patience) => self.serve_for_peer(asking, next, patience).await,
+            None => self.serve_anywhere(asking, next).await,
+        }
+    }
+
     /// The last hop: what is not served here is not done.
     async fn serve_for_peer(&self, asking: Asking, next: Next, patience: Duration) -> Response {
         let place = asking.slot().map(|slot| (slot, self.broker.whereabouts(slot)));
         match timeout(patience, self.here(&asking, next, place)).await {
             Ok(Tried::Done(response)) => response,
-            Ok(Tried::Moved(..)) => (StatusCode::MISDIRECTED_REQUEST, [(MOVED, "1")]).into_response(),
+            Ok(Tried::Moved(..) | Tried::CutShort) => {
+                (StatusCode::MISDIRECTED_REQUEST, [(MOVED, "1")]).into_response()
+            }
             // Nobody waits for it any more.
             Err(_) => ApiError::from(Error::unknown(Part::Server, "the other replica does not wait"))
                 .into_response(),
@@ -110,7 +127,7 @@ impl Relay {
     }
 
     /// The first hop: wherever the slot is, as long as it is somewhere soon.
-    async fn serve_anywhere(&self, asking: Asking, next: Next) -> Response {
+    async fn serve_anywhere(&self, mut asking: Asking, next: Next) -> Response {
         let mut slot = asking.slot();
         let mut trouble: Option<Instant> = None;
         loop {
@@ -129,6 +146,10 @@ impl Relay {
             let (moved, response) = match tried {
                 Tried::Done(response) => return response,
                 Tried::Moved(moved, response) => (moved, response),
+                Tried::CutShort => {
+                    asking.waited = limits::FORWARD;
+                    continue;
+                }
             };
             // One that waited long has found its place, and lost it since.
             let began = *trouble.get_or_insert(since);
@@ -152,7 +173,9 @@ impl Relay {
             return Tried::Done(response);
         };
         match &**error {
-            Error::Moved(slot) => Tried::Moved(*slot, response),
+            Error::Moved(slot) if place.as_ref().is_none_or(|(asked, _)| asked == slot) => {
+                Tried::Moved(*slot, response)
+            }
             // It was closed under the request.
             Error::Unavailable { .. } => match place {
                 Some((slot, place)) if self.broker.whereabouts(slot) != place => Tried::Moved(slot, response),
@@ -179,8 +202,15 @@ impl Relay {
             // What was under way at the owner before is at its end soon.
             sleep(limits::FORWARD_GRACE).await;
         };
+        let ended = async {
+            match asking.waits() {
+                true => self.broker.waits_ended().await,
+                false => std::future::pending().await,
+            }
+        };
         let sent = tokio::select! {
             sent = self.peers.send(&address, request, limits::FORWARD) => sent,
+            () = ended => return Tried::CutShort,
             () = replaced => Err(Failure::Unknown("its owner was replaced".into())),
         };
         match sent {
@@ -247,6 +277,12 @@ impl Asking {
         // Names that need an escape are none.
         let queue = QueueRef { project, name: QueueName::new(name).ok()? };
         Some(queue.slot())
+    }
+
+    /// Whether it still waits for a message.
+    fn waits(&self) -> bool {
+        let query = self.parts.uri.query().unwrap_or_default();
+        self.waited < limits::FORWARD && is_long_poll(query)
     }
 
     /// Whether doing it twice is as doing it once: it reads, or ends what has an id.

@@ -3,12 +3,12 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::api::error::{ApiError, ErrorBody, Errors};
-use crate::api::extract::CallerHeaders;
+use crate::api::extract::{CallerHeaders, Path};
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, ClusterView, ComponentView};
@@ -72,6 +72,34 @@ impl From<ClusterView> for ComponentsReply {
             unowned_slots: view.unowned.into_iter().map(|slot| slot.0).collect(),
         }
     }
+}
+
+/// The path of an operation on a replica.
+#[derive(Deserialize)]
+pub struct ComponentPath {
+    instance: Uuid,
+}
+
+/// Tells a replica to hand its queues over to the others. It takes none from then on and passes requests on, until it is
+/// stopped; when it has none left `GET /v2/components` shows it without slots.
+#[utoipa::path(
+    post, path = "/v2/components/{instance}/drain", operation_id = "component_drain", tag = "health",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(("instance" = Uuid, Path, description = "Which replica."), CallerHeaders, RoleHeaders),
+    responses(
+        (status = 202, description = "It was told."),
+        (status = 404, description = "No such replica is up.", body = ErrorBody),
+        (status = 409, description = "No other replica runs that could take its queues.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn drain(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(ComponentPath { instance }): Path<ComponentPath>,
+) -> Result<StatusCode, ApiError> {
+    broker.component_drain(instance).await?;
+    Ok(StatusCode::ACCEPTED)
 }
 
 /// Every replica of the service, what it does, and which slots it has.

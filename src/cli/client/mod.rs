@@ -1,7 +1,7 @@
 //! The client commands: what a person or a script asks of a server, over HTTP.
 //!
 //! ```text
-//! mod (which command) → queue, message, claim, pool, flavor, quota, health, doctor (one file per noun: what is asked and shown)
+//! mod (which command) → queue, message, claim, pool, flavor, quota, component, health, doctor (one file per noun: what is asked and shown)
 //!                         → caller (flags, context) → context_file
 //!                         → remote (one request, one answer) → failure (what went wrong, the exit code)
 //!                         → listing (page after page), setting (KEY=VALUE)
@@ -13,6 +13,7 @@
 
 mod caller;
 mod claim;
+mod component;
 mod context;
 mod context_file;
 mod doctor;
@@ -49,6 +50,10 @@ pub enum ClientCommand {
     Flavor(flavor::FlavorArgs),
     /// Show what the project may hold, and what it holds
     Quota(quota::QuotaArgs),
+    /// Show the replicas of the service, and how many of the 256 slots each serves (administrators)
+    Components(component::ComponentsArgs),
+    /// Have a replica hand its queues over to the others, and wait until it has none (administrators)
+    Drain(component::DrainArgs),
     /// Ask whether a server can be used
     Ping(health::PingArgs),
     /// Show the health of the service and of its pools (administrators)
@@ -68,6 +73,8 @@ pub fn run(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Pool(args) => pool::run(&args),
         ClientCommand::Flavor(args) => flavor::run(&args),
         ClientCommand::Quota(args) => quota::run(&args),
+        ClientCommand::Components(args) => component::components(&args),
+        ClientCommand::Drain(args) => component::drain(&args),
         ClientCommand::Ping(args) => health::ping(&args),
         ClientCommand::Health(args) => health::health(&args),
         ClientCommand::Doctor(args) => doctor::run(&args),
