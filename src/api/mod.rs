@@ -16,6 +16,7 @@ mod layers;
 mod metrics;
 pub mod openapi;
 mod origin;
+mod peer;
 mod query;
 mod quota;
 mod roles;
@@ -28,7 +29,7 @@ mod versions;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -73,9 +74,12 @@ pub fn router(
         .layer(from_fn_with_state(sqs, sqs::divert))
 }
 
-/// The same routes for the other replicas: they show `secret`, and say who asks.
-pub fn peer_router(routes: Router, secret: PeerSecret) -> Router {
-    routes.layer(from_fn_with_state(secret, forward::peer::admit))
+/// The same routes for the other replicas, and what they ask `broker` of their own accord: they show `secret`, and say who
+/// asks.
+pub fn peer_router(broker: Broker, routes: Router, secret: PeerSecret) -> Router {
+    let routes = routes.layer(from_fn(forward::peer::note));
+    let all = peer::questions(broker).fallback_service(routes);
+    all.layer(from_fn_with_state(secret, forward::peer::admit))
 }
 
 /// The document of all routes, with what the gate before them answers.

@@ -140,6 +140,18 @@ impl Cells {
         self.places.iter().filter_map(|place| place.borrow().slot())
     }
 
+    /// The other replicas that serve slots, each once.
+    pub(super) fn others(&self) -> Vec<SlotOwner> {
+        let owner = |place: &watch::Sender<Place>| match &*place.borrow() {
+            Place::Elsewhere(owner) => Some(owner.clone()),
+            Place::Owned(_) | Place::Away(_) | Place::Free => None,
+        };
+        let mut owners: Vec<SlotOwner> = self.places.iter().filter_map(owner).collect();
+        owners.sort_by_key(|owner| owner.instance);
+        owners.dedup_by_key(|owner| owner.instance);
+        owners
+    }
+
     /// How many are served here now.
     pub(super) fn count(&self) -> usize {
         self.places.iter().filter(|place| matches!(&*place.borrow(), Place::Owned(_))).count()

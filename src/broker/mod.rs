@@ -12,6 +12,7 @@ mod components;
 mod dropped;
 mod duties;
 mod ends;
+mod far_moves;
 mod fencing;
 mod flavors;
 mod group_reads;
@@ -44,7 +45,7 @@ mod unfinished;
 mod waiting;
 mod windows;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
@@ -72,6 +73,7 @@ pub use sends::Sending;
 use crate::catalogue::{Catalogue, ComponentState, Owner};
 use crate::clock::Clock;
 use crate::cluster;
+use crate::cluster::questions::Asker;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits::Limits;
 use crate::domain::receipt::ReceiptKey;
@@ -80,6 +82,7 @@ use crate::metrics::Meter;
 use crate::storage::StoreError;
 use assignment::{Assignment, Following};
 use cells::Cells;
+use far_moves::Heard;
 use ledger::Ledger;
 use membership::Membership;
 use observation::Watch;
@@ -113,6 +116,9 @@ struct Shared {
     owner: Owner,
     /// The greater part of every epoch.
     generation: u32,
+    /// The way to ask other replicas; a service that is alone has none.
+    asker: OnceLock<Asker>,
+    heard: Heard,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -179,6 +185,8 @@ impl Broker {
             ledger,
             owner,
             generation,
+            asker: OnceLock::new(),
+            heard: Heard::default(),
             tasks,
             stop,
             waits,

@@ -19,7 +19,7 @@ use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, Peer, State};
+use crate::domain::message::{Header, Message, MessageTtl, Peer, State};
 use crate::domain::names::QueueRef;
 use crate::domain::queue::Metadata;
 use crate::engine::{Fate, prepared};
@@ -27,11 +27,11 @@ use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Position};
 
 /// A queue with entries aside, at its owner.
-struct Side<'a> {
-    slot: &'a Arc<Slot>,
-    at: &'a QueueRef,
-    id: QueueId,
-    store: NamedStore,
+pub(super) struct Side<'a> {
+    pub(super) slot: &'a Arc<Slot>,
+    pub(super) at: &'a QueueRef,
+    pub(super) id: QueueId,
+    pub(super) store: NamedStore,
 }
 
 /// What one pass over the entries aside came to.
@@ -158,7 +158,7 @@ impl Broker {
     }
 
     /// A queue and its storage; none when it is not open any more.
-    fn side<'a>(
+    pub(super) fn side<'a>(
         &self,
         slot: &'a Arc<Slot>,
         at: &'a QueueRef,
@@ -181,6 +181,9 @@ impl Broker {
             error!(queue = %target.name, "dead letters cannot be moved to the queue that they are in");
             let failed = headers.into_iter().map(|header| Header { state: State::Failed, ..header });
             return self.change(source, Change::Update(failed.collect())).await;
+        }
+        if let Some(owner) = self.elsewhere(target) {
+            return self.move_far(source, (target, &owner), messages).await;
         }
         // Nobody else prepares, publishes or drops here until the end, and the queue stays.
         let _moves = self.0.cells.moves(target.slot()).lock().await;
@@ -209,30 +212,28 @@ impl Broker {
         target: &Side<'_>,
         messages: Vec<Message>,
     ) -> Result<(), Error> {
-        let prepared = self.prepare(source, target, messages).await?;
-        self.change(source, Change::Depart(prepared.iter().map(|header| header.id).collect())).await?;
-        if let Some(queue) = source.slot.state.lock().queue_mut(source.at, source.id) {
-            queue.counters.dead_lettered.inc_by(u64::try_from(prepared.len()).unwrap_or_default());
-        }
+        let ttl = {
+            let mut state = source.slot.state.lock();
+            state.queue_mut(source.at, source.id).and_then(|queue| queue.attributes.dead_letter_ttl)
+        };
+        let peer = Arc::new(Peer { at: source.at.clone(), queue: Some(source.id) });
+        let prepared = self.prepare(target, (&peer, ttl), messages).await?;
+        self.depart(source, prepared.iter().map(|header| header.id).collect()).await?;
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 
-    /// Makes sure that the target has the messages, prepared. Returns their headers there.
-    async fn prepare(
+    /// Makes sure that the target has the messages of a source, prepared, and with this ttl if there is one. Returns their
+    /// headers there.
+    pub(super) async fn prepare(
         &self,
-        source: &Side<'_>,
         target: &Side<'_>,
+        (peer, ttl): (&Arc<Peer>, Option<MessageTtl>),
         messages: Vec<Message>,
     ) -> Result<Vec<Header>, Error> {
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         let found = target.store.get(target.id, &ids).await.map_err(|error| target.store.failed(error))?;
         // A try before this one was cut short.
         let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
-        let ttl = {
-            let mut state = source.slot.state.lock();
-            state.queue_mut(source.at, source.id).and_then(|queue| queue.attributes.dead_letter_ttl)
-        };
-        let peer = Arc::new(Peer { at: source.at.clone(), queue: Some(source.id) });
         let now = self.0.clock.now();
         let is_ordered = {
             let mut state = target.slot.state.lock();
@@ -246,10 +247,10 @@ impl Broker {
             if headers.iter().all(|found| found.id != header.id) {
                 let (envelope, body) = Envelope::split(body);
                 let attempts = envelope.attempts.saturating_add(header.attempts);
-                let envelope = Envelope { source: Some(source.at.name.clone()), attempts, ..envelope };
+                let envelope = Envelope { source: Some(peer.at.name.clone()), attempts, ..envelope };
                 let body = envelope.before(body);
                 let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
-                absent.push(Message { header: Header { size, ..prepared(&header, &peer, ttl, now) }, body });
+                absent.push(Message { header: Header { size, ..prepared(&header, peer, ttl, now) }, body });
             }
         }
         if !absent.is_empty() {
@@ -278,13 +279,13 @@ impl Broker {
             .map(|message| message.header)
             .filter(|header| matches!(header.state, State::Prepared(_)))
             .collect();
-        let states = self.states_at_source(peer, &ids).await?;
+        let fates = self.fates(target.slot, peer, &ids).await?;
         let (mut publish, mut drop, mut waits) = (Vec::new(), Vec::new(), Pass::Moved);
         for header in still {
-            match Fate::of(states.get(&header.id)) {
-                Fate::Publish => publish.push(header),
-                Fate::Drop => drop.push(header.id),
-                Fate::Wait => waits = Pass::Waits,
+            match fates.get(&header.id) {
+                Some(Fate::Publish) => publish.push(header),
+                Some(Fate::Drop) => drop.push(header.id),
+                Some(Fate::Wait) | None => waits = Pass::Waits,
             }
         }
         if !drop.is_empty() {
@@ -295,7 +296,7 @@ impl Broker {
     }
 
     /// The states of messages at the queue that they come from; those that are absent are gone there.
-    async fn states_at_source(
+    pub(super) async fn states_at_source(
         &self,
         peer: &Peer,
         ids: &[MessageId],
@@ -313,14 +314,14 @@ impl Broker {
 
     /// Opens the queue that messages come from, if there is one. That fences its pool: no owner before can take
     /// anything out any more, or back.
-    pub(super) async fn open_source(&self, peer: &Peer) -> Result<Arc<Slot>, Error> {
+    async fn open_source(&self, peer: &Peer) -> Result<Arc<Slot>, Error> {
         let slot = self.slot(&peer.at).await?;
         self.open(&slot, &peer.at).await?;
         Ok(slot)
     }
 
     /// A change of one side of a move, durable when this returns.
-    async fn change(&self, side: &Side<'_>, change: Change) -> Result<(), Error> {
+    pub(super) async fn change(&self, side: &Side<'_>, change: Change) -> Result<(), Error> {
         let arriving: Vec<MessageId> = match &change {
             Change::Prepare(messages) => messages.iter().map(|message| message.header.id).collect(),
             _ => Vec::new(),
@@ -391,6 +392,6 @@ pub(super) fn by_peer(messages: Vec<Message>) -> (Away, Here) {
     (away, here)
 }
 
-fn closed(at: &QueueRef) -> Error {
+pub(super) fn closed(at: &QueueRef) -> Error {
     Error::unavailable(Part::Server, format!("queue {} was closed", at.name))
 }

@@ -15,6 +15,7 @@ use tracing::{debug, warn};
 use super::Broker;
 use super::ledger::{Counted, Counting, Reservation, uncounted};
 use super::slot::Slot;
+use crate::cluster::questions::{HOLDINGS, HoldingsAnswer, HoldingsQuestion};
 use crate::domain::ids::{QueueId, Slot as SlotNumber};
 use crate::domain::limits;
 use crate::domain::names::{PoolName, ProjectId};
@@ -43,8 +44,27 @@ pub(super) fn unbounded() -> Quotas {
 }
 
 impl Broker {
-    /// What a project may hold, and what it does hold in the slots that are served here.
+    /// What a project may hold and does hold, in the slots of all replicas.
     pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
+        let mut view = self.quota_here(project).await?;
+        let Some(used) = &mut view.used else { return Ok(view) };
+        let question = HoldingsQuestion { project: project.to_string() };
+        for owner in self.0.cells.others() {
+            let there: HoldingsAnswer = self.asker()?.ask(&owner.address, HOLDINGS, &question).await?;
+            used.queues += there.queues;
+            used.amount = used.amount.plus(Amount { messages: there.messages, bytes: there.bytes });
+        }
+        Ok(view)
+    }
+
+    /// What a project holds in the slots that are served here.
+    pub async fn holdings_here(&self, question: &HoldingsQuestion) -> Result<HoldingsAnswer, Error> {
+        let view = self.quota_here(&ProjectId::new(&question.project)?).await?;
+        let Holdings { queues, amount } = view.used.unwrap_or_default();
+        Ok(HoldingsAnswer { queues, messages: amount.messages, bytes: amount.bytes })
+    }
+
+    async fn quota_here(&self, project: &ProjectId) -> Result<QuotaView, Error> {
         let slots = self.own_slots().await?;
         self.counted_quota(project).await?;
         let quota = self.0.quotas.borrow().of(project);

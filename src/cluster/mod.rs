@@ -3,6 +3,7 @@
 //! It knows nothing of what is in a slot.
 
 pub mod forward;
+pub mod questions;
 pub mod replicas;
 pub mod slots;
 pub mod view;

@@ -273,6 +273,8 @@ pub const PEER_IDLE_CONNECTIONS: usize = 256;
 pub const PEER_REQUESTS: usize = 8_192;
 /// Bytes of the answer of another replica: more than 500 messages of the greatest size.
 pub const PEER_ANSWER_BYTES: usize = 256 << 20;
+/// How long a question to another replica about its own work may take.
+pub const PEER_QUESTION: Duration = Duration::from_secs(10);
 /// How long the answer of another replica may take: the longest wait for a message, and what a request may take beside it.
 pub const FORWARD: Duration = Duration::from_secs(45);
 /// How long a request looks for who serves its queue. Then 503: a slot that is handed over is away for less than a second.

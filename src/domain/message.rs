@@ -24,6 +24,11 @@ impl MessageTtl {
         limits.message_ttl.seconds(seconds, field).map(Self)
     }
 
+    /// One that was checked before it was stored, or by another replica.
+    pub const fn stored(seconds: u32) -> Self {
+        Self(seconds)
+    }
+
     /// The number of seconds.
     pub const fn seconds(self) -> u32 {
         self.0

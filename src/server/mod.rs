@@ -28,6 +28,8 @@ use crate::api::{self, Relay};
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
+use crate::cluster::forward::Peers;
+use crate::cluster::questions::Asker;
 use crate::cluster::replicas::Replica;
 use crate::config::{Config, ConfigError, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
@@ -160,7 +162,11 @@ impl Server {
     pub async fn run(self, stop: CancellationToken) {
         let Face { authentication, requests, transport, connections, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
-        let relay = |face: &PeerFace| Relay::new(broker.clone(), Arc::default(), face.secret.clone());
+        let relay = |face: &PeerFace| {
+            let peers: Arc<Peers> = Arc::default();
+            broker.meet(Asker::new(Arc::clone(&peers), face.secret.clone()));
+            Relay::new(broker.clone(), peers, face.secret.clone())
+        };
         let relay = self.peers.as_ref().map(relay);
         let app: Router = api::router(broker.clone(), authentication, requests, self.clock, relay, sqs);
         let meter = broker.meter().clone();
@@ -174,8 +180,10 @@ impl Server {
         };
         let peers = async {
             let Some(PeerFace { listener, secret }) = self.peers else { return };
-            let (app, limits) =
-                (api::peer_router(app.clone(), secret), peers::connection_limits(connections));
+            let (app, limits) = (
+                api::peer_router(broker.clone(), app.clone(), secret),
+                peers::connection_limits(connections),
+            );
             listener::run(listener, Transport::Plain, app, limits, meter.clone(), no_peers.clone()).await;
         };
         let clients = async {

@@ -1,5 +1,6 @@
 //! Several replicas as one service: real processes, a real ZooKeeper, a pool in Redis that all of them reach.
 
+mod moves;
 mod serving;
 mod takeover;
 
@@ -21,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 struct Cluster {
     redis: Redis,
     address: String,
+    settings: &'static [&'static str],
     replicas: Vec<Replica>,
 }
 
@@ -51,8 +53,13 @@ impl Replica {
 impl Cluster {
     /// Starts this many, and waits until each has its share.
     fn start(replicas: usize) -> Self {
+        Self::start_with(replicas, &[])
+    }
+
+    /// As [`Cluster::start`], each with these settings.
+    fn start_with(replicas: usize, settings: &'static [&'static str]) -> Self {
         let address = ZooKeeper::shared().fresh_tree().to_string();
-        let mut cluster = Self { redis: Redis::start(SYNCED), address, replicas: Vec::new() };
+        let mut cluster = Self { redis: Redis::start(SYNCED), address, settings, replicas: Vec::new() };
         for _ in 0..replicas {
             cluster.add();
         }
@@ -65,6 +72,7 @@ impl Cluster {
         let data = tempfile::tempdir().expect("there is room for a temporary directory");
         let builder = ServerBuilder::new(data.path()).arg("--coordination").arg(&self.address);
         let builder = builder.arg("--pool").arg(self.redis.uri(""));
+        let builder = self.settings.iter().fold(builder, |builder, setting| builder.arg(setting));
         let server = Some(builder.start());
         self.replicas.push(Replica { builder, server, _data: data });
     }

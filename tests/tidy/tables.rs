@@ -46,7 +46,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // The clock judges dates of signatures.
     ("api/sqs/endpoint.rs", &["broker", "clock", "domain", "metrics"]),
     // Of the cluster only the way to the other replicas: where a queue is served is the broker's to say.
-    ("api/forward", &["broker", "cluster::forward", "domain", "error"]),
+    ("api/forward", &["broker", "cluster::forward", "cluster::questions", "domain", "error"]),
+    ("api/peer.rs", &["broker", "cluster::questions", "error"]),
     (
         "broker",
         &["catalogue", "clock", "cluster", "domain", "engine", "error", "metrics", "placement", "storage"],
@@ -95,7 +96,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("futures_util", &["broker/quotas.rs", "catalogue", "cli/bench"]),
     ("hdrhistogram", &["cli/bench"]),
     ("hmac", &["api/sqs", "domain/receipt.rs"]),
-    ("http", &["api", "cli", "cluster/forward.rs", "server"]),
+    ("http", &["api", "cli", "cluster", "server"]),
     ("http_body_util", &["api", "cli/bench", "cluster/forward.rs"]),
     ("hyper", &["api/forward/kept.rs", "api/handed.rs", "api/unread.rs", "cli/bench", "server"]),
     ("hyper_util", &["cli/bench", "cluster/forward.rs", "server"]),
@@ -136,8 +137,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("rustix", &["cli", "clock.rs", "journal", "metrics/process.rs", "server"]),
     ("rustls", &["server/tls.rs", "storage/postgres", "storage/redis"]),
     ("rustls_native_certs", &["storage/postgres"]),
-    ("serde", &["api", "catalogue", "cli", "config", "domain"]),
-    ("serde_json", &["api", "catalogue", "cli", "domain"]),
+    ("serde", &["api", "catalogue", "cli", "cluster/questions.rs", "config", "domain"]),
+    ("serde_json", &["api", "catalogue", "cli", "cluster/questions.rs", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),
     ("sha2", &["api/sqs", "domain/access.rs", "domain/dedup.rs", "domain/receipt.rs"]),
     ("socket2", &["server"]),

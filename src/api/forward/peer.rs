@@ -18,10 +18,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::auth::Identity;
+use crate::cluster::questions;
 use crate::domain::access::PeerSecret;
 use crate::domain::names::ProjectId;
 
-const SECRET: HeaderName = HeaderName::from_static("x-angarium-secret");
+const SECRET: HeaderName = HeaderName::from_static(questions::SECRET);
 const PROJECT: HeaderName = HeaderName::from_static("x-angarium-project");
 const ROLE: HeaderName = HeaderName::from_static("x-angarium-role");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-angarium-request-id");
@@ -98,14 +99,18 @@ pub fn passed_on(
     passed
 }
 
-/// Lets only replicas in, and notes what they say of a request.
-pub async fn admit(State(secret): State<PeerSecret>, mut request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    let shown = headers.get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default();
+/// Lets only replicas in.
+pub async fn admit(State(secret): State<PeerSecret>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default();
     if !secret.is(shown) {
         return StatusCode::FORBIDDEN.into_response();
     }
-    let Some((id, from, waited)) = said(headers) else {
+    next.run(request).await
+}
+
+/// Notes what a replica says of a request that it passes on.
+pub async fn note(mut request: Request, next: Next) -> Response {
+    let Some((id, from, waited)) = said(request.headers()) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     let extensions = request.extensions_mut();

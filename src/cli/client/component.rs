@@ -32,7 +32,7 @@ pub struct DrainArgs {
 
     /// Seconds to wait until it has no queue
     #[arg(long, default_value = "60", value_name = "SECONDS")]
-    timeout: u64,
+    within: u64,
 
     #[command(flatten)]
     caller: CallerArgs,
@@ -101,7 +101,7 @@ pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
             let sentence = format!("replica {instance} serves no queue any more");
             return args.caller.printer().done(&sentence, &json!({"drained": instance}));
         }
-        if start.elapsed() > Duration::from_secs(args.timeout) {
+        if start.elapsed() > Duration::from_secs(args.within) {
             return Err(Failure::Found(format!("replica {instance} still has {left} slots")));
         }
         sleep(LOOK);

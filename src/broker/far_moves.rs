@@ -1,0 +1,254 @@
+//! Moves between queues that two replicas serve (P5). The owner of the target carries them out, as it does when both are its
+//! own: it holds the moves into its slot from the first write to the last, and deletes a queue only without them.
+//!
+//! ```text
+//! source's owner                    target's owner
+//!   set aside ── arrive ──────────▶ reads them in the pool, which all reach; prepares them
+//!   removes them ◀──────── depart ──
+//!             └───────────────────▶ publishes them
+//! ```
+//!
+//! What is cut short is found by whoever opens the target: it asks the source's owner for the states. An owner of the target
+//! that was replaced may still have a request under way to take messages out. So each request says in which epoch it is made, and
+//! once the source's owner has heard a later one it does nothing for an earlier one any more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Broker;
+use super::cells::Whereabouts;
+use super::lanes::Change;
+use super::moves::{Side, closed};
+use super::slot::Slot;
+use crate::catalogue::SlotOwner;
+use crate::cluster::questions::{
+    ARRIVE, Arrival, Asker, DEPART, Departure, OwnerEpoch, STATES, StatesAnswer, StatesQuestion,
+};
+use crate::domain::ids::{MessageId, Slot as SlotNumber};
+use crate::domain::message::{Message, MessageTtl, Peer, State};
+use crate::domain::names::{PoolName, QueueRef};
+use crate::engine::Fate;
+use crate::error::{Error, Part};
+use crate::storage::Epoch;
+
+/// The latest epoch that was heard of each slot that messages go to. Held for single looks, under the moves of that slot.
+#[derive(Default)]
+pub(super) struct Heard(Mutex<HashMap<SlotNumber, Epoch>>);
+
+impl Heard {
+    /// Notes who speaks for a slot. False when a later owner has spoken.
+    fn note(&self, slot: SlotNumber, epoch: Epoch) -> bool {
+        let mut heard = self.0.lock();
+        let latest = heard.entry(slot).or_insert(epoch);
+        *latest = epoch.max(*latest);
+        *latest == epoch
+    }
+}
+
+fn speaker(slot: &Slot) -> OwnerEpoch {
+    let Epoch { generation, transaction } = slot.epoch;
+    OwnerEpoch { slot: slot.owned.slot.0, generation, transaction }
+}
+
+impl OwnerEpoch {
+    fn parts(self) -> (SlotNumber, Epoch) {
+        (SlotNumber(self.slot), Epoch { generation: self.generation, transaction: self.transaction })
+    }
+}
+
+impl Broker {
+    /// Has the ways to the other replicas, which a service that is alone does without.
+    pub fn meet(&self, asker: Asker) {
+        // The first ones stay; there is one start.
+        let _ = self.0.asker.set(asker);
+    }
+
+    pub(super) fn asker(&self) -> Result<&Asker, Error> {
+        let alone = || Error::unavailable(Part::Coordination, "there is no way to the other replicas yet");
+        self.0.asker.get().ok_or_else(alone)
+    }
+
+    /// Who serves the slot of a queue, if another replica does.
+    pub(super) fn elsewhere(&self, at: &QueueRef) -> Option<SlotOwner> {
+        match self.whereabouts(at.slot()) {
+            Whereabouts::There(owner) => Some(owner),
+            Whereabouts::Here(_) | Whereabouts::Nowhere => None,
+        }
+    }
+
+    /// Has messages that were set aside taken over by the owner of their target.
+    pub(super) async fn move_far(
+        &self,
+        source: &Side<'_>,
+        (target, owner): (&QueueRef, &SlotOwner),
+        messages: Vec<Message>,
+    ) -> Result<(), Error> {
+        let known = {
+            let mut state = source.slot.state.lock();
+            let queue = state.queue_mut(source.at, source.id).ok_or_else(|| closed(source.at))?;
+            (queue.pool.to_string(), queue.attributes.dead_letter_ttl)
+        };
+        let (pool, ttl) = known;
+        let arrival = Arrival {
+            target: target.into(),
+            source: source.at.into(),
+            source_id: source.id,
+            pool,
+            ids: messages.iter().map(|message| message.header.id).collect(),
+            ttl: ttl.map(MessageTtl::seconds),
+        };
+        self.asker()?.ask(&owner.address, ARRIVE, &arrival).await
+    }
+
+    /// Takes over messages that another replica has set aside for a queue of ours.
+    pub async fn moves_arrive(&self, arrival: Arrival) -> Result<(), Error> {
+        let broker = self.clone();
+        self.carry_out(async move { broker.take_over(arrival).await }).await
+    }
+
+    async fn take_over(&self, arrival: Arrival) -> Result<(), Error> {
+        let target = arrival.target.queue()?;
+        let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
+        let _moves = self.0.cells.moves(target.slot()).lock().await;
+        let slot = self.slot(&target).await?;
+        self.open_or_make_target(&slot, &target).await?;
+        let id = slot.state.lock().queues.get(&target).map(|queue| queue.id);
+        let side = id.map(|id| self.side(&slot, &target, id)).transpose()?.flatten();
+        let side = side.ok_or_else(|| closed(&target))?;
+        let store = self.pool_of_record(&PoolName::new(&arrival.pool)?).await?.store()?;
+        let found = store.get(arrival.source_id, &arrival.ids).await.map_err(|error| store.failed(error))?;
+        // What is not set aside any more was moved by a try before, or never will be.
+        let is_ours =
+            |message: &Message| matches!(&message.header.state, State::Moving(to) if to.at == target);
+        let messages: Vec<Message> = found.into_iter().filter(is_ours).collect();
+        let moved = self.carry_over_from_afar(&side, &peer, messages, arrival).await;
+        if let Some(queue) = slot.state.lock().queue_mut(&target, side.id) {
+            self.start_mover(&slot, &target, queue);
+        }
+        moved
+    }
+
+    async fn carry_over_from_afar(
+        &self,
+        target: &Side<'_>,
+        peer: &Arc<Peer>,
+        messages: Vec<Message>,
+        arrival: Arrival,
+    ) -> Result<(), Error> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let ttl = arrival.ttl.map(MessageTtl::stored);
+        let prepared = self.prepare(target, (peer, ttl), messages).await?;
+        let departure = Departure {
+            source: arrival.source,
+            source_id: arrival.source_id,
+            ids: prepared.iter().map(|header| header.id).collect(),
+            owner: speaker(target.slot),
+        };
+        // An owner that was replaced without knowing takes nothing out any more.
+        self.check_ours(target.slot)?;
+        match self.elsewhere(&peer.at) {
+            Some(owner) => self.asker()?.ask::<()>(&owner.address, DEPART, &departure).await?,
+            // It has moved to us since.
+            None => self.take_out(departure).await?,
+        }
+        self.wake(target.slot, target.at, target.id, prepared).await
+    }
+
+    /// Removes messages that the owner of their target has, prepared.
+    pub async fn moves_depart(&self, departure: Departure) -> Result<(), Error> {
+        let broker = self.clone();
+        let depart = async move {
+            let (number, _) = departure.owner.parts();
+            // Whoever speaks for that slot next waits until this has its outcome.
+            let _moves = broker.0.cells.moves(number).lock().await;
+            broker.take_out(departure).await
+        };
+        self.carry_out(depart).await
+    }
+
+    /// As [`Broker::moves_depart`], for a caller that holds the moves into the slot of the target.
+    async fn take_out(&self, departure: Departure) -> Result<(), Error> {
+        let (number, epoch) = departure.owner.parts();
+        if !self.0.heard.note(number, epoch) {
+            return Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"));
+        }
+        let at = departure.source.queue()?;
+        let slot = self.slot(&at).await?;
+        if !self.open(&slot, &at).await? {
+            return Ok(());
+        }
+        let Some(side) = self.side(&slot, &at, departure.source_id)? else { return Ok(()) };
+        let found = side.store.get(side.id, &departure.ids).await;
+        let found = found.map_err(|error| side.store.failed(error))?;
+        let moving = found.iter().filter(|message| matches!(message.header.state, State::Moving(_)));
+        let moving: Vec<MessageId> = moving.map(|message| message.header.id).collect();
+        self.depart(&side, moving).await
+    }
+
+    /// Removes messages at their source, and counts them.
+    pub(super) async fn depart(&self, source: &Side<'_>, ids: Vec<MessageId>) -> Result<(), Error> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let count = u64::try_from(ids.len()).unwrap_or_default();
+        self.change(source, Change::Depart(ids)).await?;
+        if let Some(queue) = source.slot.state.lock().queue_mut(source.at, source.id) {
+            queue.counters.dead_lettered.inc_by(count);
+        }
+        Ok(())
+    }
+
+    /// What is to become of messages that are prepared in `slot`, by the states that they have at their source. The caller
+    /// holds the moves into the slot.
+    pub(super) async fn fates(
+        &self,
+        slot: &Slot,
+        peer: &Peer,
+        ids: &[MessageId],
+    ) -> Result<HashMap<MessageId, Fate>, Error> {
+        let Some(owner) = self.elsewhere(&peer.at) else {
+            self.0.heard.note(slot.owned.slot, slot.epoch);
+            let states = self.states_at_source(peer, ids).await?;
+            return Ok(ids.iter().map(|id| (*id, Fate::of(states.get(id)))).collect());
+        };
+        let question = StatesQuestion {
+            source: (&peer.at).into(),
+            source_id: peer.queue,
+            ids: ids.to_vec(),
+            owner: speaker(slot),
+        };
+        let answer: StatesAnswer = self.asker()?.ask(&owner.address, STATES, &question).await?;
+        let fate = |id: &MessageId| match (answer.moving.contains(id), answer.kept.contains(id)) {
+            (true, _) => Fate::Wait,
+            (false, true) => Fate::Drop,
+            (false, false) => Fate::Publish,
+        };
+        Ok(ids.iter().map(|id| (*id, fate(id))).collect())
+    }
+
+    /// Says which of these messages are here, to the owner of the queue that they were prepared for. From then on nobody
+    /// before that owner takes any of them out.
+    pub async fn moves_states(&self, question: StatesQuestion) -> Result<StatesAnswer, Error> {
+        let (number, epoch) = question.owner.parts();
+        let _moves = self.0.cells.moves(number).lock().await;
+        if !self.0.heard.note(number, epoch) {
+            return Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"));
+        }
+        let peer = Peer { at: question.source.queue()?, queue: question.source_id };
+        let states = self.states_at_source(&peer, &question.ids).await?;
+        let mut answer = StatesAnswer::default();
+        for (id, state) in states {
+            match Fate::of(Some(&state)) {
+                Fate::Wait => answer.moving.push(id),
+                Fate::Publish | Fate::Drop => answer.kept.push(id),
+            }
+        }
+        // They are told of as an owner, or not at all.
+        self.check_ours(&*self.slot(&peer.at).await?)?;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,172 @@
+//! What replicas ask each other of their own accord, beside the requests of clients that they pass on: about messages that
+//! move between queues which two of them serve, and what a project holds. Only the wire is known here, not what it means.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::forward::{Failure, Peers};
+use crate::domain::access::PeerSecret;
+use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::error::{Error, Part};
+
+/// The header by which a replica shows that it is one.
+pub const SECRET: &str = "x-angarium-secret";
+
+/// Where a question goes. These paths are on the listener for replicas only.
+pub const ARRIVE: &str = "/peer/moves/arrive";
+/// See [`ARRIVE`].
+pub const DEPART: &str = "/peer/moves/depart";
+/// See [`ARRIVE`].
+pub const STATES: &str = "/peer/moves/states";
+/// See [`ARRIVE`].
+pub const HOLDINGS: &str = "/peer/holdings";
+
+/// A queue by its names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct QueueAddress {
+    project: String,
+    name: String,
+}
+
+impl From<&QueueRef> for QueueAddress {
+    fn from(at: &QueueRef) -> Self {
+        Self { project: at.project.to_string(), name: at.name.to_string() }
+    }
+}
+
+impl QueueAddress {
+    /// The queue.
+    pub fn queue(&self) -> Result<QueueRef, Error> {
+        Ok(QueueRef { project: ProjectId::new(&self.project)?, name: QueueName::new(&self.name)? })
+    }
+}
+
+/// As what an owner of a slot speaks: the parts of its epoch.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct OwnerEpoch {
+    /// The slot.
+    pub slot: u8,
+    /// See [`crate::storage::Epoch`].
+    pub generation: u32,
+    /// See [`crate::storage::Epoch`].
+    pub transaction: u64,
+}
+
+/// To the owner of the target: messages that are set aside at their source are to be taken over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Arrival {
+    /// Where they go.
+    pub target: QueueAddress,
+    /// Where they are.
+    pub source: QueueAddress,
+    /// The incarnation of that queue.
+    pub source_id: QueueId,
+    /// The pool that they lie in.
+    pub pool: String,
+    /// Which ones.
+    pub ids: Vec<MessageId>,
+    /// Seconds that they live from now on, if their life begins anew.
+    pub ttl: Option<u32>,
+}
+
+/// To the owner of the source: the target has these messages, prepared, and they are to be removed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Departure {
+    /// Where they are.
+    pub source: QueueAddress,
+    /// The incarnation of that queue.
+    pub source_id: QueueId,
+    /// Which ones.
+    pub ids: Vec<MessageId>,
+    /// Who says so. One that was replaced is not heard any more, once its successor has spoken.
+    pub owner: OwnerEpoch,
+}
+
+/// To the owner of the source: what it has of these messages.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StatesQuestion {
+    /// Where they are, or were.
+    pub source: QueueAddress,
+    /// The incarnation of that queue; any when absent.
+    pub source_id: Option<QueueId>,
+    /// Which ones.
+    pub ids: Vec<MessageId>,
+    /// Who asks.
+    pub owner: OwnerEpoch,
+}
+
+/// The answer to [`StatesQuestion`]. Those that are in neither list are gone.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StatesAnswer {
+    /// Those that are set aside to be moved.
+    pub moving: Vec<MessageId>,
+    /// Those that stay.
+    pub kept: Vec<MessageId>,
+}
+
+/// How much of a project is counted by a replica.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HoldingsQuestion {
+    /// Of which one.
+    pub project: String,
+}
+
+/// The answer to [`HoldingsQuestion`].
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct HoldingsAnswer {
+    /// Queues.
+    pub queues: u64,
+    /// Their messages.
+    pub messages: u64,
+    /// The bytes of those.
+    pub bytes: u64,
+}
+
+/// A replica that can ask others.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    peers: Arc<Peers>,
+    secret: PeerSecret,
+}
+
+impl Asker {
+    /// Over these connections, showing this secret.
+    pub fn new(peers: Arc<Peers>, secret: PeerSecret) -> Self {
+        Self { peers, secret }
+    }
+
+    /// Asks the replica at `address`, and waits no longer than [`limits::PEER_QUESTION`]. What it may have done without an
+    /// answer is unknown.
+    pub async fn ask<A: DeserializeOwned>(
+        &self,
+        address: &str,
+        path: &'static str,
+        question: &impl Serialize,
+    ) -> Result<A, Error> {
+        let body = serde_json::to_vec(question).expect("questions have text keys and no failing parts");
+        let mut request = Request::new(Bytes::from(body));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = http::Uri::from_static(path);
+        let secret = HeaderValue::try_from(self.secret.as_str()).expect("it is made of visible ASCII");
+        request.headers_mut().insert(SECRET, secret);
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let unknown = |why: String| Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
+        let answer = self.peers.send(address, request, limits::PEER_QUESTION).await;
+        let answer = answer.map_err(|failure| match failure {
+            Failure::NotSent(why) => {
+                Error::unavailable(Part::Coordination, format!("replica {address}: {why}"))
+            }
+            Failure::Unknown(why) => unknown(why),
+        })?;
+        if answer.status() != StatusCode::OK {
+            return Err(unknown(format!("it answers {}", answer.status())));
+        }
+        serde_json::from_slice(answer.body()).map_err(|error| unknown(error.to_string()))
+    }
+}

@@ -1,0 +1,113 @@
+//! Dead letters whose queue another replica serves, and what a project holds at all of them.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Cluster, PATIENCE, queues, slot_of};
+use crate::support::client::Client;
+
+/// A queue of each of two replicas.
+fn one_of_each(cluster: &Cluster) -> (String, String) {
+    let of = |replica: usize| {
+        let mut queues = queues(64).into_iter();
+        queues.find(|queue| cluster.owner_of(slot_of(queue)) == replica).expect("each serves some")
+    };
+    (of(0), of(1))
+}
+
+/// Posts these, and claims each as often as it may be.
+fn kill_messages(client: &Client, queue: &str, numbers: std::ops::Range<u64>) {
+    let bodies: Vec<Value> = numbers.map(Value::from).collect();
+    assert_eq!(client.post_messages(queue, &bodies).unwrap().status, StatusCode::CREATED);
+    let claim = client.claim(queue, 20, 60).unwrap().granted().unwrap();
+    assert_eq!(claim.messages.len(), bodies.len());
+    assert_eq!(client.release_claim(queue, &claim.id).unwrap().status, StatusCode::NO_CONTENT);
+    // The claim that would be one too many.
+    assert_eq!(client.claim(queue, 20, 60).unwrap().status, StatusCode::NO_CONTENT);
+}
+
+/// Claims what arrives until it is as many as that.
+fn arrivals(client: &Client, queue: &str, count: usize) -> BTreeSet<u64> {
+    let (mut found, start) = (BTreeSet::new(), Instant::now());
+    while found.len() < count {
+        assert!(start.elapsed() < PATIENCE, "{} of {count} arrived", found.len());
+        let answer =
+            client.post(&format!("/v2/queues/{queue}/claims?limit=20&wait=1"), &json!({"ttl": 300})).unwrap();
+        if answer.status == StatusCode::CREATED {
+            for message in answer.granted().unwrap().messages {
+                assert!(found.insert(message.body.as_u64().unwrap()), "it arrived twice");
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn dead_letters_go_to_a_queue_that_another_replica_serves() {
+    let cluster = Cluster::start(2);
+    let (source, target) = one_of_each(&cluster);
+    let client = cluster.client(0);
+    let metadata = json!({"_dead_letter_queue": target, "_max_claim_count": 1});
+    assert_eq!(
+        client.put(&format!("/v2/queues/{source}"), Some(&metadata)).unwrap().status,
+        StatusCode::CREATED
+    );
+    kill_messages(&client, &source, 0..20);
+    assert_eq!(arrivals(&client, &target, 20), (0..20).collect());
+    for (queue, total) in [(&source, 0), (&target, 20)] {
+        let stats = client.stats(queue).unwrap().json();
+        assert_eq!(stats["messages"]["total"], json!(total), "{queue}");
+    }
+}
+
+/// Rounds in which one of the two dies in the middle of moves, and comes again.
+#[test]
+fn no_dead_letter_is_lost_or_doubled_when_a_replica_dies_in_the_middle() {
+    let mut cluster = Cluster::start(2);
+    let (source, target) = one_of_each(&cluster);
+    let metadata = json!({"_dead_letter_queue": target, "_max_claim_count": 1});
+    let created = cluster.client(0).put(&format!("/v2/queues/{source}"), Some(&metadata)).unwrap();
+    assert_eq!(created.status, StatusCode::CREATED);
+    let mut arrived = BTreeSet::new();
+    for (round, victim) in [(0, 1), (1, 0)] {
+        let survivor = cluster.client(1 - victim);
+        kill_messages(&survivor, &source, 20 * round..20 * (round + 1));
+        cluster.replicas[victim].server.take().unwrap().kill9();
+        cluster.wait_until_shared();
+        let more = arrivals(&survivor, &target, 20);
+        assert!(arrived.is_disjoint(&more));
+        arrived.extend(more);
+        cluster.replicas[victim].server = Some(cluster.replicas[victim].builder.start());
+        cluster.wait_until_shared();
+    }
+    assert_eq!(arrived, (0..40).collect());
+    let left = cluster.client(0).stats(&source).unwrap().json();
+    assert_eq!(left["messages"]["total"], json!(0));
+}
+
+#[test]
+fn what_a_project_holds_is_counted_over_all_replicas() {
+    let cluster = Cluster::start_with(2, &["--project-messages", "1000"]);
+    let queues = queues(8);
+    let owners: BTreeSet<usize> = queues.iter().map(|queue| cluster.owner_of(slot_of(queue))).collect();
+    assert_eq!(owners.len(), 2);
+    for (number, queue) in queues.iter().enumerate() {
+        let posted = cluster.client(number % 2).post_messages(queue, &[json!(1), json!(2)]).unwrap();
+        assert_eq!(posted.status, StatusCode::CREATED);
+    }
+    for replica in 0..2 {
+        let held = cluster.client(replica).get("/v2/quota").unwrap().json();
+        assert_eq!((&held["queues"]["used"], &held["messages"]["used"]), (&json!(8), &json!(16)), "{held}");
+        assert_eq!(held["messages"]["quota"], json!(1000));
+    }
+    // Each of them lets its share in, and no more: a queue lies with one.
+    let many: Vec<Value> = (0..900).map(Value::from).collect();
+    let refused = cluster.client(0).post_messages(&queues[0], &many).unwrap();
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (StatusCode::TOO_MANY_REQUESTS, &json!("over_quota"))
+    );
+}
