@@ -29,6 +29,7 @@ use crate::cluster::questions::{
 use crate::domain::ids::{MessageId, Slot as SlotNumber};
 use crate::domain::message::{Message, MessageTtl, Peer, State};
 use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::queue::Metadata;
 use crate::engine::Fate;
 use crate::error::{Error, Part};
 use crate::storage::Epoch;
@@ -88,9 +89,9 @@ impl Broker {
         let known = {
             let mut state = source.slot.state.lock();
             let queue = state.queue_mut(source.at, source.id).ok_or_else(|| closed(source.at))?;
-            (queue.pool.to_string(), queue.attributes.dead_letter_ttl)
+            (queue.pool.to_string(), queue.attributes.dead_letter_ttl, queue.engine.is_ordered())
         };
-        let (pool, ttl) = known;
+        let (pool, ttl, is_ordered) = known;
         let arrival = Arrival {
             target: target.into(),
             source: source.at.into(),
@@ -98,6 +99,7 @@ impl Broker {
             pool,
             ids: messages.iter().map(|message| message.header.id).collect(),
             ttl: ttl.map(MessageTtl::seconds),
+            is_ordered,
         };
         self.asker()?.ask(&owner.address, ARRIVE, &arrival).await
     }
@@ -113,7 +115,8 @@ impl Broker {
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
         let _moves = self.0.cells.moves(target.slot()).lock().await;
         let slot = self.slot(&target).await?;
-        self.open_or_make_target(&slot, &target).await?;
+        let metadata = if arrival.is_ordered { Metadata::fifo() } else { Metadata::empty() };
+        self.open_or_make_target(&slot, &target, metadata).await?;
         let id = slot.state.lock().queues.get(&target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, &target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(&target))?;

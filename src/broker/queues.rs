@@ -59,9 +59,17 @@ impl Broker {
         self.carry_out(create).await
     }
 
-    /// The metadata of a queue, or none when there is no such queue.
+    /// The metadata of a queue, or none when there is no such queue. That of one that another replica serves is read out of the
+    /// tree, which shows every change that was answered before.
     pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
-        let slot = self.slot(at).await?;
+        let slot = match self.slot(at).await {
+            Err(Error::Moved(_)) => {
+                self.0.catalogue.catch_up().await?;
+                let record = self.0.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+                return record.map(|record| Metadata::stored(record.metadata)).transpose();
+            }
+            slot => slot?,
+        };
         let record = self.0.catalogue.queue(&slot.owned, at).await;
         let record = self.confirm(&slot, record)?;
         record.map(|record| Metadata::stored(record.metadata)).transpose()

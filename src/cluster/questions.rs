@@ -73,6 +73,8 @@ pub struct Arrival {
     pub ids: Vec<MessageId>,
     /// Seconds that they live from now on, if their life begins anew.
     pub ttl: Option<u32>,
+    /// Whether they are in order of groups there, and so in a target that is made for them.
+    pub is_ordered: bool,
 }
 
 /// To the owner of the source: the target has these messages, prepared, and they are to be removed.

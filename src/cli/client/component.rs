@@ -42,6 +42,7 @@ pub struct DrainArgs {
 struct Components {
     answered_by: String,
     components: Vec<Component>,
+    unowned_slots: Vec<u8>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,14 +96,16 @@ pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     remote.ask(Ask::new(Method::POST, format!("/v2/components/{instance}/drain")))?;
     let start = Instant::now();
     loop {
-        let found = look(&remote)?.1.components;
+        let Components { components: found, unowned_slots, .. } = look(&remote)?.1;
         let left = found.iter().find(|one| one.instance == instance).map_or(0, |one| one.slots.len());
-        if left == 0 {
+        if left == 0 && unowned_slots.is_empty() {
             let sentence = format!("replica {instance} serves no queue any more");
             return args.caller.printer().done(&sentence, &json!({"drained": instance}));
         }
         if start.elapsed() > Duration::from_secs(args.within) {
-            return Err(Failure::Found(format!("replica {instance} still has {left} slots")));
+            let unowned = unowned_slots.len();
+            let why = format!("replica {instance} still has {left} slots, and {unowned} have no owner");
+            return Err(Failure::Found(why));
         }
         sleep(LOOK);
     }
