@@ -15,8 +15,9 @@ const OLD_BOTO3: &str = "old-boto3";
 /// Runs a script of this folder against servers at these addresses; `last_words` is what they say when it fails.
 pub fn run_at(bases: &str, script: &str, change: impl FnOnce(&mut Command), last_words: impl Fn() -> String) {
     let python = settings::test_tools().join("bin/python");
+    let program = if script.ends_with(".mjs") { "node".into() } else { python };
     let path = format!("{}/tests/sqs/{script}", env!("CARGO_MANIFEST_DIR"));
-    let mut command = Command::new(&python);
+    let mut command = Command::new(&program);
     command.arg(&path).arg(bases).env("NO_PROXY", "*");
     for name in ["AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_REGION"] {
         command.env_remove(name);
@@ -25,7 +26,7 @@ pub fn run_at(bases: &str, script: &str, change: impl FnOnce(&mut Command), last
     command.env("AWS_DEFAULT_REGION", "us-east-1").env("AWS_EC2_METADATA_DISABLED", "true");
     change(&mut command);
     let ended = command.output().unwrap_or_else(|error| {
-        panic!("{}: {error}. Run the tests with tests/run: it installs the clients", python.display())
+        panic!("{}: {error}. Run the tests with tests/run: it installs the clients", program.display())
     });
     let said =
         format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
@@ -68,6 +69,27 @@ fn boto3_works_with_queues_in_order() {
 fn boto3_of_the_query_protocol_works_with_queues_in_order() {
     run("fifo.py", |command| {
         command.env("PYTHONPATH", settings::test_tools().join(OLD_BOTO3));
+    });
+}
+
+#[test]
+fn the_cli_of_aws_works() {
+    run("cli.py", |command| {
+        command.env("SQS_CLI", settings::test_tools().join("aws-cli"));
+    });
+}
+
+#[test]
+fn the_javascript_sdk_and_sqs_consumer_work() {
+    run("consumer.mjs", |command| {
+        command.env("SQS_JS", settings::test_tools().join("sqs-js"));
+    });
+}
+
+#[test]
+fn a_task_of_celery_whose_worker_is_killed_is_done_by_the_next() {
+    run("celery_work.py", |command| {
+        command.env("PYTHONPATH", settings::test_tools().join("celery"));
     });
 }
 
