@@ -65,11 +65,12 @@ fn script(transaction: u64) -> String {
     let least = one("'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid");
     values.extend([slot, one(queue), zero, least, one(&format!("{MESSAGES}::int8")), bytes]);
     values.extend(["'{0}'", "'{0}'", "'{}'", "'{}'", "'{}'"].map(str::to_owned));
-    // The appends: slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, body.
+    // The appends: slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first claim, group,
+    // body.
     values.extend([each(":client_id::int2"), each(queue), ids, each("0::int2")]);
     values.extend(["1000::int8", "1000::int8", "3601000::int8", "3600::int4", "0::int4"].map(each));
-    values
-        .extend([format!("{BODY_BYTES}::int4"), "NULL::uuid".into(), "NULL::bytea".into()].map(|v| each(&v)));
+    values.push(each(&format!("{BODY_BYTES}::int4")));
+    values.extend(["NULL::uuid", "NULL::bytea", "NULL::int8", "NULL::text"].map(each));
     values.push(":bodies".into());
     let mut statement = STATEMENT.to_owned();
     for (place, value) in values.iter().enumerate().rev() {
