@@ -1,4 +1,4 @@
-//! Short texts that senders and receivers choose: the group of a message, its deduplication id, the try of a receive.
+//! Short texts that senders choose: the group of a message, its deduplication id.
 //!
 //! Each has 1 to 128 printable ASCII characters without blanks, as in SQS.
 
@@ -15,10 +15,6 @@ pub struct GroupName(Arc<str>);
 /// What makes two posts the same message, for five minutes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DedupId(Arc<str>);
-
-/// What makes two receives the same, for five minutes.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AttemptId(Arc<str>);
 
 macro_rules! token {
     ($($name:ident),*) => {$(
@@ -48,7 +44,7 @@ macro_rules! token {
     )*};
 }
 
-token!(GroupName, DedupId, AttemptId);
+token!(GroupName, DedupId);
 
 impl Default for GroupName {
     /// The group of messages that name none, in a queue in order of groups.

@@ -116,7 +116,7 @@ pub const POOL_URI_CHARS: usize = 255;
 pub const ADMIN_BODY_BYTES: usize = 16_384;
 /// Pools that a flavor may have: a change of them is one commit to the tree, with two operations a pool.
 pub const FLAVOR_POOLS: usize = 40;
-/// Characters of the name of a group, of a deduplication id, of the id of a try (SQS: 128).
+/// Characters of the name of a group and of a deduplication id (SQS: 128).
 pub const TOKEN_CHARS: usize = 128;
 /// Depth of arrays and objects in any JSON that comes in. serde_json refuses deeper envelopes too, and a
 /// reader that recurses is never led deeper than this by us.
