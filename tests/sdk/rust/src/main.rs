@@ -35,8 +35,7 @@ async fn post_claim_delete(client: &Client) {
     assert_eq!(client.queue_get().queue_name(QUEUE).send().await.unwrap()["team"], "billing");
 
     let bodies = [json!({"invoice": 4711}), json!("text"), Value::Null, json!([1, 2.5, true])];
-    let message =
-        |body: &Value| PostedMessage::builder().body(body.clone()).ttl(600).try_into().unwrap();
+    let message = |body: &Value| PostedMessage::builder().body(body.clone()).ttl(600).try_into().unwrap();
     let messages = PostBody { messages: bodies.iter().map(message).collect() };
     let posted = client.messages_post().queue_name(QUEUE).body(messages).send().await.unwrap();
     assert_eq!(posted.ids.len(), bodies.len());
