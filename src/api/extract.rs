@@ -64,8 +64,8 @@ pub struct DetailsHeader {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub struct QueuePath {
-    /// 1 to 64 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
-    #[param(min_length = 1, max_length = 64, pattern = r"^[A-Za-z0-9_.\-]+$")]
+    /// 1 to 80 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`. A queue that is created here has at most 64.
+    #[param(min_length = 1, max_length = 80, pattern = r"^[A-Za-z0-9_.\-]+$")]
     queue_name: String,
 }
 

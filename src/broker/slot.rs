@@ -343,9 +343,12 @@ impl Broker {
         let totals = store.totals(record.id).await.map_err(|error| store.failed(error))?;
         let (found, claims) = {
             let state = slot.state.lock();
-            // The window of an empty queue is whole: what is posted to it goes there.
-            let tail = if totals.ready() == 0 { MessageId::ZERO } else { state.ids.last() };
-            let found = Found { tail, is_scheduled: totals.scheduled > 0, has_aside: totals.aside > 0 };
+            let found = Found {
+                tail: state.ids.last(),
+                has_ready: totals.ready() > 0,
+                is_scheduled: totals.scheduled > 0,
+                has_aside: totals.aside > 0,
+            };
             (found, state.unopened.get(&record.id).cloned().unwrap_or_default())
         };
         let mut engine = if attributes.is_fifo {
@@ -456,8 +459,12 @@ mod tests {
         let mut state = slot.state.lock();
         let at = QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new("q").unwrap() };
         let (claim, terms) = (ClaimId::new(&mut rand::rng()), ClaimTerms::stored(60, 60));
-        let mut engine =
-            QueueEngine::open(Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false });
+        let mut engine = QueueEngine::open(Found {
+            tail: MessageId::ZERO,
+            has_ready: false,
+            is_scheduled: false,
+            has_aside: false,
+        });
         let message = (header(MessageId::from_bytes([1; 16])), 1);
         assert!(engine.restore_claim(claim, terms, Timestamp::from_millis(60_000), vec![message]).is_empty());
         state.queues.insert(at.clone(), OpenQueue::of(engine));

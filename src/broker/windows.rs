@@ -97,7 +97,8 @@ mod tests {
         let (owned, epoch) = (OwnedSlot::new(SlotNumber(0), 1, 1), Epoch { generation: 1, transaction: 1 });
         let slot = Slot::new(owned, epoch, SlotClaims::default(), (Taken::first(), Timestamp::default()));
         for (number, is_claimed_from) in queues.iter().enumerate() {
-            let found = Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false };
+            let found =
+                Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
             let mut engine = QueueEngine::open(found);
             engine.posted((1..=10).map(message).collect());
             let name = QueueName::new(&format!("q{number}")).unwrap();

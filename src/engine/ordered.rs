@@ -14,7 +14,7 @@ use crate::domain::time::Timestamp;
 impl QueueEngine {
     /// As [`QueueEngine::open`], of a queue in order of groups.
     pub fn open_ordered(found: Found, bounds: GroupBounds) -> Self {
-        let is_empty = found.tail == MessageId::ZERO && !found.is_scheduled && !found.has_aside;
+        let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
         Self {
             hidden: HiddenMessages::in_groups(),
             groups: Some(Groups::found(is_empty, bounds)),

@@ -43,8 +43,10 @@ pub struct QueueEngine {
 /// What the totals of a queue's pool say of it when it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// No ready message has a greater id.
+    /// No message has a greater id.
     pub tail: MessageId,
+    /// Whether messages are ready, claimed ones too.
+    pub has_ready: bool,
     /// Whether messages are scheduled.
     pub is_scheduled: bool,
     /// Whether messages are prepared, moving or failed.
@@ -72,8 +74,10 @@ impl Taken {
 impl QueueEngine {
     /// A queue as its new owner finds it: nothing is in memory.
     pub fn open(found: Found) -> Self {
+        // The window of a queue without ready messages is whole: what is posted to it goes there.
+        let tail = if found.has_ready { found.tail } else { MessageId::ZERO };
         Self {
-            window: Window::before(found.tail),
+            window: Window::before(tail),
             groups: None,
             hidden: HiddenMessages::default(),
             claims: Claims::default(),

@@ -14,7 +14,7 @@ use super::world::id;
 const ENDS: Timestamp = Timestamp::from_millis(60_000);
 
 fn found() -> Found {
-    Found { tail: id(9), is_scheduled: false, has_aside: false }
+    Found { tail: id(9), has_ready: true, is_scheduled: false, has_aside: false }
 }
 
 fn header(id: MessageId, attempts: u32) -> Header {

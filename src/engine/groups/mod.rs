@@ -186,12 +186,14 @@ impl Groups {
     pub(super) fn append(&mut self, message: Message, blocking: &Blocking) {
         let Some(name) = message.header.group.clone() else { return };
         let id = message.header.id;
+        self.reading.note_posted(&name);
         self.make_room_of_resting(&name);
         let is_full = self.is_full();
         match self.known.get(&name).map(|group| group.reach) {
             Some(Reach::Whole) if is_full => self.set_reach(&name, Reach::To(id.before())),
             Some(Reach::Whole) => self.put_ready(&name, message.into()),
-            Some(Reach::To(_)) => self.reading.note_posted(&name),
+            // It is read when it is needed.
+            Some(Reach::To(_)) => {}
             None if self.listing == Listing::Whole => {
                 let reach = if is_full { Reach::To(id.before()) } else { Reach::Whole };
                 if self.make_place(&name, reach) && !is_full {
@@ -208,8 +210,9 @@ impl Groups {
     /// A new message is durable, and ready later.
     pub(super) fn append_delayed(&mut self, header: Header, blocking: &Blocking) {
         let Some(name) = header.group.clone() else { return };
+        self.reading.note_posted(&name);
         match self.known.get(&name) {
-            Some(Group { reach: Reach::To(_), .. }) => self.reading.note_posted(&name),
+            Some(Group { reach: Reach::To(_), .. }) => {}
             Some(group) if group.delayed.is_empty() => self.put_delayed(&name, header),
             Some(_) => self.set_reach(&name, Reach::To(header.id.before())),
             None => self.add_delayed(&name, header),

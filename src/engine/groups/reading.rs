@@ -103,9 +103,18 @@ struct Page {
 pub(super) struct Reading {
     wanted: VecDeque<GroupName>,
     pages: HashMap<GroupName, Page>,
-    /// While groups are listed: messages that went or changed meanwhile, which the list may show as they were.
-    listed: Option<HashSet<MessageId>>,
+    /// While groups are listed: what the list may show as it was.
+    listed: Option<Meanwhile>,
     is_list_void: bool,
+}
+
+/// What happened while groups are listed.
+#[derive(Debug, Default)]
+struct Meanwhile {
+    /// Messages that went or changed.
+    changed: HashSet<MessageId>,
+    /// Groups that are not in memory and were posted to: the message that the list shows may not be their only one.
+    posted: HashSet<GroupName>,
 }
 
 impl Reading {
@@ -119,6 +128,10 @@ impl Reading {
     pub(super) fn note_posted(&mut self, name: &GroupName) {
         if let Some(page) = self.pages.get_mut(name) {
             page.was_posted_to = true;
+        }
+        if let Some(listed) = &mut self.listed {
+            listed.posted.insert(name.clone());
+            self.is_list_void |= listed.posted.len() > limits::WINDOW_MESSAGES;
         }
     }
 
@@ -144,9 +157,9 @@ impl Reading {
 
     /// A message is gone, or is not any more what a list under way may show of it.
     pub(super) fn note_changed(&mut self, id: MessageId) {
-        if let Some(changed) = &mut self.listed {
-            changed.insert(id);
-            self.is_list_void |= changed.len() > limits::WINDOW_MESSAGES;
+        if let Some(listed) = &mut self.listed {
+            listed.changed.insert(id);
+            self.is_list_void |= listed.changed.len() > limits::WINDOW_MESSAGES;
         }
     }
 
@@ -174,7 +187,7 @@ impl Groups {
         if self.reading.listed.is_some() || !has_room {
             return None;
         }
-        self.reading.listed = Some(HashSet::new());
+        self.reading.listed = Some(Meanwhile::default());
         Some(GroupRead::Heads { after: after.clone(), until })
     }
 
@@ -258,7 +271,7 @@ impl Groups {
         (heads, is_end): (Heads, bool),
         hidden: &mut HiddenMessages,
     ) {
-        let Some(changed) = self.reading.listed.take() else { return };
+        let Some(Meanwhile { changed, posted }) = self.reading.listed.take() else { return };
         if std::mem::take(&mut self.reading.is_list_void) {
             return;
         }
@@ -271,7 +284,7 @@ impl Groups {
             if changed.contains(&message.header.id) {
                 self.make_place(&name, Reach::To(MessageId::ZERO));
             } else {
-                self.take_head(&name, message, is_only, hidden);
+                self.take_head(&name, message, is_only && !posted.contains(&name), hidden);
             }
             if let Some(blocking) = hidden.blocking() {
                 self.place(&name, blocking);

@@ -14,8 +14,12 @@ impl World {
         self.departing.clear();
         (self.line, self.turns) = (Line::default(), Vec::new());
         let totals = self.pool.totals();
-        let tail = if totals.ready() == 0 { MessageId::ZERO } else { self.last_id };
-        let found = Found { tail, is_scheduled: totals.scheduled > 0, has_aside: totals.aside > 0 };
+        let found = Found {
+            tail: self.last_id,
+            has_ready: totals.ready() > 0,
+            is_scheduled: totals.scheduled > 0,
+            has_aside: totals.aside > 0,
+        };
         self.reads.clear();
         self.engine = self.opened(found);
         self.truth = Truth::default();

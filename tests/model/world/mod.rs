@@ -135,7 +135,12 @@ fn nth<T>(of: &[T], number: u8) -> Option<usize> {
 impl World {
     pub fn new() -> Self {
         Self {
-            engine: QueueEngine::open(Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false }),
+            engine: QueueEngine::open(Found {
+                tail: MessageId::ZERO,
+                has_ready: false,
+                is_scheduled: false,
+                has_aside: false,
+            }),
             truth: Truth::default(),
             pool: NaiveQueue::default(),
             low: MessageId::ZERO,

@@ -20,7 +20,12 @@ impl World {
     /// A queue in order of groups, of which memory holds so much.
     pub fn ordered(bounds: GroupBounds) -> Self {
         let mut world = Self { bounds: Some(bounds), ..Self::new() };
-        world.engine = world.opened(Found { tail: MessageId::ZERO, is_scheduled: false, has_aside: false });
+        world.engine = world.opened(Found {
+            tail: MessageId::ZERO,
+            has_ready: false,
+            is_scheduled: false,
+            has_aside: false,
+        });
         world
     }
 
