@@ -130,13 +130,19 @@ impl Broker {
     ) -> Result<Posted, Error> {
         let (mut posted, outcome, mut awaited) = self.begin_post(slot, at, messages, client, room)?;
         settled(outcome).await?;
+        // What fails from here on fails after that.
+        let is_written = posted.ids.len() > awaited.len();
+        let after = |error: Error| match is_written {
+            true => Error::unknown(Part::Storage, format!("a part of the messages is posted; {error}")),
+            false => error,
+        };
         // Their twins were on the way before: now it is known what became of them.
         while !awaited.is_empty() {
             let (places, messages): (Vec<usize>, Vec<NewMessage>) =
                 awaited.into_iter().map(|Awaited { place, message }| (place, message)).unzip();
-            let room = self.reserve(&at.project, Amount::of(&messages)).await?;
-            let (again, outcome, rest) = self.begin_post(slot, at, messages, client, room)?;
-            settled(outcome).await?;
+            let room = self.reserve(&at.project, Amount::of(&messages)).await.map_err(after)?;
+            let (again, outcome, rest) = self.begin_post(slot, at, messages, client, room).map_err(after)?;
+            settled(outcome).await.map_err(after)?;
             places.iter().zip(again.ids).for_each(|(place, id)| posted.ids[*place] = id);
             let outer = |rest: Awaited| Awaited { place: places[rest.place], ..rest };
             awaited = rest.into_iter().map(outer).collect();
