@@ -31,7 +31,7 @@
 //! `POST /v2/queues/orders/messages` from socket to disk and back:
 //!
 //! 1. [`server::listener`] accepted the connection, [`server::tls`] shook hands; [`server::deadline`] watches its bytes. hyper parses the
-//!    header, [`server::exchange`] hands the request to the router.
+//!    header, [`server::exchange`] hands the request to `api::front`, whose one service is all that follows.
 //! 2. `api::layers` gives it an id, `api::auth` learns who asks and refuses who may not, `api::quota` refuses what is
 //!    too much, `api::forward` passes on what another replica serves. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
 //!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one

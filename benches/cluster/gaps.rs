@@ -1,6 +1,6 @@
 //! The gaps in service, as a client of the load balancer sees them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,14 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::LEFT;
 use crate::support::client::Client;
 use crate::support::cluster::{Cluster, REPLICAS};
 
 /// Clients that ask without a pause while a replica goes.
 const CLIENTS: usize = 4;
 /// How long they ask before that and after it.
-const AROUND: Duration = Duration::from_secs(4);
+const AROUND: Duration = Duration::from_secs(3);
 const QUEUE: &str = "gap";
 
 /// The longest of all rounds.
@@ -27,7 +28,9 @@ pub struct Gaps {
     pub failed: usize,
 }
 
-pub fn measure(rounds: usize) -> Gaps {
+/// In each round a replica is killed and ZooKeeper loses its leader once, and replicas leave `leaves` times.
+#[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]
+pub fn measure(rounds: usize, leaves: usize) -> Gaps {
     let mut cluster = Cluster::start();
     let mut gaps = Gaps::default();
     for _ in 0..rounds {
@@ -40,12 +43,19 @@ pub fn measure(rounds: usize) -> Gaps {
         cluster.enter(owner);
         cluster.await_calm();
 
-        let owner = cluster.owner_of(QUEUE);
-        let (left, failed) = around_the_end_of(&mut cluster, owner);
-        gaps.left = gaps.left.max(left);
-        gaps.failed += failed;
-        cluster.enter(owner);
-        cluster.await_calm();
+        for _ in 0..leaves {
+            let owner = cluster.owner_of(QUEUE);
+            let Leave { before, around, slow, asked, failed } = around_the_end_of(&mut cluster, owner);
+            let of = format!("{slow} of {asked} requests over {SLOW:?}, {failed} failed");
+            println!("SIGTERM: {around:.1?} at most, {before:.1?} before it; {of}");
+            if around > LEFT {
+                println!("{}", cluster.last_lines());
+            }
+            gaps.left = gaps.left.max(around);
+            gaps.failed += failed;
+            cluster.enter(owner);
+            cluster.await_calm();
+        }
 
         let leader = cluster.ensemble.leader();
         let killed = Instant::now();
@@ -58,21 +68,42 @@ pub fn measure(rounds: usize) -> Gaps {
     gaps
 }
 
-/// The longest request while a replica is told to end, and how many failed.
-fn around_the_end_of(cluster: &mut Cluster, replica: usize) -> (Duration, usize) {
-    let (over, failed) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let longest = Mutex::new(Duration::ZERO);
+/// What requests met while a replica was told to end.
+#[derive(Default)]
+struct Leave {
+    /// The longest until then.
+    before: Duration,
+    /// The longest from then on.
+    around: Duration,
+    /// How many from then on took longer than [`SLOW`], of how many.
+    slow: usize,
+    asked: usize,
+    /// How many failed, at any time.
+    failed: usize,
+}
+
+/// What a request takes at most while nothing happens.
+const SLOW: Duration = Duration::from_millis(50);
+
+fn around_the_end_of(cluster: &mut Cluster, replica: usize) -> Leave {
+    let (over, told) = (AtomicBool::new(false), AtomicBool::new(false));
+    let seen = Mutex::new(Leave::default());
     let base = cluster.balancer.base();
     let ask = |number: usize| {
         let (client, queue) = (Client::new(&base), format!("{QUEUE}-{}", number % REPLICAS));
         while !over.load(Ordering::Relaxed) {
             let start = Instant::now();
             let posted = client.post_messages(&queue, &[json!(number)]);
-            if !posted.is_ok_and(|answer| answer.status == StatusCode::CREATED) {
-                failed.fetch_add(1, Ordering::Relaxed);
+            let took = start.elapsed();
+            let mut seen = seen.lock();
+            seen.failed += usize::from(!posted.is_ok_and(|answer| answer.status == StatusCode::CREATED));
+            if told.load(Ordering::Relaxed) {
+                seen.asked += 1;
+                seen.slow += usize::from(took > SLOW);
+                seen.around = seen.around.max(took);
+            } else {
+                seen.before = seen.before.max(took);
             }
-            let mut longest = longest.lock();
-            *longest = longest.max(start.elapsed());
         }
     };
     thread::scope(|scope| {
@@ -80,11 +111,10 @@ fn around_the_end_of(cluster: &mut Cluster, replica: usize) -> (Duration, usize)
             scope.spawn(move || ask(number));
         }
         thread::sleep(AROUND);
-        // What the machine is busy with before the replica goes is not of its going.
-        *longest.lock() = Duration::ZERO;
+        told.store(true, Ordering::Relaxed);
         cluster.leave(replica);
         thread::sleep(AROUND);
         over.store(true, Ordering::Relaxed);
     });
-    (longest.into_inner(), failed.into_inner())
+    seen.into_inner()
 }

@@ -2,16 +2,20 @@
 //! SIGTERM, after the death of ZooKeeper's leader. And what it costs that a request is passed on to its owner.
 //!
 //! `cargo bench --bench cluster` starts a private cluster, needs what `tests/prepare` installs, takes about two minutes, and
-//! fails when a bar is missed. Everything is on one machine, so what is short there may be shorter elsewhere.
+//! fails when a bar is missed. Everything is on one machine, so what is short there may be shorter elsewhere. With one of the
+//! words `gaps`, `forwarded` and `scale` it measures only that; `cargo bench --bench cluster -- scale [QUEUES]` makes a hundred
+//! thousand queues unless told otherwise, which takes some minutes, and needs the `jcmd` of a JDK.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
 mod forwarded;
 mod gaps;
+mod scale;
 
 use std::time::Duration;
 
+use support::cluster::REPLICAS;
 use support::zookeeper::{SESSION, TICK};
 
 /// The gap after kill -9: the session, a tick of ZooKeeper and a second.
@@ -23,25 +27,86 @@ const LED: Duration = Duration::from_secs(3);
 /// Requests to two replicas in turn, at least this part of those to one alone.
 const FORWARDED: f64 = 0.6;
 const ROUNDS: usize = 3;
+/// How often replicas leave in each of them.
+const LEAVES: usize = 4;
 
-#[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]
-fn main() {
-    let mut missed = Vec::new();
-    let mut judge = |what: &str, figure: String, is_kept: bool| {
+/// Queues of the measure of scale.
+const QUEUES: usize = 100_000;
+/// What a queue that rests may cost in memory.
+const PER_QUEUE: u64 = 2_000;
+/// The heap of ZooKeeper after a collection.
+const HEAP: u64 = 150_000_000;
+/// From the end of a session until the slots of the replica are served by the others.
+const TAKEN_OVER: Duration = Duration::from_secs(10);
+
+/// What was found, beside its bars.
+#[derive(Default)]
+struct Verdict {
+    missed: Vec<String>,
+}
+
+impl Verdict {
+    #[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]
+    fn judge(&mut self, what: &str, figure: &str, is_kept: bool) {
         println!("{what}: {figure}");
         if !is_kept {
-            missed.push(what.to_owned());
+            self.missed.push(what.to_owned());
         }
-    };
-    let of = |gap: Duration, bar: Duration| format!("{gap:.2?} at most (bar {bar:.2?})");
-    let gaps = gaps::measure(ROUNDS);
-    println!("sessions of {SESSION:?}, ticks of {TICK:?}, {ROUNDS} rounds");
-    judge("gap after kill -9 of the owner", of(gaps.killed, KILLED), gaps.killed <= KILLED);
-    judge("failed requests after SIGTERM", gaps.failed.to_string(), gaps.failed == 0);
-    judge("longest request around SIGTERM", of(gaps.left, LEFT), gaps.left <= LEFT);
-    judge("gap after the death of ZooKeeper's leader", of(gaps.led, LED), gaps.led <= LED);
-    let ratio = forwarded::ratio(ROUNDS);
-    let figure = format!("{ratio:.2} (bar {FORWARDED})");
-    judge("cycles through two replicas in turn to those through one", figure, ratio >= FORWARDED);
-    assert!(missed.is_empty(), "missed: {missed:?}");
+    }
+
+    fn gap(&mut self, what: &str, gap: Duration, bar: Duration) {
+        self.judge(what, &format!("{gap:.2?} at most (bar {bar:.2?})"), gap <= bar);
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let chosen = words.first().map(String::as_str);
+    let queues = words.get(1).map_or(QUEUES, |word| word.parse().expect("it is a number of queues"));
+    let mut verdict = Verdict::default();
+    match chosen {
+        None => {
+            gaps(&mut verdict);
+            forwarded(&mut verdict);
+        }
+        Some("gaps") => gaps(&mut verdict),
+        Some("forwarded") => forwarded(&mut verdict),
+        Some("scale") => scale(&mut verdict, queues),
+        Some(other) => verdict.judge(other, "it measures gaps, forwarded or scale", false),
+    }
+    assert!(verdict.missed.is_empty(), "missed: {:?}", verdict.missed);
+}
+
+fn gaps(verdict: &mut Verdict) {
+    let gaps = gaps::measure(ROUNDS, LEAVES);
+    let sessions = format!("sessions of {SESSION:?}, ticks of {TICK:?}, {ROUNDS} rounds");
+    verdict.judge("with", &sessions, true);
+    verdict.gap("gap after kill -9 of the owner", gaps.killed, KILLED);
+    verdict.judge("failed requests after SIGTERM", &gaps.failed.to_string(), gaps.failed == 0);
+    verdict.gap("longest request around SIGTERM", gaps.left, LEFT);
+    verdict.gap("gap after the death of ZooKeeper's leader", gaps.led, LED);
+}
+
+fn forwarded(verdict: &mut Verdict) {
+    let ratios = forwarded::ratios(ROUNDS);
+    let figure = format!("{:.2} (bar {FORWARDED})", ratios.rate);
+    verdict.judge(
+        "requests through two replicas in turn to those through one",
+        &figure,
+        ratios.rate >= FORWARDED,
+    );
+    let figure = format!("{:.2} (bar {FORWARDED})", ratios.cpu);
+    verdict.judge("CPU for a request through one to that through two", &figure, ratios.cpu >= FORWARDED);
+}
+
+fn scale(verdict: &mut Verdict, queues: usize) {
+    let found = scale::measure(queues);
+    let of = |bytes: u64, bar: u64| format!("{bytes} bytes (bar {bar})");
+    verdict.judge("queues", &queues.to_string(), true);
+    verdict.judge("memory of a queue at rest", &of(found.per_queue, PER_QUEUE), found.per_queue < PER_QUEUE);
+    verdict.judge("heap of ZooKeeper's leader after a collection", &of(found.heap, HEAP), found.heap < HEAP);
+    let watches = format!("{} of {REPLICAS} replicas", found.watches);
+    verdict.judge("watches", &watches, found.watches == REPLICAS);
+    verdict.gap("take-over of a third after the end of its session", found.taken_over, TAKEN_OVER);
+    verdict.judge("start of a replica", &format!("{:.2?}", found.started), true);
 }

@@ -4,12 +4,10 @@
 //! is done are one: an operation needs a token unless its `security` says that none will do, and an administrator's if
 //! it names the role. A route that says nothing needs a token.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -73,8 +71,8 @@ struct Operation {
 #[derive(Debug)]
 pub struct Gate {
     authentication: Authentication,
-    /// The operations of each path.
-    operations: HashMap<String, Vec<Operation>>,
+    /// The operations of each path, found as axum finds its routes.
+    operations: matchit::Router<Vec<Operation>>,
     /// Requests for what is not there.
     unknown: OperationMeter,
     /// How much is let in.
@@ -91,8 +89,7 @@ impl Gate {
 
     /// What a request needs, and where it is noted.
     fn operation(&self, request: &Request) -> (Need, &OperationMeter) {
-        let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
-        let Some(operations) = self.operations.get(path) else {
+        let Ok(matchit::Match { value: operations, .. }) = self.operations.at(request.uri().path()) else {
             return (Need::Role(Role::Member), &self.unknown);
         };
         match operations.iter().find(|operation| operation.method == request.method()) {
@@ -103,6 +100,29 @@ impl Gate {
                 (least.unwrap_or(Need::Role(Role::Member)), &self.unknown)
             }
         }
+    }
+
+    /// Learns who asks, and refuses who may not and what is too much.
+    pub async fn admit<F: Future<Output = Response>>(
+        &self,
+        mut request: Request,
+        serve: impl FnOnce(Request) -> F,
+    ) -> Response {
+        let began = Instant::now();
+        let (need, meter) = self.operation(&request);
+        let admitted = self.identify(&request, need).and_then(|identity| {
+            let place = self.quota.let_in(&request, &identity)?;
+            Ok((identity, place))
+        });
+        let answer = match admitted {
+            Ok((identity, _place)) => {
+                request.extensions_mut().insert(identity);
+                serve(request).await
+            }
+            Err(refused) => ApiError::from(refused).into_response(),
+        };
+        meter.note(answer.status().as_u16(), began.elapsed());
+        answer
     }
 
     fn identify(&self, request: &Request, need: Need) -> Result<Identity, Error> {
@@ -130,25 +150,6 @@ impl Gate {
             Need::Role(_) | Need::Nothing => Ok(identity),
         }
     }
-}
-
-/// Learns who asks, and refuses who may not and what is too much. It is one layer, because each costs every request.
-pub async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let (need, meter) = gate.operation(&request);
-    let admitted = gate.identify(&request, need).and_then(|identity| {
-        let place = gate.quota.let_in(&request, &identity)?;
-        Ok((identity, place))
-    });
-    let answer = match admitted {
-        Ok((identity, _place)) => {
-            request.extensions_mut().insert(identity);
-            next.run(request).await
-        }
-        Err(refused) => ApiError::from(refused).into_response(),
-    };
-    meter.note(answer.status().as_u16(), began.elapsed());
-    answer
 }
 
 /// Adds to each operation what the gate may answer in its place.
@@ -210,20 +211,19 @@ fn claimed_role(headers: &HeaderMap) -> Role {
     Role::Member
 }
 
-fn operations(document: &Value, meter: &Meter) -> HashMap<String, Vec<Operation>> {
-    let paths = document["paths"].as_object().into_iter().flatten();
-    paths
-        .map(|(path, operations)| {
-            let operations = operations.as_object().into_iter().flatten();
-            // Beside its operations a path may have parameters and a summary, which are no methods.
-            let operations = operations.filter_map(|(method, operation)| {
-                let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
-                let meter = meter.operation(operation["operationId"].as_str()?);
-                Some(Operation { method, need: need(&operation["security"]), meter })
-            });
-            (path.clone(), operations.collect())
-        })
-        .collect()
+fn operations(document: &Value, meter: &Meter) -> matchit::Router<Vec<Operation>> {
+    let mut routes = matchit::Router::new();
+    for (path, operations) in document["paths"].as_object().into_iter().flatten() {
+        let operations = operations.as_object().into_iter().flatten();
+        // Beside its operations a path may have parameters and a summary, which are no methods.
+        let operations = operations.filter_map(|(method, operation)| {
+            let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
+            let meter = meter.operation(operation["operationId"].as_str()?);
+            Some(Operation { method, need: need(&operation["security"]), meter })
+        });
+        routes.insert(path, operations.collect()).expect("the routes are known by these paths already");
+    }
+    routes
 }
 
 /// What one operation needs: the least of its alternatives. An empty one lets everybody in; the names behind a scheme

@@ -4,23 +4,36 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
+use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::broker::Handover;
+use crate::domain::ids::ClaimId;
+use crate::domain::names::QueueRef;
+
+/// On an answer that hands a claim over, for a replica that passes it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hands {
+    /// The queue of the claim.
+    pub queue: QueueRef,
+    /// Its id.
+    pub claim: ClaimId,
+}
+
+/// The answer with its claim: see [`Handed`].
+pub fn handing(mut response: Response, handover: Handover) -> Response {
+    if let Some((queue, claim)) = handover.claim() {
+        response.extensions_mut().insert(Hands { queue: queue.clone(), claim });
+    }
+    response.map(|body| Body::new(Handed { body, handover }))
+}
 
 /// A body that finishes a handover when it is first read, which is when the answer is being written. Dropped
 /// before that, as when the client has gone, it takes the claim back.
-pub struct Handed {
+struct Handed {
     body: Body,
     handover: Handover,
-}
-
-impl Handed {
-    /// The body of an answer about the claim of `handover`.
-    pub fn new(body: Body, handover: Handover) -> Self {
-        Self { body, handover }
-    }
 }
 
 impl HttpBody for Handed {

@@ -1,9 +1,8 @@
 //! What holds for every request: its id, the method rules, what the client accepts, the form of errors.
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rand::Rng;
 use tracing::{Instrument, Span, debug, debug_span, error, info_span};
@@ -20,17 +19,26 @@ use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
 /// What asks whether it is ready, again and again.
-const PROBES: [&str; 2] = ["/readyz", "/v2/ping"];
+const READINESS: [&str; 2] = ["/readyz", "/v2/ping"];
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What serves, for whoever looks for what is wrong.
 pub const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
+/// Whether a path is asked again and again, to learn how the service is.
+pub fn is_probe(path: &str) -> bool {
+    path == "/livez" || READINESS.contains(&path)
+}
+
 /// Gives a request its id, and its answer the headers and, if it is an error, the body.
 ///
 /// HEAD is 405 but on ping and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there
 /// is GET, and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
-pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next) -> Response {
+pub async fn frame<F: Future<Output = Response>>(
+    meter: &Meter,
+    mut request: Request,
+    serve: impl FnOnce(Request) -> F,
+) -> Response {
     // Of dice that the thread keeps: asking the system for each request costs more than counting it.
     let id = match request.extensions().get::<RequestId>() {
         Some(RequestId(id)) => id.clone(),
@@ -51,8 +59,8 @@ pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next)
     }
     let (request, unread) = unread::watch(request);
     let mut response = match accept::check(&path, request.headers()) {
-        Ok(()) if span.is_disabled() => next.run(request).await,
-        Ok(()) => next.run(request).instrument(span).await,
+        Ok(()) if span.is_disabled() => serve(request).await,
+        Ok(()) => serve(request).instrument(span).await,
         Err(refused) => refuse(request, refused),
     };
     // A body that is late already is not waited for again.
@@ -71,10 +79,10 @@ pub async fn frame(State(meter): State<Meter>, mut request: Request, next: Next)
     }
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         // Whether it is ready is logged where that changes.
-        if !PROBES.contains(&path.as_str()) {
+        if !READINESS.contains(&path.as_str()) {
             log(&error.0, &id, trace_id.as_deref());
         }
-        count(&meter, response.status(), &error.0);
+        count(meter, response.status(), &error.0);
         *response.body_mut() = Body::from(error.body(&id));
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_LENGTH);

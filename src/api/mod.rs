@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod extract;
 mod forward;
+mod front;
 mod handed;
 mod health;
 mod json;
@@ -28,8 +29,6 @@ mod versions;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -37,49 +36,31 @@ use utoipa_axum::routes;
 
 pub use auth::Authentication;
 pub use forward::Relay;
+pub use front::{Front, PeerFront};
 pub use quota::RequestLimits;
-pub use sqs::SqsSettings;
+pub use sqs::{Most, SqsSettings};
 
 use crate::broker::Broker;
 use crate::clock::Clock;
-use crate::domain::access::PeerSecret;
 
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
 /// replica serves is passed on to it by `relay`; a service that has none is alone.
-/// The endpoint of SQS stands before them.
-pub fn router(
+pub fn front(
     broker: Broker,
     authentication: Authentication,
     limits: RequestLimits,
     clock: Clock,
     relay: Option<Relay>,
     sqs: SqsSettings,
-) -> Router {
-    let (mut routes, document) = routes().split_for_parts();
+) -> Front {
+    let (routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
     let quota = Arc::new(quota::Quota::new(limits, clock.clone()));
     let sqs = sqs::Endpoint::new(broker.clone(), &authentication, sqs, Arc::clone(&quota), clock);
     let sqs = sqs::Sqs::new(sqs, relay.clone());
-    let gate = Arc::new(auth::Gate::new(authentication, &document, &meter, quota));
-    // The last layer is the first that a request meets.
-    routes = routes.fallback(error::no_route);
-    if let Some(relay) = relay {
-        routes = routes.layer(from_fn_with_state(relay, forward::relay));
-    }
-    let routes: Router = routes.layer(from_fn_with_state(gate, auth::admit)).with_state(broker);
-    // Around the router, not in it: the frame changes the method before a route is chosen.
-    Router::new()
-        .fallback_service(routes)
-        .layer(from_fn_with_state(meter, layers::frame))
-        .layer(from_fn_with_state(sqs, sqs::divert))
-}
-
-/// The same routes for the other replicas, and what they ask `broker` of their own accord: they show `secret`, and say who
-/// asks.
-pub fn peer_router(broker: Broker, routes: Router, secret: PeerSecret) -> Router {
-    let routes = routes.layer(from_fn(forward::peer::note));
-    let all = peer::questions(broker).fallback_service(routes);
-    all.layer(from_fn_with_state(secret, forward::peer::admit))
+    let gate = auth::Gate::new(authentication, &document, &meter, quota);
+    let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
+    Front::new(front::Way { sqs, meter, gate, relay, routes })
 }
 
 /// The document of all routes, with what the gate before them answers.
@@ -101,12 +82,17 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(metrics::get))
         .routes(routes!(v2::ping::get, v2::ping::head))
         .routes(routes!(v2::health::get))
+        .routes(routes!(v2::stats::get))
+        .routes(routes!(v2::balance::get, v2::balance::post))
+        .routes(routes!(v2::map::get))
+        .routes(routes!(v2::pool_drain::get, v2::pool_drain::post, v2::pool_drain::delete))
         .routes(routes!(v2::components::get))
         .routes(routes!(v2::components::drain))
         .routes(routes!(v2::listing::get))
         .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))
         .routes(routes!(v2::purge::post))
+        .routes(routes!(v2::migration::get, v2::migration::post, v2::migration::delete))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))
         .routes(routes!(v2::messages::get, v2::messages::delete))
         .routes(routes!(v2::claims::post))

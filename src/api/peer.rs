@@ -10,20 +10,33 @@ use tracing::debug;
 
 use crate::broker::Broker;
 use crate::cluster::questions::{
-    ARRIVE, Arrival, DEPART, Departure, HOLDINGS, HoldingsAnswer, HoldingsQuestion, STATES, StatesAnswer,
-    StatesQuestion,
+    ARRIVE, Arrival, DEPART, Departure, HOLDINGS, HoldingsAnswer, HoldingsQuestion, LOADS, LoadsAnswer,
+    LoadsQuestion, MIGRATE, MigrationQuestion, REPORT, ReportAnswer, ReportQuestion, STATES, StatesAnswer,
+    StatesQuestion, UNHELD, Unheld,
 };
 use crate::error::Error;
 
 type Answer<T> = Result<Json<T>, StatusCode>;
 
-/// The questions, beside the routes of clients.
+/// What their paths begin with; no path of clients does.
+const QUESTIONS: &str = "/peer/";
+
+/// Whether a path is one of a question.
+pub fn is_question(path: &str) -> bool {
+    path.starts_with(QUESTIONS)
+}
+
+/// The questions.
 pub fn questions(broker: Broker) -> Router {
     Router::new()
         .route(ARRIVE, post(arrive))
         .route(DEPART, post(depart))
         .route(STATES, post(states))
         .route(HOLDINGS, post(holdings))
+        .route(REPORT, post(report))
+        .route(UNHELD, post(unheld))
+        .route(MIGRATE, post(migrate))
+        .route(LOADS, post(loads))
         .with_state(broker)
 }
 
@@ -44,6 +57,28 @@ async fn holdings(
     Json(question): Json<HoldingsQuestion>,
 ) -> Answer<HoldingsAnswer> {
     told(broker.holdings_here(&question).await)
+}
+
+async fn migrate(State(broker): State<Broker>, Json(question): Json<MigrationQuestion>) -> Answer<()> {
+    told(broker.migrate_here(question).await)
+}
+
+async fn report(
+    State(broker): State<Broker>,
+    Json(ReportQuestion {}): Json<ReportQuestion>,
+) -> Json<ReportAnswer> {
+    Json(broker.report_here())
+}
+
+async fn loads(
+    State(broker): State<Broker>,
+    Json(LoadsQuestion {}): Json<LoadsQuestion>,
+) -> Json<LoadsAnswer> {
+    Json(broker.loads_here())
+}
+
+async fn unheld(State(broker): State<Broker>, Json(Unheld { queue, claim }): Json<Unheld>) -> Answer<()> {
+    told(async { broker.claim_unheld(queue.queue()?, claim).await }.await)
 }
 
 fn told<T: Serialize>(outcome: Result<T, Error>) -> Answer<T> {

@@ -7,11 +7,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
@@ -30,7 +31,6 @@ use crate::error::{Error, Part};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// What the task that follows the cluster is asked for.
-#[derive(Default)]
 pub(super) struct Assignment {
     /// Places that somebody was done with: the owners of these slots are looked at again. Held for single entries.
     again: Mutex<BTreeSet<SlotNumber>>,
@@ -39,8 +39,29 @@ pub(super) struct Assignment {
     pub(super) pools: Notify,
     /// Whether a task hands slots over.
     is_handing: AtomicBool,
-    /// Whether some replica runs beside this one.
+    /// Whether some replica is registered beside this one.
     has_others: AtomicBool,
+    /// Whether one of them runs, and could take the slots of this one.
+    has_heirs: AtomicBool,
+    /// How often in a row slots could not be taken.
+    failures: AtomicU32,
+    /// Slots that were taken and whose claims may be read at the same time.
+    loading: Semaphore,
+}
+
+impl Default for Assignment {
+    fn default() -> Self {
+        Self {
+            again: Mutex::default(),
+            wake: Notify::default(),
+            pools: Notify::default(),
+            is_handing: AtomicBool::default(),
+            has_others: AtomicBool::default(),
+            has_heirs: AtomicBool::default(),
+            failures: AtomicU32::default(),
+            loading: Semaphore::new(limits::SLOTS_LOADED),
+        }
+    }
 }
 
 /// What the task that follows the cluster knows.
@@ -85,8 +106,9 @@ impl Slot {
 }
 
 impl Broker {
-    /// Looks at everything that may have changed, and takes what is free and should be ours.
-    pub(super) async fn catch_up_slots(&self, following: &mut Following) -> Result<(), Error> {
+    /// Looks at everything that may have changed. Which slots are free and should be ours: their places are claimed, and
+    /// whoever is told takes them.
+    pub(super) async fn catch_up_slots(&self, following: &mut Following) -> Result<Vec<SlotNumber>, Error> {
         following.new.append(&mut self.0.assignment.again.lock());
         if following.are_components_new {
             let registry = self.0.catalogue.registry().await?;
@@ -95,11 +117,13 @@ impl Broker {
             if me.is_some_and(|me| me.state == ComponentState::Draining) {
                 self.0.membership.note_draining();
             }
+            let has_others = registry.others(self.0.owner.instance).next().is_some();
+            self.0.assignment.has_others.store(has_others, Ordering::Relaxed);
             let view = View::of(registry.all());
             if view != following.view {
                 info!(running = view.running(), "the running replicas have changed");
                 following.since = Instant::now();
-                self.0.assignment.has_others.store(view.has_others(self.0.owner.instance), Ordering::Relaxed);
+                self.0.assignment.has_heirs.store(view.has_heirs(self.0.owner.instance), Ordering::Relaxed);
                 following.view = view;
             }
         }
@@ -115,65 +139,85 @@ impl Broker {
                 self.begin_retake(&slot, "somebody else took it");
             }
         }
-        self.take_free(following).await
+        Ok(self.claim_free(following))
     }
 
-    async fn take_free(&self, following: &mut Following) -> Result<(), Error> {
+    /// Makes the places of slots that are free and should be ours those of whoever takes them.
+    fn claim_free(&self, following: &mut Following) -> Vec<SlotNumber> {
         let left = std::mem::take(&mut following.left);
         let should = |number: &SlotNumber| {
             left.contains(number) || following.view.owner(*number) == Some(self.0.owner.instance)
         };
         let free = SlotNumber::all().filter(should);
-        let free: Vec<SlotNumber> =
-            free.filter(|number| self.0.cells.claim(*number, "it is being taken")).collect();
-        let mut outcome = Ok(());
+        free.filter(|number| self.0.cells.claim(*number, "it is being taken")).collect()
+    }
+
+    /// Takes slots whose places are ours to fill, and serves each as soon as its claims are read. When some could not be
+    /// taken it says which ones, and why; their places stay as they were.
+    pub(super) async fn take_all(&self, free: &[SlotNumber]) -> Result<(), (Vec<SlotNumber>, Error)> {
+        let (began, mut entering) = (Instant::now(), Vec::with_capacity(free.len()));
+        let (mut failed, mut why) = (Vec::new(), None);
         for some in free.chunks(limits::SLOTS_TAKEN) {
             match self.0.catalogue.slots_take(some, &self.0.owner).await {
                 Ok(owned) => {
                     let is_taken = |number: &SlotNumber| owned.iter().any(|owned| owned.slot == *number);
                     some.iter().filter(|number| !is_taken(number)).for_each(|number| self.set_free(*number));
-                    for some in owned.chunks(limits::SLOTS_LOADED) {
-                        outcome = outcome.and(self.enter_all(some).await);
-                    }
+                    entering.extend(owned.into_iter().map(|owned| (owned.slot, self.begin_entering(owned))));
                 }
                 Err(error) => {
-                    some.iter().for_each(|number| self.set_free(*number));
-                    outcome = Err(error);
+                    failed.extend_from_slice(some);
+                    why = Some(error);
                 }
             }
         }
-        outcome
-    }
-
-    /// Serves slots that were taken, the claims of all of them read at the same time.
-    async fn enter_all(&self, taken: &[OwnedSlot]) -> Result<(), Error> {
-        let enter = |owned: &OwnedSlot| {
-            let (broker, owned) = (self.clone(), owned.clone());
-            self.0.tasks.spawn(async move { broker.enter_taken(owned).await })
-        };
-        let entering: Vec<_> = taken.iter().map(enter).collect();
-        let mut outcome = Ok(());
-        for entered in entering {
+        let slots = entering.len();
+        for (number, entered) in entering {
             let ended = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
-            outcome = outcome.and(entered.await.unwrap_or_else(ended));
+            if let Err(error) = entered.await.unwrap_or_else(ended) {
+                failed.push(number);
+                why = Some(error);
+            }
         }
-        outcome
+        if slots > 0 {
+            info!(slots, milliseconds = began.elapsed().as_millis(), "slots were taken");
+        }
+        why.map_or(Ok(()), |error| Err((failed, error)))
     }
 
-    /// Serves a slot that was taken, once its claims are read. One whose claims cannot be read is free for the next try.
+    /// Begins to take slots whose places are ours to fill, while the cluster is followed on. What fails is looked at again
+    /// after a pause.
+    fn begin_taking(&self, free: Vec<SlotNumber>) {
+        if free.is_empty() {
+            return;
+        }
+        let broker = self.clone();
+        self.0.tasks.spawn(async move {
+            let failures = &broker.0.assignment.failures;
+            let Err((failed, error)) = broker.take_all(&free).await else {
+                return failures.store(0, Ordering::Relaxed);
+            };
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            warn!(%error, cause, slots = failed.len(), "slots could not be taken");
+            let before = failures.fetch_add(1, Ordering::Relaxed);
+            let pause = PAUSE.1.min(PAUSE.0 * 2_u32.saturating_pow(before));
+            let _ = broker.next_turn(pause).await;
+            failed.into_iter().for_each(|number| broker.set_free(number));
+        });
+    }
+
+    fn begin_entering(&self, owned: OwnedSlot) -> JoinHandle<Result<(), Error>> {
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.enter_taken(owned).await })
+    }
+
+    /// Serves a slot that was taken, once its claims are read.
     async fn enter_taken(&self, owned: OwnedSlot) -> Result<(), Error> {
         let number = owned.slot;
-        match self.load(owned, Taken::first()).await {
-            Ok(slot) => {
-                self.0.cells.enter(slot);
-                self.0.ledger.taken(number);
-                Ok(())
-            }
-            Err(error) => {
-                self.set_free(number);
-                Err(error)
-            }
-        }
+        let _turn = self.0.assignment.loading.acquire().await;
+        let slot = self.load(owned, Taken::first()).await?;
+        self.0.cells.enter(slot);
+        self.0.ledger.taken(number);
+        Ok(())
     }
 
     /// Says that nobody works on a slot any more; who has it is looked at.
@@ -211,7 +255,10 @@ impl Broker {
                 return;
             }
             match self.catch_up_slots(&mut following).await {
-                Ok(()) => pause = PAUSE.0,
+                Ok(free) => {
+                    pause = PAUSE.0;
+                    self.begin_taking(free);
+                }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
                     warn!(%error, cause, "who serves which slot could not be looked up");
@@ -271,13 +318,24 @@ impl Broker {
         }
         let broker = self.clone();
         self.0.tasks.spawn(async move {
-            info!(slots = surplus.len(), "slots go to other replicas");
-            for some in surplus.chunks(limits::SLOTS_TAKEN) {
+            let (slots, began) = (surplus.len(), Instant::now());
+            info!(slots, "slots go to other replicas");
+            for some in surplus.chunks(limits::SLOTS_HANDED) {
                 broker.hand_over(some).await;
+                let _ = timeout(limits::HANDED_REST, broker.taken_elsewhere(some)).await;
             }
+            info!(slots, milliseconds = began.elapsed().as_millis(), "slots were handed over");
             broker.0.assignment.is_handing.store(false, Ordering::Release);
             broker.0.assignment.wake.notify_one();
         });
+    }
+
+    /// Waits until slots that were handed over are served again. Whoever takes them reads the tree on the way, and its reads
+    /// wait for its commits: those for the slots that come next would be in front.
+    async fn taken_elsewhere(&self, slots: &[Arc<Slot>]) {
+        for slot in slots {
+            self.0.cells.moved(slot.owned.slot, &Whereabouts::Nowhere).await;
+        }
     }
 
     /// Hands slots over: nothing begins any more, what is under way ends, then whoever should have them may take them. What
@@ -307,23 +365,24 @@ impl Broker {
         }
     }
 
-    /// Hands every slot over to the other replicas, if there are some, and takes none from now on. Returns when none is
-    /// left, or after [`limits::DRAIN`]; and a moment later, so that busy clients have heard that their connections end.
-    /// Requests go on: they are the others' to serve.
+    /// Hands every slot over to the other replicas, if some run, and takes none from now on. Returns when none is
+    /// left, or after [`limits::DRAIN`], and clients have gone elsewhere. Requests go on until then: they are the others' to
+    /// serve.
     pub async fn drain(&self) {
-        if !self.has_others() {
+        let has_heirs = || self.0.assignment.has_heirs.load(Ordering::Relaxed);
+        if !has_heirs() {
             return;
         }
         self.set_state(ComponentState::Draining).await;
         let drained = async {
-            while self.0.cells.count() > 0 && self.has_others() {
+            while self.0.cells.count() > 0 && has_heirs() {
                 tokio::time::sleep(limits::GATHER).await;
             }
         };
         if timeout(limits::DRAIN, drained).await.is_err() {
             warn!(slots = self.0.cells.count(), "not every slot could be handed over");
         }
-        tokio::time::sleep(limits::FAREWELL).await;
+        let _ = timeout(limits::FAREWELL, self.0.membership.clients_rest()).await;
     }
 
     /// Whether this replica is about to stop, and clients should go elsewhere.
@@ -336,7 +395,7 @@ impl Broker {
         self.0.waits.cancelled().await;
     }
 
-    /// Whether some replica runs beside this one.
+    /// Whether some replica is registered beside this one, which may serve slots whatever its state is.
     pub fn has_others(&self) -> bool {
         self.0.assignment.has_others.load(Ordering::Relaxed)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Broker;
-use super::lanes::Change;
+use super::changes::Change;
 use super::messages::{MessageView, Outcome, settled};
 use super::slot::Slot;
 use super::waiting::Chosen;
@@ -72,9 +72,9 @@ impl Broker {
                     }
                     Removal::AskPool(asked) => Some(asked),
                 };
-                (queue.id, self.pool(&queue.pool)?.store()?)
+                (queue.id, self.store_of(queue)?)
             };
-            let found = store.get(queue, &ids).await.map_err(|error| store.failed(error))?;
+            let found = store.get(queue, &ids).await?;
             if found.iter().any(|message| is_moving(&message.header.state)) {
                 return Err(Error::unavailable(Part::Storage, "a message is on its way to another queue"));
             }
@@ -171,11 +171,10 @@ impl Broker {
                 let Some(queue) = state.queues.get(at).filter(|queue| queue.id == id) else {
                     return Ok(Left::Nothing);
                 };
-                self.pool(&queue.pool)?.store()?
+                self.store_of(queue)?
             };
-            let (count, bytes) = (limits::PURGE_STEP, limits::BATCH_BYTES);
-            let page = store.scan(id, order, Direction::Up, after, count, bytes).await;
-            let Page { messages, .. } = page.map_err(|error| store.failed(error))?;
+            let most = (limits::PURGE_STEP, limits::BATCH_BYTES);
+            let Page { messages, .. } = store.scan(id, order, Direction::Up, after, most).await?;
             let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
             let is_purged = |header: &Header| header.id <= last && !is_moving(&header.state);
             let ids: Vec<MessageId> = messages

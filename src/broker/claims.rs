@@ -4,20 +4,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::Broker;
+use super::changes::Change;
 use super::ends::Cause;
-use super::lanes::Change;
 use super::messages::MessageView;
+use super::queue_store::QueueStore;
 use super::slot::{Deadline, OpenQueue, Slot, SlotState};
 use super::waiting::{Chosen, Look};
-use crate::catalogue::{ClaimRecord, ClaimedMessage};
+use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
+use crate::cluster::questions::{UNHELD, Unheld};
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
+use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::Header;
 use crate::domain::names::QueueRef;
+use crate::domain::receipt::Attempt;
 use crate::domain::time::Timestamp;
 use crate::engine::{Ending, Refill, Taken};
 use crate::error::{Error, Part};
@@ -30,6 +34,8 @@ pub struct ClaimView {
     pub id: ClaimId,
     /// Its messages, oldest first.
     pub messages: Vec<MessageView>,
+    /// When it was made, or was last given new terms.
+    pub received: Timestamp,
 }
 
 /// A claim on its way to its holder. Dropped before [`Handover::done`], the holder never had it: it is released
@@ -39,6 +45,8 @@ pub struct Handover {
     at: QueueRef,
     /// None once it is handed over.
     claim: Option<ClaimId>,
+    /// Where the replica is reached that has granted it; none if this one has.
+    from: Option<String>,
 }
 
 impl Handover {
@@ -46,14 +54,23 @@ impl Handover {
     pub fn done(&mut self) {
         self.claim = None;
     }
+
+    /// The claim that is handed over, and its queue; none once that is done.
+    pub fn claim(&self) -> Option<(&QueueRef, ClaimId)> {
+        self.claim.map(|claim| (&self.at, claim))
+    }
 }
 
 impl Drop for Handover {
     fn drop(&mut self) {
         let Some(claim) = self.claim.take() else { return };
-        let (broker, at) = (self.broker.clone(), self.at.clone());
+        let (broker, at, from) = (self.broker.clone(), self.at.clone(), self.from.take());
         self.broker.0.tasks.spawn(async move {
-            if let Err(error) = broker.end_unheld(at, claim).await {
+            let ended = match from {
+                None => broker.claim_unheld(at, claim).await,
+                Some(from) => broker.tell_unheld(&from, &at, claim).await,
+            };
+            if let Err(error) = ended {
                 error!(%error, "a claim without a holder lives on until it expires");
             }
         });
@@ -81,6 +98,18 @@ impl Broker {
         limit: ClaimLimit,
         wait: ClaimWait,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
+        self.claim_as(at, terms, limit, wait, None).await
+    }
+
+    /// As [`Broker::claim_wait`], by a receive that may be repeated if it has an id.
+    pub(super) async fn claim_as(
+        &self,
+        at: &QueueRef,
+        terms: ClaimTerms,
+        limit: ClaimLimit,
+        wait: ClaimWait,
+        attempt: Option<AttemptId>,
+    ) -> Result<Option<(ClaimView, Handover)>, Error> {
         let start = Instant::now();
         let chosen = self.choose_or_wait(at, limit, wait).await?;
         if wait != ClaimWait::default() {
@@ -89,8 +118,8 @@ impl Broker {
         let Some((slot, chosen)) = chosen else { return Ok(None) };
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
-            let view = broker.grant(&slot, &at, terms, chosen).await?;
-            let handover = Handover { broker, at, claim: Some(view.id) };
+            let view = broker.grant(&slot, &at, (terms, attempt), chosen).await?;
+            let handover = Handover { broker, at, claim: Some(view.id), from: None };
             Ok(Some((view, handover)))
         };
         self.carry_out(claim).await
@@ -119,8 +148,19 @@ impl Broker {
         }
     }
 
-    /// Ends a claim that its holder never got, uncounted.
-    async fn end_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
+    /// A claim of another replica that goes to its holder through this one.
+    pub fn handover_from(&self, address: String, at: QueueRef, claim: ClaimId) -> Handover {
+        Handover { broker: self.clone(), at, claim: Some(claim), from: Some(address) }
+    }
+
+    /// Tells the replica that has granted a claim that its holder never got it.
+    async fn tell_unheld(&self, address: &str, at: &QueueRef, claim: ClaimId) -> Result<(), Error> {
+        let unheld = Unheld { queue: at.into(), claim };
+        self.asker()?.ask(address, UNHELD, &unheld).await
+    }
+
+    /// Ends a claim that its holder never got, uncounted. One that is over is ended already.
+    pub async fn claim_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
         let slot = self.slot(&at).await?;
         // The slot may have been taken anew since the claim was made.
         self.open(&slot, &at).await?;
@@ -153,7 +193,8 @@ impl Broker {
             self.start_refill(slot, at, queue);
             self.start_wake(slot, at, queue, now);
             if taken.is_empty() {
-                let is_pending = queue.engine.has_more() || queue.engine.is_waking(now);
+                let is_pending =
+                    queue.engine.has_more() || queue.engine.is_waking(now) || queue.engine.waits_for_copies();
                 return match (is_pending, std::mem::take(&mut queue.pool_failed)) {
                     (false, _) => Ok(Look::Nothing),
                     (true, true) => {
@@ -181,22 +222,42 @@ impl Broker {
         if queue.engine.is_ordered() {
             return self.start_group_reads(slot, at, queue);
         }
-        let Some(refill) = queue.engine.begin_refill() else { return };
-        let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
-        let pool = queue.pool.clone();
-        self.0.tasks.spawn(async move {
-            let page = match broker.pool(&pool).and_then(|pool| pool.store()) {
-                Ok(store) => {
-                    let after = Some(refill.after).filter(|after| *after > MessageId::ZERO);
-                    let after = after.map(Position::id);
-                    let (messages, bytes) = (limits::REFILL_MESSAGES, limits::WINDOW_BYTES);
-                    let page = store.scan(id, Order::Ready, Direction::Up, after, messages, bytes).await;
-                    page.map_err(|error| store.failed(error))
-                }
-                Err(error) => Err(error),
-            };
-            broker.finish_refill(&slot, &at, id, refill, page);
-        });
+        if let Some(refill) = queue.engine.begin_refill() {
+            let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
+            let store = self.store_of(queue);
+            self.0.tasks.spawn(async move {
+                let page = read_page(store, id, refill).await;
+                broker.finish_refill(&slot, &at, id, refill, page);
+            });
+        }
+        if let Some(refill) = queue.engine.begin_look_ahead() {
+            let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
+            let store = self.store_of(queue);
+            self.0.tasks.spawn(async move {
+                let page = read_page(store, id, refill).await;
+                broker.finish_look_ahead(&slot, &at, id, refill, page);
+            });
+        }
+    }
+
+    /// Nobody waits for what lies ahead: there is something else to claim.
+    fn finish_look_ahead(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        id: QueueId,
+        refill: Refill,
+        page: Result<Page, Error>,
+    ) {
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queue_mut(at, id) else { return };
+        match page {
+            Ok(page) => queue.engine.finish_look_ahead(refill, page.messages, page.is_last),
+            Err(cause) => {
+                queue.engine.look_ahead_failed();
+                warn!(%cause, queue = %at.name, "messages of quiet groups cannot be looked for");
+            }
+        }
     }
 
     fn finish_refill(
@@ -233,13 +294,16 @@ impl Broker {
         &self,
         slot: &Slot,
         at: &QueueRef,
-        terms: ClaimTerms,
+        (terms, attempt): (ClaimTerms, Option<AttemptId>),
         mut chosen: Chosen,
     ) -> Result<ClaimView, Error> {
         let id = ClaimId::new(&mut rand::rng());
         let now = self.0.clock.now();
         let expires = now.plus_seconds(terms.ttl());
-        let bodies = match self.record(slot, at, id, terms, &chosen, (now, expires)).await {
+        let messages = chosen.messages.len();
+        let attempt = attempt.map(|id| Attempt { id, received: now, messages });
+        let recorded = self.record(slot, at, id, (terms, attempt.as_ref()), &chosen, (now, expires)).await;
+        let bodies = match recorded {
             Ok(bodies) => bodies,
             // What was chosen goes to the next one who waits.
             Err(error) if error.nothing_written() => return Err(error),
@@ -258,12 +322,13 @@ impl Broker {
         let gone = || Error::unknown(Part::Server, "the queue was closed");
         let queue = state.queue_mut(at, chosen.queue).ok_or_else(gone)?;
         let headers = queue.engine.grant(id, terms, expires, &ids);
+        queue.engine.note_attempt(id, attempt);
         queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
         let view = |header: Header| {
             let (_, body) = bodies.iter().find(|(message, _)| *message == header.id)?;
             Some(MessageView::claimed(&header, id, body.clone(), now))
         };
-        Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect() })
+        Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect(), received: now })
     }
 
     /// Nobody knows whether a claim is recorded. It is taken for a claim whose time is over: ending it removes the
@@ -283,7 +348,7 @@ impl Broker {
         slot: &Slot,
         at: &QueueRef,
         id: ClaimId,
-        terms: ClaimTerms,
+        (terms, attempt): (ClaimTerms, Option<&Attempt>),
         chosen: &Chosen,
         (created, expires): (Timestamp, Timestamp),
     ) -> Result<Vec<(MessageId, Bytes)>, Error> {
@@ -298,6 +363,7 @@ impl Broker {
             grace: terms.grace(),
             created: created.as_millis(),
             expires: expires.as_millis(),
+            attempt: attempt.map(AttemptRecord::from),
         };
         let is_new_bucket = slot.state.lock().buckets >> id.bucket() & 1 == 0;
         self.0.catalogue.claim_create(&slot.owned, id, &record, is_new_bucket).await?;
@@ -321,9 +387,8 @@ impl Broker {
         }
         if !absent.is_empty() {
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
-            let pool = slot.state.lock().queues.get(at).map(|queue| queue.pool.clone()).ok_or_else(gone)?;
-            let store = self.pool(&pool)?.store()?;
-            let found = store.get(chosen.queue, &absent).await.map_err(|error| store.failed(error))?;
+            let store = self.store_of(slot.state.lock().queues.get(at).ok_or_else(gone)?)?;
+            let found = store.get(chosen.queue, &absent).await?;
             bodies.extend(found.into_iter().map(|message| (message.header.id, message.body)));
         }
         if bodies.len() < chosen.messages.len() {
@@ -331,4 +396,11 @@ impl Broker {
         }
         Ok(bodies)
     }
+}
+
+/// A page of the ready messages of a queue.
+async fn read_page(store: Result<QueueStore, Error>, id: QueueId, refill: Refill) -> Result<Page, Error> {
+    let after = Some(refill.after).filter(|after| *after > MessageId::ZERO).map(Position::id);
+    let most = (limits::REFILL_MESSAGES, limits::WINDOW_BYTES);
+    store?.scan(id, Order::Ready, Direction::Up, after, most).await
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::Broker;
-use crate::catalogue::Component;
+use crate::catalogue::{Component, Schema};
 use crate::cluster::view::View;
 use crate::domain::access::{PeerSecret, new_token};
 use crate::domain::ids::Slot;
@@ -27,6 +27,8 @@ pub struct ClusterView {
     pub answered_by: Uuid,
     /// Each of them, by address.
     pub components: Vec<ComponentView>,
+    /// The newest form of record that may be there.
+    pub schema: Schema,
     /// Slots that nobody has at this moment, in order.
     pub unowned: Vec<Slot>,
 }
@@ -47,7 +49,7 @@ impl Broker {
         if registry.all().all(|component| component.instance != instance) {
             return Err(missing());
         }
-        if !View::of(registry.all()).has_others(instance) {
+        if !View::of(registry.all()).has_heirs(instance) {
             return Err(Error::Conflict("no other replica runs that could take its queues".to_owned()));
         }
         let is_told = self.0.catalogue.component_drain(&registry, instance).await?;
@@ -73,6 +75,6 @@ impl Broker {
         };
         let mut components: Vec<ComponentView> = registry.all().map(view).collect();
         components.sort_by(|a, b| a.component.address.cmp(&b.component.address));
-        Ok(ClusterView { answered_by: self.0.owner.instance, components, unowned })
+        Ok(ClusterView { answered_by: self.0.owner.instance, schema: registry.schema(), components, unowned })
     }
 }

@@ -109,7 +109,10 @@ impl Broker {
         let mut failure = Ok(());
         for queue in dropped {
             match self.empty_pools(slot, &queue).await {
-                Ok(()) => self.0.catalogue.dropped_delete(&slot.owned, queue.id).await?,
+                Ok(()) => {
+                    self.0.catalogue.move_tasks_delete(&slot.owned, queue.id).await?;
+                    self.0.catalogue.dropped_delete(&slot.owned, queue.id).await?;
+                }
                 Err(error) => failure = Err(error),
             }
             debug!(slot = %slot.owned.slot, queue = %queue.id, "a deleted queue had its turn");

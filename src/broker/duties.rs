@@ -47,6 +47,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.resume_moves().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.bound_windows().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.drain_pools().await });
     }
 
     /// Sleeps for a turn. False when the service stops.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Broker;
-use super::lanes::Change;
+use super::changes::Change;
 use super::messages::settled;
 use super::slot::{Deadline, Slot, SlotState};
 use crate::domain::delay::Delay;

@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 
 use super::Broker;
 use super::cells::Whereabouts;
-use super::lanes::Change;
-use super::moves::{Side, closed};
+use super::changes::Change;
+use super::moves::{Side, closed, dead_letters};
 use super::slot::Slot;
 use crate::catalogue::SlotOwner;
 use crate::cluster::questions::{
@@ -45,6 +45,11 @@ impl Heard {
         let latest = heard.entry(slot).or_insert(epoch);
         *latest = epoch.max(*latest);
         *latest == epoch
+    }
+
+    /// Whether somebody who spoke for a slot was heard in this epoch or a later one.
+    fn knows(&self, slot: SlotNumber, epoch: Epoch) -> bool {
+        self.0.lock().get(&slot).is_some_and(|latest| *latest >= epoch)
     }
 }
 
@@ -86,22 +91,38 @@ impl Broker {
         (target, owner): (&QueueRef, &SlotOwner),
         messages: Vec<Message>,
     ) -> Result<(), Error> {
-        let known = {
+        let (placement, ttl, is_ordered) = {
             let mut state = source.slot.state.lock();
             let queue = state.queue_mut(source.at, source.id).ok_or_else(|| closed(source.at))?;
-            (queue.pool.to_string(), queue.attributes.dead_letter_ttl, queue.engine.is_ordered())
+            (queue.placement.clone(), queue.attributes.dead_letter_ttl, queue.engine.is_ordered())
         };
-        let (pool, ttl, is_ordered) = known;
-        let arrival = Arrival {
-            target: target.into(),
-            source: source.at.into(),
-            source_id: source.id,
-            pool,
-            ids: messages.iter().map(|message| message.header.id).collect(),
-            ttl: ttl.map(MessageTtl::seconds),
-            is_ordered,
-        };
-        self.asker()?.ask(&owner.address, ARRIVE, &arrival).await
+        let mut left: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
+        for pool in placement.pools() {
+            let ids = if *pool == placement.pool {
+                std::mem::take(&mut left)
+            } else {
+                let store = self.pool(pool)?.store()?;
+                let found = store.get(source.id, &left).await.map_err(|error| store.failed(error))?;
+                let (there, others) =
+                    left.into_iter().partition(|id| found.iter().any(|message| message.header.id == *id));
+                left = others;
+                there
+            };
+            if ids.is_empty() {
+                continue;
+            }
+            let arrival = Arrival {
+                target: target.into(),
+                source: source.at.into(),
+                source_id: source.id,
+                pool: pool.to_string(),
+                ids,
+                ttl: ttl.map(MessageTtl::seconds),
+                is_ordered,
+            };
+            self.asker()?.ask::<()>(&owner.address, ARRIVE, &arrival).await?;
+        }
+        Ok(())
     }
 
     /// Takes over messages that another replica has set aside for a queue of ours.
@@ -175,32 +196,46 @@ impl Broker {
 
     /// As [`Broker::moves_depart`], for a caller that holds the moves into the slot of the target.
     async fn take_out(&self, departure: Departure) -> Result<(), Error> {
-        let (number, epoch) = departure.owner.parts();
-        if !self.0.heard.note(number, epoch) {
-            return Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"));
-        }
+        self.heed(departure.owner).await?;
         let at = departure.source.queue()?;
         let slot = self.slot(&at).await?;
         if !self.open(&slot, &at).await? {
             return Ok(());
         }
         let Some(side) = self.side(&slot, &at, departure.source_id)? else { return Ok(()) };
-        let found = side.store.get(side.id, &departure.ids).await;
-        let found = found.map_err(|error| side.store.failed(error))?;
-        let moving = found.iter().filter(|message| matches!(message.header.state, State::Moving(_)));
-        let moving: Vec<MessageId> = moving.map(|message| message.header.id).collect();
-        self.depart(&side, moving).await
+        let found = side.store.get(side.id, &departure.ids).await?;
+        let moving = found.iter().map(|message| &message.header);
+        let moving: Vec<_> = moving.filter(|header| matches!(header.state, State::Moving(_))).collect();
+        let dead = dead_letters(moving.iter().copied());
+        self.depart(&side, moving.iter().map(|header| header.id).collect(), dead).await
     }
 
-    /// Removes messages at their source, and counts them.
-    pub(super) async fn depart(&self, source: &Side<'_>, ids: Vec<MessageId>) -> Result<(), Error> {
+    /// Refuses whoever speaks as the owner of a slot that has a later one. The caller holds the moves into that slot.
+    async fn heed(&self, speaker: OwnerEpoch) -> Result<(), Error> {
+        let (slot, epoch) = speaker.parts();
+        if !self.0.heard.knows(slot, epoch) {
+            let transaction = self.0.catalogue.slot_transaction(slot).await?;
+            self.0.heard.note(slot, Epoch { generation: self.0.generation, transaction });
+        }
+        if self.0.heard.note(slot, epoch) {
+            return Ok(());
+        }
+        Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"))
+    }
+
+    /// Removes messages at their source, and counts those that are dead letters.
+    pub(super) async fn depart(
+        &self,
+        source: &Side<'_>,
+        ids: Vec<MessageId>,
+        dead: u64,
+    ) -> Result<(), Error> {
         if ids.is_empty() {
             return Ok(());
         }
-        let count = u64::try_from(ids.len()).unwrap_or_default();
         self.change(source, Change::Depart(ids)).await?;
         if let Some(queue) = source.slot.state.lock().queue_mut(source.at, source.id) {
-            queue.counters.dead_lettered.inc_by(count);
+            queue.counters.dead_lettered.inc_by(dead);
         }
         Ok(())
     }
@@ -236,11 +271,9 @@ impl Broker {
     /// Says which of these messages are here, to the owner of the queue that they were prepared for. From then on nobody
     /// before that owner takes any of them out.
     pub async fn moves_states(&self, question: StatesQuestion) -> Result<StatesAnswer, Error> {
-        let (number, epoch) = question.owner.parts();
+        let (number, _) = question.owner.parts();
         let _moves = self.0.cells.moves(number).lock().await;
-        if !self.0.heard.note(number, epoch) {
-            return Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"));
-        }
+        self.heed(question.owner).await?;
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
         let states = self.states_at_source(&peer, &question.ids).await?;
         let mut answer = StatesAnswer::default();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tracing::error;
 
 use super::Broker;
+use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot};
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::Message;
-use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::names::QueueRef;
 use crate::engine::{GroupRead, Heads};
 use crate::error::Error;
 use crate::storage::{GroupHead, Page};
@@ -25,29 +26,15 @@ impl Broker {
     pub(super) fn start_group_reads(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
         while let Some(read) = queue.engine.begin_group_read() {
             let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
-            let pool = queue.pool.clone();
+            let store = self.store_of(queue);
             self.0.tasks.spawn(async move {
-                let found = broker.read_groups(&pool, id, &read).await;
+                let found = match store {
+                    Ok(store) => read_groups(&store, id, &read).await,
+                    Err(error) => Err(error),
+                };
                 broker.finish_group_read(&slot, &at, id, (&read, found));
             });
         }
-    }
-
-    async fn read_groups(&self, pool: &PoolName, queue: QueueId, read: &GroupRead) -> Result<Found, Error> {
-        let store = self.pool(pool)?.store()?;
-        let found = match read {
-            GroupRead::Group { name, after, .. } => {
-                let after = Some(*after).filter(|after| *after > MessageId::ZERO);
-                let (messages, bytes) = (limits::GROUP_MESSAGES, limits::GROUP_BYTES);
-                store.group(queue, name, after, messages, bytes).await.map(Found::Group)
-            }
-            GroupRead::Heads { after, .. } => {
-                let heads = store.groups(queue, after.clone(), limits::GROUPS_PAGE).await;
-                let head = |heads: Vec<_>| heads.into_iter().map(head).collect();
-                heads.map(head).map(Found::Heads)
-            }
-        };
-        found.map_err(|error| store.failed(error))
     }
 
     fn finish_group_read(
@@ -79,6 +66,20 @@ impl Broker {
         drop(state);
         if let Some(cause) = failure {
             error!(%cause, queue = %at.name, "waiting messages could not be read");
+        }
+    }
+}
+
+async fn read_groups(store: &QueueStore, queue: QueueId, read: &GroupRead) -> Result<Found, Error> {
+    match read {
+        GroupRead::Group { name, after, most, .. } => {
+            let after = Some(*after).filter(|after| *after > MessageId::ZERO);
+            let most = (*most, limits::GROUP_BYTES);
+            store.group(queue, name, after, most).await.map(Found::Group)
+        }
+        GroupRead::Heads { after, .. } => {
+            let heads = store.groups(queue, after.clone(), limits::GROUPS_PAGE).await?;
+            Ok(Found::Heads(heads.into_iter().map(head).collect()))
         }
     }
 }

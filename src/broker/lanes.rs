@@ -4,7 +4,7 @@
 //! numbered, so one whose outcome is unknown is repeated under its number until it is known (P1). If it stays
 //! unknown the lane is closed and its slot is taken anew, which finds out what was written.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,22 +13,20 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use uuid::Uuid;
 
 use super::Broker;
+use super::changes::{self, Change, Way};
 use super::ledger::Reservation;
 use super::pool_table::NamedStore;
 use super::sending::{Outcome, send};
-use super::slot::{Slot, SlotState};
-use super::twins;
-use crate::domain::attributes::Attributes;
-use crate::domain::dedup::DedupKey;
+use super::slot::{OpenQueue, Slot, SlotState};
+use crate::catalogue::Placement;
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::quota::Amount;
 use crate::error::{Error, Part};
 use crate::metrics::CommitMeter;
-use crate::storage::{Batch, Note, PoolStore, QueueChanges};
+use crate::storage::{Batch, PoolStore, QueueChanges};
 
 /// The way of one slot to one pool.
 pub(super) struct Lane {
@@ -46,83 +44,6 @@ pub(super) struct Lane {
     meter: CommitMeter,
 }
 
-/// A change of one queue's entries.
-#[derive(Clone, Debug)]
-pub(super) enum Change {
-    /// New messages, and the notes of those that were posted with an id of deduplication.
-    Post(Vec<Message>, Vec<(DedupKey, Note)>),
-    /// Ids of deduplication that are forgotten.
-    ForgetTwins(Vec<DedupKey>),
-    /// Headers as they now are, of messages that stay hidden until whoever sends them goes on.
-    Update(Vec<Header>),
-    /// Messages that become ready, with their headers as they then are.
-    Wake(Vec<Header>),
-    /// Messages that go aside, to be moved to another queue.
-    SetAside(Vec<Header>),
-    /// Messages that come from another queue, and are not to be seen yet.
-    Prepare(Vec<Message>),
-    /// Messages that go.
-    Remove(Vec<MessageId>),
-    /// Messages that a move takes out: the other queue has them, or keeps them.
-    Depart(Vec<MessageId>),
-}
-
-impl Change {
-    fn len(&self) -> usize {
-        match self {
-            Self::Post(messages, _) | Self::Prepare(messages) => messages.len(),
-            Self::ForgetTwins(keys) => keys.len(),
-            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => headers.len(),
-            Self::Remove(ids) | Self::Depart(ids) => ids.len(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Post(messages, _) | Self::Prepare(messages) => {
-                messages.iter().map(|message| message.body.len()).sum()
-            }
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) | Self::Depart(_) => 0,
-            Self::ForgetTwins(_) => 0,
-        }
-    }
-
-    /// Whether the queue holds more or less by it.
-    fn counts(&self) -> bool {
-        match self {
-            Self::Post(..) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) => true,
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::ForgetTwins(_) => false,
-        }
-    }
-
-    /// How durable it must be. Only posts and deletes may be less than synced (P11).
-    fn durability(&self, attributes: &Attributes) -> Durability {
-        match self {
-            Self::Post(..) | Self::Remove(_) | Self::ForgetTwins(_) => {
-                attributes.durability.unwrap_or_default()
-            }
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Prepare(_) | Self::Depart(_) => {
-                Durability::Sync
-            }
-        }
-    }
-
-    fn add_to(&self, changes: &mut QueueChanges) {
-        match self {
-            Self::Post(messages, notes) => {
-                changes.appends.extend_from_slice(messages);
-                changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
-            }
-            Self::ForgetTwins(keys) => changes.note_removes.extend(keys.iter().map(twins::note_name)),
-            Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
-            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
-                changes.updates.extend_from_slice(headers);
-            }
-            Self::Remove(ids) | Self::Depart(ids) => changes.removes.extend_from_slice(ids),
-        }
-    }
-}
-
 /// A change on its way to the pool, and who waits for its outcome.
 pub(super) struct Work {
     /// The queue by its name; absent when it is not open.
@@ -135,13 +56,40 @@ pub(super) struct Work {
     reply: oneshot::Sender<Result<(), Error>>,
     /// Until it is settled the queue is not deleted. Of one that is not open, the slot's gate sees to that.
     _use: Option<TaskTrackerToken>,
+    step: Step,
+}
+
+/// Which part of a change a work is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// All of it.
+    Only,
+    /// When it is done the same goes to this pool.
+    First(PoolName),
+    /// The other pool has it already.
+    Second,
 }
 
 impl Work {
     /// Tells who waits that it was never sent.
     pub(super) fn refuse(self) {
+        let why = "the slot is taken anew";
+        let error = match self.step {
+            Step::Only | Step::First(_) => Error::unavailable(Part::Storage, why),
+            Step::Second => Error::unknown(Part::Storage, why),
+        };
         // Nobody may be waiting any more.
-        let _ = self.reply.send(Err(Error::unavailable(Part::Storage, "the slot is taken anew")));
+        let _ = self.reply.send(Err(error));
+    }
+}
+
+impl Work {
+    /// What became of the whole change, of which the batch is a part.
+    fn outcome(&self, batch: Outcome) -> Outcome {
+        match (&self.step, batch) {
+            (Step::Second, Outcome::NotDone | Outcome::Full) => Outcome::Unknown,
+            (Step::Only | Step::First(_) | Step::Second, outcome) => outcome,
+        }
     }
 }
 
@@ -233,6 +181,23 @@ impl SlotState {
         Some((batch, works))
     }
 
+    /// The pool that a change of an open queue goes to, and whether that is all.
+    fn route(&self, open: &OpenQueue, change: &Change) -> Option<(PoolName, Step)> {
+        let Placement { pool, older } = &open.placement;
+        let Some(older) = older else {
+            let is_there = change.way() != Way::Older;
+            return is_there.then(|| (pool.clone(), Step::Only));
+        };
+        let is_older_up = self.lanes.get(older).is_some_and(|lane| lane.store.check_open().is_ok());
+        Some(match change.way() {
+            Way::Newer => (pool.clone(), Step::Only),
+            Way::Older => (older.clone(), Step::Only),
+            // What one of the two is about to refuse is not begun at the other.
+            Way::Both if !is_older_up => (older.clone(), Step::First(pool.clone())),
+            Way::Both | Way::NewerFirst => (pool.clone(), Step::First(older.clone())),
+        })
+    }
+
     /// The lane's next batch, of these works.
     fn batch(&self, slot: &Slot, pool: &PoolName, works: &[Work]) -> Option<Batch> {
         let seq = self.lanes.get(pool)?.seq + 1;
@@ -253,14 +218,22 @@ impl SlotState {
     }
 
     /// Shows a batch's outcome to the engines, then to those who wait. Returns what is to be done next for which
-    /// queues.
-    fn settle(&mut self, pool: &PoolName, works: Vec<Work>, outcome: Outcome) -> Vec<(QueueRef, Next)> {
-        let mut next = Vec::new();
+    /// queues, and the lanes to which works went on.
+    fn settle(
+        &mut self,
+        pool: &PoolName,
+        works: Vec<Work>,
+        outcome: Outcome,
+    ) -> (Vec<(QueueRef, Next)>, HashSet<PoolName>) {
+        let (mut next, mut onward) = (Vec::new(), HashSet::new());
         if let Some(lane) = self.lanes.get_mut(pool) {
             lane.seq += u64::from(outcome == Outcome::Done);
             lane.is_closed |= outcome == Outcome::Unknown;
         }
-        for Work { at, queue, change, durability: _, reserved: _, reply, _use } in works {
+        for work in works {
+            let outcome = work.outcome(outcome);
+            let Some(work) = self.go_on(work, outcome, &mut onward) else { continue };
+            let Work { at, queue, change, reply, .. } = work;
             if let Some(at) = at
                 && let Some(todo) = self.settle_one(&at, queue, change, outcome)
             {
@@ -275,7 +248,26 @@ impl SlotState {
                 Outcome::Unknown => Err(Error::unknown(part(), "the batch has no known outcome")),
             });
         }
-        next
+        (next, onward)
+    }
+
+    /// Puts a work on its way to the second pool of its queue, if there is one and the first has it, and notes that pool.
+    /// Otherwise it gives the work back, which is settled.
+    fn go_on(&mut self, mut work: Work, outcome: Outcome, onward: &mut HashSet<PoolName>) -> Option<Work> {
+        let Step::First(then) = &work.step else { return Some(work) };
+        let then = then.clone();
+        let open = work.at.as_ref().and_then(|at| self.queues.get(at)).filter(|open| open.id == work.queue);
+        // A pool that the queue has left meanwhile has nothing of it.
+        let is_there = open.is_some_and(|open| open.placement.contains(&then));
+        match self.lanes.get_mut(&then) {
+            Some(lane) if outcome == Outcome::Done && is_there => {
+                work.step = Step::Second;
+                lane.push(work);
+                onward.insert(then);
+                None
+            }
+            _ => Some(work),
+        }
     }
 
     /// Shows the outcome of a change to its engine. What is unknown stays hidden.
@@ -289,24 +281,27 @@ impl SlotState {
         let is_waited_for = !self.lines.is_empty();
         let open = self.queue_mut(at, queue)?;
         open.changes += 1;
+        if !change.is_copy() {
+            open.pace.count();
+        }
         match (change, outcome) {
             (Change::Post(messages, notes), Outcome::Done) => {
                 open.counters.sent.inc_by(count(&messages));
-                open.engine.twins_posted(&keys(&notes));
+                open.engine.twins_posted(&changes::keys(&notes));
                 open.engine.posted(messages);
                 self.note_wake(at);
             }
-            (Change::Wake(headers), Outcome::Done) => open.engine.woken(&ids(&headers)),
+            (Change::Wake(headers), Outcome::Done) => open.engine.woken(&changes::ids(&headers)),
             (Change::Wake(headers), Outcome::NotDone | Outcome::Full) => {
-                open.engine.wake_failed(&ids(&headers));
+                open.engine.wake_failed(&changes::ids(&headers));
                 return None;
             }
             (Change::SetAside(headers), Outcome::Done) => {
-                open.engine.set_aside(&ids(&headers));
+                open.engine.set_aside(&changes::ids(&headers));
                 return Some(Next::Move);
             }
             (Change::SetAside(headers), Outcome::NotDone | Outcome::Full) => {
-                open.engine.put_back(&ids(&headers));
+                open.engine.put_back(&changes::ids(&headers));
                 return None;
             }
             (Change::Remove(ids) | Change::Depart(ids), Outcome::Done) => {
@@ -318,16 +313,16 @@ impl SlotState {
                 return (frees && is_waited_for).then_some(Next::Serve);
             }
             (Change::Post(_, notes), Outcome::NotDone | Outcome::Full) => {
-                open.engine.twins_failed(&keys(&notes));
+                open.engine.twins_failed(&changes::keys(&notes));
                 return None;
             }
             (Change::Remove(ids) | Change::Depart(ids), Outcome::NotDone | Outcome::Full) => {
                 open.engine.remove_failed(&ids);
             }
             // Whoever sent it goes on when he has the outcome.
-            (Change::Update(_) | Change::Prepare(_) | Change::ForgetTwins(_), _) | (_, Outcome::Unknown) => {
-                return None;
-            }
+            (Change::Update(_) | Change::Prepare(_) | Change::ForgetTwins(_), _)
+            | (Change::Copy(..) | Change::Leave(_) | Change::CopyNotes(_) | Change::Arrived, _)
+            | (_, Outcome::Unknown) => return None,
         }
         is_waited_for.then_some(Next::Serve)
     }
@@ -344,14 +339,6 @@ enum Next {
 
 fn count<T>(elements: &[T]) -> u64 {
     u64::try_from(elements.len()).unwrap_or(u64::MAX)
-}
-
-fn keys(notes: &[(DedupKey, Note)]) -> Vec<DedupKey> {
-    notes.iter().map(|(key, _)| *key).collect()
-}
-
-fn ids(headers: &[Header]) -> Vec<MessageId> {
-    headers.iter().map(|header| header.id).collect()
 }
 
 impl Broker {
@@ -378,17 +365,17 @@ impl Broker {
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let gone = || Error::unavailable(Part::Server, "the queue is not open");
         let open = state.queues.get(at).ok_or_else(gone)?;
-        let lane = state.lanes.get_mut(&open.pool).ok_or_else(gone)?;
+        let (pool, step) = state.route(open, &change).ok_or_else(gone)?;
         if slot.closed.is_cancelled() {
             return Err(Error::unavailable(Part::Storage, "the slot is taken anew"));
         }
         let (reply, outcome) = oneshot::channel();
         let durability = change.durability(&open.attributes);
         let in_use = Some(open.uses.token());
-        let reserved = room.bind(open.id, slot.epoch);
-        let at = Some(at.clone());
-        lane.push(Work { at, queue: open.id, change, durability, reserved, reply, _use: in_use });
-        self.start_lane(slot, &open.pool, lane);
+        let (queue, reserved, at) = (open.id, room.bind(open.id, slot.epoch), Some(at.clone()));
+        let lane = state.lanes.get_mut(&pool).ok_or_else(gone)?;
+        lane.push(Work { at, queue, change, durability, reserved, reply, _use: in_use, step });
+        self.start_lane(slot, &pool, lane);
         Ok(outcome)
     }
 
@@ -405,7 +392,16 @@ impl Broker {
         let lane = state.lanes.get_mut(pool)?;
         let (reply, outcome) = oneshot::channel();
         let (change, durability, reserved) = (Change::Remove(gone), Durability::Sync, Amount::default());
-        lane.push(Work { at: None, queue, change, durability, reserved, reply, _use: None });
+        lane.push(Work {
+            at: None,
+            queue,
+            change,
+            durability,
+            reserved,
+            reply,
+            _use: None,
+            step: Step::Only,
+        });
         self.start_lane(slot, pool, lane);
         Some(outcome)
     }
@@ -419,18 +415,18 @@ impl Broker {
 
     /// Tells the engines what became of works, and those who wait for it; then serves those who wait for messages, and
     /// carries moves on.
-    async fn settle(
-        &self,
-        slot: &Arc<Slot>,
-        (pool, store): (&PoolName, &dyn PoolStore),
-        works: Vec<Work>,
-        outcome: Outcome,
-    ) {
+    async fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, works: Vec<Work>, outcome: Outcome) {
+        let outcomes = || works.iter().map(|work| work.outcome(outcome));
+        if outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown) {
+            // Before anybody hears of it: what they ask next must not be answered from this memory.
+            slot.lose("a batch has no known outcome");
+        }
         let counted = match outcome {
             Outcome::Done => {
-                let changed = works.iter().filter(|work| work.change.counts());
-                let queues = changed.map(|work| (work.queue, work.at.as_ref().map(|at| &at.project)));
-                self.count_after(queues, store).await
+                let is_whole = |work: &&Work| !matches!(work.step, Step::First(_));
+                let changed = works.iter().filter(|work| work.change.counts()).filter(is_whole);
+                let queues = changed.map(|work| (work.queue, work.at.as_ref()));
+                self.count_after(slot, pool, queues).await
             }
             Outcome::NotDone | Outcome::Full | Outcome::Unknown => Vec::new(),
         };
@@ -443,7 +439,13 @@ impl Broker {
                 self.0.ledger.settle(slot.epoch, &counted, &ended);
             }
         }
-        for (at, next) in state.settle(pool, works, outcome) {
+        let (next, onward) = state.settle(pool, works, outcome);
+        for pool in onward {
+            if let Some(lane) = state.lanes.get_mut(&pool) {
+                self.start_lane(slot, &pool, lane);
+            }
+        }
+        for (at, next) in next {
             match (next, state.queues.get_mut(&at)) {
                 (Next::Serve, _) => self.serve(slot, &mut state, &at),
                 (Next::Move, Some(queue)) => self.start_mover(slot, &at, queue),
@@ -465,14 +467,10 @@ impl Broker {
             let began = Instant::now();
             let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
             meter.note(works.iter().map(|work| work.change.len()).sum(), began.elapsed());
-            if outcome == Outcome::Unknown {
-                // Before anybody hears of it: what they ask next must not be answered from this memory.
-                slot.lose("a batch has no known outcome");
-            }
             if outcome == Outcome::Full {
                 self.send_without_posts(slot, pool, works, &*store).await;
             } else {
-                self.settle(slot, (pool, &*store), works, outcome).await;
+                self.settle(slot, pool, works, outcome).await;
             }
         }
     }
@@ -485,15 +483,11 @@ impl Broker {
         works: Vec<Work>,
         store: &dyn PoolStore,
     ) {
-        let is_post = |work: &Work| matches!(work.change, Change::Post(..) | Change::Prepare(_));
-        let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(is_post);
-        self.settle(slot, (pool, store), posts, Outcome::Full).await;
+        let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(|work| work.change.is_post());
+        self.settle(slot, pool, posts, Outcome::Full).await;
         let batch = slot.state.lock().batch(slot, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
         let outcome = send(store, &batch, pool).await;
-        if outcome == Outcome::Unknown {
-            slot.lose("a batch has no known outcome");
-        }
-        self.settle(slot, (pool, store), rest, outcome).await;
+        self.settle(slot, pool, rest, outcome).await;
     }
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use super::messages::MessageView;
-use super::pool_table::NamedStore;
+use super::queue_store::QueueStore;
 use super::slot::Slot;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
@@ -56,7 +56,7 @@ struct Listed {
     slot: Arc<Slot>,
     at: QueueRef,
     id: QueueId,
-    store: NamedStore,
+    store: QueueStore,
 }
 
 /// What one read of the pool gave.
@@ -87,7 +87,7 @@ impl Broker {
         let (listed, browsed) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(MessagePage::default()) };
-            let store = self.pool(&queue.pool)?.store()?;
+            let store = self.store_of(queue)?;
             let browsed = queue.engine.browse(filter.after, filter.limit.get(), |h| filter.wants(h, now));
             (Listed { slot: Arc::clone(slot), at: at.clone(), id: queue.id, store }, browsed)
         };
@@ -126,9 +126,9 @@ impl Broker {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(Vec::new()) };
             let holds: Vec<_> = ids.iter().filter_map(|id| queue.engine.hold(*id)).collect();
-            (queue.id, self.pool(&queue.pool)?.store()?, holds)
+            (queue.id, self.store_of(queue)?, holds)
         };
-        let found = store.get(queue, ids).await.map_err(|error| store.failed(error))?;
+        let found = store.get(queue, ids).await?;
         let view = |message: Message| {
             let hold = holds.iter().find(|(_, header)| header.id == message.header.id).cloned();
             let (header, view) = view(message, hold, now);
@@ -150,7 +150,7 @@ impl Listed {
             found.iter().filter(|(_, body)| body.is_none()).map(|(header, _)| header.id).collect();
         let mut read = match absent.is_empty() {
             true => Vec::new(),
-            false => self.store.get(self.id, &absent).await.map_err(|error| self.store.failed(error))?,
+            false => self.store.get(self.id, &absent).await?,
         };
         let mut views = Vec::with_capacity(found.len());
         for (header, body) in found {
@@ -209,9 +209,8 @@ impl Listed {
 
     async fn read_order(&self, order: Order, after: MessageId) -> Result<Found, Error> {
         let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
-        let (count, bytes) = (limits::LISTING_READ, limits::WINDOW_BYTES);
-        let page = self.store.scan(self.id, order, Direction::Up, from, count, bytes).await;
-        let Page { messages, is_last } = page.map_err(|error| self.store.failed(error))?;
+        let most = (limits::LISTING_READ, limits::WINDOW_BYTES);
+        let Page { messages, is_last } = self.store.scan(self.id, order, Direction::Up, from, most).await?;
         let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
         Ok(Found { messages, end })
     }

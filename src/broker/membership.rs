@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::Broker;
@@ -29,6 +30,8 @@ pub(super) struct Membership {
     held: AtomicU64,
     /// The lock is held for single looks.
     hold: Mutex<Hold>,
+    /// When a client last asked a replica that it should have left. Held for single looks.
+    asked: Mutex<Instant>,
 }
 
 /// When claims may not expire. Whoever asks learns of a suspension at that moment, so that no claim expires before it is
@@ -65,7 +68,25 @@ impl Membership {
     ) -> Self {
         let hold = Hold { session, until: Timestamp::default(), calm: Timestamp::default() };
         let said = Mutex::new((ComponentState::Starting, node));
-        Self { replica, started, said, held: AtomicU64::new(generation), hold: Mutex::new(hold) }
+        let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
+        Self { replica, started, said, held, hold: Mutex::new(hold), asked }
+    }
+
+    /// A client asks, though it should be elsewhere.
+    pub(super) fn note_asked(&self) {
+        *self.asked.lock() = Instant::now();
+    }
+
+    /// Waits until no client has asked for [`limits::FAREWELL_REST`], from now on.
+    pub(super) async fn clients_rest(&self) {
+        self.note_asked();
+        loop {
+            let rest = *self.asked.lock() + limits::FAREWELL_REST;
+            if rest <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(rest).await;
+        }
     }
 
     /// Somebody has said of it that it hands its slots over.
@@ -80,6 +101,11 @@ impl Membership {
 }
 
 impl Broker {
+    /// Notes that a client asks this replica, which it should have left.
+    pub fn note_late_client(&self) {
+        self.0.membership.note_asked();
+    }
+
     /// Whether the replica shows as owner of its slots in the session that there is.
     pub(super) fn check_member(&self) -> Result<(), Error> {
         let generation = self.0.catalogue.session().borrow().generation;

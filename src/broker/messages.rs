@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::Broker;
-use super::lanes::Change;
+use super::changes::Change;
 use super::ledger::Reservation;
 use super::slot::{Slot, SlotState};
 use super::twins::{Awaited, Posting, twin_expires};
@@ -163,10 +163,11 @@ impl Broker {
         let state = &mut *guard;
         let gone = || Error::unavailable(Part::Server, "the queue was closed");
         let queue = state.queues.get(at).ok_or_else(gone)?;
-        let lane = state.lanes.get(&queue.pool).ok_or_else(gone)?;
+        let pool = &queue.placement.pool;
+        let lane = state.lanes.get(pool).ok_or_else(gone)?;
         lane.check_open()?;
         if !queue.attributes.allow(lane.reach()) {
-            return Err(Error::NotDurable(queue.pool.clone()));
+            return Err(Error::NotDurable(pool.clone()));
         }
         let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let defaults = Defaults::of(&queue.attributes, &self.0.limits);
@@ -205,9 +206,9 @@ impl Broker {
         let (queue, store, hold) = {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(missing)?;
-            (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.hold(id))
+            (queue.id, self.store_of(queue)?, queue.engine.hold(id))
         };
-        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
+        let found = store.get(queue, &[id]).await?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.clock.now();
         match hold {
@@ -302,9 +303,9 @@ impl Broker {
         let (queue, store) = {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(gone)?;
-            (queue.id, self.pool(&queue.pool)?.store()?)
+            (queue.id, self.store_of(queue)?)
         };
-        let found = store.get(queue, &[id]).await.map_err(|error| store.failed(error))?;
+        let found = store.get(queue, &[id]).await?;
         Ok(found.into_iter().next().map(|message| message.header.state))
     }
 }

@@ -1,5 +1,7 @@
 //! Changing the metadata of a queue.
 
+use std::sync::Arc;
+
 use super::Broker;
 use super::slot::Slot;
 use crate::catalogue::QueueRecord;
@@ -15,7 +17,7 @@ const TRIES: usize = 4;
 
 impl Broker {
     /// Changes the metadata of a queue, and returns what it is then. All changes are durable when this returns, or
-    /// none is made.
+    /// none is made. One of another flavor than that of its pool begins to move to a pool of that flavor.
     pub async fn queue_patch(&self, at: &QueueRef, changes: Vec<Change>) -> Result<Metadata, Error> {
         let limits = self.0.limits.clone();
         self.queue_patch_within(at, changes, limits).await
@@ -41,7 +43,7 @@ impl Broker {
 
     async fn patch_gated(
         &self,
-        slot: &Slot,
+        slot: &Arc<Slot>,
         at: &QueueRef,
         changes: &[Change],
         limits: &Limits,
@@ -60,12 +62,14 @@ impl Broker {
             }
             entry.record.metadata = metadata.as_raw().to_owned();
             entry.record.modified = Some(self.0.clock.now().as_millis());
-            let set = self.0.catalogue.queue_set(&slot.owned, at, &entry).await;
-            if set.as_ref().is_err_and(|error| !error.nothing_written()) {
-                // The record may say either, and memory must say what the record does.
-                slot.lose("the metadata of a queue may have changed");
-            }
-            if set? {
+            let is_set = match metadata.attributes().flavor == old.flavor {
+                true => {
+                    let set = self.0.catalogue.queue_set(&slot.owned, at, &entry).await;
+                    self.note_placed(slot, set)?
+                }
+                false => self.change_flavor(slot, at, entry, &metadata).await?,
+            };
+            if is_set {
                 if let Some(queue) = slot.state.lock().queues.get_mut(at) {
                     queue.attributes = metadata.attributes().clone();
                 }
@@ -75,14 +79,15 @@ impl Broker {
         Err(Error::unavailable(Part::Coordination, "the queue's record changed each time"))
     }
 
-    /// Whether the pool of a queue is as durable as its attributes are to ask for (P11).
+    /// Whether the pools of a queue are as durable as its attributes are to ask for (P11).
     async fn check_durability(&self, record: &QueueRecord, attributes: &Attributes) -> Result<(), Error> {
-        let pool = self.pool_of_record(&record.pool()?).await?;
-        let reach = pool.store()?.reach();
-        if attributes.allow(reach) {
-            return Ok(());
+        for name in record.placement()?.pools() {
+            let reach = self.pool_of_record(name).await?.store()?.reach();
+            if !attributes.allow(reach) {
+                let why = format!("the pool of the queue only reaches {reach}");
+                return Err(Error::invalid(Place::Limit, attributes::DURABILITY, why));
+            }
         }
-        let why = format!("the pool of the queue only reaches {reach}");
-        Err(Error::invalid(Place::Limit, attributes::DURABILITY, why))
+        Ok(())
     }
 }

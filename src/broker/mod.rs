@@ -5,10 +5,14 @@
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
 mod assignment;
+mod attempts;
 mod bulk;
 mod cells;
+mod changes;
 mod claims;
 mod components;
+mod copier;
+mod departures;
 mod dropped;
 mod duties;
 mod ends;
@@ -19,16 +23,24 @@ mod group_reads;
 mod lanes;
 mod ledger;
 mod listing;
+mod loads;
 mod membership;
 mod messages;
 mod metadata;
+mod migration;
+mod move_tasks;
 mod moves;
 mod observation;
+mod overview;
 mod pool_deletion;
+mod pool_drain;
 mod pool_health;
+mod pool_map;
 mod pool_table;
 mod pools;
+mod queue_flavor;
 mod queue_list;
+mod queue_store;
 mod queues;
 mod quotas;
 mod receipts;
@@ -38,6 +50,7 @@ mod schedule;
 mod sending;
 mod sends;
 mod slot;
+mod survey;
 mod sweeps;
 mod time;
 mod twins;
@@ -60,15 +73,21 @@ pub use components::{ClusterView, ComponentView};
 pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage};
 pub use messages::{MessageView, Posted};
+pub use migration::{Destination, MigrationView};
+pub use move_tasks::MoveRefusal;
+pub use overview::{ReplicaReport, Said, StatsReport};
+pub use pool_drain::DrainView;
 pub use pool_health::{HealthReport, PoolHealth, PoolReport};
+pub use pool_map::{MappedPool, PoolMap};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
 pub use queue_list::{QueueFilter, QueuePage, QueueView};
 pub use queues::QueueDescription;
 pub use quotas::{QuotaView, Quotas};
-pub use receipts::{Changed, Receive, Received};
+pub use receipts::{Changed, IN_FLIGHT, Receive, Received};
 pub use renewal::ClaimStatus;
 pub use sends::Sending;
+pub use survey::{BalancePlan, Held, PlannedMove, Survey};
 
 use crate::catalogue::{Catalogue, ComponentState, Owner};
 use crate::clock::Clock;
@@ -119,6 +138,8 @@ struct Shared {
     /// The way to ask other replicas; a service that is alone has none.
     asker: OnceLock<Asker>,
     heard: Heard,
+    /// See [`overview`].
+    memory: overview::Memory,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -187,6 +208,7 @@ impl Broker {
             generation,
             asker: OnceLock::new(),
             heard: Heard::default(),
+            memory: overview::Memory::default(),
             tasks,
             stop,
             waits,
@@ -196,7 +218,8 @@ impl Broker {
         broker.reopen_marked_pools().await;
         broker.set_state(ComponentState::Running).await;
         let mut following = Following::new();
-        broker.catch_up_slots(&mut following).await?;
+        let free = broker.catch_up_slots(&mut following).await?;
+        broker.take_all(&free).await.map_err(|(_, error)| error)?;
         broker.start_duties(following);
         Ok(broker)
     }
@@ -256,6 +279,11 @@ impl Broker {
         self.0.catalogue.check_open()?;
         self.check_member()?;
         self.0.pools.check_open()
+    }
+
+    /// Brings to its end what nobody waits for any more; the shutdown does.
+    pub fn see_off(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.spawn(work);
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the

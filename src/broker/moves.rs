@@ -1,4 +1,4 @@
-//! Moves of messages to another queue: dead letters (P5). The steps stand in the engine's `moves`.
+//! Moves of messages to another queue: dead letters, and those that a task moves on (P5). The steps stand in the engine's `moves`.
 //!
 //! Each queue with entries aside has one task that carries them on: those that move away to their target, those that
 //! were prepared here by asking their source. It begins when messages are set aside and when a queue that has such
@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tracing::{error, warn};
 
 use super::Broker;
-use super::lanes::Change;
+use super::changes::Change;
 use super::messages::settled;
-use super::pool_table::NamedStore;
+use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot, SlotState};
 use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
@@ -31,7 +32,7 @@ pub(super) struct Side<'a> {
     pub(super) slot: &'a Arc<Slot>,
     pub(super) at: &'a QueueRef,
     pub(super) id: QueueId,
-    pub(super) store: NamedStore,
+    pub(super) store: QueueStore,
 }
 
 /// What one pass over the entries aside came to.
@@ -43,6 +44,14 @@ enum Pass {
     Moved,
     /// Some wait for somebody else.
     Waits,
+}
+
+impl OpenQueue {
+    /// Where its messages go that were claimed as often as they may be, and how often that is.
+    pub(super) fn dead_letters(&self, at: &QueueRef) -> Option<(QueueRef, u32)> {
+        let (name, most) = self.attributes.dead_letters().filter(|(name, _)| **name != at.name)?;
+        Some((QueueRef { project: at.project.clone(), name: name.clone() }, most))
+    }
 }
 
 impl Broker {
@@ -80,6 +89,9 @@ impl Broker {
                     Pass::Waits
                 }
             };
+            if let Some(queue) = slot.state.lock().queue_mut(at, id) {
+                queue.move_passes += 1;
+            }
             match pass {
                 Pass::Idle if slot.state.lock().rest_mover(at, id) => return,
                 Pass::Idle => {}
@@ -110,9 +122,8 @@ impl Broker {
         }
         let (mut after, mut pass) = (None, Ok(Pass::Idle));
         loop {
-            let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
-            let page = side.store.scan(id, Order::Aside, Direction::Up, after, messages, bytes).await;
-            let page = page.map_err(|error| side.store.failed(error))?;
+            let most = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+            let page = side.store.scan(id, Order::Aside, Direction::Up, after, most).await?;
             after = page.messages.last().map(|message| Position::id(message.header.id));
             pass = worse(pass, self.move_page(&side, page.messages).await);
             if page.is_last {
@@ -129,7 +140,7 @@ impl Broker {
         if ids.is_empty() {
             return Ok(Pass::Idle);
         }
-        let found = side.store.get(side.id, ids).await.map_err(|error| side.store.failed(error))?;
+        let found = side.store.get(side.id, ids).await?;
         let is_aside = |id: &MessageId| {
             let on_its_way = |state: &State| matches!(state, State::Moving(_) | State::Prepared(_));
             found.iter().any(|message| message.header.id == *id && on_its_way(&message.header.state))
@@ -164,9 +175,9 @@ impl Broker {
         at: &'a QueueRef,
         id: QueueId,
     ) -> Result<Option<Side<'a>>, Error> {
-        let pool = slot.state.lock().queue_mut(at, id).map(|queue| queue.pool.clone());
-        let Some(pool) = pool else { return Ok(None) };
-        Ok(Some(Side { slot, at, id, store: self.pool(&pool)?.store()? }))
+        let mut state = slot.state.lock();
+        let Some(queue) = state.queue_mut(at, id) else { return Ok(None) };
+        Ok(Some(Side { slot, at, id, store: self.store_of(queue)? }))
     }
 
     /// Steps 2 to 4 for messages of one target.
@@ -217,13 +228,14 @@ impl Broker {
             state.queue_mut(source.at, source.id).and_then(|queue| queue.attributes.dead_letter_ttl)
         };
         let peer = Arc::new(Peer { at: source.at.clone(), queue: Some(source.id) });
+        let dead = dead_letters(messages.iter().map(|message| &message.header));
         let prepared = self.prepare(target, (&peer, ttl), messages).await?;
-        self.depart(source, prepared.iter().map(|header| header.id).collect()).await?;
+        self.depart(source, prepared.iter().map(|header| header.id).collect(), dead).await?;
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 
-    /// Makes sure that the target has the messages of a source, prepared, and with this ttl if there is one. Returns their
-    /// headers there.
+    /// Makes sure that the target has the messages of a source, prepared; dead letters with this ttl if there is one. Returns
+    /// their headers there.
     pub(super) async fn prepare(
         &self,
         target: &Side<'_>,
@@ -231,7 +243,7 @@ impl Broker {
         messages: Vec<Message>,
     ) -> Result<Vec<Header>, Error> {
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
-        let found = target.store.get(target.id, &ids).await.map_err(|error| target.store.failed(error))?;
+        let found = target.store.get(target.id, &ids).await?;
         // A try before this one was cut short.
         let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
         let now = self.0.clock.now();
@@ -245,10 +257,8 @@ impl Broker {
                 header.group.get_or_insert_with(GroupName::default);
             }
             if headers.iter().all(|found| found.id != header.id) {
-                let (envelope, body) = Envelope::split(body);
-                let attempts = envelope.attempts.saturating_add(header.attempts);
-                let envelope = Envelope { source: Some(peer.at.name.clone()), attempts, ..envelope };
-                let body = envelope.before(body);
+                let body = enveloped(&header, peer, body);
+                let ttl = ttl.filter(|_| is_dead_letter(&header));
                 let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
                 absent.push(Message { header: Header { size, ..prepared(&header, peer, ttl, now) }, body });
             }
@@ -273,8 +283,7 @@ impl Broker {
         let still: Vec<Header> = target
             .store
             .get(target.id, &ids)
-            .await
-            .map_err(|error| target.store.failed(error))?
+            .await?
             .into_iter()
             .map(|message| message.header)
             .filter(|header| matches!(header.state, State::Prepared(_)))
@@ -306,9 +315,9 @@ impl Broker {
             let state = slot.state.lock();
             let queue = state.queues.get(&peer.at).filter(|queue| peer.queue.is_none_or(|id| id == queue.id));
             let Some(queue) = queue else { return Ok(HashMap::new()) };
-            (queue.id, self.pool(&queue.pool)?.store()?)
+            (queue.id, self.store_of(queue)?)
         };
-        let found = store.get(id, ids).await.map_err(|error| store.failed(error))?;
+        let found = store.get(id, ids).await?;
         Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
     }
 
@@ -361,6 +370,28 @@ fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, E
         (Ok(one), Ok(other)) => Ok(one.max(other)),
         (Err(error), _) | (_, Err(error)) => Err(error),
     }
+}
+
+/// Whether a message that moves was claimed as often as it may be. One that a task moves begins anew: it was never claimed.
+fn is_dead_letter(header: &Header) -> bool {
+    header.attempts > 0
+}
+
+/// How many of these are dead letters.
+pub(super) fn dead_letters<'a>(headers: impl Iterator<Item = &'a Header>) -> u64 {
+    u64::try_from(headers.filter(|header| is_dead_letter(header)).count()).unwrap_or_default()
+}
+
+/// A body with what it remembers at the queue it moves to. A dead letter knows where it comes from, and how often it was
+/// claimed there; another message forgets both.
+fn enveloped(header: &Header, peer: &Peer, body: Bytes) -> Bytes {
+    let (envelope, body) = Envelope::split(body);
+    let (source, attempts) = if is_dead_letter(header) {
+        (Some(peer.at.name.clone()), envelope.attempts.saturating_add(header.attempts))
+    } else {
+        (None, 0)
+    };
+    Envelope { source, attempts, ..envelope }.before(body)
 }
 
 type Away = Vec<(Arc<Peer>, Vec<Message>)>;

@@ -17,7 +17,7 @@ use crate::catalogue::Link;
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::message::Header;
-use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::engine::Tally;
 use crate::error::Error;
@@ -47,7 +47,6 @@ pub(super) struct Seen {
 struct Changed {
     at: QueueRef,
     id: QueueId,
-    pool: PoolName,
     changes: u64,
     /// The oldest message, if memory knows it.
     oldest: Option<Header>,
@@ -92,11 +91,11 @@ fn changed(slot: &Slot) -> Vec<Changed> {
     let changed = |(at, queue): (&QueueRef, &OpenQueue)| Changed {
         at: at.clone(),
         id: queue.id,
-        pool: queue.pool.clone(),
         changes: queue.changes,
         oldest: queue.engine.ends().0.cloned(),
     };
-    state.queues.iter().filter(|(_, queue)| is_changed(queue)).map(changed).collect()
+    let all = state.queues.iter().map(|(at, queue)| (at, queue.as_ref()));
+    all.filter(|(_, queue)| is_changed(queue)).map(changed).collect()
 }
 
 impl Broker {
@@ -149,8 +148,11 @@ impl Broker {
 
     /// Asks the pool of a queue how much it holds.
     async fn look_at(&self, slot: &Slot, changed: &Changed) -> Result<(), Error> {
-        let store = self.pool(&changed.pool)?.store()?;
-        let totals = store.totals(changed.id).await.map_err(|error| store.failed(error))?;
+        let store = match slot.state.lock().queue_mut(&changed.at, changed.id) {
+            Some(queue) => self.store_of(queue)?,
+            None => return Ok(()),
+        };
+        let totals = store.totals(changed.id).await?;
         let oldest = match totals.ready() {
             0 => None,
             _ => self.milestone(&store, changed.id, changed.oldest.clone(), Direction::Up).await?,

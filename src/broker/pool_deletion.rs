@@ -77,7 +77,7 @@ impl Broker {
     pub(super) async fn close_unused(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
         // No need to disturb anybody for what can be seen from here.
         let is_open = |slot: std::sync::Arc<super::slot::Slot>| {
-            slot.state.lock().queues.values().any(|queue| queue.pool == entry.name)
+            slot.state.lock().queues.values().any(|queue| queue.placement.contains(&entry.name))
         };
         if self.0.cells.owned().any(is_open) {
             return Err(in_use(&entry.name, "queues are in it"));

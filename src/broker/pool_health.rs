@@ -6,6 +6,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::Broker;
+use super::overview::{ReplicaReport, Said};
 use super::pool_table::OpenPool;
 use super::pools::PoolView;
 use crate::domain::limits;
@@ -26,6 +27,8 @@ pub struct HealthReport {
     pub not_ready: Option<String>,
     /// Each pool, by name.
     pub pools: Vec<PoolHealth>,
+    /// Every replica, by address.
+    pub replicas: Said<Vec<ReplicaReport>>,
 }
 
 /// How a pool does.
@@ -64,16 +67,16 @@ impl Broker {
         Ok(PoolReport { health: PoolHealth { pool, ..health }, usage })
     }
 
-    /// Asks the tree and all pools at the same time. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
+    /// Asks the tree, all pools and all replicas at the same time. Takes at most twice [`limits::HEALTH_DEADLINE`]; writes
+    /// nothing.
     pub async fn health(&self) -> HealthReport {
-        let (pools, names) =
-            tokio::join!(self.ask_pools(), timeout(limits::HEALTH_DEADLINE, self.0.catalogue.pool_names()));
-        let is_catalogue_reachable = names.is_ok_and(|names| names.is_ok());
+        let (pools, replicas) = tokio::join!(self.ask_pools(), self.ask_replicas());
         HealthReport {
-            is_catalogue_reachable,
+            is_catalogue_reachable: replicas.silence.is_none(),
             session: self.session_state(),
             not_ready: self.check_ready().err().map(|error| reason(&error)),
             pools,
+            replicas,
         }
     }
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::Broker;
-use super::pool_table::{NamedStore, OpenPool};
+use super::copier;
+use super::pool_table::OpenPool;
+use super::queue_store::QueueStore;
 use super::slot::Slot;
-use crate::catalogue::{FlavorEntry, QueueRecord};
+use crate::catalogue::{FlavorEntry, QueueRecord, Schema};
 use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::QueueId;
 use crate::domain::message::Header;
@@ -95,12 +97,14 @@ impl Broker {
         if !self.open(slot, at).await? {
             return Ok(None);
         }
+        let migration = slot.state.lock().queues.get(at).and_then(|queue| queue.migration.clone());
+        let _still = copier::still(migration.as_deref()).await;
         let (id, store, claimed) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(None) };
-            (queue.id, self.pool(&queue.pool)?.store()?, queue.engine.claimed())
+            (queue.id, self.store_of(queue)?, queue.engine.claimed())
         };
-        let totals = store.totals(id).await.map_err(|error| store.failed(error))?;
+        let totals = store.totals(id).await?;
         Ok(Some(QueueDescription {
             metadata: Metadata::stored(record.metadata)?,
             created: Timestamp::from_millis(record.created),
@@ -122,14 +126,16 @@ impl Broker {
         if !self.open(slot, at).await? {
             return Ok(QueueStats::default());
         }
+        let migration = slot.state.lock().queues.get(at).and_then(|queue| queue.migration.clone());
+        let _still = copier::still(migration.as_deref()).await;
         let (id, store, claimed, oldest, newest) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(QueueStats::default()) };
             let (oldest, newest) = queue.engine.ends();
-            let store = self.pool(&queue.pool)?.store()?;
+            let store = self.store_of(queue)?;
             (queue.id, store, queue.engine.claimed(), oldest.cloned(), newest.cloned())
         };
-        let total = store.totals(id).await.map_err(|error| store.failed(error))?.messages;
+        let total = store.totals(id).await?.messages;
         if total == 0 {
             return Ok(QueueStats::default());
         }
@@ -142,7 +148,7 @@ impl Broker {
     /// One end of a queue: as memory has it, or else as the pool has it.
     pub(super) async fn milestone(
         &self,
-        store: &NamedStore,
+        store: &QueueStore,
         queue: QueueId,
         known: Option<Header>,
         direction: Direction,
@@ -150,8 +156,7 @@ impl Broker {
         let header = match known {
             Some(header) => Some(header),
             None => {
-                let page = store.scan(queue, Order::Ready, direction, None, 1, 0).await;
-                let page = page.map_err(|error| store.failed(error))?;
+                let page = store.scan(queue, Order::Ready, direction, None, (1, 0)).await?;
                 page.messages.into_iter().next().map(|message| message.header)
             }
         };
@@ -199,17 +204,13 @@ impl Broker {
             if self.open_gated(slot, at).await? {
                 return Ok(Created::Existed);
             }
+            if metadata.attributes().is_fifo {
+                self.0.catalogue.schema_reach(Schema::GROUPS).await?;
+            }
             let flavor = self.flavor_of(metadata).await?;
             let name = flavor.as_ref().map(|flavor| &flavor.name);
             let attributes = metadata.attributes();
-            let pool = match self.place(at, name, attributes) {
-                // Somebody else may have added one.
-                Err(Error::NoPool) => {
-                    self.reload_pools().await?;
-                    self.place(at, name, attributes)?
-                }
-                placed => placed?,
-            };
+            let pool = self.place_again(at, name, attributes).await?;
             let id = QueueId::new(slot.owned.slot, &mut rand::rng());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
             self.0.ledger.add_queue(&at.project, quota, id, slot.epoch)?;
@@ -237,8 +238,8 @@ impl Broker {
         }
     }
 
-    /// The flavor that the metadata of a new queue names.
-    async fn flavor_of(&self, metadata: &Metadata) -> Result<Option<FlavorEntry>, Error> {
+    /// The flavor that the metadata of a queue is to name.
+    pub(super) async fn flavor_of(&self, metadata: &Metadata) -> Result<Option<FlavorEntry>, Error> {
         let Some(name) = &metadata.attributes().flavor else { return Ok(None) };
         let unknown = || {
             let why = format!("flavor {name} does not exist");
@@ -252,10 +253,27 @@ impl Broker {
         self.0.catalogue.flavor(name).await?.map(Some).ok_or_else(unknown)
     }
 
+    /// As [`Broker::place`]; when there is no pool the records are read anew.
+    pub(super) async fn place_again(
+        &self,
+        at: &QueueRef,
+        flavor: Option<&FlavorName>,
+        attributes: &Attributes,
+    ) -> Result<Arc<OpenPool>, Error> {
+        match self.place(at, flavor, attributes) {
+            // Somebody else may have added one.
+            Err(Error::NoPool) => {
+                self.reload_pools().await?;
+                self.place(at, flavor, attributes)
+            }
+            placed => placed,
+        }
+    }
+
     /// Chooses the pool of a new queue among those of its flavor, or without one among those that have none. Pools
     /// that accept no writes now are left out, and those that are not as durable as the queue asks for. One without room
     /// for messages is taken when there is no other.
-    fn place(
+    pub(super) fn place(
         &self,
         at: &QueueRef,
         flavor: Option<&FlavorName>,

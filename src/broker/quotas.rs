@@ -10,18 +10,20 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::Broker;
 use super::ledger::{Counted, Counting, Reservation, uncounted};
+use super::queue_store::QueueStore;
 use super::slot::Slot;
+use crate::catalogue::Placement;
 use crate::cluster::questions::{HOLDINGS, HoldingsAnswer, HoldingsQuestion};
 use crate::domain::ids::{QueueId, Slot as SlotNumber};
 use crate::domain::limits;
-use crate::domain::names::{PoolName, ProjectId};
+use crate::domain::names::{PoolName, ProjectId, QueueRef};
 use crate::domain::quota::{Amount, Holdings, Quota, QuotaTable};
 use crate::error::Error;
-use crate::storage::PoolStore;
 
 /// The quotas as they are now.
 pub type Quotas = watch::Receiver<Arc<QuotaTable>>;
@@ -170,9 +172,9 @@ impl Broker {
         let _gate = slot.gate.lock().await;
         let records = self.0.catalogue.queues_of(&slot.owned, project).await?;
         self.check_ours(&slot)?;
-        let mut queues: Vec<(QueueId, PoolName)> = Vec::with_capacity(records.len());
+        let mut queues: Vec<(QueueId, Placement)> = Vec::with_capacity(records.len());
         for record in &records {
-            queues.push((record.id, record.pool()?));
+            queues.push((record.id, record.placement()?));
         }
         self.enter(&slot, |ledger| {
             ledger.keep_only(project, number, &queues.iter().map(|(id, _)| *id).collect());
@@ -180,15 +182,18 @@ impl Broker {
         });
         let mut silent: HashSet<&PoolName> = HashSet::new();
         for some in queues.chunks(limits::COUNT_AT_ONCE) {
-            let asked = some.iter().filter(|(_, pool)| !silent.contains(pool));
+            let is_asked = |placement: &Placement| placement.pools().all(|pool| !silent.contains(pool));
+            let asked = some.iter().filter(|(_, placement)| is_asked(placement));
             let slot = &slot;
             let counts: Vec<_> = asked
-                .map(|(id, pool)| async move { (pool, self.count_queue(slot, project, *id, pool).await) })
+                .map(|(id, placement)| async move {
+                    (placement, self.count_queue(slot, project, *id, placement).await)
+                })
                 .collect();
-            for (pool, counted) in join_all(counts).await {
+            for (placement, counted) in join_all(counts).await {
                 if let Err(error) = counted {
-                    debug!(%pool, %error, "queues of a pool that does not answer count as before");
-                    silent.insert(pool);
+                    debug!(pool = %placement.pool, %error, "queues of a pool that does not answer count as before");
+                    silent.insert(&placement.pool);
                 }
             }
         }
@@ -203,13 +208,13 @@ impl Broker {
         slot: &Slot,
         project: &ProjectId,
         queue: QueueId,
-        pool: &PoolName,
+        placement: &Placement,
     ) -> Result<(), Error> {
         let since = self.0.ledger.looks(queue);
-        let open = self.pool_of_record(pool).await?;
-        self.open_lane(slot, pool, &open).await?;
-        let store = open.store()?;
-        let totals = store.totals(queue).await.map_err(|error| store.failed(error))?;
+        for pool in placement.pools() {
+            self.open_lane(slot, pool, &*self.pool_of_record(pool).await?).await?;
+        }
+        let totals = self.store_at(placement, TaskTracker::new().token())?.totals(queue).await?;
         self.enter(slot, |ledger| ledger.found(project, queue, (slot.epoch, since), totals));
         Ok(())
     }
@@ -222,22 +227,42 @@ impl Broker {
         }
     }
 
-    /// What the pool says of queues that are counted and of which a batch has changed how much they hold.
+    /// What the pools say of queues that are counted and of which a batch to the pool `at` has changed how much they hold.
     pub(super) async fn count_after(
         &self,
-        changed: impl Iterator<Item = (QueueId, Option<&ProjectId>)>,
-        store: &dyn PoolStore,
+        slot: &Slot,
+        at: &PoolName,
+        changed: impl Iterator<Item = (QueueId, Option<&QueueRef>)>,
     ) -> Vec<Counted> {
         let mut seen = HashSet::new();
-        let counted = changed.filter(|(queue, project)| self.0.ledger.keeps(*project, *queue));
+        let project = |at: Option<&QueueRef>| at.map(|at| at.project.clone());
+        let counted = changed.filter(|(queue, at)| self.0.ledger.keeps(at.map(|at| &at.project), *queue));
         let counted: Vec<_> = counted.filter(|(queue, _)| seen.insert(*queue)).collect();
-        let asked = counted.into_iter().map(|(queue, project)| async move {
-            let totals = store.totals(queue).await;
+        let asked = counted.into_iter().map(|(queue, name)| async move {
+            let project = project(name);
+            let totals = match self.store_counted(slot, at, (queue, name)) {
+                Ok(store) => store.totals(queue).await,
+                Err(error) => Err(error),
+            };
             if let Err(error) = &totals {
                 warn!(%queue, %error, "a pool does not say what a queue holds; it is asked again");
             }
-            Counted { queue, project: project.cloned(), totals: totals.ok() }
+            Counted { queue, project, totals: totals.ok() }
         });
         join_all(asked).await
+    }
+
+    /// Where a queue is counted: one that is not open is in the pool of the batch.
+    fn store_counted(
+        &self,
+        slot: &Slot,
+        pool: &PoolName,
+        (queue, name): (QueueId, Option<&QueueRef>),
+    ) -> Result<QueueStore, Error> {
+        let mut state = slot.state.lock();
+        match name.and_then(|name| state.queue_mut(name, queue)) {
+            Some(open) => self.store_of(open),
+            None => self.store_at(&Placement::one(pool.clone()), TaskTracker::new().token()),
+        }
     }
 }

@@ -10,16 +10,18 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Broker;
-use super::claims::Handover;
+use super::claims::{ClaimView, Handover};
 use super::messages::{Begun, MessageView, Outcome, settled};
 use super::slot::{Deadline, Slot};
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
 use crate::domain::attributes::Attributes;
 use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
+use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::receipt::{Receipt, ReceiptKey};
+use crate::domain::time::Timestamp;
 use crate::engine::{Answered, Held, Split, Worth};
 use crate::error::{Error, Part, Place};
 
@@ -27,7 +29,7 @@ use crate::error::{Error, Part, Place};
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a receive asks for. The queue says what it does not.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Receive {
     /// At most this many messages.
     pub limit: ClaimLimit,
@@ -37,14 +39,21 @@ pub struct Receive {
     pub wait: Option<ClaimWait>,
     /// How much of that is over already.
     pub waited: Duration,
+    /// What makes it the same as another receive, of a queue in order of groups. Other queues do not look at it.
+    pub attempt: Option<AttemptId>,
+    /// How many messages of the queue may be under claims. Beyond it nobody gets any.
+    pub in_flight: usize,
 }
+
+/// What there are too many of when a queue has more under claims than a receive allows.
+pub const IN_FLIGHT: &str = "messages in flight";
 
 /// What was received.
 pub struct Received {
     /// The messages, oldest first, each with its handle.
     pub messages: Vec<(MessageView, String)>,
-    /// Gives them back if they never come to who asked.
-    pub handover: Handover,
+    /// Gives them back if they never come to who asked; none of a receive that is repeated, since it may be again.
+    pub handover: Option<Handover>,
 }
 
 /// What a change of visibility found.
@@ -65,20 +74,50 @@ impl Broker {
         let (queue, attributes) = self.opened(at).await?;
         let visibility = asked.visibility.or(attributes.visibility).unwrap_or_default();
         let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default().less(asked.waited);
-        let claimed = self.claim_wait(at, visibility.terms(), asked.limit, wait).await?;
+        let attempt = asked.attempt.filter(|_| attributes.is_fifo);
+        if let Some(attempt) = &attempt
+            && let Some((view, received)) = self.receive_again(at, attempt, visibility).await?
+        {
+            let messages = sealed(&key, (queue, received), view);
+            return Ok(Some(Received { messages, handover: None }));
+        }
+        if !self.wait_for_room(at, asked.in_flight, wait).await? {
+            // Who waits, or keeps to an order, is told that there is nothing (SQS).
+            return match wait == ClaimWait::default() && !attributes.is_fifo {
+                true => Err(Error::TooMany { what: IN_FLIGHT, bound: asked.in_flight }),
+                false => Ok(None),
+            };
+        }
+        let claimed = self.claim_as(at, visibility.terms(), asked.limit, wait, attempt).await?;
         let Some((view, mut handover)) = claimed else { return Ok(None) };
         if visibility.seconds() == 0 {
             // They were received, and stay visible. If this fails the claim ends all the same: its time is over.
             handover.done();
             let _ = self.claim_release(at, view.id).await;
         }
-        let received = self.0.clock.now();
-        let sealed = |message: MessageView| {
-            let receipt = Receipt { queue, message: message.id, attempt: message.attempts, received };
-            let handle = key.seal(&receipt);
-            (message, handle)
-        };
-        Ok(Some(Received { messages: view.messages.into_iter().map(sealed).collect(), handover }))
+        let messages = sealed(&key, (queue, view.received), view);
+        Ok(Some(Received { messages, handover: Some(handover) }))
+    }
+
+    /// Waits until a queue has fewer messages under claims than `most`. False when it has as many still.
+    async fn wait_for_room(&self, at: &QueueRef, most: usize, wait: ClaimWait) -> Result<bool, Error> {
+        let start = Instant::now();
+        loop {
+            let slot = self.slot(at).await?;
+            let claimed = slot.state.lock().queues.get(at).map_or(0, |queue| queue.engine.claimed());
+            if usize::try_from(claimed).is_ok_and(|claimed| claimed < most) {
+                return Ok(true);
+            }
+            if start.elapsed() >= wait.duration() || !self.next_turn(limits::SQS_IN_FLIGHT_LOOK).await {
+                return self.check_ours(&slot).map(|()| false);
+            }
+        }
+    }
+
+    /// Whether a queue has a policy, unless memory knows that it has none.
+    pub fn may_have_policy(&self, at: &QueueRef) -> bool {
+        let Some(slot) = self.0.cells.get(at.slot()) else { return true };
+        slot.state.lock().queues.get(at).is_none_or(|queue| queue.attributes.has_policy)
     }
 
     /// Deletes messages by their handles, each for itself: those that went well are gone from the pool when this returns.
@@ -106,6 +145,10 @@ impl Broker {
                 Ok(outcome) => settled(outcome).await,
                 Err(error) => Err(error),
             });
+        }
+        if done.iter().any(Result::is_err) {
+            // Where the queue is served next all of them are deleted again, which does no harm to those that are gone.
+            slot.check_served()?;
         }
         Ok(done)
     }
@@ -165,7 +208,7 @@ impl Broker {
         &self,
         at: &QueueRef,
         asked: &[(&str, Visibility)],
-    ) -> Result<Vec<Result<Changed, Error>>, Error> {
+    ) -> Result<Vec<Result<Changed, Arc<Error>>>, Error> {
         let key = self.receipt_key().await?;
         let (queue, _) = self.opened(at).await?;
         let slot = self.slot(at).await?;
@@ -181,7 +224,7 @@ impl Broker {
                     alike.entry(visibility.seconds()).or_default().push((index, receipt));
                     Ok(Changed::Over)
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(Arc::new(error)),
             });
         }
         for (seconds, receipts) in alike {
@@ -212,7 +255,7 @@ impl Broker {
         at: &QueueRef,
         visibility: Visibility,
         receipts: Vec<(usize, Receipt)>,
-    ) -> Vec<(usize, Result<Changed, Error>)> {
+    ) -> Vec<(usize, Result<Changed, Arc<Error>>)> {
         let mut outcomes = Vec::with_capacity(receipts.len());
         let mut held: BTreeMap<ClaimId, Vec<(usize, MessageId)>> = BTreeMap::new();
         for (index, receipt) in receipts {
@@ -224,19 +267,12 @@ impl Broker {
                 Ok(Found::Other(changed)) => self.check_ours(slot).map(|()| changed),
                 Err(error) => Err(error),
             };
-            outcomes.push((index, outcome));
+            outcomes.push((index, outcome.map_err(Arc::new)));
         }
         for (claim, messages) in held {
             let ids: Vec<MessageId> = messages.iter().map(|(_, id)| *id).collect();
-            let mut outcome = Some(self.part(slot, at, claim, ids, visibility).await);
-            for (index, _) in messages {
-                // An error is told once in full; the others of the same commit say the same in short.
-                let told = outcome.take().unwrap_or_else(|| Err(closed().into_unknown()));
-                if let Ok(changed) = told {
-                    outcome = Some(Ok(changed));
-                }
-                outcomes.push((index, told));
-            }
+            let outcome = self.part(slot, at, claim, ids, visibility).await.map_err(Arc::new);
+            outcomes.extend(messages.into_iter().map(|(index, _)| (index, outcome.clone())));
         }
         outcomes
     }
@@ -246,7 +282,7 @@ impl Broker {
         let worth = {
             let state = slot.state.lock();
             let engine = &state.queues.get(at).ok_or_else(closed)?.engine;
-            engine.worth(receipt.message, receipt.attempt, self.claim_time())
+            engine.worth(receipt.message, (receipt.attempt, receipt.received), self.claim_time())
         };
         Ok(match worth {
             Worth::Holds(claim) => Found::Held(claim),
@@ -331,7 +367,8 @@ impl Broker {
         let record =
             |messages: Vec<ClaimedMessage>, terms: crate::domain::claim::ClaimTerms, created, expires| {
                 let (ttl, grace) = (terms.ttl(), terms.grace());
-                ClaimRecord { at: at.clone(), queue, messages, ttl, grace, created, expires }
+                let at = at.clone();
+                ClaimRecord { at, queue, messages, ttl, grace, created, expires, attempt: None }
             };
         let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.attempts }).collect();
         let created = rest.expires.minus_seconds(rest.terms.ttl());
@@ -401,6 +438,20 @@ enum Parted {
     Whole,
     /// Some of it: its queue, what stays, and what goes.
     Some(QueueId, Held, Vec<(MessageId, u32)>),
+}
+
+/// The messages of a claim, each with the handle of its receipt.
+fn sealed(
+    key: &ReceiptKey,
+    (queue, received): (QueueId, Timestamp),
+    view: ClaimView,
+) -> Vec<(MessageView, String)> {
+    let sealed = |message: MessageView| {
+        let receipt = Receipt { queue, message: message.id, attempt: message.attempts, received };
+        let handle = key.seal(&receipt);
+        (message, handle)
+    };
+    view.messages.into_iter().map(sealed).collect()
 }
 
 fn opened_receipt(key: &ReceiptKey, queue: QueueId, handle: &str) -> Result<Receipt, Error> {

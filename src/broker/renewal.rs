@@ -6,11 +6,12 @@ use super::Broker;
 use super::claims::ClaimView;
 use super::messages::MessageView;
 use super::slot::{Deadline, Slot};
-use crate::catalogue::{ClaimRecord, ClaimedMessage};
+use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
+use crate::domain::receipt::Attempt;
 use crate::engine::Renewal;
 use crate::error::{Error, Part};
 
@@ -42,35 +43,55 @@ impl Broker {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(|| no_claim(id))?;
             let held = queue.engine.held(id, self.claim_time()).ok_or_else(|| no_claim(id))?;
-            (queue.id, self.pool(&queue.pool)?.store()?, held)
+            (queue.id, self.store_of(queue)?, held)
         };
         let ids: Vec<MessageId> = held.headers.iter().map(|header| header.id).collect();
-        let found = store.get(queue, &ids).await.map_err(|error| store.failed(error))?;
+        let found = store.get(queue, &ids).await?;
         let view = |message: crate::domain::message::Message| {
             let header = held.headers.iter().find(|header| header.id == message.header.id)?;
             Some(MessageView::claimed(header, id, message.body, now))
         };
         let messages = found.into_iter().filter_map(view).collect();
-        let age = now.seconds_since(held.expires.minus_seconds(held.terms.ttl()));
-        Ok(ClaimStatus { view: ClaimView { id, messages }, ttl: held.terms.ttl(), age })
+        let received = held.expires.minus_seconds(held.terms.ttl());
+        let (view, ttl) = (ClaimView { id, messages, received }, held.terms.ttl());
+        Ok(ClaimStatus { view, ttl, age: now.seconds_since(received) })
     }
 
     /// Gives a live claim new terms from now on. They are durable when this returns.
     pub async fn claim_renew(&self, at: &QueueRef, id: ClaimId, terms: ClaimTerms) -> Result<(), Error> {
+        self.claim_renew_as(at, id, terms, None).await
+    }
+
+    /// As [`Broker::claim_renew`], of the claim of a receive that may be repeated again if it is given; otherwise it
+    /// cannot be any more.
+    pub(super) async fn claim_renew_as(
+        &self,
+        at: &QueueRef,
+        id: ClaimId,
+        terms: ClaimTerms,
+        attempt: Option<Attempt>,
+    ) -> Result<(), Error> {
         let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
             return self.check_ours(&slot).and(Err(no_claim(id)));
         }
         let (broker, at) = (self.clone(), at.clone());
         let renew = async move {
-            let outcome = broker.renew(&slot, &at, id, terms).await;
+            let outcome = broker.renew(&slot, &at, id, terms, attempt).await;
             slot.changed.notify_waiters();
             broker.confirm_refusal(&slot, outcome)
         };
         self.carry_out(renew).await
     }
 
-    async fn renew(&self, slot: &Slot, at: &QueueRef, id: ClaimId, terms: ClaimTerms) -> Result<(), Error> {
+    async fn renew(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        id: ClaimId,
+        terms: ClaimTerms,
+        attempt: Option<Attempt>,
+    ) -> Result<(), Error> {
         let (queue, messages) = self.begin_renew(slot, at, id).await?;
         let now = self.0.clock.now();
         let expires = now.plus_seconds(terms.ttl());
@@ -82,6 +103,7 @@ impl Broker {
             grace: terms.grace(),
             created: now.as_millis(),
             expires: expires.as_millis(),
+            attempt: attempt.as_ref().map(AttemptRecord::from),
         };
         let outcome = self.0.catalogue.claim_update(&slot.owned, id, &record).await;
         let mut state = slot.state.lock();
@@ -91,6 +113,7 @@ impl Broker {
         match outcome {
             Ok(true) => {
                 open.engine.renewed(id, terms, expires);
+                open.engine.note_attempt(id, attempt);
                 state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
                 Ok(())
             }
@@ -108,6 +131,7 @@ impl Broker {
                 // The record may say either. Here the claim lasts as long as the new terms allow: to end it
                 // early would be to break a promise that may have been recorded.
                 open.engine.renewed(id, terms, expires);
+                open.engine.note_attempt(id, attempt);
                 state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
                 Err(error)
             }

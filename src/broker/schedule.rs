@@ -3,21 +3,45 @@
 //! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. Of
 //! queues that nobody has opened nothing becomes ready: they are looked at when they are opened.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use tracing::warn;
 
 use super::Broker;
-use super::lanes::Change;
+use super::changes::Change;
 use super::messages::settled;
-use super::slot::{OpenQueue, Slot};
+use super::queue_store::QueueStore;
+use super::slot::{OpenQueue, Slot, SlotState};
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::message::Header;
-use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
 use crate::storage::{Direction, Order, Position};
+
+impl SlotState {
+    /// Notes when a queue's scheduled messages are to be looked at, if that is sooner than it was noted before.
+    pub(super) fn note_wake(&mut self, at: &QueueRef) {
+        let Some(queue) = self.queues.get_mut(at) else { return };
+        let Some(wakes) = queue.engine.wakes_at() else { return };
+        if queue.wakes_at.is_none_or(|noted| wakes < noted) {
+            queue.wakes_at = Some(wakes);
+            self.wakes.push(Reverse((wakes, at.clone())));
+        }
+    }
+
+    /// A queue whose scheduled messages are to be looked at by now.
+    pub(super) fn take_wake(&mut self, now: Timestamp) -> Option<QueueRef> {
+        self.wakes.peek().filter(|Reverse((at, _))| *at <= now)?;
+        let Reverse((wakes, at)) = self.wakes.pop()?;
+        if let Some(queue) = self.queues.get_mut(&at).filter(|queue| queue.wakes_at == Some(wakes)) {
+            queue.wakes_at = None;
+        }
+        Some(at)
+    }
+}
 
 impl Broker {
     pub(super) async fn wake_scheduled(&self) {
@@ -41,9 +65,9 @@ impl Broker {
             return;
         }
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
-        let (id, pool) = (queue.id, queue.pool.clone());
+        let (id, store) = (queue.id, self.store_of(queue));
         self.0.tasks.spawn(async move {
-            let next = match broker.wake_due(&slot, &at, id, &pool).await {
+            let next = match broker.wake_due(&slot, &at, id, store).await {
                 Ok(next) => next,
                 Err(error) => {
                     warn!(%error, queue = %at.name, "scheduled messages could not be made ready");
@@ -66,14 +90,13 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         id: QueueId,
-        pool: &PoolName,
+        store: Result<QueueStore, Error>,
     ) -> Result<Option<Timestamp>, Error> {
-        let store = self.pool(pool)?.store()?;
+        let store = store?;
         let mut after = None;
         loop {
-            let (messages, bytes) = (limits::WAKE_MESSAGES, limits::WAKE_BYTES);
-            let page = store.scan(id, Order::Schedule, Direction::Up, after, messages, bytes).await;
-            let page = page.map_err(|error| store.failed(error))?;
+            let most = (limits::WAKE_MESSAGES, limits::WAKE_BYTES);
+            let page = store.scan(id, Order::Schedule, Direction::Up, after, most).await?;
             let last = page.messages.last().map(|message| Position::of(&message.header));
             let now = self.0.clock.now();
             let mut due: Vec<Header> = page.messages.into_iter().map(|message| message.header).collect();

@@ -1,8 +1,10 @@
 //! Sending through SQS: each message of a batch for itself, and only to a queue that exists.
 
 use super::Broker;
+use crate::domain::attributes::Attributes;
+use crate::domain::delay::Delay;
 use crate::domain::ids::MessageId;
-use crate::domain::message::NewMessage;
+use crate::domain::message::{MessageTtl, NewMessage};
 use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
 use crate::error::{Error, Part, Place};
@@ -35,7 +37,7 @@ impl Broker {
             }
             let checked = attributes.check_size(size);
             if checked.is_ok() {
-                sent.push(message);
+                sent.push(self.kept_from_now(message, &attributes));
             }
             refused.push(checked.err());
         }
@@ -45,6 +47,17 @@ impl Broker {
             .into_iter()
             .map(|refused| refused.map_or_else(|| ids.next().ok_or_else(lost), Err))
             .collect())
+    }
+
+    /// A message that is kept for the retention of its queue from now on (SQS), and not from when it is ready: as long as it
+    /// is delayed it is that much less.
+    fn kept_from_now(&self, message: NewMessage, attributes: &Attributes) -> NewMessage {
+        let limits = self.limits();
+        let queue = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
+        let Delay::Seconds(delay) = message.delay.unwrap_or(Delay::Seconds(queue)) else { return message };
+        let kept = attributes.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds);
+        let ttl = (delay > 0).then(|| MessageTtl::stored(kept.saturating_sub(delay).max(1)));
+        NewMessage { ttl: message.ttl.or(ttl), ..message }
     }
 
     async fn send_checked(&self, at: &QueueRef, messages: Vec<NewMessage>) -> Result<Vec<MessageId>, Error> {

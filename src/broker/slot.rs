@@ -11,11 +11,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Broker;
+use super::copier::Migration;
 use super::lanes::{Lane, Work};
+use super::loads::{Pace, Paced};
 use super::observation::Seen;
 use super::retake::Taken;
 use super::waiting::Waiter;
-use crate::catalogue::{ClaimRecord, OwnedSlot, QueueRecord, SlotClaims};
+use crate::catalogue::{AttemptRecord, ClaimRecord, OwnedSlot, Placement, QueueRecord, SlotClaims};
 use crate::domain::attributes::Attributes;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
@@ -46,6 +48,8 @@ pub(super) struct Slot {
     pub(super) gate: tokio::sync::Mutex<()>,
     /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
     pub(super) fencing: tokio::sync::Mutex<()>,
+    /// Held while the tasks of a queue are read and written, which one at a time does.
+    pub(super) tasks: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,
     /// When it was taken.
@@ -61,7 +65,8 @@ pub(super) struct Slot {
 }
 
 pub(super) struct SlotState {
-    pub(super) queues: HashMap<QueueRef, OpenQueue>,
+    /// In boxes: a table has many more places than queues at times.
+    pub(super) queues: HashMap<QueueRef, Box<OpenQueue>>,
     pub(super) lanes: HashMap<PoolName, Lane>,
     pub(super) ids: IdSequence,
     /// When claims end; entries of claims that are over are skipped when their time comes.
@@ -85,6 +90,8 @@ pub(super) struct SlotState {
     pub(super) waiters: usize,
     /// When scheduled messages become ready; entries of queues that look for theirs earlier are skipped.
     pub(super) wakes: BinaryHeap<Reverse<(Timestamp, QueueRef)>>,
+    /// When it was noted how much is written to the queues.
+    pub(super) paced: Paced,
 }
 
 /// When a claim of which queue ends.
@@ -98,7 +105,12 @@ pub(super) struct Deadline {
 /// A queue in memory.
 pub(super) struct OpenQueue {
     pub(super) id: QueueId,
-    pub(super) pool: PoolName,
+    /// Where it lies.
+    pub(super) placement: Placement,
+    /// Its way to another pool, while it lies in two.
+    pub(super) migration: Option<Arc<Migration>>,
+    /// Who reads it where it lies holds a token. A migration that begins waits for all, and puts another tracker here.
+    pub(super) readers: TaskTracker,
     pub(super) engine: QueueEngine,
     /// Whether the last page could not be read.
     pub(super) pool_failed: bool,
@@ -110,22 +122,20 @@ pub(super) struct OpenQueue {
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
     pub(super) is_moving: bool,
+    /// How often it went over what is aside.
+    pub(super) move_passes: u64,
+    /// Whether somebody carries on a task that moves its messages away.
+    pub(super) has_task: bool,
     /// Whether somebody has claimed from it since the memory of all windows was looked at.
     pub(super) is_claimed_from: bool,
     /// What happens to its messages is counted here.
     pub(super) counters: Arc<QueueCounters>,
-    /// How often something of it was changed in the pool.
+    /// How often something of it was changed in its pools.
     pub(super) changes: u64,
+    /// How often that was before.
+    pub(super) pace: Pace,
     /// What its pool last said of it to a page of metrics.
     pub(super) seen: Option<Seen>,
-}
-
-impl OpenQueue {
-    /// Where its messages go that were claimed as often as they may be, and how often that is.
-    pub(super) fn dead_letters(&self, at: &QueueRef) -> Option<(QueueRef, u32)> {
-        let (name, most) = self.attributes.dead_letters().filter(|(name, _)| **name != at.name)?;
-        Some((QueueRef { project: at.project.clone(), name: name.clone() }, most))
-    }
 }
 
 impl Slot {
@@ -159,6 +169,7 @@ impl Slot {
             lines: HashMap::new(),
             waiters: 0,
             wakes: BinaryHeap::new(),
+            paced: Paced::since(no_expiry_before),
         };
         Self {
             owned,
@@ -166,6 +177,7 @@ impl Slot {
             state: Mutex::new(state),
             gate: tokio::sync::Mutex::new(()),
             fencing: tokio::sync::Mutex::new(()),
+            tasks: tokio::sync::Mutex::new(()),
             changed: Arc::default(),
             taken,
             no_expiry_before,
@@ -227,7 +239,7 @@ impl Slot {
 impl SlotState {
     /// The open queue, if it is still this incarnation.
     pub(super) fn queue_mut(&mut self, at: &QueueRef, id: QueueId) -> Option<&mut OpenQueue> {
-        self.queues.get_mut(at).filter(|queue| queue.id == id)
+        self.queues.get_mut(at).map(Box::as_mut).filter(|queue| queue.id == id)
     }
 
     /// Takes a queue out, so that nothing more begins there.
@@ -235,7 +247,7 @@ impl SlotState {
         self.unopened.remove(&id);
         let queue = self.queues.remove(at)?;
         queue.uses.close();
-        Some(queue)
+        Some(*queue)
     }
 
     /// Notes when a claim ends. Deadlines of claims that are over, or that last longer now, are forgotten before they
@@ -250,26 +262,6 @@ impl SlotState {
             self.deadlines.retain(|Reverse(deadline)| is_live(deadline));
         }
         self.deadlines.push(Reverse(deadline));
-    }
-
-    /// Notes when a queue's scheduled messages are to be looked at, if that is sooner than it was noted before.
-    pub(super) fn note_wake(&mut self, at: &QueueRef) {
-        let Some(queue) = self.queues.get_mut(at) else { return };
-        let Some(wakes) = queue.engine.wakes_at() else { return };
-        if queue.wakes_at.is_none_or(|noted| wakes < noted) {
-            queue.wakes_at = Some(wakes);
-            self.wakes.push(Reverse((wakes, at.clone())));
-        }
-    }
-
-    /// A queue whose scheduled messages are to be looked at by now.
-    pub(super) fn take_wake(&mut self, now: Timestamp) -> Option<QueueRef> {
-        self.wakes.peek().filter(|Reverse((at, _))| *at <= now)?;
-        let Reverse((wakes, at)) = self.wakes.pop()?;
-        if let Some(queue) = self.queues.get_mut(&at).filter(|queue| queue.wakes_at == Some(wakes)) {
-            queue.wakes_at = None;
-        }
-        Some(at)
     }
 
     /// Whether claims are due that no task is ending yet; the caller then starts one.
@@ -328,19 +320,18 @@ impl Broker {
         }
     }
 
-    /// Opens the queue of a record: fences its pool, then takes over its claims, then its head.
+    /// Opens the queue of a record: fences its pools, then takes over its claims, then its head.
     pub(super) async fn open_record(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         record: &QueueRecord,
     ) -> Result<(), Error> {
-        let name = record.pool()?;
-        let pool = self.pool_of_record(&name).await?;
-        self.open_lane(slot, &name, &pool).await?;
+        let (placement, migration) = self.open_pools(slot, record).await?;
         let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
-        let store = pool.store()?;
-        let totals = store.totals(record.id).await.map_err(|error| store.failed(error))?;
+        let readers = TaskTracker::new();
+        let store = self.store_at(&placement, readers.token())?;
+        let totals = store.totals(record.id).await?;
         let (found, claims) = {
             let state = slot.state.lock();
             let found = Found {
@@ -356,22 +347,18 @@ impl Broker {
         } else {
             QueueEngine::open(found)
         };
-        let mut spent = Vec::new();
-        let mut deadlines = Vec::new();
+        let (mut spent, mut deadlines) = (Vec::new(), Vec::new());
         for (id, claim) in claims {
             // Its holder may have been cut off only by the restart (P3).
             let expires = Timestamp::from_millis(claim.expires).max(slot.no_expiry_before);
             let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
-            let found = store.get(record.id, &ids).await.map_err(|error| store.failed(error))?;
+            let found = store.get(record.id, &ids).await?;
             let attempt =
                 |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
             let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
-            spent.extend(engine.restore_claim(
-                id,
-                ClaimTerms::stored(claim.ttl, claim.grace),
-                expires,
-                headers,
-            ));
+            let terms = ClaimTerms::stored(claim.ttl, claim.grace);
+            spent.extend(engine.restore_claim(id, terms, expires, headers));
+            engine.note_attempt(id, claim.attempt.as_ref().and_then(AttemptRecord::read));
             deadlines.push(Reverse(Deadline { at: expires, claim: id, queue: at.clone() }));
         }
         let mut state = slot.state.lock();
@@ -380,23 +367,29 @@ impl Broker {
         state.spend(spent);
         let queue = OpenQueue {
             id: record.id,
-            pool: name,
+            placement,
+            migration,
+            readers,
             engine,
             pool_failed: false,
             uses: TaskTracker::new(),
             attributes,
             wakes_at: None,
             is_moving: false,
+            move_passes: 0,
+            has_task: false,
             is_claimed_from: false,
             counters: self.0.meter.queue(at),
             changes: 0,
+            pace: Pace::default(),
             seen: None,
         };
         if !slot.closed.is_cancelled() {
             self.0.ledger.opened(&at.project, record.id, slot.epoch, totals);
         }
-        let queue = state.queues.entry(at.clone()).insert_entry(queue).into_mut();
+        let queue = state.queues.entry(at.clone()).insert_entry(Box::new(queue)).into_mut();
         self.start_mover(slot, at, queue);
+        self.start_copier(slot, at, queue);
         state.note_wake(at);
         self.serve(slot, &mut state, at);
         Ok(())
@@ -415,19 +408,24 @@ mod tests {
         pub(in crate::broker) fn of(engine: QueueEngine) -> Self {
             Self {
                 id: QueueId::from_bytes([0; 16]),
-                pool: PoolName::new("pool").unwrap(),
+                placement: Placement::one(PoolName::new("pool").unwrap()),
+                migration: None,
+                readers: TaskTracker::new(),
                 engine,
                 pool_failed: false,
                 uses: TaskTracker::new(),
                 attributes: Attributes::default(),
                 wakes_at: None,
                 is_moving: false,
+                move_passes: 0,
+                has_task: false,
                 is_claimed_from: false,
                 counters: crate::metrics::Meter::default().queue(&QueueRef {
                     project: ProjectId::new("").unwrap(),
                     name: QueueName::new("q").unwrap(),
                 }),
                 changes: 0,
+                pace: Pace::default(),
                 seen: None,
             }
         }
@@ -467,7 +465,7 @@ mod tests {
         });
         let message = (header(MessageId::from_bytes([1; 16])), 1);
         assert!(engine.restore_claim(claim, terms, Timestamp::from_millis(60_000), vec![message]).is_empty());
-        state.queues.insert(at.clone(), OpenQueue::of(engine));
+        state.queues.insert(at.clone(), Box::new(OpenQueue::of(engine)));
         state.live_claims = 1;
         let mut last = Timestamp::default();
         for renewal in 0..20_000 {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::Broker;
-use super::lanes::Change;
+use super::changes::Change;
 use super::messages::settled;
 use super::slot::{Slot, SlotState};
 use crate::domain::ids::{MessageId, QueueId, Slot as SlotNumber};
@@ -35,6 +35,7 @@ impl Broker {
                 // Not while no claim can be renewed.
                 let is_held = self.claim_time() < self.0.clock.now();
                 let Some(slot) = self.0.cells.get(number).filter(|_| !is_held) else { continue };
+                slot.state.lock().note_paces(self.0.clock.now());
                 self.forget_old_twins(&slot);
                 for pool in self.0.pools.all() {
                     let pool = &pool.entry.name;
@@ -132,7 +133,7 @@ impl Broker {
 
 impl SlotState {
     fn begin_sweeps(&mut self, pool: &PoolName) {
-        for queue in self.queues.values_mut().filter(|queue| queue.pool == *pool) {
+        for queue in self.queues.values_mut().filter(|queue| queue.placement.contains(pool)) {
             queue.engine.begin_sweep();
         }
     }
@@ -145,7 +146,7 @@ impl SlotState {
         now: Timestamp,
     ) -> Vec<(QueueRef, Vec<MessageId>)> {
         let mut gone = Vec::new();
-        for (at, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.pool == *pool) {
+        for (at, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.placement.contains(pool)) {
             let headers = expired.remove(&queue.id).unwrap_or_default();
             let ids = queue.engine.finish_sweep(headers, now);
             if !ids.is_empty() {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Broker;
-use super::lanes::Change;
+use super::changes::Change;
 use super::messages::settled;
-use super::pool_table::NamedStore;
+use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot};
 use crate::domain::dedup::DedupKey;
 use crate::domain::envelope::Envelope;
@@ -33,7 +33,7 @@ pub(super) fn note_name(key: &DedupKey) -> (u8, Bytes) {
     (KIND, Bytes::copy_from_slice(key.as_bytes()))
 }
 
-fn note(key: &DedupKey, id: MessageId, expires: Timestamp) -> Note {
+pub(super) fn note(key: &DedupKey, id: MessageId, expires: Timestamp) -> Note {
     let (kind, key) = note_name(key);
     Note { kind, key, value: Bytes::copy_from_slice(id.as_bytes()), expires }
 }
@@ -91,12 +91,15 @@ impl Posting {
             queue.attributes.has_content_dedup.then(|| DedupId::of_body(&body))
         };
         let Some(id) = new.dedup.clone().or_else(by_content) else { return Ok(Some((new, None))) };
-        let key = DedupKey::of(&id, queue.attributes.dedup_scope, group);
+        let scope = queue.attributes.dedup_scope;
+        let key = DedupKey::of(&id, scope, group);
         if let Some(own) = self.own.get(&key) {
             self.ids.push(*own);
             return Ok(None);
         }
-        if let Some(twin) = queue.engine.twin(key, now) {
+        // What was posted before the scope was changed is remembered as it was.
+        let before = || queue.engine.twin(DedupKey::of(&id, scope.other(), group), now);
+        if let Some(twin) = queue.engine.twin(key, now).or_else(before) {
             if !twin.is_durable {
                 self.awaited.push(Awaited { place: self.ids.len(), message: new });
             }
@@ -127,13 +130,12 @@ impl Broker {
         &self,
         queue: QueueId,
         found: Found,
-        store: &NamedStore,
+        store: &QueueStore,
     ) -> Result<QueueEngine, Error> {
         let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
         let mut after = None;
         loop {
-            let page = store.notes(queue, KIND, after, limits::NOTES_PAGE).await;
-            let page = page.map_err(|error| store.failed(error))?;
+            let page = store.notes(queue, KIND, after, limits::NOTES_PAGE).await?;
             for (key, id, expires) in
                 page.iter().filter_map(|note| read_note(note).map(|(key, id)| (key, id, note.expires)))
             {

@@ -1,7 +1,8 @@
-//! Moves that an owner before has begun (P5): those of queues that nobody opens, and those into a queue that is deleted.
+//! Moves that an owner before has begun (P5, P6): those of queues that nobody opens, those of tasks, and those into a queue
+//! that is deleted.
 //!
 //! After a slot was taken each of its queues is looked at once, at the cost of one read of its pool. One that has entries
-//! aside is opened, and its mover goes on. It is done in the background, a few queues at a time, and never twice.
+//! aside, or that moves to another pool, is opened, and its mover or copier goes on. It is done in the background, a few queues at a time, and never twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,9 +37,10 @@ impl Broker {
         }
     }
 
-    /// Opens the queues of a slot that have entries aside. A pool that cannot be asked holds up only its own queues.
+    /// Opens the queues of a slot that have entries aside or that move to another pool, and carries on their tasks. A pool that
+    /// cannot be asked holds up only its own queues.
     async fn search(&self, slot: &Arc<Slot>) -> Result<(), Error> {
-        let (mut silent, mut outcome) = (HashSet::new(), Ok(()));
+        let (mut silent, mut outcome) = (HashSet::new(), self.resume_tasks(slot).await);
         for project in self.0.catalogue.slot_projects(slot.owned.slot).await? {
             let queues = self.0.catalogue.project_queues(slot.owned.slot, &project).await?;
             for some in queues.chunks(limits::UNFINISHED_QUEUES) {
@@ -47,7 +49,7 @@ impl Broker {
                     let Some(record) = record.filter(|record| !silent.contains(&record.placement)) else {
                         continue;
                     };
-                    if let Err(error) = self.open_if_aside(slot, at, &record).await {
+                    if let Err(error) = self.open_if_unfinished(slot, at, &record).await {
                         silent.insert(record.placement);
                         outcome = Err(error);
                     }
@@ -60,13 +62,14 @@ impl Broker {
         outcome.inspect(|()| slot.note_searched())
     }
 
-    async fn open_if_aside(
+    async fn open_if_unfinished(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         record: &QueueRecord,
     ) -> Result<(), Error> {
-        if !self.stores_with_aside(slot, record).await?.is_empty() {
+        // What is being copied goes on, and takes up what was cut short.
+        if record.placement()?.older.is_some() || !self.stores_with_aside(slot, record).await?.is_empty() {
             self.open(slot, at).await?;
         }
         Ok(())
@@ -76,9 +79,9 @@ impl Broker {
     /// no owner before can add to them.
     async fn stores_with_aside(&self, slot: &Slot, record: &QueueRecord) -> Result<Vec<NamedStore>, Error> {
         let mut stores = Vec::new();
-        for name in record.pools()? {
-            let pool = self.pool_of_record(&name).await?;
-            self.open_lane(slot, &name, &pool).await?;
+        for name in record.placement()?.pools() {
+            let pool = self.pool_of_record(name).await?;
+            self.open_lane(slot, name, &pool).await?;
             let store = pool.store()?;
             if store.totals(record.id).await.map_err(|error| store.failed(error))?.aside > 0 {
                 stores.push(store);

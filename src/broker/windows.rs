@@ -104,7 +104,7 @@ mod tests {
             let name = QueueName::new(&format!("q{number}")).unwrap();
             let at = QueueRef { project: ProjectId::new("").unwrap(), name };
             let queue = OpenQueue { is_claimed_from: *is_claimed_from, ..OpenQueue::of(engine) };
-            slot.state.lock().queues.insert(at, queue);
+            slot.state.lock().queues.insert(at, Box::new(queue));
         }
         Arc::new(slot)
     }

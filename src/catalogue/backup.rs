@@ -11,8 +11,7 @@ use serde_json::value::RawValue;
 use thiserror::Error as ThisError;
 use uuid::Uuid;
 
-use super::system::SCHEMA;
-use super::{Catalogue, System, failed, from_json, layout, to_json};
+use super::{Catalogue, Schema, System, failed, from_json, layout, to_json};
 use crate::coordination::{Fence, Node, Op};
 use crate::domain::limits;
 use crate::error::Error;
@@ -277,7 +276,7 @@ fn head(first: Option<(u64, io::Result<String>)>) -> Result<System, BackupError>
         return Err(damaged("it does not say which installation it is".into()));
     };
     let slots = usize::try_from(system.slots).ok();
-    if form != FORM || system.schema > SCHEMA || slots != Some(limits::SLOTS) {
+    if form != FORM || Schema(system.schema) > Schema::KNOWN || slots != Some(limits::SLOTS) {
         return Err(damaged("it was written by a program that this one does not know".into()));
     }
     Ok(system)

@@ -5,9 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, OwnedSlot, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
+use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, MessageId, QueueId, Slot};
 use crate::domain::limits;
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::names::{QueueRef, address};
+use crate::domain::receipt::Attempt;
+use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
 
 /// A claim as it is stored.
@@ -28,30 +31,34 @@ pub struct ClaimRecord {
     pub created: u64,
     /// Milliseconds since the Unix epoch.
     pub expires: u64,
+    /// The receive that made it, if that may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<AttemptRecord>,
 }
 
-/// The keys `project` and `name` of a queue in a record.
-mod address {
-    use serde::{Deserializer, Serializer, de};
+/// A receive that may be repeated, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptRecord {
+    /// What its client calls it.
+    id: String,
+    /// Milliseconds since the Unix epoch.
+    received: u64,
+    /// How many messages it had.
+    messages: usize,
+}
 
-    use super::*;
-
-    #[derive(Serialize, Deserialize)]
-    struct Address<'a> {
-        project: std::borrow::Cow<'a, str>,
-        name: std::borrow::Cow<'a, str>,
+impl From<&Attempt> for AttemptRecord {
+    fn from(attempt: &Attempt) -> Self {
+        let Attempt { id, received, messages } = attempt;
+        Self { id: id.to_string(), received: received.as_millis(), messages: *messages }
     }
+}
 
-    pub(super) fn serialize<S: Serializer>(at: &QueueRef, serializer: S) -> Result<S::Ok, S::Error> {
-        Address { project: at.project.as_str().into(), name: at.name.as_str().into() }.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QueueRef, D::Error> {
-        let address = Address::deserialize(deserializer)?;
-        Ok(QueueRef {
-            project: ProjectId::new(&address.project).map_err(de::Error::custom)?,
-            name: QueueName::new(&address.name).map_err(de::Error::custom)?,
-        })
+impl AttemptRecord {
+    /// What it says; none when it is not what this program writes.
+    pub fn read(&self) -> Option<Attempt> {
+        let (id, received) = (AttemptId::new(&self.id, "").ok()?, Timestamp::from_millis(self.received));
+        Some(Attempt { id, received, messages: self.messages })
     }
 }
 

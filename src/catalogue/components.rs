@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Catalogue, System, failed, from_json, layout, to_json};
+use super::{Catalogue, Schema, System, failed, from_json, layout, to_json};
 use crate::coordination::{Mode, Op, Refusal, TreeError, numbered};
 use crate::error::{Error, Part};
 
@@ -19,7 +19,7 @@ pub struct Component {
     pub address: String,
     /// Of its program.
     pub version: String,
-    /// The form of the records it writes.
+    /// The newest form of records that it knows, see [`Schema`].
     pub schema: u32,
     /// What it does.
     pub state: ComponentState,
@@ -65,7 +65,7 @@ pub struct Registry {
 
 impl Registry {
     /// Every replica.
-    pub fn all(&self) -> impl Iterator<Item = &Component> {
+    pub fn all(&self) -> impl Iterator<Item = &Component> + Clone {
         self.components.iter().map(|(_, component)| component)
     }
 
@@ -74,9 +74,23 @@ impl Registry {
         self.all().filter(move |other| other.instance != me)
     }
 
+    /// The newest form of record that may be there.
+    pub fn schema(&self) -> Schema {
+        Schema(self.system.schema)
+    }
+
+    pub(super) fn system(&self) -> &System {
+        &self.system
+    }
+
     /// Makes a commit fail when somebody joined, or added a pool, since the look.
     pub(super) fn unchanged(&self) -> Op {
-        Op::Set { path: layout::SYSTEM.into(), data: to_json(&self.system), version: Some(self.version) }
+        self.replace(&self.system)
+    }
+
+    /// As [`Registry::unchanged`], and the installation is `system` from then on.
+    pub(super) fn replace(&self, system: &System) -> Op {
+        Op::Set { path: layout::SYSTEM.into(), data: to_json(system), version: Some(self.version) }
     }
 }
 

@@ -34,7 +34,8 @@ impl Catalogue {
         queue: &QueueRef,
         record: &QueueRecord,
     ) -> Result<(), Error> {
-        let note = DroppedRecord { placement: record.placement.clone() };
+        let placement = record.placement()?.pools().map(ToString::to_string).collect();
+        let note = DroppedRecord { placement };
         let ops = [
             Op::Delete { path: layout::queue(slot.slot, queue) },
             Op::create(layout::dropped(slot.slot, record.id), to_json(&note)),

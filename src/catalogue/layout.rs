@@ -14,6 +14,7 @@
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
+//! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`]: those that move a queue's messages away; the directory since the first one |
 //! | `/run/time` | `{time}`: how far time had come |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
@@ -120,6 +121,14 @@ pub(super) fn dropped(slot: Slot, queue: QueueId) -> String {
     format!("{RUN}/{slot}/dropped/{queue}")
 }
 
+pub(super) fn slot_tasks(slot: Slot) -> String {
+    format!("{RUN}/{slot}/tasks")
+}
+
+pub(super) fn tasks(slot: Slot, queue: QueueId) -> String {
+    format!("{RUN}/{slot}/tasks/{queue}")
+}
+
 /// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and
 /// so does a dot that begins an element, since `.` and `..` are no elements.
 pub(super) fn escape(text: &str) -> String {
@@ -166,9 +175,14 @@ mod tests {
 
     #[test]
     fn what_belongs_to_a_process_does_not_outlive_it() {
-        for path in
-            ["/meta", "/meta/pools/fast", "/meta/components/replica", "/meta/slots/0f", "/queues/0f/acme/q"]
-        {
+        for path in [
+            "/meta",
+            "/meta/pools/fast",
+            "/meta/components/replica",
+            "/meta/slots/0f",
+            "/queues/0f/acme/q",
+            "/run/0f/tasks/1",
+        ] {
             assert!(outlives(path), "{path}");
         }
         for path in [

@@ -85,6 +85,19 @@ impl Catalogue {
         Ok(nodes.into_iter().flatten().map(|node| u64::from(node.children)).sum())
     }
 
+    /// How many queues all projects have, at the cost of reading a node for each project in each slot.
+    pub async fn queues_of_all(&self) -> Result<u64, Error> {
+        let mut queues = 0;
+        for slot in Slot::all() {
+            let directories = self.tree.children(&layout::slot_queues(slot)).await.map_err(failed)?;
+            let path = |element: &String| format!("{}/{element}", layout::slot_queues(slot));
+            let paths: Vec<String> = directories.iter().map(path).collect();
+            let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+            queues += nodes.into_iter().flatten().map(|node| u64::from(node.children)).sum::<u64>();
+        }
+        Ok(queues)
+    }
+
     /// The slots in which a project has queues, at the same cost.
     pub async fn slots_of(&self, project: &ProjectId) -> Result<Vec<Slot>, Error> {
         let nodes = Slot::all().map(|slot| async move {

@@ -1,7 +1,9 @@
-//! Changing the metadata in a queue's record.
+//! Changing the record of a queue: its metadata, or where it lies.
 
-use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout, to_json};
-use crate::coordination::{Op, Refusal, TreeError};
+use std::iter;
+
+use super::{Catalogue, FlavorEntry, OwnedSlot, PoolEntry, QueueRecord, failed, from_json, layout, to_json};
+use crate::coordination::{Fence, Op, Refusal, TreeError};
 use crate::domain::names::QueueRef;
 use crate::error::Error;
 
@@ -28,11 +30,38 @@ impl Catalogue {
         queue: &QueueRef,
         entry: &QueueEntry,
     ) -> Result<bool, Error> {
+        self.queue_replace(slot, queue, entry, &[]).await
+    }
+
+    /// As [`Catalogue::queue_set`], of a record that puts the queue into a pool, or relies on the flavor of the one where it
+    /// lies: false too when the record of the pool or of the flavor is not as it was read.
+    pub async fn queue_place(
+        &self,
+        slot: &OwnedSlot,
+        queue: &QueueRef,
+        entry: &QueueEntry,
+        pool: &PoolEntry,
+        flavor: Option<&FlavorEntry>,
+    ) -> Result<bool, Error> {
+        let fences: Vec<Fence> = iter::once(pool.fence()).chain(flavor.map(FlavorEntry::fence)).collect();
+        self.queue_replace(slot, queue, entry, &fences).await
+    }
+
+    async fn queue_replace(
+        &self,
+        slot: &OwnedSlot,
+        queue: &QueueRef,
+        entry: &QueueEntry,
+        fences: &[Fence],
+    ) -> Result<bool, Error> {
         let path = layout::queue(slot.slot, queue);
         let set = Op::Set { path, data: to_json(&entry.record), version: Some(entry.version) };
-        match self.commit_as_owner(slot, &[], &[set]).await {
+        match self.commit_as_owner(slot, fences, &[set]).await {
             Ok(_) => Ok(true),
-            Err(TreeError::Refused { why: Refusal::BadVersion | Refusal::NoNode, .. }) => Ok(false),
+            Err(
+                TreeError::Fenced(1..)
+                | TreeError::Refused { why: Refusal::BadVersion | Refusal::NoNode, .. },
+            ) => Ok(false),
             Err(error) => Err(failed(error)),
         }
     }

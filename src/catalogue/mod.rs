@@ -11,9 +11,11 @@ mod flavors;
 mod layout;
 mod listing;
 mod metadata;
+mod move_tasks;
 mod pools;
 mod queues;
 mod receipts;
+mod schema;
 mod slots;
 mod sync;
 mod system;
@@ -27,14 +29,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backup::{Backup, BackupError};
-pub use claims::{ClaimRecord, ClaimedMessage, SlotClaims};
+pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims};
 pub use components::{Component, ComponentState, Registry};
 pub use dropped::DroppedQueue;
 pub use flavors::{FlavorEntry, PoolUpdate};
 pub use listing::QueueNames;
 pub use metadata::QueueEntry;
+pub use move_tasks::MoveTasks;
 pub use pools::PoolEntry;
-pub use queues::QueueRecord;
+pub use queues::{MigrationRecord, Placement, QueueRecord};
+pub use schema::Schema;
 pub use slots::{OwnedSlot, Owner, SlotOwner};
 pub use system::System;
 pub use watch::{Change, MetaWatch};
@@ -43,6 +47,7 @@ pub use crate::coordination::{Link, Session};
 
 use crate::coordination::{Coordination, Node, TreeError};
 use crate::error::{Error, Part};
+use schema::InForce;
 use sync::Syncs;
 use tokio::sync::watch::Receiver;
 
@@ -51,12 +56,13 @@ use tokio::sync::watch::Receiver;
 pub struct Catalogue {
     tree: Arc<dyn Coordination>,
     syncs: Arc<Syncs>,
+    in_force: Arc<InForce>,
 }
 
 impl Catalogue {
     /// The records in `tree`.
     pub fn new(tree: Arc<dyn Coordination>) -> Self {
-        Self { tree, syncs: Arc::default() }
+        Self { tree, syncs: Arc::default(), in_force: Arc::default() }
     }
 
     /// Whether a change made now has a chance.

@@ -16,7 +16,7 @@ use crate::error::{Error, Part};
 pub struct QueueRecord {
     /// This incarnation of the queue.
     pub id: QueueId,
-    /// The pools it lies in: one, or two while it moves from the first to the second.
+    /// The pools it lies in: one; or, while it moves from one to another, both and [`MOVES`].
     pub placement: Vec<String>,
     /// A JSON object.
     pub metadata: Box<RawValue>,
@@ -25,6 +25,60 @@ pub struct QueueRecord {
     /// When its metadata was last changed, likewise; absent when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
+    /// What is known of its migration, while it moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migration: Option<MigrationRecord>,
+}
+
+/// The migration of a queue as it is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigrationRecord {
+    /// Milliseconds since the Unix epoch at which it began, or was turned round.
+    pub started: u64,
+    /// Messages a second that are copied at most; without a bound when it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    /// Whether it was canceled, and goes back to where it came from.
+    #[serde(default)]
+    pub is_canceled: bool,
+}
+
+/// The third element of the placement of a queue that moves. It names no pool, so that a program which knows no
+/// migration and would look into the last pool only refuses the queue (503) instead of serving a half of it.
+const MOVES: &str = "";
+
+/// The pools that a queue lies in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The one that takes what is new.
+    pub pool: PoolName,
+    /// The one that it leaves, while it moves.
+    pub older: Option<PoolName>,
+}
+
+impl Placement {
+    /// One pool.
+    pub fn one(pool: PoolName) -> Self {
+        Self { pool, older: None }
+    }
+
+    /// Both pools, the older one first, or the only one.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolName> {
+        self.older.iter().chain([&self.pool])
+    }
+
+    /// Whether something of the queue may lie in a pool.
+    pub fn contains(&self, pool: &PoolName) -> bool {
+        self.pools().any(|name| name == pool)
+    }
+
+    /// As it is recorded.
+    fn stored(&self) -> Vec<String> {
+        match &self.older {
+            None => vec![self.pool.to_string()],
+            Some(older) => vec![older.to_string(), self.pool.to_string(), MOVES.to_owned()],
+        }
+    }
 }
 
 /// Where a queue lies: the part of its record, or of what is left of it, that says so.
@@ -42,19 +96,27 @@ impl QueueRecord {
             metadata: metadata.as_raw().to_owned(),
             created: created.as_millis(),
             modified: None,
+            migration: None,
         }
     }
 
-    /// The pool that takes its new messages: the last of its placement.
-    pub fn pool(&self) -> Result<PoolName, Error> {
-        let name = self.placement.last().map_or("", String::as_str);
-        PoolName::new(name).map_err(|error| Error::unavailable(Part::Coordination, error))
+    /// The pools that it lies in.
+    pub fn placement(&self) -> Result<Placement, Error> {
+        let damaged = || Error::unavailable(Part::Coordination, "the placement of a queue is damaged");
+        let pool = |name: &String| PoolName::new(name).map_err(|_| damaged());
+        match &self.placement[..] {
+            [only] => Ok(Placement::one(pool(only)?)),
+            [older, newer, moves] if moves == MOVES => {
+                Ok(Placement { pool: pool(newer)?, older: Some(pool(older)?) })
+            }
+            _ => Err(damaged()),
+        }
     }
 
-    /// All pools of its placement.
-    pub fn pools(&self) -> Result<Vec<PoolName>, Error> {
-        let names = self.placement.iter().map(|name| PoolName::new(name));
-        names.collect::<Result<_, _>>().map_err(|error| Error::unavailable(Part::Coordination, error))
+    /// Puts it into other pools.
+    pub fn place(&mut self, placement: &Placement, migration: Option<MigrationRecord>) {
+        self.placement = placement.stored();
+        self.migration = migration;
     }
 }
 
@@ -94,5 +156,39 @@ impl Catalogue {
             }),
             Err(error) => Err(failed(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(placement: &str) -> QueueRecord {
+        let id = "00000000-0000-4000-8000-000000000000";
+        let text = format!(r#"{{"id": "{id}", "placement": {placement}, "metadata": {{}}, "created": 1}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_record_says_where_a_queue_lies_and_where_it_goes() {
+        let pool = |name| PoolName::new(name).unwrap();
+        assert_eq!(record(r#"["a"]"#).placement().unwrap(), Placement::one(pool("a")));
+        let both = Placement { pool: pool("b"), older: Some(pool("a")) };
+        assert_eq!(record(r#"["a", "b", ""]"#).placement().unwrap(), both);
+        for damaged in ["[]", r#"[""]"#, r#"["a", "b"]"#, r#"["a", "b", "c"]"#] {
+            assert!(record(damaged).placement().is_err(), "{damaged}");
+        }
+        let mut moved = record(r#"["a"]"#);
+        let migration = MigrationRecord { started: 7, rate: Some(100), is_canceled: false };
+        moved.place(&both, Some(migration));
+        let read: QueueRecord = serde_json::from_slice(&to_json(&moved)).unwrap();
+        assert_eq!((read.placement().unwrap(), read.migration), (both, Some(migration)));
+    }
+
+    #[test]
+    fn a_program_that_knows_no_migration_finds_no_pool_in_a_queue_that_moves() {
+        let both = Placement { pool: PoolName::new("b").unwrap(), older: PoolName::new("a").ok() };
+        // It takes the last element for the pool of the queue.
+        assert!(PoolName::new(both.stored().last().unwrap()).is_err());
     }
 }

@@ -82,27 +82,40 @@ impl Catalogue {
         nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
     }
 
+    /// The transaction that last took a slot, as the whole ensemble knows it.
+    pub async fn slot_transaction(&self, slot: Slot) -> Result<u64, Error> {
+        self.catch_up().await?;
+        let path = layout::slot(slot);
+        let node = self.node(&path).await?;
+        node.map(|node| node.modified).ok_or_else(|| missing(&path))
+    }
+
     /// Takes slots in one commit, at most [`crate::domain::limits::SLOTS_TAKEN`]: from then on commits of their
     /// owners before are refused. Those that another replica has, whose session lasts, are left out; those of a process
     /// of this replica before are taken.
     pub async fn slots_take(&self, slots: &[Slot], me: &Owner) -> Result<Vec<OwnedSlot>, Error> {
+        let paths: Vec<String> = slots.iter().map(|slot| layout::slot(*slot)).collect();
         for _ in 0..TRIES {
-            let owners = self.slot_owners(slots).await?;
-            let is_open =
-                |owner: &Option<SlotOwner>| owner.as_ref().is_none_or(|owner| owner.instance == me.instance);
-            let open = slots.iter().zip(&owners).filter(|(_, owner)| is_open(owner));
-            let slots: Vec<Slot> = open.map(|(slot, _)| *slot).collect();
-            if slots.is_empty() {
+            let nodes = async { self.tree.get_many(&paths).await.map_err(failed) };
+            let (nodes, owners) = tokio::try_join!(nodes, self.slot_owners(slots))?;
+            let mut open = Vec::with_capacity(slots.len());
+            for ((slot, node), owner) in slots.iter().zip(nodes).zip(owners) {
+                if owner.as_ref().is_none_or(|owner| owner.instance == me.instance) {
+                    let node = node.ok_or_else(|| missing(&layout::slot(*slot)))?;
+                    open.push((*slot, node.version, owner));
+                }
+            }
+            if open.is_empty() {
                 return Ok(Vec::new());
             }
-            let ops = self.taking(&slots, me).await?;
+            let ops = taking(&open, me);
             let committed = match self.tree.commit(&[], &ops).await {
                 Ok(committed) => committed,
                 Err(TreeError::Refused { .. }) => continue,
                 Err(error) => return Err(failed(error)),
             };
             let set = ops.iter().zip(committed).filter(|(op, _)| matches!(op, Op::Set { .. }));
-            let owned = slots.iter().zip(set).map(|(slot, (_, stat))| {
+            let owned = open.iter().zip(set).map(|((slot, ..), (_, stat))| {
                 let unknown = || failed(TreeError::Unknown("a set node has no version".into()));
                 let stat = stat.ok_or_else(unknown)?;
                 Ok(OwnedSlot::new(*slot, stat.version, stat.modified))
@@ -112,37 +125,6 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    async fn taking(&self, slots: &[Slot], me: &Owner) -> Result<Vec<Op>, Error> {
-        let paths: Vec<String> = slots.iter().map(|slot| layout::slot(*slot)).collect();
-        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
-        let mut ops = Vec::with_capacity(3 * slots.len());
-        let record = to_json(&SlotRecord { instance: me.instance, nonce: me.nonce });
-        for (path, node) in paths.into_iter().zip(nodes) {
-            let Some(node) = node else {
-                return Err(Error::unavailable(Part::Coordination, format!("{path} is missing")));
-            };
-            ops.push(Op::Set { path, data: record.clone(), version: Some(node.version) });
-        }
-        ops.extend(self.owning(slots, me).await?);
-        Ok(ops)
-    }
-
-    /// What puts this owner's nodes in place of those of processes before it. Where another replica's is, the commit is
-    /// refused.
-    async fn owning(&self, slots: &[Slot], me: &Owner) -> Result<Vec<Op>, Error> {
-        let owners = self.slot_owners(slots).await?;
-        let record = to_json(&SlotOwner { instance: me.instance, address: me.address.clone() });
-        let mut ops = Vec::with_capacity(2 * slots.len());
-        for (slot, owner) in slots.iter().zip(owners) {
-            let path = layout::owner(*slot);
-            if owner.is_some_and(|owner| owner.instance == me.instance) {
-                ops.push(Op::Delete { path: path.clone() });
-            }
-            ops.push(Op::Create { path, data: record.clone(), mode: Mode::Ephemeral });
-        }
-        Ok(ops)
-    }
-
     /// Makes owner nodes again after a session was lost, for slots that nobody took in the meantime; the others are
     /// lost, as [`OwnedSlot::is_lost`] says. At most [`crate::domain::limits::SLOTS_TAKEN`].
     pub async fn slots_hold(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
@@ -150,7 +132,8 @@ impl Catalogue {
         for _ in 0..TRIES + owned.len() {
             let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
             let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
-            let ops = self.owning(&slots, me).await?;
+            let owners = self.slot_owners(&slots).await?;
+            let ops = owning(slots.iter().copied().zip(&owners), me);
             match self.tree.commit(&fences, &ops).await {
                 Ok(_) => return Ok(()),
                 Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
@@ -166,15 +149,18 @@ impl Catalogue {
     pub async fn slots_give_up(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
         let mut held: Vec<&OwnedSlot> = owned.iter().collect();
         for _ in 0..TRIES + owned.len() {
-            let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
-            let mut owners = self.slot_owners(&slots).await?.into_iter();
-            held.retain(|_| owners.next().flatten().is_some_and(|owner| owner.instance == me.instance));
             let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
             let gone = held.iter().map(|owned| Op::Delete { path: layout::owner(owned.slot) });
             match self.tree.commit(&fences, &gone.collect::<Vec<_>>()).await {
                 Ok(_) => return Ok(()),
                 Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
-                Err(TreeError::Refused { .. }) => {}
+                Err(TreeError::Refused { .. }) => {
+                    let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
+                    let mut owners = self.slot_owners(&slots).await?.into_iter();
+                    held.retain(|_| {
+                        owners.next().flatten().is_some_and(|owner| owner.instance == me.instance)
+                    });
+                }
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -197,4 +183,35 @@ impl Catalogue {
         }
         outcome
     }
+}
+
+/// What takes these slots, whose nodes have these versions, and puts this owner's nodes in place of those of processes before it.
+fn taking(slots: &[(Slot, u32, Option<SlotOwner>)], me: &Owner) -> Vec<Op> {
+    let record = to_json(&SlotRecord { instance: me.instance, nonce: me.nonce });
+    let set = |(slot, version, _): &(Slot, u32, Option<SlotOwner>)| Op::Set {
+        path: layout::slot(*slot),
+        data: record.clone(),
+        version: Some(*version),
+    };
+    let mut ops: Vec<Op> = slots.iter().map(set).collect();
+    ops.extend(owning(slots.iter().map(|(slot, _, owner)| (*slot, owner)), me));
+    ops
+}
+
+/// What puts this owner's nodes in place of those of processes before it. Where another replica's is, the commit is refused.
+fn owning<'o>(slots: impl Iterator<Item = (Slot, &'o Option<SlotOwner>)>, me: &Owner) -> Vec<Op> {
+    let record = to_json(&SlotOwner { instance: me.instance, address: me.address.clone() });
+    let mut ops = Vec::new();
+    for (slot, owner) in slots {
+        let path = layout::owner(slot);
+        if owner.as_ref().is_some_and(|owner| owner.instance == me.instance) {
+            ops.push(Op::Delete { path: path.clone() });
+        }
+        ops.push(Op::Create { path, data: record.clone(), mode: Mode::Ephemeral });
+    }
+    ops
+}
+
+fn missing(path: &str) -> Error {
+    Error::unavailable(Part::Coordination, format!("{path} is missing"))
 }

@@ -3,14 +3,11 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Catalogue, failed, from_json, layout, to_json};
+use super::{Catalogue, Schema, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
 use crate::domain::ids::Slot;
 use crate::domain::limits;
 use crate::error::{Error, Part};
-
-/// The form of the records this program writes.
-pub(super) const SCHEMA: u32 = 1;
 
 /// The installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,19 +16,21 @@ pub struct System {
     pub id: Uuid,
     /// Greater each time its tree is put into another; the greater part of every epoch.
     pub generation: u32,
-    /// The form of its records.
+    /// The newest form of its records, see [`Schema`].
     pub schema: u32,
     /// Its number of slots.
     pub slots: u32,
 }
 
 impl Catalogue {
-    /// The installation; made with the id `fresh` when the tree is empty.
+    /// The installation; made with the id `fresh` when the tree is empty. Refused when its records are of a form that this
+    /// program does not know.
     pub async fn system(&self, fresh: Uuid) -> Result<System, Error> {
         if let Some(node) = self.node(layout::SYSTEM).await? {
             // Trees that were made before there was a registry.
             self.create_missing(&[layout::COMPONENTS.to_owned(), layout::REPLICAS.to_owned()]).await?;
-            return from_json(&node);
+            let system: System = from_json(&node)?;
+            return Schema(system.schema).check_known().map(|()| system);
         }
         if self.node(layout::IMPORT).await?.is_some() {
             return Err(Error::unavailable(
@@ -40,7 +39,7 @@ impl Catalogue {
             ));
         }
         let slots = u32::try_from(limits::SLOTS).expect("there are 256 slots");
-        let system = System { id: fresh, generation: 1, schema: SCHEMA, slots };
+        let system = System { id: fresh, generation: 1, schema: Schema::FIRST.0, slots };
         let roots = [
             layout::META,
             layout::COMPONENTS,

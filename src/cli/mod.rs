@@ -4,6 +4,7 @@ mod bench;
 mod client;
 mod completions;
 mod config;
+mod here;
 mod openapi;
 mod serve;
 mod token;
@@ -55,7 +56,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         Command::Token(command) => token::run(command),
         Command::Tree(args) => tree::run(&args),
-        Command::Client(command) => Ok(client::run(command)?),
+        Command::Client(command) => Ok(client::run(command, here::root)?),
         Command::Openapi(args) => openapi::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

@@ -2,20 +2,22 @@
 //! a request and never repeats one: a failure says whether the request can have been carried out.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Response, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use http::{Request, Response};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Incoming};
 use thiserror::Error as ThisError;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::answer::Rest;
+use super::connection::{Busy, Connections, described};
 use crate::domain::limits;
+
+pub use super::answer::AnswerBody;
 
 /// Why there is no answer of another replica.
 #[derive(Debug, ThisError)]
@@ -30,9 +32,9 @@ pub enum Failure {
 
 /// The way to the other replicas. Clones would share connections; there is one for a process.
 pub struct Peers {
-    client: Client<HttpConnector, Full<Bytes>>,
+    connections: Connections,
     /// Requests that may be under way at once.
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Peers {
@@ -43,76 +45,87 @@ impl fmt::Debug for Peers {
 
 impl Default for Peers {
     fn default() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(limits::PEER_CONNECT));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(limits::PEER_IDLE)
-            .pool_max_idle_per_host(limits::PEER_IDLE_CONNECTIONS)
-            .build(connector);
-        Self { client, places: Semaphore::new(limits::PEER_REQUESTS) }
+        Self { connections: Connections::default(), places: Arc::new(Semaphore::new(limits::PEER_REQUESTS)) }
     }
 }
 
 impl Peers {
-    /// Sends a request to the replica at `address`, and returns its whole answer. `request` names a path and no host. Dropped
-    /// before it is done, it cuts the connection, by which the other replica knows.
+    /// Sends a question to the replica at `address`, and returns its whole answer, which has [`limits::PEER_ANSWER_BYTES`] at
+    /// most. `request` names a path and no host. Dropped before it is done, it cuts the connection, by which the other replica
+    /// knows.
     pub async fn send(
         &self,
         address: &str,
         request: Request<Bytes>,
         patience: Duration,
     ) -> Result<Response<Bytes>, Failure> {
+        let _place = self.place()?;
+        within(patience, async {
+            let (answer, link) = self.exchange(address, request).await?;
+            let (parts, body) = answer.into_parts();
+            Ok(Response::from_parts(parts, whole(link, body, limits::PEER_ANSWER_BYTES).await?))
+        })
+        .await
+    }
+
+    /// As [`Peers::send`], for an answer that is passed on. One of [`limits::PEER_ANSWER_KEPT`] at most is there as a whole;
+    /// of a longer one the header is, and the rest comes as it is read.
+    pub async fn pass_on(
+        &self,
+        address: &str,
+        request: Request<Bytes>,
+        patience: Duration,
+    ) -> Result<Response<AnswerBody>, Failure> {
+        let place = self.place()?;
+        within(patience, async {
+            let (answer, link) = self.exchange(address, request).await?;
+            let (parts, body) = answer.into_parts();
+            let is_short = body.size_hint().upper().is_some_and(|bytes| bytes <= limits::PEER_ANSWER_KEPT);
+            if !is_short {
+                return Ok(Response::from_parts(parts, Either::Right(Rest::new((body, link), place))));
+            }
+            let body = whole(link, body, limits::PEER_ANSWER_BYTES).await?;
+            Ok(Response::from_parts(parts, Either::Left(Full::new(body))))
+        })
+        .await
+    }
+
+    fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let busy = |_| Failure::NotSent("too many requests to other replicas are under way".into());
-        let _place = self.places.try_acquire().map_err(busy)?;
-        let request = to(address, request)?;
-        match timeout(patience, self.exchange(request)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Failure::Unknown(format!("nothing came within {} ms", patience.as_millis()))),
-        }
+        Arc::clone(&self.places).try_acquire_owned().map_err(busy)
     }
 
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
-        let answer = self.client.request(request.map(Full::new)).await.map_err(|error| {
-            let why = described(&error);
-            if error.is_connect() { Failure::NotSent(why) } else { Failure::Unknown(why) }
-        })?;
-        let (parts, body) = answer.into_parts();
-        let body = Limited::new(body, limits::PEER_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| Failure::Unknown(described(&*error)))?;
-        Ok(Response::from_parts(parts, body.to_bytes()))
+    async fn exchange(
+        &self,
+        address: &str,
+        request: Request<Bytes>,
+    ) -> Result<(Response<Incoming>, Busy), Failure> {
+        self.connections.exchange(address, request.map(Full::new)).await
     }
 }
 
-/// The request with its host.
-fn to(address: &str, request: Request<Bytes>) -> Result<Request<Bytes>, Failure> {
-    let (mut parts, body) = request.into_parts();
-    let no_place = |why: String| Failure::NotSent(format!("{address:?} is no address: {why}"));
-    let authority: Authority =
-        address.parse().map_err(|error: http::uri::InvalidUri| no_place(error.to_string()))?;
-    let mut uri = parts.uri.into_parts();
-    uri.scheme = Some(Scheme::HTTP);
-    uri.authority = Some(authority);
-    uri.path_and_query.get_or_insert(PathAndQuery::from_static("/"));
-    parts.uri = Uri::from_parts(uri).map_err(|error| no_place(error.to_string()))?;
-    Ok(Request::from_parts(parts, body))
+/// The whole body of an answer, of `most` bytes at most.
+async fn whole(link: Busy, body: Incoming, most: usize) -> Result<Bytes, Failure> {
+    match link.whole(body, most).await {
+        Ok(Some(body)) => Ok(body),
+        Ok(None) => Err(Failure::Unknown(format!("its answer has more than {most} bytes"))),
+        Err(error) => Err(Failure::Unknown(described(&error))),
+    }
 }
 
-/// An error with its causes.
-fn described(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+async fn within<T>(
+    patience: Duration,
+    answer: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match timeout(patience, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Failure::Unknown(format!("nothing came within {} ms", patience.as_millis()))),
     }
-    text
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -154,8 +167,87 @@ mod tests {
         };
         let asking = async {
             for _ in 0..3 {
-                let sent = Peers::default().send(&address, request(), Duration::from_millis(500)).await;
+                let sent = Peers::default().pass_on(&address, request(), Duration::from_millis(500)).await;
                 assert!(matches!(sent, Err(Failure::Unknown(_))), "{sent:?}");
+            }
+        };
+        tokio::join!(serving, asking);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_unless_the_other_side_has_closed_it() {
+        const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = async {
+            for requests in [2, 1] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                for _ in 0..requests {
+                    assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+                    stream.write_all(ANSWER).await.unwrap();
+                }
+            }
+        };
+        let peers = Peers::default();
+        let asking = async {
+            for _ in 0..3 {
+                let answer = peers.send(&address, request(), Duration::from_secs(5)).await.unwrap();
+                assert_eq!(answer.body(), "body");
+                // The end of a connection gets here.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::join!(serving, asking);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_cuts_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let peers = Peers::default();
+        let asking = peers.pass_on(&address, request(), Duration::from_secs(60));
+        let serving = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+            stream
+        };
+        let mut stream = tokio::select! {
+            _ = asking => panic!("nobody has answered"),
+            stream = serving => stream,
+        };
+        assert_eq!(stream.read(&mut [0; 1_024]).await.unwrap(), 0);
+    }
+
+    /// It is not kept, so it may break off after its first bytes have left. Then it is no answer.
+    #[tokio::test]
+    async fn a_long_answer_is_passed_on_as_it_comes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let long = usize::try_from(limits::PEER_ANSWER_KEPT).unwrap() + 1;
+        let (asked, mut answers) = tokio::sync::mpsc::channel(1);
+        let serving = async move {
+            for rest in [long - 5, 3] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {long}\r\n\r\nbegin");
+                stream.write_all(head.as_bytes()).await.unwrap();
+                // The beginning is there before the end is sent.
+                answers.recv().await.unwrap();
+                stream.write_all(&vec![b' '; rest]).await.unwrap();
+            }
+        };
+        let asking = async {
+            for is_whole in [true, false] {
+                let peers = Peers::default();
+                let sent = peers.pass_on(&address, request(), Duration::from_secs(5)).await.unwrap();
+                let mut body = sent.into_body();
+                let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+                assert!(first.starts_with(b"begin"));
+                assert_eq!(peers.places.available_permits(), limits::PEER_REQUESTS - 1);
+                asked.send(()).await.unwrap();
+                let rest = body.collect().await.map(|rest| rest.to_bytes().len());
+                assert_eq!(rest.is_ok_and(|rest| first.len() + rest == long), is_whole);
+                assert_eq!(peers.places.available_permits(), limits::PEER_REQUESTS);
             }
         };
         tokio::join!(serving, asking);

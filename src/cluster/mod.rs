@@ -2,6 +2,8 @@
 //!
 //! It knows nothing of what is in a slot.
 
+mod answer;
+mod connection;
 pub mod forward;
 pub mod questions;
 pub mod replicas;

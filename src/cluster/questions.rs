@@ -1,5 +1,5 @@
 //! What replicas ask each other of their own accord, beside the requests of clients that they pass on: about messages that
-//! move between queues which two of them serve, and what a project holds. Only the wire is known here, not what it means.
+//! move between queues which two of them serve, about claims that nobody got, and what a project holds. Only the wire is known here, not what it means.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::forward::{Failure, Peers};
 use crate::domain::access::PeerSecret;
-use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::error::{Error, Part};
@@ -26,6 +26,14 @@ pub const DEPART: &str = "/peer/moves/depart";
 pub const STATES: &str = "/peer/moves/states";
 /// See [`ARRIVE`].
 pub const HOLDINGS: &str = "/peer/holdings";
+/// See [`ARRIVE`].
+pub const REPORT: &str = "/peer/report";
+/// See [`ARRIVE`].
+pub const UNHELD: &str = "/peer/claims/unheld";
+/// See [`ARRIVE`].
+pub const MIGRATE: &str = "/peer/migrate";
+/// See [`ARRIVE`].
+pub const LOADS: &str = "/peer/loads";
 
 /// A queue by its names.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -112,6 +120,15 @@ pub struct StatesAnswer {
     pub kept: Vec<MessageId>,
 }
 
+/// To the replica that has granted a claim: its holder left before the answer was handed over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Unheld {
+    /// The queue that it is of.
+    pub queue: QueueAddress,
+    /// Its id.
+    pub claim: ClaimId,
+}
+
 /// How much of a project is counted by a replica.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HoldingsQuestion {
@@ -128,6 +145,60 @@ pub struct HoldingsAnswer {
     pub messages: u64,
     /// The bytes of those.
     pub bytes: u64,
+}
+
+/// What a replica serves and how it does. Everything is asked.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ReportQuestion {}
+
+/// The answer to [`ReportQuestion`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReportAnswer {
+    /// Why it is not ready, if it is not.
+    pub not_ready: Option<String>,
+    /// Its session with the tree: `connected`, `suspended` or `lost`.
+    pub session: String,
+    /// Slots that it serves.
+    pub slots: u64,
+    /// Queues that it has opened.
+    pub open_queues: u64,
+    /// Claims that wait for messages.
+    pub waiting_claims: u64,
+    /// Messages under claims in the queues that are open.
+    pub claimed_messages: u64,
+    /// Pools that did not answer when it last asked.
+    pub silent_pools: Vec<String>,
+}
+
+/// How much is written to the queues that a replica serves.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct LoadsQuestion {}
+
+/// The answer to [`LoadsQuestion`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LoadsAnswer {
+    /// The busiest queues, at most [`limits::LOADS`].
+    pub queues: Vec<QueueLoad>,
+}
+
+/// How much is written to a queue.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct QueueLoad {
+    /// Which one.
+    pub queue: QueueId,
+    /// How often its pools change something of it in a minute: posts, deletions, ends of claims.
+    pub per_minute: u64,
+}
+
+/// To the owner of a queue: it is to go to another pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MigrationQuestion {
+    /// Which queue.
+    pub queue: QueueAddress,
+    /// Which pool.
+    pub pool: String,
+    /// Messages a second that are copied at most.
+    pub rate: Option<u32>,
 }
 
 /// A replica that can ask others.

@@ -2,15 +2,13 @@
 
 use uuid::Uuid;
 
-use crate::catalogue::{Catalogue, Component, ComponentState, Registry};
+use crate::catalogue::{Catalogue, Component, ComponentState, Registry, Schema};
 use crate::domain::names::PoolName;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
 
 /// How often to look again when the registry changes at the same time.
 const TRIES: usize = 8;
-/// The form of the records that this program writes.
-const SCHEMA: u32 = 1;
 
 /// This replica, as the others know it.
 #[derive(Clone, Debug)]
@@ -37,7 +35,7 @@ impl Replica {
             instance: self.instance,
             address: self.address.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            schema: SCHEMA,
+            schema: Schema::KNOWN.0,
             state,
             weight: self.weight,
             started: started.as_millis(),
@@ -46,10 +44,12 @@ impl Replica {
 }
 
 /// Registers a replica of this host, in place of processes of its own before it, and returns the name of its node. Refused
-/// while another replica is registered and a pool is on the disk of one: the other could not serve its queues.
+/// while another replica is registered and a pool is on the disk of one: the other could not serve its queues. Refused too when
+/// the records have a form by now that this program does not know.
 pub async fn join(catalogue: &Catalogue, host: &str, me: &Component) -> Result<String, Error> {
     for _ in 0..TRIES {
         let seen = catalogue.registry().await?;
+        seen.schema().check_known()?;
         if let Some(other) = seen.others(me.instance).next() {
             check_shared(catalogue, other).await?;
         }

@@ -8,33 +8,41 @@ use crate::catalogue::{Component, ComponentState};
 use crate::domain::ids::Slot;
 use crate::placement::{Candidate, rendezvous};
 
-/// The running replicas, each with its share, and which of them should have which slot.
+/// The replicas that should have slots, each with its share, and which of them should have which slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// In order.
-    running: Vec<(Uuid, u32)>,
-    /// By slot; none while nobody runs.
+    serving: Vec<(Uuid, u32)>,
+    /// Whether these run; otherwise all of them drain.
+    is_running: bool,
+    /// By slot; none while nobody serves.
     owners: Vec<Option<Uuid>>,
 }
 
 impl View {
-    /// The view of these replicas. Those that start or drain should have no slot.
-    pub fn of<'c>(components: impl Iterator<Item = &'c Component>) -> Self {
-        let running = components.filter(|component| component.state == ComponentState::Running);
-        // A process that has just taken the place of another one of the same replica may be there twice.
-        let running: HashMap<Uuid, u32> = running.map(|one| (one.instance, one.weight)).collect();
-        let mut running: Vec<(Uuid, u32)> = running.into_iter().collect();
-        running.sort_unstable();
-        let names: Vec<String> = running.iter().map(|(instance, _)| instance.to_string()).collect();
+    /// The view of these replicas. Those that start should have no slot, and those that drain only while none runs: queues
+    /// that nobody serves are worse than a replica that is not empty yet.
+    pub fn of<'c>(components: impl Iterator<Item = &'c Component> + Clone) -> Self {
+        let with = |state: ComponentState| {
+            let found = components.clone().filter(move |component| component.state == state);
+            // A process that has just taken the place of another one of the same replica may be there twice.
+            found.map(|one| (one.instance, one.weight)).collect::<HashMap<_, _>>()
+        };
+        let running = with(ComponentState::Running);
+        let is_running = !running.is_empty();
+        let serving = if is_running { running } else { with(ComponentState::Draining) };
+        let mut serving: Vec<(Uuid, u32)> = serving.into_iter().collect();
+        serving.sort_unstable();
+        let names: Vec<String> = serving.iter().map(|(instance, _)| instance.to_string()).collect();
         let candidate = |(name, (_, weight)): (_, &(Uuid, u32))| Candidate {
             name: String::as_str(name),
             weight: *weight,
             used: 0,
         };
-        let candidates: Vec<Candidate<'_>> = names.iter().zip(&running).map(candidate).collect();
-        let owner = |slot: Slot| rendezvous::choose(&candidates, &[slot.0]).map(|index| running[index].0);
+        let candidates: Vec<Candidate<'_>> = names.iter().zip(&serving).map(candidate).collect();
+        let owner = |slot: Slot| rendezvous::choose(&candidates, &[slot.0]).map(|index| serving[index].0);
         let owners = Slot::all().map(owner).collect();
-        Self { running, owners }
+        Self { serving, is_running, owners }
     }
 
     /// Who should have a slot.
@@ -44,12 +52,12 @@ impl View {
 
     /// How many run.
     pub fn running(&self) -> usize {
-        self.running.len()
+        if self.is_running { self.serving.len() } else { 0 }
     }
 
-    /// Whether somebody runs beside this replica.
-    pub fn has_others(&self, me: Uuid) -> bool {
-        self.running.iter().any(|(instance, _)| *instance != me)
+    /// Whether somebody runs beside this replica, who could take its slots.
+    pub fn has_heirs(&self, me: Uuid) -> bool {
+        self.is_running && self.serving.iter().any(|(instance, _)| *instance != me)
     }
 }
 
@@ -70,11 +78,24 @@ mod tests {
     }
 
     #[test]
-    fn nobody_should_have_a_slot_while_nobody_runs() {
-        let idle = [component(1, 100, ComponentState::Starting), component(2, 100, ComponentState::Draining)];
+    fn nobody_should_have_a_slot_while_nobody_serves() {
+        let idle = [component(1, 100, ComponentState::Starting), component(2, 100, ComponentState::Starting)];
         let view = View::of(idle.iter());
         assert!(Slot::all().all(|slot| view.owner(slot).is_none()));
-        assert!(!view.has_others(Uuid::nil()));
+        assert!(!view.has_heirs(Uuid::nil()));
+    }
+
+    #[test]
+    fn those_that_drain_should_have_slots_only_while_none_runs() {
+        let state = |number, state| component(number, 100, state);
+        let mut all = vec![state(1, ComponentState::Draining), state(2, ComponentState::Starting)];
+        let view = View::of(all.iter());
+        assert!(Slot::all().all(|slot| view.owner(slot) == Some(all[0].instance)));
+        assert_eq!((view.running(), view.has_heirs(all[1].instance)), (0, false));
+        all.push(state(3, ComponentState::Running));
+        let view = View::of(all.iter());
+        assert!(Slot::all().all(|slot| view.owner(slot) == Some(all[2].instance)));
+        assert_eq!((view.running(), view.has_heirs(all[0].instance)), (1, true));
     }
 
     #[test]
@@ -82,7 +103,7 @@ mod tests {
         let one = running(1..2);
         let view = View::of(one.iter());
         assert!(Slot::all().all(|slot| view.owner(slot) == Some(one[0].instance)));
-        assert!(!view.has_others(one[0].instance));
+        assert!(!view.has_heirs(one[0].instance));
     }
 
     proptest! {

@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
+
+use crate::domain::limits;
 
 /// Where the other replicas reach this one, and how much of the queues it serves.
 #[derive(Args, Clone, Debug)]
@@ -21,6 +24,17 @@ pub struct ClusterSettings {
     #[arg(long, env = "ANGARIUM_WEIGHT", default_value = "100", value_name = "NUMBER")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub weight: u32,
+
+    /// Seconds after which ZooKeeper gives up a replica that it hears nothing of, and others serve its queues. Its servers grant 2
+    /// to 20 of their ticks
+    #[arg(long, env = "ANGARIUM_SESSION_TIMEOUT", value_name = "SECONDS")]
+    #[arg(default_value_t = limits::TREE_SESSION_DEFAULT, value_parser = session_timeout())]
+    pub session_timeout: u32,
+}
+
+fn session_timeout() -> RangedI64ValueParser<u32> {
+    let (least, most) = limits::TREE_SESSION;
+    RangedI64ValueParser::new().range(i64::from(least)..=i64::from(most))
 }
 
 fn host_and_port(text: &str) -> Result<String, &'static str> {

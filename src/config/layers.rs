@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use thiserror::Error as ThisError;
 
 use super::Config;
@@ -27,6 +27,17 @@ const FILE: &str = "config";
 pub struct BadFile {
     path: PathBuf,
     why: String,
+}
+
+/// Why the settings of an environment cannot be used.
+#[derive(Debug, ThisError)]
+pub enum Unsettled {
+    /// The file that it names.
+    #[error(transparent)]
+    File(#[from] BadFile),
+    /// One of its variables.
+    #[error("{}", first_line(.0))]
+    Variable(#[from] clap::Error),
 }
 
 /// The settings as they were given, each with its source.
@@ -55,6 +66,17 @@ pub fn read(command: Command) -> Result<Given, BadFile> {
     Ok(Given { matches, file: Some(file) })
 }
 
+/// The settings that a service has which is started in this environment without arguments.
+pub fn surrounding() -> Result<Config, Unsettled> {
+    let command = without_empty(Config::augment_args(Command::new("angarium")));
+    let mut matches = command.clone().try_get_matches_from(["angarium"])?;
+    if let Some(path) = matches.get_one::<PathBuf>(FILE) {
+        let file = SettingsFile::read(path)?;
+        matches = with_defaults(command, &file.values).try_get_matches_from(["angarium"])?;
+    }
+    Ok(Config::from_arg_matches(&matches)?)
+}
+
 /// What was given to the command that takes settings.
 fn settings_of(matches: &ArgMatches) -> Option<&ArgMatches> {
     match matches.subcommand() {
@@ -74,12 +96,14 @@ fn without_empty(command: Command) -> Command {
 
 /// The command with other defaults, wherever it takes settings.
 fn with_file(command: Command, values: &[(String, String)]) -> Command {
-    let defaults = |command: Command| {
-        values.iter().fold(command, |command, (key, value)| {
-            command.mut_arg(key, |arg| arg.default_value(value.clone()))
-        })
-    };
+    let defaults = |command: Command| with_defaults(command, values);
     TAKE_SETTINGS.iter().fold(defaults(command), |command, name| command.mut_subcommand(name, defaults))
+}
+
+fn with_defaults(command: Command, values: &[(String, String)]) -> Command {
+    values
+        .iter()
+        .fold(command, |command, (key, value)| command.mut_arg(key, |arg| arg.default_value(value.clone())))
 }
 
 /// A command that has the settings and nothing else, and looks at no environment.

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args};
+
+use crate::domain::limits;
 
 /// The endpoint of SQS.
 #[derive(Args, Clone, Debug)]
@@ -19,6 +22,34 @@ pub struct SqsSettings {
     /// What the URLs of SQS queues begin with; without it the address that each request was sent to
     #[arg(long, env = "ANGARIUM_SQS_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
     pub sqs_public_url: Option<String>,
+
+    /// Messages of a receive and entries of a batch at most, 10 to 500
+    #[arg(long, env = "ANGARIUM_SQS_BATCH", default_value_t = limits::SQS_BATCH, value_name = "N", value_parser = batch)]
+    pub sqs_batch: usize,
+
+    /// Messages of a queue that may be received and not deleted yet; beyond it nobody receives any
+    #[arg(long, env = "ANGARIUM_SQS_IN_FLIGHT", default_value_t = limits::SQS_IN_FLIGHT, value_name = "N")]
+    #[arg(value_parser = in_flight)]
+    pub sqs_in_flight: usize,
+
+    /// Refuse what SQS refuses: to purge a queue twice within a minute, to make one within a minute of its deletion
+    #[arg(long, env = "ANGARIUM_SQS_PAUSES", default_value = "false", value_name = "BOOL")]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub sqs_pauses: bool,
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    number(text, (limits::SQS_BATCH, limits::SQS_BATCH_MOST))
+}
+
+fn in_flight(text: &str) -> Result<usize, String> {
+    number(text, (1, limits::SQS_IN_FLIGHT_MOST))
+}
+
+fn number(text: &str, (least, most): (usize, usize)) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("it is a number from {least} to {most}"))
 }
 
 fn region(text: &str) -> Result<String, &'static str> {

@@ -54,7 +54,7 @@ pub const KMS_REUSE: &str = "_kms_data_key_reuse_period";
 pub const MANAGED_SSE: &str = "_sqs_managed_sse";
 /// Whether messages are claimed in order within their groups, as in FIFO queues of SQS. It is fixed when the queue is made.
 pub const FIFO: &str = "_fifo";
-/// What an id of deduplication holds for, in such a queue: `queue` or `group`. It is fixed when the queue is made.
+/// What an id of deduplication holds for, in such a queue: `queue` or `group`. A change holds for what is posted from then on.
 pub const DEDUP_SCOPE: &str = "_deduplication_scope";
 /// Whether, in such a queue, a message that names no id of deduplication has one by its content.
 pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
@@ -90,6 +90,8 @@ pub struct Attributes {
     pub dedup_scope: DedupScope,
     /// Whether the content of a message is its id of deduplication when it names none.
     pub has_content_dedup: bool,
+    /// Whether it says who else may use it, or who may not.
+    pub has_policy: bool,
 }
 
 impl Attributes {
@@ -120,22 +122,15 @@ impl Attributes {
             is_fifo: of(FIFO).truth()?,
             dedup_scope: of(DEDUP_SCOPE).dedup_scope()?,
             has_content_dedup: of(CONTENT_DEDUP).truth()?,
+            has_policy: of(POLICY).value.is_some(),
         })
     }
 
     /// Checks that what is fixed when a queue is made stays as it is.
     pub fn check_after(&self, before: &Self) -> Result<(), Error> {
         let fixed = |key, why| Err(Error::invalid(Place::Limit, key, why));
-        if self.flavor != before.flavor {
-            // Zaqar takes it, and the messages that are there are never seen again.
-            let why = "a queue keeps the flavor that it was created with, since its messages lie there";
-            return fixed(FLAVOR, why);
-        }
         if self.is_fifo != before.is_fifo {
             return fixed(FIFO, "a queue stays what it was created as");
-        }
-        if self.dedup_scope != before.dedup_scope {
-            return fixed(DEDUP_SCOPE, "a queue keeps the scope that it was created with");
         }
         Ok(())
     }
@@ -283,7 +278,7 @@ mod tests {
             r#"{"_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 900,
             "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
             "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red",
-            "_default_visibility_timeout": 0, "_default_receive_wait": 20, "_tags": {"a": "b"},
+            "_default_visibility_timeout": 0, "_default_receive_wait": 20, "_tags": {"a": "b"}, "_policy": {},
             "_fifo": true, "_deduplication_scope": "group", "_content_based_deduplication": true}"#,
         );
         let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl", &Limits::ZAQAR).unwrap());
@@ -301,6 +296,7 @@ mod tests {
             is_fifo: true,
             dedup_scope: DedupScope::Group,
             has_content_dedup: true,
+            has_policy: true,
         };
         assert_eq!(read.unwrap(), expected);
     }

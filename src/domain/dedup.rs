@@ -14,6 +14,16 @@ pub enum DedupScope {
     Group,
 }
 
+impl DedupScope {
+    /// The one that it may have been before it was changed.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Queue => Self::Group,
+            Self::Group => Self::Queue,
+        }
+    }
+}
+
 /// An id of deduplication within its scope, in 16 bytes of a hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DedupKey([u8; 16]);

@@ -1,4 +1,4 @@
-//! Short texts that senders choose: the group of a message, its deduplication id.
+//! Short texts that clients choose: the group of a message, its deduplication id, the id of a receive.
 //!
 //! Each has 1 to 128 printable ASCII characters without blanks, as in SQS.
 
@@ -15,6 +15,10 @@ pub struct GroupName(Arc<str>);
 /// What makes two posts the same message, for five minutes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DedupId(Arc<str>);
+
+/// What makes two receives the same receive, for five minutes.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttemptId(Arc<str>);
 
 macro_rules! token {
     ($($name:ident),*) => {$(
@@ -44,7 +48,7 @@ macro_rules! token {
     )*};
 }
 
-token!(GroupName, DedupId);
+token!(GroupName, DedupId, AttemptId);
 
 impl Default for GroupName {
     /// The group of messages that name none, in a queue in order of groups.

@@ -76,6 +76,16 @@ pub const SQS_MESSAGE_BYTES_LEAST: usize = 1_024;
 pub const SQS_REQUEST_BYTES: usize = 6 * SQS_MESSAGE_BYTES + (1 << 18);
 /// Messages of a receive, and entries of a batch (SQS: 10).
 pub const SQS_BATCH: usize = 10;
+/// The most that a setting makes of it.
+pub const SQS_BATCH_MOST: usize = CLAIM_MESSAGES_MOST;
+/// Messages under claims of one queue, beyond which nobody receives any (SQS: about 120,000).
+pub const SQS_IN_FLIGHT: usize = 120_000;
+/// The most that a setting makes of it: each costs some hundred bytes of memory.
+pub const SQS_IN_FLIGHT_MOST: usize = 10_000_000;
+/// How often a receive that waits looks whether some of them are gone.
+pub const SQS_IN_FLIGHT_LOOK: Duration = Duration::from_millis(100);
+/// Seconds between two purges of a queue, and from its deletion to its next creation, where that is asked for (SQS: 60).
+pub const SQS_PAUSE_SECONDS: u32 = 60;
 /// Characters of the id of a batch's entry, and of the label of a permission (SQS: 80).
 pub const SQS_ID_CHARS: usize = 80;
 /// Attributes of a message (SQS: 10).
@@ -90,6 +100,16 @@ pub const SQS_RETENTION_DEFAULT: u32 = 345_600;
 pub const SQS_RECEIVES: (u32, u32) = (1, 1_000);
 /// Queues that a queue for dead letters may name as its sources (SQS: 10).
 pub const SQS_SOURCES: usize = 10;
+/// Messages that a task moves in a second, least and most (SQS).
+pub const MOVE_TASK_RATE: (u32, u32) = (1, 500);
+/// Tasks of a project that may be active at once (SQS).
+pub const MOVE_TASKS_ACTIVE: usize = 100;
+/// Seconds that a task may take (SQS: 36 hours). Then it is stopped.
+pub const MOVE_TASK_SECONDS: u32 = 129_600;
+/// Tasks of a queue that are remembered: as many as SQS lists. One of them may be running.
+pub const MOVE_TASKS: usize = 10;
+/// How often a task looks whether what it has set aside has arrived, and whether it is to go on.
+pub const MOVE_TASK_STEP: Duration = Duration::from_millis(10);
 /// Tags of a queue, characters of their names and of their values (SQS: 50, 128, 256).
 pub const SQS_TAGS: (usize, usize, usize) = (50, 128, 256);
 /// Bytes of the policy of a queue (SQS: 8,192).
@@ -172,11 +192,30 @@ pub const WINDOWS_TICK: Duration = Duration::from_secs(1);
 pub const WINDOW_LOW: usize = 256;
 /// Messages that one refill reads.
 pub const REFILL_MESSAGES: usize = 1_024;
+/// A group of a queue that is not in order of groups is noisy when it has so many messages under claims (SQS: 30), ...
+pub const NOISY_MESSAGES: usize = 30;
+/// ... and more than one of so many of all those of the queue (SQS: a tenth).
+pub const NOISY_SHARE: usize = 10;
+/// Seconds without a message sent after which it is quiet again (SQS: five minutes).
+pub const NOISY_SECONDS: u32 = 300;
+/// A group is noisy too when its messages were in flight for so many message-milliseconds in the last spans, and for more than one of
+/// [`NOISY_SHARE`] of all: thirty messages for a minute, so that a few messages of a queue with few consumers are in order.
+pub const NOISY_TIME: u64 = 30 * 60_000;
+/// The length of a span: the one that runs and the one before are looked at.
+pub const NOISY_SPAN_SECONDS: u32 = 150;
+/// Groups whose times in flight are known; those with less than a hundredth of all messages in flight are left out.
+pub const NOISY_KNOWN: usize = 1_024;
+/// See [`NOISY_KNOWN`].
+pub const NOISY_LEAST: usize = 100;
+/// Groups of a queue that may be noisy at once: at any one time nine have more than a tenth, and each stays so for a while.
+pub const NOISY_GROUPS: usize = 64;
+/// Messages of quiet groups that a queue knows beyond a window full of noisy ones.
+pub const AHEAD_MESSAGES: usize = 1_024;
 /// Groups of an ordered queue that are known at once, at some hundred bytes each beside their messages.
 pub const GROUPS_KNOWN: usize = 8_192;
 /// Groups that one look into the list of a queue's groups brings, each with its first message.
 pub const GROUPS_PAGE: usize = 64;
-/// Messages that one read of a group brings: as many as a claim may have.
+/// Messages that one read of a group brings at most: as many as a claim may have.
 pub const GROUP_MESSAGES: usize = 512;
 /// Bytes of bodies of such a read, and a body more.
 pub const GROUP_BYTES: usize = 256 << 10;
@@ -220,8 +259,11 @@ pub const TREE_READS: usize = 4_096;
 pub const TREE_READS_AT_ONCE: usize = 64;
 /// An operation of ZooKeeper without an answer after this time has failed. A leader is elected well before.
 pub const TREE_DEADLINE: Duration = Duration::from_secs(8);
-/// The session timeout to ask ZooKeeper for: a pause of a process or a server is no reason to lose a session.
-pub const TREE_SESSION: Duration = Duration::from_secs(12);
+/// Seconds of the session timeout to ask ZooKeeper for, least and most: a pause of a process or a server should be no reason to
+/// lose a session, and that of a replica that died is how long its queues wait.
+pub const TREE_SESSION: (u32, u32) = (2, 120);
+/// See [`TREE_SESSION`].
+pub const TREE_SESSION_DEFAULT: u32 = 12;
 /// How long a start waits for ZooKeeper before it gives up.
 pub const TREE_START: Duration = Duration::from_secs(30);
 
@@ -255,6 +297,12 @@ pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
 /// Slots that one commit takes: three operations each, of the hundred that a commit may have.
 pub const SLOTS_TAKEN: usize = 32;
+/// Slots that are handed over in one commit. Few, because all of them wait until the last one's work is done and the commit has
+/// its answer; meanwhile those before are taken.
+pub const SLOTS_HANDED: usize = 8;
+/// How long the slots that come next wait until those before are served again: a tenth of a second usually, and not for ever,
+/// since whoever should take them may be about to go too.
+pub const HANDED_REST: Duration = Duration::from_millis(500);
 /// Slots whose claims are read at the same time: up to 64 directories each, and reads are bounded.
 pub const SLOTS_LOADED: usize = 8;
 /// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
@@ -271,8 +319,15 @@ pub const PEER_IDLE: Duration = Duration::from_secs(30);
 pub const PEER_IDLE_CONNECTIONS: usize = 256;
 /// Requests to other replicas that may be under way at once, long polls too; each has a connection.
 pub const PEER_REQUESTS: usize = 8_192;
-/// Bytes of the answer of another replica: more than 500 messages of the greatest size.
-pub const PEER_ANSWER_BYTES: usize = 256 << 20;
+/// Bytes of the answer of another replica to a question about its own work.
+pub const PEER_ANSWER_BYTES: usize = 16 << 20;
+/// Bytes of an answer that is passed on which are kept, so that the request can be made again if it breaks off. A longer one is
+/// passed on as it comes, and is not in memory as a whole.
+pub const PEER_ANSWER_KEPT: u64 = 64 << 10;
+/// How long such an answer may stand still.
+pub const PEER_STEP: Duration = Duration::from_secs(10);
+/// How long the answer to a request is waited for whose client has left: what is on its way may be a claim, which is given back.
+pub const PEER_PARTING: Duration = Duration::from_millis(50);
 /// How long a question to another replica about its own work may take.
 pub const PEER_QUESTION: Duration = Duration::from_secs(10);
 /// How long the answer of another replica may take: the longest wait for a message, and what a request may take beside it.
@@ -295,8 +350,12 @@ pub const HAND_OVER: Duration = Duration::from_secs(5);
 /// How long handing every slot over may take.
 pub const DRAIN: Duration = Duration::from_secs(15);
 
-/// For how long a replica that has handed everything over still serves: busy clients hear that their connections end.
-pub const FAREWELL: Duration = Duration::from_millis(300);
+/// A replica that has handed everything over serves on until no client has asked it for this long: by then a load balancer
+/// has seen that it is not ready, and does not send a request on a connection that ends in the same moment. That of
+/// `docker/haproxy.cfg` needs 0.7 s.
+pub const FAREWELL_REST: Duration = Duration::from_secs(1);
+/// For how long at most: a client may know no other replica.
+pub const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A step of the time by more than this is taken for a broken clock.
 pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);
@@ -328,6 +387,25 @@ pub const ASIDE_KNOWN: usize = 4_096;
 pub const MOVE_MESSAGES: usize = 256;
 /// Bytes of bodies that go to another queue in one batch, and a body more.
 pub const MOVE_BYTES: usize = 1 << 20;
+/// Pauses of a migration: before the next look at messages that cannot go over now, since they are claimed, and before the
+/// next try after a failure. The first, and the longest; each is twice the one before.
+pub const COPY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// What at least lies between two looks at messages that cannot go over, however many claims end.
+pub const COPY_REST: Duration = Duration::from_millis(500);
+/// How long whoever counts a queue waits for the batch of messages that is just being copied.
+pub const COPY_STILL: Duration = Duration::from_secs(1);
+/// Queues of one pool that a replica copies at the same time when the pool is drained.
+pub const DRAIN_AT_ONCE: usize = 16;
+/// Those beside them that only wait for claims to end: each has a task that looks every few seconds.
+pub const DRAIN_HELD: usize = 1_024;
+/// How often it is looked whether migrations of a drained pool have ended.
+pub const DRAIN_TICK: Duration = Duration::from_secs(1);
+/// How long a replica waits at least before it looks again for queues in a pool that is drained.
+pub const DRAIN_LOOK: Duration = Duration::from_secs(20);
+/// Messages a second to which a migration may be bounded.
+pub const MIGRATION_RATE: (u32, u32) = (1, 1_000_000);
+/// How long the note of messages that went over to another pool is kept at least. Nothing removes it while it is needed.
+pub const COPIED_NOTE_SECONDS: u32 = 86_400;
 /// Pauses between tries of a move whose target cannot be reached: the first, and the longest. Each is twice the one
 /// before.
 pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -354,6 +432,20 @@ pub const CLAIM_DEADLINE: Duration = Duration::from_secs(10);
 pub const POOL_TICK: Duration = Duration::from_secs(5);
 /// A pool that has not said within this time how it is does not answer.
 pub const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
+/// Queues that a survey of all pools looks at, for the map and for a plan of moves: some seconds of reading.
+pub const SURVEY_QUEUES: usize = 100_000;
+/// How much a queue weighs in a plan of moves beside what it holds, and each of its messages beside its body, in bytes.
+pub const BALANCE_QUEUE_BYTES: u64 = 1_024;
+/// See [`BALANCE_QUEUE_BYTES`].
+pub const BALANCE_MESSAGE_BYTES: u64 = 256;
+/// How many changes a minute a queue counts in a plan of moves beside its own: while little is written nothing moves for it.
+pub const BALANCE_QUEUE_CHANGES: u64 = 60;
+/// Queues of which a replica says how busy they are, the busiest ones: beside them the others hardly count.
+pub const LOADS: usize = 10_000;
+/// Moves that a plan may have.
+pub const BALANCE_MOVES: Span = Span::new(1, 20, 1_000).expect("they are in order");
+/// How old the number of all queues may be that is shown without counting again.
+pub const QUEUE_COUNT_AGE: Duration = Duration::from_secs(5);
 /// How often the owner looks for queues that are deleted and not yet cleaned away.
 pub const DROPPED_TICK: Duration = Duration::from_millis(500);
 /// Entries of a deleted queue that one turn removes from a pool, so that others get their turns.

@@ -17,6 +17,7 @@ pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod message_attribute;
+pub mod move_task;
 pub mod names;
 pub mod page;
 pub mod patch;

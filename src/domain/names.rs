@@ -42,6 +42,35 @@ impl QueueRef {
     }
 }
 
+/// The keys `project` and `name` of a queue in a record.
+pub mod address {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    use super::{ProjectId, QueueName, QueueRef};
+
+    #[derive(Serialize, Deserialize)]
+    struct Address<'a> {
+        project: Cow<'a, str>,
+        name: Cow<'a, str>,
+    }
+
+    /// Writes both.
+    pub fn serialize<S: Serializer>(at: &QueueRef, serializer: S) -> Result<S::Ok, S::Error> {
+        Address { project: at.project.as_str().into(), name: at.name.as_str().into() }.serialize(serializer)
+    }
+
+    /// Reads and checks both.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QueueRef, D::Error> {
+        let address = Address::deserialize(deserializer)?;
+        Ok(QueueRef {
+            project: ProjectId::new(&address.project).map_err(de::Error::custom)?,
+            name: QueueName::new(&address.name).map_err(de::Error::custom)?,
+        })
+    }
+}
+
 impl ProjectId {
     /// The project of requests that name none: what an SQS account without a project looks like.
     pub const DEFAULT: &'static str = "000000000000";

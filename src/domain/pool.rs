@@ -32,6 +32,17 @@ pub struct Pool {
     /// new queue meanwhile.
     #[serde(default, skip_serializing_if = "is_false")]
     pub closing: bool,
+    /// How its queues are moved away, while they are. It is draining then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainTerms>,
+}
+
+/// How the queues of a pool are moved away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainTerms {
+    /// Messages a second that the migration of each queue copies at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -43,7 +54,7 @@ impl Pool {
     /// A pool that takes new queues of no flavor.
     pub fn new(id: Uuid, uri: PoolUri, weight: u32) -> Self {
         let (options, state) = (PoolOptions::default(), PoolState::Active);
-        Self { id, uri, weight, flavor: None, options, state, closing: false }
+        Self { id, uri, weight, flavor: None, options, state, closing: false, drain: None }
     }
 
     /// Whether a new queue of this flavor may be placed in it.
@@ -203,15 +214,18 @@ pub struct PoolChange {
     pub flavor: Option<Option<FlavorName>>,
     /// What its driver is told.
     pub options: Option<PoolOptions>,
-    /// Whether it takes part in placement.
+    /// Whether it takes part in placement. One that is made active moves nothing away any more.
     pub state: Option<PoolState>,
+    /// How its queues are moved away from now on.
+    pub drain: Option<DrainTerms>,
 }
 
 impl PoolChange {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { uri, weight, flavor, options, state } = self;
-        uri.is_none() && weight.is_none() && flavor.is_none() && options.is_none() && state.is_none()
+        let Self { uri, weight, flavor, options, state, drain } = self;
+        let says_where = uri.is_none() && options.is_none();
+        says_where && weight.is_none() && flavor.is_none() && state.is_none() && drain.is_none()
     }
 
     /// The pool after the change, but for its URI.
@@ -220,6 +234,7 @@ impl PoolChange {
         pool.flavor = self.flavor.clone().unwrap_or(pool.flavor);
         pool.options = self.options.clone().unwrap_or(pool.options);
         pool.state = self.state.unwrap_or(pool.state);
+        pool.drain = self.drain.or(pool.drain).filter(|_| pool.state == PoolState::Draining);
         pool
     }
 }

@@ -17,7 +17,9 @@ use bytes::{Buf, BufMut};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::domain::group::AttemptId;
 use crate::domain::ids::{MessageId, QueueId};
+use crate::domain::limits;
 use crate::domain::time::Timestamp;
 
 const FORM: u8 = 1;
@@ -35,6 +37,24 @@ pub struct Receipt {
     pub attempt: u32,
     /// When it was received.
     pub received: Timestamp,
+}
+
+/// A receive that its client may repeat, because it never saw the answer: then it gets the same messages and handles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// What its client calls it.
+    pub id: AttemptId,
+    /// When the messages were received, as their handles say.
+    pub received: Timestamp,
+    /// How many they were. With one of them gone it is not the same receive any more.
+    pub messages: usize,
+}
+
+impl Attempt {
+    /// Whether it may still be repeated at `now`, as far as its age goes (SQS: five minutes).
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        now < self.received.plus_seconds(limits::DEDUP_SECONDS)
+    }
 }
 
 /// The secret of an installation that makes handles.

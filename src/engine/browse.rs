@@ -18,7 +18,7 @@ pub struct Browsed {
 impl QueueEngine {
     /// The ready messages behind `after` that are in memory and wanted, at most `limit`.
     pub fn browse(&self, after: MessageId, limit: usize, is_wanted: impl Fn(&Header) -> bool) -> Browsed {
-        if self.is_ordered() {
+        if self.is_ordered() || self.waits_for_copies() {
             return Browsed { messages: Vec::new(), read_on: Some(after) };
         }
         let ready = self.window.behind(after).filter(|ready| is_wanted(&ready.header));
@@ -29,6 +29,6 @@ impl QueueEngine {
 
     /// Whether a message that the pool has is neither claimed nor about to change.
     pub fn is_free(&self, id: MessageId) -> bool {
-        !self.hidden.contains_key(&id)
+        !self.hidden.contains_key(&id) || self.is_copying(id)
     }
 }

@@ -29,7 +29,7 @@ impl QueueEngine {
                     return Ok(Removal::AskPool(Asked(self.aside.times())));
                 }
                 Some(Why::Leaving) => return Err(on_its_way()),
-                None | Some(Why::Removing(_) | Why::Waking) => {}
+                None | Some(Why::Removing(_) | Why::Waking | Why::Copying) => {}
                 Some(Why::Claimed(holder)) if is_held(holder) => {}
                 Some(Why::Claimed(_) | Why::Taking | Why::Returning(_)) => return Err(Error::Claimed(*id)),
             }
@@ -45,7 +45,7 @@ impl QueueEngine {
     pub fn begin_purge(&mut self, ids: &[MessageId]) -> Vec<MessageId> {
         let is_changing = |id: &MessageId| match self.hidden.get(id).map(|hidden| hidden.why) {
             Some(Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving) => true,
-            Some(Why::Claimed(_) | Why::Removing(_)) => false,
+            Some(Why::Claimed(_) | Why::Removing(_) | Why::Copying) => false,
             None => self.aside.has(*id) == Some(true),
         };
         let begun: Vec<MessageId> = ids.iter().copied().filter(|id| !is_changing(id)).collect();
@@ -65,7 +65,7 @@ impl QueueEngine {
                     hidden.removed = claimed;
                 }
             }
-            Some(hidden) if hidden.why == Why::Waking => {
+            Some(hidden) if matches!(hidden.why, Why::Waking | Why::Copying) => {
                 hidden.why = Why::Removing(None);
                 hidden.removals = 1;
             }

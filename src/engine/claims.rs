@@ -3,8 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::ending::Ending;
+use super::hidden::Why;
+use super::queue::QueueEngine;
 use crate::domain::claim::ClaimTerms;
+use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, MessageId};
+use crate::domain::receipt::Attempt;
 use crate::domain::time::Timestamp;
 
 /// A claim.
@@ -20,11 +24,13 @@ pub struct Claim {
     pub(super) ending: Option<Ending>,
     /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
     pub(super) is_renewing: bool,
+    /// The receive that made it, while that may be repeated.
+    attempt: Option<Attempt>,
 }
 
 impl Claim {
     pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
-        Self { terms, expires, messages, ending: None, is_renewing: false }
+        Self { terms, expires, messages, ending: None, is_renewing: false, attempt: None }
     }
 
     /// Whether nothing of it is about to change.
@@ -41,6 +47,8 @@ impl Claim {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     claims: HashMap<ClaimId, Claim>,
+    /// Those of receives that may be repeated.
+    attempts: HashMap<AttemptId, ClaimId>,
 }
 
 impl Claims {
@@ -57,7 +65,33 @@ impl Claims {
     }
 
     pub(super) fn remove(&mut self, id: ClaimId) -> Option<Claim> {
-        self.claims.remove(&id)
+        self.set_attempt(id, None);
+        let claim = self.claims.remove(&id);
+        // A table that is empty keeps its places.
+        if self.claims.is_empty() {
+            self.claims = HashMap::new();
+        }
+        claim
+    }
+
+    /// Notes the receive that made a claim, or that it cannot be repeated any more.
+    pub(super) fn set_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
+        let Some(claim) = self.claims.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut claim.attempt, attempt.clone());
+        if let Some(before) = before.filter(|before| self.attempts.get(&before.id) == Some(&id)) {
+            self.attempts.remove(&before.id);
+        }
+        if let Some(attempt) = attempt {
+            self.attempts.insert(attempt.id, id);
+        }
+    }
+
+    /// The claim of a receive that may be repeated, as far as its time and its messages go.
+    fn of_attempt(&self, id: &AttemptId, now: Timestamp) -> Option<(ClaimId, &Claim, &Attempt)> {
+        let claim_id = *self.attempts.get(id)?;
+        let claim = self.claims.get(&claim_id).filter(|claim| claim.is_live(now) && claim.is_settled())?;
+        let attempt = claim.attempt.as_ref().filter(|attempt| attempt.is_fresh(now))?;
+        (claim.messages.len() == attempt.messages).then_some((claim_id, claim, attempt))
     }
 
     /// A message of the claim is gone. True when it was the last one: then the claim is over.
@@ -66,8 +100,25 @@ impl Claims {
         claim.messages.remove(&message);
         let is_over = claim.messages.is_empty() && claim.ending.is_none();
         if is_over {
-            self.claims.remove(&id);
+            self.remove(id);
         }
         is_over
+    }
+}
+
+impl QueueEngine {
+    /// Notes the receive that made a claim, so that it can be repeated; absent, that it cannot be any more.
+    pub fn note_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
+        self.claims.set_attempt(id, attempt);
+    }
+
+    /// The claim of a receive that its client repeats: all its messages are there as they were received (SQS: none of them
+    /// was deleted, and none was given another time).
+    pub fn attempt(&self, id: &AttemptId, now: Timestamp) -> Option<(ClaimId, Attempt)> {
+        let (claim_id, claim, attempt) = self.claims.of_attempt(id, now)?;
+        let is_held = |message: &MessageId| {
+            self.hidden.get(message).is_some_and(|hidden| hidden.why == Why::Claimed(claim_id))
+        };
+        claim.messages.iter().all(is_held).then(|| (claim_id, attempt.clone()))
     }
 }

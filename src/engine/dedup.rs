@@ -4,6 +4,7 @@
 //! here whose note is not durable yet answers nobody.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 
 use super::queue::QueueEngine;
 use crate::domain::dedup::DedupKey;
@@ -19,6 +20,9 @@ pub struct Twin {
     /// Whether it is durable. If not, what becomes of it must be awaited.
     pub is_durable: bool,
 }
+
+/// An id of deduplication, the message that was posted with it, and when it is forgotten.
+pub type TwinNote = (DedupKey, MessageId, Timestamp);
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -39,6 +43,17 @@ impl Dedup {
         if let Some(known) = self.known.remove(&key) {
             self.ends.remove(&(known.expires, key));
         }
+    }
+
+    /// The durable ones behind `after`, in the order of their ends.
+    pub(super) fn durable(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<TwinNote> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.ends.range((from, Bound::Unbounded)).map(|(_, key)| *key);
+        let note = |key: DedupKey| {
+            let known = self.known.get(&key).filter(|known| known.twin.is_durable)?;
+            Some((key, known.twin.id, known.expires))
+        };
+        behind.filter_map(note).take(limit).collect()
     }
 
     fn put(&mut self, key: DedupKey, twin: Twin, expires: Timestamp) {

@@ -91,7 +91,9 @@ impl QueueEngine {
                         given_back += 1;
                     }
                 }
-                Some(Hidden { why: Why::Taking | Why::Waking | Why::Leaving, .. }) | None => continue,
+                Some(Hidden { why: Why::Taking | Why::Waking | Why::Leaving | Why::Copying, .. }) | None => {
+                    continue;
+                }
             }
             self.claimed -= 1;
         }

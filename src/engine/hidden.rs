@@ -1,10 +1,14 @@
 //! Messages that nobody may be told anything of, or that a claim holds, each with the reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use super::ahead::Ahead;
 use super::blocking::Blocking;
+use super::busy::Busy;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::message::Header;
+use crate::domain::time::Timestamp;
 
 /// Why a message is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub(super) enum Why {
     Waking,
     /// Being set aside for its move to another queue.
     Leaving,
+    /// Going over to another pool with its queue.
+    Copying,
 }
 
 /// What the removal of a message is counted as.
@@ -58,6 +64,12 @@ pub(super) struct HiddenMessages {
     by_id: BTreeMap<MessageId, Hidden>,
     /// Kept for a queue in order of groups.
     blocking: Option<Blocking>,
+    /// Kept for other queues: how many each group has.
+    of_groups: HashMap<GroupName, usize>,
+    /// What was seen ready beyond the window. What is hidden is not there any more.
+    pub(super) ahead: Ahead,
+    /// For how long those of groups were hidden of late.
+    pub(super) busy: Busy,
 }
 
 impl HiddenMessages {
@@ -94,38 +106,60 @@ impl HiddenMessages {
         [self.by_id.keys().next().copied(), aside].into_iter().flatten().min()
     }
 
+    /// How many of a group there are, in a queue that is not in order of groups.
+    pub(super) fn of_group(&self, group: &GroupName) -> usize {
+        self.of_groups.get(group).copied().unwrap_or_default()
+    }
+
+    /// Counts for how long messages of groups are hidden. Called before any more are.
+    pub(super) fn look_at_time(&mut self, now: Timestamp) {
+        let groups = self.of_groups.iter().map(|(group, count)| (group, *count));
+        self.busy.look(now, self.by_id.len(), groups);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(super) fn insert(&mut self, id: MessageId, hidden: Hidden) {
+        self.ahead.hide(id);
         if let Some(header) = &hidden.header {
-            self.block(header);
+            self.count(header);
         }
-        self.by_id.insert(id, hidden);
+        if let Some(Hidden { header: Some(before), .. }) = self.by_id.insert(id, hidden)
+            && self.blocking.is_none()
+        {
+            self.discount(&before);
+        }
     }
 
     /// What was hidden by its id alone turns out to be this.
     pub(super) fn learn(&mut self, header: Header) {
-        self.block(&header);
-        if let Some(hidden) = self.by_id.get_mut(&header.id) {
-            hidden.header = Some(header);
+        self.count(&header);
+        if let Some(hidden) = self.by_id.get_mut(&header.id)
+            && let Some(before) = hidden.header.replace(header)
+            && self.blocking.is_none()
+        {
+            self.discount(&before);
         }
     }
 
     pub(super) fn remove(&mut self, id: &MessageId) -> Option<Hidden> {
-        let hidden = self.by_id.remove(id)?;
-        if let (Some(blocking), Some(header)) = (&mut self.blocking, &hidden.header)
-            && let Some(group) = &header.group
-        {
-            blocking.release(group, *id);
+        let hidden = self.take(id)?;
+        if let Some(header) = &hidden.header {
+            self.discount(header);
         }
         Some(hidden)
     }
 
     /// A message that was hidden goes on blocking its group until [`Self::not_aside`].
     pub(super) fn set_aside(&mut self, id: MessageId) {
-        let Some(hidden) = self.by_id.remove(&id) else { return };
-        if let (Some(blocking), Some(header)) = (&mut self.blocking, hidden.header)
-            && let Some(group) = &header.group
-        {
-            blocking.set_aside(group, id);
+        let Some(Hidden { header: Some(header), .. }) = self.take(&id) else { return };
+        match (&mut self.blocking, &header.group) {
+            (Some(blocking), Some(group)) => blocking.set_aside(group, id),
+            (Some(_), None) => {}
+            (None, _) => self.discount(&header),
         }
     }
 
@@ -136,9 +170,35 @@ impl HiddenMessages {
         }
     }
 
-    fn block(&mut self, header: &Header) {
-        if let (Some(blocking), Some(group)) = (&mut self.blocking, &header.group) {
-            blocking.block(group, header.id);
+    /// As [`Window`](super::window::Window), an empty tree keeps no leaf.
+    fn take(&mut self, id: &MessageId) -> Option<Hidden> {
+        self.ahead.unhide(*id);
+        let hidden = self.by_id.remove(id);
+        if self.by_id.is_empty() {
+            self.by_id = BTreeMap::new();
+        }
+        hidden
+    }
+
+    fn count(&mut self, header: &Header) {
+        let Some(group) = &header.group else { return };
+        match &mut self.blocking {
+            Some(blocking) => blocking.block(group, header.id),
+            None => *self.of_groups.entry(group.clone()).or_default() += 1,
+        }
+    }
+
+    /// A message is hidden no more.
+    fn discount(&mut self, header: &Header) {
+        let Some(group) = &header.group else { return };
+        if let Some(blocking) = &mut self.blocking {
+            return blocking.release(group, header.id);
+        }
+        if let Some(count) = self.of_groups.get_mut(group) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_groups.remove(group);
+            }
         }
     }
 }

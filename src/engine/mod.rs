@@ -16,15 +16,20 @@
 //!                wake                                                scheduled
 //!  begin_remove: ready, claimed, waking or unknown ──▶ removing ──removed──▶ gone
 //!  take, claimed too often: ready ──▶ leaving ──set_aside──▶ moving, of which only the pool knows
+//!  begin_copy: ready, scheduled or failed ──▶ copying ──finish_copy──▶ as before
 //! ```
 
+mod ahead;
 mod blocking;
 mod browse;
 mod bulk;
+mod busy;
 mod claims;
+mod copying;
 mod dedup;
 mod ending;
 mod expiry;
+mod fair;
 mod groups;
 mod hidden;
 mod moves;
@@ -40,7 +45,8 @@ mod window;
 
 pub use browse::Browsed;
 pub use claims::Claim;
-pub use dedup::Twin;
+pub use copying::goes_over;
+pub use dedup::{Twin, TwinNote};
 pub use ending::{Counts, Ended, Ending};
 pub use groups::{GroupBounds, GroupRead, Heads};
 pub use moves::{Fate, prepared};

@@ -123,6 +123,11 @@ impl QueueEngine {
         self.aside.known.as_ref().is_none_or(|known| !known.is_empty())
     }
 
+    /// Whether one of these is on its way; none when only the pool knows.
+    pub fn are_leaving(&self, ids: &[MessageId]) -> Option<bool> {
+        self.aside.known.as_ref().map(|known| ids.iter().any(|id| known.contains(id)))
+    }
+
     /// Those entries, the first `limit` of them; none when only the pool knows.
     pub fn aside(&self, limit: usize) -> Option<Vec<MessageId>> {
         self.aside.known.as_ref().map(|known| known.iter().take(limit).copied().collect())

@@ -3,7 +3,7 @@
 
 use super::groups::{GroupBounds, GroupRead, Groups, Heads};
 use super::hidden::{Hidden, HiddenMessages, Removed, Why};
-use super::queue::{Found, QueueEngine, Taken};
+use super::queue::{Found, QueueEngine, Taken, Taking};
 use super::window::{Ready, Window};
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
@@ -28,21 +28,18 @@ impl QueueEngine {
         self.groups.is_some()
     }
 
-    /// Hides messages for a claim: of each group in its turn as many as there are before the first that blocks it.
-    pub(super) fn take_of_groups(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> Taken {
+    /// Hides messages: of each group in its turn as many as there are before the first that blocks it.
+    pub(super) fn take_of_groups(&mut self, taking: Taking, now: Timestamp) -> Taken {
         let mut taken = Taken::default();
         let Self { groups: Some(groups), hidden, .. } = self else { return taken };
         if let Some(blocking) = hidden.blocking() {
             groups.settle(blocking);
         }
         let (mut turn, mut to_read) = (0, 0);
-        while taken.messages.len() < limit
-            && taken.expired.len() + taken.dead.len() < limits::REFILL_MESSAGES
-            && to_read < limits::GROUP_READS
-        {
+        while taking.goes_on(&taken) && to_read < limits::GROUP_READS {
             let Some((next, name)) = groups.next_open(turn) else { break };
             turn = next + 1;
-            match take_of_group(groups, hidden, &name, (limit, most, now), &mut taken) {
+            match take_of_group(groups, hidden, &name, (taking, now), &mut taken) {
                 Of::Taken | Of::Blocked => {}
                 Of::MustRead => to_read += 1,
             }
@@ -59,7 +56,7 @@ impl QueueEngine {
 
     /// A page of a group was read, with messages in order of id; `is_last` when there is nothing behind it.
     pub fn finish_group_read(&mut self, read: &GroupRead, messages: Vec<Message>, is_last: bool) {
-        if let (Some(groups), GroupRead::Group { name, after, until }) = (&mut self.groups, read) {
+        if let (Some(groups), GroupRead::Group { name, after, until, .. }) = (&mut self.groups, read) {
             groups.finish_group((name, *after, *until), messages, is_last, &mut self.hidden);
         }
     }
@@ -97,11 +94,15 @@ impl QueueEngine {
     /// A new message became durable that is not hidden.
     pub(super) fn append(&mut self, message: Message) {
         let Some(groups) = &mut self.groups else {
-            if message.header.state == State::Ready {
-                return self.window.append(message);
+            let tail = self.window.tail();
+            let header = message.header.clone();
+            if header.state == State::Ready {
+                self.window.append(message);
+            } else {
+                self.window.pass(header.id);
+                self.schedule.expect(header.ready);
             }
-            self.window.pass(message.header.id);
-            return self.schedule.expect(message.header.ready);
+            return self.posted_ahead(&header, tail);
         };
         self.window.pass(message.header.id);
         let is_ready = message.header.state == State::Ready;
@@ -138,6 +139,10 @@ impl QueueEngine {
         self.hidden.not_aside(id);
         if let Some(groups) = &mut self.groups {
             groups.gone(id, group);
+            // It may be a delayed one, and the first of a group that is not in memory.
+            if group.is_none() && self.schedule.has_any() {
+                groups.list_again();
+            }
         }
     }
 }
@@ -153,26 +158,26 @@ fn take_of_group(
     groups: &mut Groups,
     hidden: &mut HiddenMessages,
     name: &GroupName,
-    (limit, most, now): (usize, Option<u32>, Timestamp),
+    (taking, now): (Taking, Timestamp),
     taken: &mut Taken,
 ) -> Of {
     let Some(blocking) = hidden.blocking() else { return Of::Blocked };
     // What is taken here blocks the group from now on, and not what is taken with it.
     let blocked = groups.blocked_at(name, blocking);
-    if groups.must_read(name, limit - taken.messages.len(), blocked) {
+    if groups.must_read(name, taking.left(taken), blocked) {
         return Of::MustRead;
     }
-    let (mut has_dead, mut has_any) = (false, false);
-    while taken.messages.len() < limit && taken.expired.len() + taken.dead.len() < limits::REFILL_MESSAGES {
+    let (mut has_dead, mut count) = (false, 0);
+    while taking.goes_on(taken) {
         let Some(header) = groups.first(name, blocked) else { break };
         let is_expired = header.is_expired(now);
-        let is_dead = !is_expired && most.is_some_and(|most| header.attempts >= most);
+        let is_dead = !is_expired && taking.is_dead(header);
         // Those behind a dead one wait until it is gone.
         if has_dead && !is_dead && !is_expired {
             break;
         }
         let Some(Ready { header, body }) = groups.pop_first(name) else { break };
-        (has_dead, has_any) = (has_dead || is_dead, true);
+        (has_dead, count) = (has_dead || is_dead, count + 1);
         let id = header.id;
         if is_expired {
             let why = Why::Removing(None);
@@ -188,8 +193,8 @@ fn take_of_group(
         }
     }
     let Some(blocking) = hidden.blocking() else { return Of::Blocked };
-    if has_any {
-        groups.served(name, blocking);
+    if count > 0 {
+        groups.served(name, count, blocking);
         Of::Taken
     } else {
         groups.place(name, blocking);

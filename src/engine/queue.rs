@@ -36,6 +36,8 @@ pub struct QueueEngine {
     pub(super) sweep: Option<HashSet<MessageId>>,
     pub(super) aside: Aside,
     pub(super) dedup: Dedup,
+    /// The messages that are going over to another pool, or were when that began, in order.
+    pub(super) copying: Vec<MessageId>,
     /// Removals that nobody has asked for yet.
     pub(super) tally: Tally,
 }
@@ -71,6 +73,32 @@ impl Taken {
     }
 }
 
+/// How much may be hidden at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taking {
+    /// At most this many messages for a claim.
+    limit: usize,
+    /// Those that were claimed so often are dead.
+    most: Option<u32>,
+    /// At most this many that no claim may have.
+    dead: usize,
+}
+
+impl Taking {
+    pub(super) fn goes_on(&self, taken: &Taken) -> bool {
+        taken.messages.len() < self.limit && taken.expired.len() + taken.dead.len() < self.dead
+    }
+
+    /// How many more may be taken.
+    pub(super) fn left(&self, taken: &Taken) -> usize {
+        self.limit - taken.messages.len()
+    }
+
+    pub(super) fn is_dead(&self, header: &Header) -> bool {
+        self.most.is_some_and(|most| header.attempts >= most)
+    }
+}
+
 impl QueueEngine {
     /// A queue as its new owner finds it: nothing is in memory.
     pub fn open(found: Found) -> Self {
@@ -87,6 +115,7 @@ impl QueueEngine {
             sweep: None,
             aside: Aside::found(found.has_aside),
             dedup: Dedup::default(),
+            copying: Vec::new(),
             tally: Tally::default(),
         }
     }
@@ -153,18 +182,32 @@ impl QueueEngine {
     /// Hides the oldest ready messages for a claim, at most `limit`. Those that were claimed `most` times before are
     /// dead: no claim has them any more.
     pub fn take(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> Taken {
+        self.take_some(Taking { limit, most, dead: limits::REFILL_MESSAGES }, now)
+    }
+
+    /// Hides the oldest ready messages so that they leave the queue, however often they were claimed: at most `limit`, all
+    /// among the dead.
+    pub fn take_to_leave(&mut self, limit: usize, now: Timestamp) -> Taken {
+        self.take_some(Taking { limit, most: Some(0), dead: limit.min(limits::REFILL_MESSAGES) }, now)
+    }
+
+    fn take_some(&mut self, taking: Taking, now: Timestamp) -> Taken {
         if self.is_ordered() {
-            return self.take_of_groups(limit, most, now);
+            return self.take_of_groups(taking, now);
         }
+        self.hidden.look_at_time(now);
         let mut taken = Taken::default();
-        while taken.messages.len() < limit && taken.expired.len() + taken.dead.len() < limits::REFILL_MESSAGES
-        {
-            let Some(Ready { header, body }) = self.window.pop_first() else { break };
+        let first_copying = self.first_copying();
+        while taking.goes_on(&taken) {
+            if first_copying.is_some_and(|copying| self.window.first().is_some_and(|first| copying < first)) {
+                break;
+            }
+            let Some(Ready { header, body }) = self.next_in_turn(now) else { break };
             let id = header.id;
             if header.is_expired(now) {
                 self.hide_expired(header);
                 taken.expired.push(id);
-            } else if most.is_some_and(|most| header.attempts >= most) {
+            } else if taking.is_dead(&header) {
                 self.hidden.insert(id, Hidden::new(header.clone(), Why::Leaving));
                 taken.dead.push(header);
             } else {
@@ -230,7 +273,13 @@ impl QueueEngine {
                 {
                     refill.change(ready.clone());
                 }
+                self.show_ahead(&ready.header);
+                let cursor = self.window.cursor();
                 self.window.put_back(ready);
+                if self.window.cursor() < cursor {
+                    // What left the window is not looked at beyond it.
+                    self.hidden.ahead.clear();
+                }
             }
             State::Scheduled => {
                 // A page under way may show it as it was.

@@ -120,7 +120,10 @@ impl QueueEngine {
     pub fn leave_ready(&mut self) {
         match &mut self.groups {
             Some(groups) => groups.leave(),
-            None => self.window.leave(),
+            None => {
+                self.window.leave();
+                self.hidden.ahead.clear();
+            }
         }
     }
 

@@ -102,8 +102,8 @@ impl QueueEngine {
             // Its claim is not known to anybody yet, or not any more.
             Why::Taking | Why::Returning(_) => Some(Err(self.wrong_claim(id, claim, now))),
             Why::Removing(_) => Some(Ok(self.remove_absent(id))),
-            Why::Waking if claim.is_some() => Some(Err(Error::NotClaimed(id))),
-            Why::Waking => {
+            Why::Waking | Why::Copying if claim.is_some() => Some(Err(Error::NotClaimed(id))),
+            Why::Waking | Why::Copying => {
                 hidden.why = Why::Removing(None);
                 hidden.removals = 1;
                 Some(Ok(Removal::Begun))
@@ -173,7 +173,8 @@ impl QueueEngine {
                     Some(header) => self.show(header, None),
                     None => self.read_again(*id),
                 },
-                Why::Taking | Why::Claimed(_) | Why::Returning(_) | Why::Waking | Why::Leaving => {}
+                Why::Taking | Why::Claimed(_) | Why::Returning(_) => {}
+                Why::Waking | Why::Leaving | Why::Copying => {}
             }
         }
     }

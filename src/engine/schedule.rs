@@ -29,6 +29,11 @@ impl Schedule {
         self.next = Some(self.next.map_or(ready, |next| next.min(ready)));
     }
 
+    /// Whether messages may be scheduled.
+    pub(super) fn has_any(&self) -> bool {
+        self.is_waking || self.next.is_some()
+    }
+
     /// Only the pool knows what is scheduled.
     pub(super) fn look_again(&mut self) {
         self.expect(Timestamp::default());

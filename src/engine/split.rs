@@ -10,6 +10,7 @@ use super::removal::Removal;
 use super::renewal::Held;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId};
+use crate::domain::message::Header;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
 
@@ -45,18 +46,20 @@ pub enum Split {
 }
 
 impl QueueEngine {
-    /// What a receipt is worth that was got with the `attempt`-th claim of a message.
-    pub fn worth(&self, id: MessageId, attempt: u32, now: Timestamp) -> Worth {
+    /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. A message that came
+    /// back from another queue is a new one, whose claims are counted anew.
+    pub fn worth(&self, id: MessageId, (attempt, received): (u32, Timestamp), now: Timestamp) -> Worth {
         let Some(hidden) = self.hidden.get(&id) else {
             return if self.ready(id).is_some() { Worth::Over } else { Worth::AskPool };
         };
         match hidden.why {
             Why::Claimed(claim) => {
-                let is_same = hidden.header.as_ref().is_some_and(|header| header.attempts == attempt);
+                let is_same = |header: &Header| header.attempts == attempt && header.created <= received;
+                let is_same = hidden.header.as_ref().is_some_and(is_same);
                 let is_live = self.claims.get(claim).is_some_and(|claim| claim.is_live(now));
                 if is_same && is_live { Worth::Holds(claim) } else { Worth::Over }
             }
-            Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving => Worth::Over,
+            Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving | Why::Copying => Worth::Over,
             Why::Removing(_) => Worth::Gone,
         }
     }
@@ -121,6 +124,7 @@ impl QueueEngine {
             moved.insert(*id);
         }
         let mut over = Vec::new();
+        self.claims.set_attempt(old, None);
         if let Some(claim) = self.claims.get_mut(old) {
             claim.is_renewing = false;
             claim.messages.retain(|id| !moved.contains(id));

@@ -9,9 +9,12 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::fair::Turns;
+use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
+use crate::domain::time::Timestamp;
 
 /// A ready message. One that came back from a claim has only its header here; its body is read when it is
 /// claimed again.
@@ -39,12 +42,13 @@ pub(super) struct Window {
     bytes: usize,
     cursor: MessageId,
     tail: MessageId,
+    turns: Turns,
 }
 
 impl Window {
     /// An empty window before a queue whose ids are all at most `tail`.
     pub(super) fn before(tail: MessageId) -> Self {
-        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail }
+        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, turns: Turns::default() }
     }
 
     pub(super) fn cursor(&self) -> MessageId {
@@ -103,13 +107,13 @@ impl Window {
 
     pub(super) fn pop_first(&mut self) -> Option<Ready> {
         let (_, ready) = self.ready.pop_first()?;
-        self.bytes -= ready.bytes();
+        self.left(&ready);
         Some(ready)
     }
 
     pub(super) fn remove(&mut self, id: MessageId) -> Option<Ready> {
         let ready = self.ready.remove(&id)?;
-        self.bytes -= ready.bytes();
+        self.left(&ready);
         Some(ready)
     }
 
@@ -141,7 +145,7 @@ impl Window {
         self.insert(ready);
         while self.is_full() && self.ready.len() > 1 {
             let Some((id, evicted)) = self.ready.pop_last() else { return };
-            self.bytes -= evicted.bytes();
+            self.left(&evicted);
             self.cursor = id.before();
         }
     }
@@ -150,7 +154,7 @@ impl Window {
     pub(super) fn end_before(&mut self, id: MessageId) {
         if id <= self.cursor {
             let evicted = self.ready.split_off(&id);
-            self.bytes -= evicted.values().map(Ready::bytes).sum::<usize>();
+            evicted.values().for_each(|ready| self.left(ready));
             self.cursor = id.before();
         }
     }
@@ -168,7 +172,43 @@ impl Window {
         self.cursor = self.cursor.max(end);
     }
 
+    /// Whose turn it is.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// The first message of no noisy group. There is a noisy group.
+    pub(super) fn first_quiet(&self) -> Option<&Header> {
+        self.get(self.turns.first_quiet()?)
+    }
+
+    pub(super) fn make_noisy(&mut self, group: &GroupName, now: Timestamp) {
+        self.turns.make_noisy(group, now, self.ready.values().map(|ready| &ready.header));
+    }
+
+    pub(super) fn note_sent(&mut self, group: Option<&GroupName>, now: Timestamp) {
+        self.turns.note_sent(group, now);
+    }
+
+    /// Has groups settle that are noisy no more. Returns whether one did.
+    pub(super) fn settle_turns(&mut self, now: Timestamp) -> bool {
+        let is_whole = self.is_whole();
+        self.turns.settle(is_whole, now)
+    }
+
+    /// A message is not in the window any more.
+    fn left(&mut self, ready: &Ready) {
+        self.bytes -= ready.bytes();
+        self.turns.remove(&ready.header);
+        // An empty tree keeps its last leaf, which has room for eleven messages: that would be most of the memory of very many
+        // queues at rest.
+        if self.ready.is_empty() {
+            self.ready = BTreeMap::new();
+        }
+    }
+
     fn insert(&mut self, ready: Ready) {
+        self.turns.add(&ready.header);
         self.bytes += ready.bytes();
         if let Some(old) = self.ready.insert(ready.header.id, ready) {
             self.bytes -= old.bytes();

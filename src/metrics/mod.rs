@@ -4,6 +4,7 @@
 //! a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up before;
 //! what is a state (how much waits, how a pool does) is gathered when the page is asked for.
 
+mod forwards;
 mod observed;
 mod process;
 mod queues;
@@ -19,6 +20,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+pub use forwards::{ForwardMeter, Forwarded};
 pub use observed::{Observed, ObservedPool, ObservedQueue, QueueFigures, SessionState};
 pub use queues::QueueCounters;
 pub use requests::{OperationMeter, Refusal};
@@ -44,6 +46,7 @@ struct All {
     queues: Queues,
     requests: Requests,
     work: Work,
+    forwards: ForwardMeter,
     /// Held while a page is made: its states are set and written by one at a time.
     states: Mutex<(States, Process)>,
 }
@@ -60,13 +63,15 @@ impl Default for Meter {
         let queues = Queues::register(&mut registry);
         let requests = Requests::register(&mut registry);
         let work = Work::register(&mut registry);
+        let forwards = forwards::register(&mut registry);
         let states = States::register(&mut registry);
         let process = Process::register(&mut registry);
         // No `info` of OpenMetrics, which readers of Prometheus's older form do not know.
         let build = Family::<[(&str, &str); 1], Gauge>::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("angarium_build_info", "The program that serves", build);
-        Self(Arc::new(All { registry, queues, requests, work, states: Mutex::new((states, process)) }))
+        let states = Mutex::new((states, process));
+        Self(Arc::new(All { registry, queues, requests, work, forwards, states }))
     }
 }
 
@@ -105,6 +110,11 @@ impl Meter {
     /// The meter of commits to a pool, by its name.
     pub fn commits(&self, pool: &str) -> CommitMeter {
         self.0.work.commits(pool)
+    }
+
+    /// The meter of requests that are passed on.
+    pub fn forwards(&self) -> ForwardMeter {
+        self.0.forwards.clone()
     }
 
     /// A claim that could wait has waited, in seconds.

@@ -2,6 +2,7 @@
 //!
 //! A new algorithm is one file here, and one arm in each `match` below.
 
+pub mod balance;
 pub mod least_used;
 pub mod random;
 pub mod rendezvous;

@@ -11,7 +11,6 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use axum::Router;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::deadline::{DeadlineIo, Phase};
-use super::exchange::Exchange;
+use super::exchange::{App, Exchange};
 use super::listener::ConnectionLimits;
 
 /// The least read buffer hyper accepts, in bytes.
@@ -41,14 +40,15 @@ const SEND_BUFFER: usize = 64 * 1024;
 /// # Errors
 ///
 /// What broke the connection: a deadline, a reset, bytes that are not HTTP. Only of interest to a debug log.
-pub async fn serve<T>(
+pub async fn serve<T, A>(
     stream: T,
-    app: Router,
+    app: A,
     limits: ConnectionLimits,
     stop: CancellationToken,
 ) -> hyper::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: App,
 {
     let phase = Phase::requests();
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), limits));
@@ -64,15 +64,16 @@ where
 /// # Errors
 ///
 /// As of [`serve`].
-pub async fn serve_h2<T>(
+pub async fn serve_h2<T, A>(
     stream: T,
-    app: Router,
+    app: A,
     limits: ConnectionLimits,
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> hyper::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: App,
 {
     let phase = Phase::streams();
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), limits));

@@ -7,9 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::BoxError;
 use axum::body::Body;
-use axum::routing::future::RouteFuture;
-use axum::{BoxError, Router};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
@@ -21,43 +20,63 @@ use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
 use crate::error::Error;
 
-/// The router as hyper calls it: once per request; in HTTP/1.1 one request at a time.
+/// What answers the requests of a listener, such as a router of axum.
+pub trait App:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<T> App for T where
+    T: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// An app as hyper calls it: once per request; in HTTP/1.1 one request at a time.
 #[derive(Debug)]
-pub struct Exchange {
-    app: Router,
+pub struct Exchange<A> {
+    app: A,
     phase: Phase,
     limits: ConnectionLimits,
 }
 
-impl Exchange {
+impl<A: App> Exchange<A> {
     /// Answers the requests of one connection from `app` and marks them in `phase`.
-    pub fn new(app: Router, phase: Phase, limits: ConnectionLimits) -> Self {
+    pub fn new(app: A, phase: Phase, limits: ConnectionLimits) -> Self {
         Self { app, phase, limits }
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Exchange {
+impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = Answering<A::Future>;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mark = self.phase.request();
-        let request = request.map(|body| RequestBody::new(body, self.limits.body, self.limits.body_step));
+        let request =
+            request.map(|body| Body::new(RequestBody::new(body, self.limits.body, self.limits.body_step)));
         Answering { answer: self.app.clone().call(request), mark: Some(mark) }
     }
 }
 
 pin_project! {
     /// The handler at work. Dropped by hyper when the client goes away.
-    pub struct Answering {
+    pub struct Answering<F> {
         #[pin]
-        answer: RouteFuture<Infallible>,
+        answer: F,
         mark: Option<InRequest>,
     }
 }
 
-impl Future for Answering {
+impl<F: Future<Output = Result<Response<Body>, Infallible>>> Future for Answering<F> {
     type Output = Result<Response<AnswerBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

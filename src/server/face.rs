@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::listener::ConnectionLimits;
 use super::reload::{Reloader, UnreadableFile};
 use super::tls::{Credentials, Transport};
-use crate::api::{Authentication, RequestLimits, SqsSettings};
+use crate::api::{Authentication, Most, RequestLimits, SqsSettings};
 use crate::config::connections::ConnectionSettings;
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
@@ -77,6 +77,8 @@ fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, Unreadab
         public_url: settings.sqs_public_url.clone(),
         scheme: config.scheme(),
         keys: keys.transpose()?,
+        most: Most { batch: settings.sqs_batch, in_flight: settings.sqs_in_flight },
+        has_pauses: settings.sqs_pauses,
     })
 }
 

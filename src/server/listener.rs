@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,6 +19,7 @@ use tracing::{debug, warn};
 
 use super::addresses::Addresses;
 use super::connection::{serve, serve_h2};
+use super::exchange::App;
 use super::tls::{Protocol, Transport, shake_hands};
 use crate::metrics::Meter;
 
@@ -95,10 +95,10 @@ impl Default for ConnectionLimits {
 /// Returns when every connection has ended, at most `limits.drain` after `stop` unless a handler blocks its thread. Idle
 /// connections end at once, the listening socket is closed first. Dropping the future stops accepting and leaves the
 /// connections to `stop`.
-pub async fn run(
+pub async fn run<A: App>(
     listener: TcpListener,
     transport: Transport,
-    app: Router,
+    app: A,
     limits: ConnectionLimits,
     meter: Meter,
     stop: CancellationToken,
@@ -108,8 +108,7 @@ pub async fn run(
     // Holds the tasks of connections and of their requests. Each ends with its client, by a deadline, or by `stop` and
     // `drain`.
     let tasks = TaskTracker::new();
-    // Resolves the routes once instead of per connection.
-    let host = Host { transport, app: app.with_state(()), limits, tasks: tasks.clone() };
+    let host = Host { transport, app, limits, tasks: tasks.clone() };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
         let Some(counted) = addresses.admit(from.ip()) else {
             meter.refuse_connection();
@@ -131,14 +130,14 @@ pub async fn run(
 
 /// What every connection needs.
 #[derive(Clone)]
-struct Host {
+struct Host<A> {
     transport: Transport,
-    app: Router,
+    app: A,
     limits: ConnectionLimits,
     tasks: TaskTracker,
 }
 
-impl Host {
+impl<A: App> Host<A> {
     /// Serves a connection to its end.
     async fn welcome(self, stream: TcpStream, stop: CancellationToken) {
         let ended = match &self.transport {

@@ -17,14 +17,14 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::api::{self, Relay};
+use crate::api::{self, PeerFront, Relay};
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
@@ -135,7 +135,7 @@ impl Server {
             clock.accept_steps();
         }
         let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
-        let tree = open_tree(&config.coordination, &journal).await?;
+        let tree = open_tree(config, &journal).await?;
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
         let settings = pool_settings(config, opener.reserving(config.reserve))?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
@@ -168,7 +168,7 @@ impl Server {
             Relay::new(broker.clone(), peers, face.secret.clone())
         };
         let relay = self.peers.as_ref().map(relay);
-        let app: Router = api::router(broker.clone(), authentication, requests, self.clock, relay, sqs);
+        let app = api::front(broker.clone(), authentication, requests, self.clock, relay, sqs);
         let meter = broker.meter().clone();
         // Clients go first, and the other replicas may ask until they are gone.
         let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());
@@ -180,10 +180,8 @@ impl Server {
         };
         let peers = async {
             let Some(PeerFace { listener, secret }) = self.peers else { return };
-            let (app, limits) = (
-                api::peer_router(broker.clone(), app.clone(), secret),
-                peers::connection_limits(connections),
-            );
+            let (app, limits) =
+                (PeerFront::new(broker.clone(), app.clone(), secret), peers::connection_limits(connections));
             listener::run(listener, Transport::Plain, app, limits, meter.clone(), no_peers.clone()).await;
         };
         let clients = async {
@@ -218,11 +216,13 @@ fn open_instance(data: &Path) -> Result<Instance, StartError> {
     })
 }
 
-async fn open_tree(choice: &TreeChoice, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
-    Ok(match choice {
+async fn open_tree(config: &Config, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
+    Ok(match &config.coordination {
         TreeChoice::Embedded => Arc::new(EmbeddedTree::open(journal.clone()).await?),
         TreeChoice::ZooKeeper(address) => {
-            Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await?)
+            let session = Duration::from_secs(config.cluster.session_timeout.into());
+            let patience = Patience { session, ..Patience::default() };
+            Arc::new(ZooKeeperTree::open(address.clone(), patience).await?)
         }
     })
 }

@@ -63,5 +63,5 @@ async fn open(config: &Config) -> Result<(Arc<dyn Coordination>, Option<Instance
     let data = open_data(&config.data)?;
     let instance = open_instance(&data)?;
     let journal = Journal::open_reserving(&data.join(JOURNAL), &Clock::system(), config.reserve)?;
-    Ok((open_tree(&config.coordination, &journal).await?, Some(instance)))
+    Ok((open_tree(config, &journal).await?, Some(instance)))
 }

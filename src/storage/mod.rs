@@ -6,6 +6,7 @@
 
 mod batch;
 pub mod embedded;
+pub mod merged;
 pub mod open;
 mod page;
 pub mod postgres;

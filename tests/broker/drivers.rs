@@ -53,6 +53,31 @@ impl Opener for Opening {
     }
 }
 
+/// A tree and what real pools are opened by, for brokers that start one after the other.
+pub(super) struct Stores {
+    pub(super) catalogue: Catalogue,
+    pub(super) settings: PoolSettings,
+    pub(super) clock: Clock,
+    pub(super) plan: Plan,
+    pub(super) _data: TempDir,
+}
+
+impl Stores {
+    /// Without a pool, and with no faults to come.
+    pub(super) async fn new() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let clock = Clock::manual(1_700_000_000_000);
+        let path: PathBuf = data.path().join("journal");
+        let journal = Journal::open(&path, &clock).unwrap();
+        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
+        let plan = Plan::default();
+        let opener = PoolOpener::new(data.path(), clock.clone(), [(path, journal)]);
+        let opener = Arc::new(Opening { opener, plan: plan.clone() });
+        let settings = PoolSettings { first: None, opener, placement: Algorithm::default() };
+        Self { catalogue, settings, clock, plan, _data: data }
+    }
+}
+
 /// A queue as it must be.
 #[derive(Default)]
 struct Naive {
@@ -74,15 +99,7 @@ struct World {
 
 impl World {
     async fn new(seed: u64, uris: &[String]) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let clock = Clock::manual(1_700_000_000_000);
-        let path: PathBuf = data.path().join("journal");
-        let journal = Journal::open(&path, &clock).unwrap();
-        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap()));
-        let plan = Plan::default();
-        let opener = PoolOpener::new(data.path(), clock.clone(), [(path, journal)]);
-        let opener = Arc::new(Opening { opener, plan: plan.clone() });
-        let settings = PoolSettings { first: None, opener, placement: Algorithm::default() };
+        let Stores { catalogue, settings, clock, plan, _data: data } = Stores::new().await;
         let broker = Broker::start(catalogue.clone(), &settings, replica(), clock.clone(), Limits::ZAQAR)
             .await
             .unwrap();

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::{limit, queue, start, terms, whole};
+use super::{limit, metadata, queue, start, terms, whole};
+use angarium::broker::Sending;
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::delay::Delay;
 use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::journal::Journal;
@@ -34,6 +36,24 @@ async fn a_lone_claim_gets_past_any_number_of_expired_messages() {
         let stats = whole.broker.queue_stats(&queue("q")).await.unwrap();
         assert_eq!(stats.free, 0, "the expired ones are gone from the pool");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_through_sqs_is_kept_from_its_sending_however_long_it_is_delayed() {
+    let (whole, at) = (whole().await, queue("q"));
+    whole.broker.queue_create(&at, metadata(r#"{"_default_message_ttl": 100}"#)).await.unwrap();
+    let sending = |delay| {
+        let delay = Some(Delay::Seconds(delay));
+        Sending { message: NewMessage { body: "1".into(), delay, ..NewMessage::default() }, size: 1 }
+    };
+    let sent = whole.broker.messages_send(&at, vec![sending(0), sending(60)]).await.unwrap();
+    let ids: Vec<_> = sent.into_iter().map(Result::unwrap).collect();
+    whole.clock.advance(99_000);
+    assert_eq!(whole.claim_soon(&at, 1).await, ids[..1]);
+    assert_eq!(whole.claim_soon(&at, 1).await, ids[1..]);
+    let later = whole.broker.messages_send(&at, vec![sending(60)]).await.unwrap().remove(0).unwrap();
+    whole.clock.advance(100_000);
+    assert!(whole.broker.message_get(&at, later).await.is_err(), "its time is over");
 }
 
 #[tokio::test(flavor = "multi_thread")]

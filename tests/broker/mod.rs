@@ -1,5 +1,6 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
+mod attempts;
 mod clock;
 mod counting;
 mod deadletters;
@@ -14,6 +15,10 @@ mod joining;
 mod leases;
 mod listing;
 mod metrics;
+mod migration;
+mod migration_drivers;
+mod migration_random;
+mod move_tasks;
 mod moves;
 mod moves_random;
 mod outcomes;
@@ -23,6 +28,7 @@ mod queue_list;
 mod quotas;
 mod retaken;
 mod schedule;
+mod schema;
 mod stamps;
 mod suspension;
 mod twins;

@@ -7,6 +7,7 @@ use angarium::domain::group::DedupId;
 use angarium::domain::ids::MessageId;
 use angarium::domain::message::NewMessage;
 use angarium::domain::names::QueueRef;
+use angarium::domain::patch::Change;
 use angarium::error::Error;
 
 use tokio::task::JoinSet;
@@ -81,6 +82,30 @@ async fn a_queue_may_remember_ids_by_group_and_take_them_from_the_content() {
     assert_eq!(whole.send(&at, with_id("a", hash)).await, first, "the hash by name is the same id");
     assert_ne!(whole.send(&at, with_id("a", "x")).await, first, "an id that is named wins");
     assert_eq!(whole.count(&at).await, 3);
+}
+
+/// In either direction a repeat of what was posted before the change would be posted a second time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_scope_holds_for_what_is_posted_from_then_on() {
+    let (whole, at) = ordered().await;
+    let change = async |scope: &str| {
+        let value = serde_json::value::to_raw_value(scope).unwrap();
+        let change = Change::Add("_deduplication_scope".to_owned(), value);
+        whole.broker.queue_patch(&at, vec![change]).await.unwrap();
+    };
+    let first = whole.send(&at, with_id("a", "1")).await;
+    change("group").await;
+    assert_eq!(whole.send(&at, with_id("a", "1")).await, first);
+    assert_eq!(whole.send(&at, with_id("b", "1")).await, first, "it was posted for the whole queue");
+    let second = whole.send(&at, with_id("a", "2")).await;
+    let third = whole.send(&at, with_id("b", "2")).await;
+    assert_ne!(second, third);
+    change("queue").await;
+    assert_eq!(whole.send(&at, with_id("a", "2")).await, second);
+    assert_eq!(whole.send(&at, with_id("b", "2")).await, third);
+    assert_ne!(whole.send(&at, with_id("c", "2")).await, second, "those two were posted for their groups");
+    whole.clock.advance(300_000);
+    assert_ne!(whole.send(&at, with_id("a", "1")).await, first);
 }
 
 #[tokio::test(flavor = "multi_thread")]

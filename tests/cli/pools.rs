@@ -41,6 +41,67 @@ fn pools_are_listed_and_shown() {
 }
 
 #[test]
+fn a_plan_of_moves_is_shown_and_begun() {
+    let planned = json!({
+        "project": "", "queue": "q", "from": "a", "to": "b", "messages": 3, "bytes": 90, "load": 12
+    });
+    let plan = |moves: Value| {
+        ("200 OK", json!({"complete": true, "left_out": 0, "silent": ["host:1"], "moves": moves}))
+    };
+    let (line, _, out) = asks(plan(json!([planned])), &["pool", "balance", "--limit", "5"]);
+    assert_eq!(line, "GET /v2/admin/balance?limit=5");
+    assert_eq!(
+        out,
+        "PROJECT  QUEUE  FROM  TO  MESSAGES  BYTES  LOAD/MIN  MOVE\n\
+         -        q      a     b   3         90     12        planned\n\
+         replica host:1 did not say how busy its queues are\n"
+    );
+    assert_eq!(
+        asks(plan(json!([])), &["pool", "balance"]).2,
+        "the pools hold their shares\nreplica host:1 did not say how busy its queues are\n"
+    );
+    let mut begun = planned.clone();
+    begun["begun"] = json!(false);
+    begun["description"] = json!("the queue moves already");
+    let (line, body, out) = asks(plan(json!([begun])), &["pool", "balance", "--apply", "--rate", "100"]);
+    assert_eq!((line.as_str(), body), ("POST /v2/admin/balance", json!({"rate": 100})));
+    assert!(out.contains("the queue moves already"), "{out}");
+}
+
+#[test]
+fn a_pool_is_drained_waited_for_and_taken_back() {
+    let left = |waiting: u64| json!({"done": waiting == 0, "waiting": waiting, "moving": 0}).to_string();
+    let server = Canned::start(vec![("202 Accepted", left(2)), ("200 OK", left(0))]);
+    let args = ["pool", "drain", "p1", "--rate", "9", "--wait", "30"];
+    assert_eq!(Program::new(Some(&server.url)).say(&args), "no queue is in it\n");
+    let asked = server.asked();
+    assert_eq!((asked[0].line.as_str(), asked[0].body.as_str()), ("POST /v2/pools/p1/drain", "{\"rate\":9}"));
+    assert_eq!(asked[1].line, "GET /v2/pools/p1/drain");
+    let (line, _, out) = asks(("204 No Content", json!(null)), &["pool", "drain", "p1", "--undo"]);
+    assert_eq!(line, "DELETE /v2/pools/p1/drain");
+    assert!(out.contains("pool p1 is active"), "{out}");
+}
+
+#[test]
+fn the_map_is_bars_or_a_picture_in_a_file() {
+    let pool = json!({
+        "name": "a", "weight": 100, "share": 0.25, "held": 1.0, "state": "active", "queues": 7,
+        "answer": {"given": true, "age": 0.0}
+    });
+    let figures =
+        json!({"complete": true, "pools": [pool], "moves": [{"from": "b", "to": "a", "queues": 2}]});
+    let (line, _, out) = asks(("200 OK", figures), &["pool", "map"]);
+    assert_eq!(line, "GET /v2/admin/map?format=json");
+    assert!(out.contains("######..................  25%"), "{out}");
+    assert!(out.ends_with("b -> a: 2 on the way\n"), "{out}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("map.svg");
+    let (line, _, _) = asks(("200 OK", json!("<svg/>")), &["pool", "map", "--svg", file.to_str().unwrap()]);
+    assert_eq!(line, "GET /v2/admin/map");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "\"<svg/>\"");
+}
+
+#[test]
 fn a_flavor_is_a_list_of_pools() {
     let create = ["flavor", "create", "f", "--pool", "p1", "--pool", "p2"];
     let (line, body, _) = asks(("201 Created", json!({})), &create);

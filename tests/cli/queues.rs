@@ -80,3 +80,21 @@ fn a_deleted_queue_is_gone_with_its_messages() {
     assert!(it.program.plain(&["queue", "list"]).is_empty());
     assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["0"]);
 }
+
+#[test]
+fn a_queue_is_moved_to_another_pool_and_waited_for() {
+    let it = beside_a_server();
+    it.program.say(&["pool", "create", "other", "--uri", "embedded:other", "--weight", "0"]);
+    it.program.say(&["message", "post", "q", "one"]);
+    let moved = it.program.say(&["queue", "migrate", "q", "other", "--wait", "30"]);
+    assert_eq!(moved, "queue q is in pool other\n");
+    // A claimed message stays where it is: the queue is on its way until somebody turns it round.
+    it.program.say(&["claim", "create", "q"]);
+    let begun = it.program.json(&["queue", "migrate", "q", "default", "--rate", "10"]);
+    assert_eq!(
+        (&begun["from"], &begun["to"], &begun["rate"]),
+        (&json!("other"), &json!("default"), &json!(10))
+    );
+    assert_eq!(it.program.plain(&["queue", "migration", "q"]), ["1"]);
+    assert_eq!(it.program.json(&["queue", "cancel-migration", "q"])["state"], json!("canceled"));
+}

@@ -133,6 +133,35 @@ fn a_tree_that_was_lost_is_put_back_from_a_file_and_again() {
 }
 
 #[test]
+fn a_new_ensemble_goes_on_where_the_one_before_it_was_lost() {
+    let place = Place::new();
+    let pool = Postgres::shared().fresh_uri();
+    let on = |address: &str| {
+        let builder = ServerBuilder::new(&place.path("data")).arg("--coordination").arg(address);
+        builder.arg("--pool").arg(&pool).start()
+    };
+    let mut lost = ZooKeeper::start();
+    let address = lost.fresh_tree().to_string();
+    let service = on(&address);
+    let claim = fill(&service.client());
+    // A backup, while the service goes on.
+    let exported = place.run("export", "tree", &["--coordination", &address]);
+    assert_eq!(exported.code, 0, "{exported:?}");
+    assert_eq!(service.client().post_messages("later", &[json!(1)]).unwrap().status, StatusCode::CREATED);
+    assert!(service.terminate().success());
+    // Its slots were taken once more than the file knows.
+    assert!(on(&address).terminate().success());
+    lost.kill9();
+    let new = ZooKeeper::start();
+    let address = new.fresh_tree().to_string();
+    let imported = place.run("import", "tree", &["--coordination", &address]);
+    assert_eq!(imported.code, 0, "{imported:?}");
+    let service = on(&address);
+    check(&service.client(), &claim);
+    assert!(service.terminate().success());
+}
+
+#[test]
 fn a_file_holds_all_of_a_tree_and_is_for_its_owner_alone() {
     let place = Place::new();
     let service = place.service("data", "embedded:journal");

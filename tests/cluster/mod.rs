@@ -1,6 +1,10 @@
 //! Several replicas as one service: real processes, a real ZooKeeper, a pool in Redis that all of them reach.
 
+mod forwarding;
+mod many;
+mod migration;
 mod moves;
+mod overview;
 mod serving;
 mod takeover;
 
@@ -17,6 +21,9 @@ use crate::support::zookeeper::ZooKeeper;
 
 /// Longer than slots need to find their places: the settle time, and the session of one that was killed.
 const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Longer than a replica rests between some slots that it hands over and the next.
+const CALM: Duration = Duration::from_millis(700);
 
 /// Replicas on one ensemble and one pool.
 struct Cluster {
@@ -58,7 +65,12 @@ impl Cluster {
 
     /// As [`Cluster::start`], each with these settings.
     fn start_with(replicas: usize, settings: &'static [&'static str]) -> Self {
-        let address = ZooKeeper::shared().fresh_tree().to_string();
+        Self::start_on(ZooKeeper::shared(), replicas, settings)
+    }
+
+    /// As [`Cluster::start_with`], on this ZooKeeper.
+    fn start_on(zookeeper: &ZooKeeper, replicas: usize, settings: &'static [&'static str]) -> Self {
+        let address = zookeeper.fresh_tree().to_string();
         let mut cluster = Self { redis: Redis::start(SYNCED), address, settings, replicas: Vec::new() };
         for _ in 0..replicas {
             cluster.add();
@@ -98,17 +110,23 @@ impl Cluster {
         components.iter().map(share).collect()
     }
 
-    /// Waits until every slot is served, each replica that runs has a fair part of them, and nobody else has any.
+    /// Waits until every slot is served, each replica that runs has a fair part of them, nobody else has any, and no more of
+    /// them go from one to another.
     fn wait_until_shared(&self) {
         let running: Vec<String> =
             self.replicas.iter().filter(|r| r.server.is_some()).map(Replica::instance).collect();
         let fair = 256 / running.len() / 2;
         let start = Instant::now();
+        let mut before = (HashMap::new(), Instant::now());
         loop {
             let shares = self.shares();
+            if shares != before.0 {
+                before = (shares.clone(), Instant::now());
+            }
             let total: usize = shares.values().sum();
             let is_fair = |instance: &String| shares.get(instance).is_some_and(|share| *share >= fair);
-            if total == 256 && shares.len() == running.len() && running.iter().all(is_fair) {
+            let is_shared = total == 256 && shares.len() == running.len() && running.iter().all(is_fair);
+            if is_shared && before.1.elapsed() > CALM {
                 return;
             }
             assert!(start.elapsed() < PATIENCE, "slots are not shared by {}: {shares:?}", running.len());

@@ -10,7 +10,7 @@ use super::{Cluster, PATIENCE, queues, slot_of};
 use crate::support::client::Client;
 
 /// A queue of each of two replicas.
-fn one_of_each(cluster: &Cluster) -> (String, String) {
+pub(super) fn one_of_each(cluster: &Cluster) -> (String, String) {
     let of = |replica: usize| {
         let mut queues = queues(64).into_iter();
         queues.find(|queue| cluster.owner_of(slot_of(queue)) == replica).expect("each serves some")
@@ -19,7 +19,7 @@ fn one_of_each(cluster: &Cluster) -> (String, String) {
 }
 
 /// Posts these, and claims each as often as it may be.
-fn kill_messages(client: &Client, queue: &str, numbers: std::ops::Range<u64>) {
+pub(super) fn kill_messages(client: &Client, queue: &str, numbers: std::ops::Range<u64>) {
     let bodies: Vec<Value> = numbers.map(Value::from).collect();
     assert_eq!(client.post_messages(queue, &bodies).unwrap().status, StatusCode::CREATED);
     let claim = client.claim(queue, 20, 60).unwrap().granted().unwrap();
@@ -31,7 +31,7 @@ fn kill_messages(client: &Client, queue: &str, numbers: std::ops::Range<u64>) {
 
 /// Claims what arrives until it is as many as that. The source is claimed from too: a replica that was killed may not have set
 /// its messages aside yet.
-fn arrivals(client: &Client, (source, target): (&str, &str), count: usize) -> BTreeSet<u64> {
+pub(super) fn arrivals(client: &Client, (source, target): (&str, &str), count: usize) -> BTreeSet<u64> {
     let (mut found, start) = (BTreeSet::new(), Instant::now());
     while found.len() < count {
         assert!(start.elapsed() < PATIENCE, "{} of {count} arrived", found.len());
@@ -88,6 +88,52 @@ fn no_dead_letter_is_lost_or_doubled_when_a_replica_dies_in_the_middle() {
     assert_eq!(arrived, (0..40).collect());
     let left = cluster.client(0).stats(&source).unwrap().json();
     assert_eq!(left["messages"]["total"], json!(0));
+}
+
+/// A task moves dead letters back to a queue that another replica serves, and both of them die on its way, one after the other.
+#[test]
+fn a_task_that_moves_dead_letters_back_outlives_both_replicas() {
+    let mut cluster = Cluster::start(2);
+    let (origin, dead) = one_of_each(&cluster);
+    let metadata = json!({"_dead_letter_queue": dead, "_max_claim_count": 1});
+    let created = cluster.client(0).put(&format!("/v2/queues/{origin}"), Some(&metadata)).unwrap();
+    assert_eq!(created.status, StatusCode::CREATED);
+    kill_messages(&cluster.client(0), &origin, 0..20);
+    let free = |client: &Client, queue: &str| client.stats(queue).unwrap().json()["messages"]["free"].clone();
+    let start = Instant::now();
+    while free(&cluster.client(0), &dead) != json!(20) {
+        assert!(start.elapsed() < PATIENCE, "they do not die");
+    }
+    let arn = format!("arn:aws:sqs:us-east-1:000000000000:{dead}");
+    let sqs = |client: Client, operation: &str, asked: Value| {
+        client.with_header("x-amz-target", &format!("AmazonSQS.{operation}")).post("/", &asked).unwrap()
+    };
+    let asked = json!({"SourceArn": arn, "MaxNumberOfMessagesPerSecond": 2});
+    let answer = sqs(cluster.client(0), "StartMessageMoveTask", asked.clone());
+    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    // The owner of the dead letters first, then that of the queue that they go to.
+    for victim in [1, 0] {
+        cluster.replicas[victim].server.take().unwrap().kill9();
+        cluster.wait_until_shared();
+        let again = sqs(cluster.client(1 - victim), "StartMessageMoveTask", asked.clone());
+        assert_eq!(again.status, StatusCode::BAD_REQUEST, "it is running");
+        cluster.replicas[victim].server = Some(cluster.replicas[victim].builder.start());
+        cluster.wait_until_shared();
+    }
+    let client = cluster.client(1);
+    let status = || {
+        let listed = sqs(cluster.client(0), "ListMessageMoveTasks", json!({"SourceArn": arn})).json();
+        listed["Results"][0]["Status"].clone()
+    };
+    let start = Instant::now();
+    while status() != json!("COMPLETED") {
+        assert!(start.elapsed() < PATIENCE, "{}", status());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!((free(&client, &dead), free(&client, &origin)), (json!(0), json!(20)));
+    let claim = client.claim(&origin, 20, 60).unwrap().granted().unwrap();
+    let found: BTreeSet<u64> = claim.messages.iter().map(|message| message.body.as_u64().unwrap()).collect();
+    assert_eq!(found, (0..20).collect());
 }
 
 #[test]

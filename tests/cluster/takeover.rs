@@ -151,6 +151,75 @@ fn a_replica_that_is_added_and_one_that_is_told_to_stop_cost_no_request() {
 }
 
 #[test]
+fn one_of_two_that_is_told_to_stop_costs_no_request() {
+    let mut cluster = Cluster::start(2);
+    let (clients, stop, queues) = ([cluster.client(0)], AtomicBool::new(false), queues(6));
+    thread::scope(|scope| {
+        let working: Vec<_> =
+            queues.iter().map(|queue| scope.spawn(|| work(&clients, queue, &stop))).collect();
+        thread::sleep(Duration::from_millis(300));
+        assert!(cluster.replicas[1].server.take().unwrap().terminate().success());
+        stop.store(true, Ordering::Relaxed);
+        for working in working {
+            let (done, failures) = working.join().unwrap();
+            assert_eq!(failures, [""; 0], "beside {done} that were done");
+            assert!(done > 0);
+        }
+    });
+}
+
+#[test]
+fn replicas_that_were_told_to_drain_serve_while_no_other_one_runs() {
+    let mut cluster = Cluster::start(2);
+    let [drained, other] = [0, 1].map(|replica| cluster.replicas[replica].instance());
+    let all_at = |cluster: &Cluster, instance: &String| {
+        wait_until("one has all slots", || cluster.shares().get(instance) == Some(&256));
+    };
+    let told = cluster.client(0).post(&format!("/v2/components/{drained}/drain"), &json!({})).unwrap();
+    assert_eq!(told.status, StatusCode::ACCEPTED, "{}", told.text());
+    all_at(&cluster, &other);
+    assert!(cluster.replicas[1].server.take().unwrap().terminate().success());
+    all_at(&cluster, &drained);
+    assert_eq!(cluster.client(0).post_messages("q", &[json!(1)]).unwrap().status, StatusCode::CREATED);
+    // One that was not told to drain has them again.
+    cluster.replicas[1].server = Some(cluster.replicas[1].builder.start());
+    all_at(&cluster, &other);
+    assert!(cluster.client(1).claim("q", 1, 60).unwrap().granted().is_some());
+}
+
+/// A load balancer sends what it has on connections that it kept, until it sees that the replica is not ready any more.
+#[test]
+fn a_replica_that_stops_answers_on_kept_connections_until_nobody_asks() {
+    let mut cluster = Cluster::start(2);
+    let clients: Vec<Client> = (0..4).map(|_| cluster.client(1)).collect();
+    for client in &clients {
+        assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
+    }
+    let leaving = cluster.replicas[1].server.take().unwrap();
+    let probe = leaving.client();
+    thread::scope(|scope| {
+        let ended = scope.spawn(move || (leaving.terminate(), Instant::now()));
+        wait_until("it is not ready", || {
+            probe.get("/readyz").is_ok_and(|answer| answer.status == StatusCode::SERVICE_UNAVAILABLE)
+        });
+        wait_until("it has handed over", || {
+            cluster.shares().values().filter(|share| **share > 0).count() == 1
+        });
+        for client in &clients {
+            // Together longer than any of the pauses that it must outlast.
+            thread::sleep(Duration::from_millis(500));
+            let answer = client.post_messages("late", &[json!(1)]).unwrap();
+            assert_eq!(answer.status, StatusCode::CREATED);
+            assert_eq!(answer.headers["connection"], "close");
+        }
+        let last = Instant::now();
+        let (status, end) = ended.join().unwrap();
+        assert!(status.success(), "{status}");
+        assert!(end - last < Duration::from_secs(10), "nobody asks any more");
+    });
+}
+
+#[test]
 fn a_claim_that_waits_goes_on_where_its_queue_has_gone() {
     let mut cluster = Cluster::start(2);
     let mine: Vec<String> =

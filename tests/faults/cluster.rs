@@ -1,31 +1,35 @@
 //! Owns the rounds in which a cluster behind its load balancer is struck: replicas killed, frozen, cut off, taken away and
 //! brought back, ZooKeeper without its leader or stopped as a whole. Nothing acknowledged is lost, nothing is served twice.
 //!
-//! `ANGARIUM_CLUSTER_ROUNDS` is how many times each kind of fault strikes.
+//! Two queues lie in a pool in Redis, one in PostgreSQL. `ANGARIUM_CLUSTER_ROUNDS` is how many times each kind of fault strikes,
+//! and how often all of them strike at once; docs/cluster.md has the command.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
+use serde_json::json;
 
-use super::crash::{assert_kept, create_queues};
+use super::crash::assert_kept;
 use super::drain::drain;
 use super::history::History;
-use super::load::Load;
+use super::load::{Load, QUEUES};
 use super::verdict::judge;
 use crate::support::cluster::{Cluster, Part, REPLICAS};
+use crate::support::held::wait_until;
 use crate::support::proxy::Wire;
 use crate::support::settings;
-use crate::support::zookeeper::SESSION;
+use crate::support::zookeeper::{SESSION, ZooKeeper};
 
 /// How long a fault lasts that others must notice.
 const PAST_THE_SESSION: Duration = Duration::from_secs(SESSION.as_secs() + 3);
 
 /// What strikes.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub enum Fault {
     Kill,
     Freeze,
     Leave,
@@ -34,21 +38,50 @@ enum Fault {
     RestartTree,
 }
 
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 11] = [
     Fault::Kill,
     Fault::Freeze,
     Fault::Leave,
     Fault::Cut(Part::Tree, Wire::Deaf),
     Fault::Cut(Part::Tree, Wire::Mute),
     Fault::Cut(Part::Pool, Wire::Deaf),
+    Fault::Cut(Part::Peers, Wire::Deaf),
+    Fault::Cut(Part::Peers, Wire::Mute),
     Fault::Cut(Part::Peers, Wire::Silent),
     Fault::KillLeader,
     Fault::RestartTree,
 ];
 
-/// A blow to one replica, or to the tree, and the mending of it.
-fn strike(cluster: &mut Cluster, fault: Fault, dice: &mut StdRng) {
-    let replica = dice.random_range(0..REPLICAS);
+/// What a replica may be cut off from while others are struck.
+const CUTS: [(Part, Wire); 7] = [
+    (Part::Tree, Wire::Deaf),
+    (Part::Tree, Wire::Mute),
+    (Part::Pool, Wire::Deaf),
+    (Part::Pool, Wire::Mute),
+    (Part::Peers, Wire::Deaf),
+    (Part::Peers, Wire::Mute),
+    (Part::Peers, Wire::Silent),
+];
+
+/// The flavor of queues that lie in PostgreSQL, and the queue that does.
+const ROWS: &str = "rows";
+const IN_ROWS: &str = QUEUES[1];
+
+/// A cluster with its queues in both kinds of pools.
+fn start() -> Cluster {
+    let mut cluster = Cluster::start();
+    cluster.add_postgres(ROWS);
+    let client = cluster.client();
+    for queue in QUEUES {
+        let flavor = (queue == IN_ROWS).then(|| json!({"_flavor": ROWS}));
+        let created = client.put(&format!("/v2/queues/{queue}"), flavor.as_ref()).expect("it answers");
+        assert_eq!(created.status, StatusCode::CREATED, "queue {queue}: {}", created.text());
+    }
+    cluster
+}
+
+/// A blow to a replica, or to the tree, and the mending of it.
+pub fn strike(cluster: &mut Cluster, fault: Fault, replica: usize, dice: &mut StdRng) {
     eprintln!("{fault:?} of replica {replica}");
     match fault {
         Fault::Kill => {
@@ -84,29 +117,75 @@ fn strike(cluster: &mut Cluster, fault: Fault, dice: &mut StdRng) {
     }
 }
 
+/// All of it at once: one replica stands still, one is cut off from something, one is killed, and meanwhile ZooKeeper loses its
+/// leader or stops as a whole. Then all of it is mended, in any order.
+fn strike_all(cluster: &mut Cluster, dice: &mut StdRng) {
+    let mut replicas: Vec<usize> = (0..REPLICAS).collect();
+    replicas.shuffle(dice);
+    let [frozen, cut, killed] = replicas[..] else { unreachable!("there are three") };
+    let (part, wire) = *CUTS.choose(dice).expect("there are some");
+    let is_whole = dice.random_bool(0.5);
+    eprintln!(
+        "{frozen} stands still, {cut} has {wire:?} to {part:?}, {killed} is killed, ZooKeeper whole: {is_whole}"
+    );
+    cluster.freeze(frozen);
+    cluster.cut(cut, part, wire);
+    cluster.kill9(killed);
+    let leader = cluster.ensemble.leader();
+    match is_whole {
+        true => cluster.ensemble.kill9(),
+        false => cluster.ensemble.0[leader].kill9(),
+    }
+    thread::sleep(Duration::from_millis(dice.random_range(0..3000)));
+    match is_whole {
+        true => cluster.ensemble.restart(),
+        false => cluster.ensemble.0[leader].restart(),
+    }
+    thread::sleep(Duration::from_secs(dice.random_range(0..=PAST_THE_SESSION.as_secs())));
+    cluster.thaw(frozen);
+    cluster.heal();
+    cluster.enter(killed);
+}
+
+/// Under load, until the cluster is calm again.
+pub fn under_load(
+    cluster: &mut Cluster,
+    (history, load): (&History, &mut Load),
+    dice: &mut StdRng,
+    strike: impl FnOnce(&mut Cluster, &mut StdRng),
+) {
+    let base = cluster.balancer.base();
+    let mut own_dice = StdRng::from_rng(dice);
+    load.run_while(&base, history, dice, || {
+        thread::sleep(Duration::from_millis(500));
+        strike(cluster, &mut own_dice);
+        thread::sleep(Duration::from_secs(1));
+    });
+    let mended = Instant::now();
+    cluster.await_calm();
+    eprintln!("calm after {:?}", mended.elapsed());
+}
+
 #[test]
 fn whatever_strikes_a_cluster_nothing_acknowledged_is_lost_or_served_twice() {
     let (seed, rounds) = (settings::seed("cluster"), settings::number("ANGARIUM_CLUSTER_ROUNDS", 1));
     let mut dice = StdRng::seed_from_u64(seed);
-    let mut cluster = Cluster::start();
+    let mut cluster = start();
     let (history, mut load) = (History::new(), Load::balanced());
-    create_queues(&cluster.client(), false);
-    let base = cluster.balancer.base();
     for _ in 0..rounds {
         let mut faults = FAULTS;
         faults.shuffle(&mut dice);
         for fault in faults {
-            let mut own_dice = StdRng::from_rng(&mut dice);
-            load.run_while(&base, &history, &mut dice, || {
-                thread::sleep(Duration::from_millis(500));
-                strike(&mut cluster, fault, &mut own_dice);
-                thread::sleep(Duration::from_secs(1));
+            under_load(&mut cluster, (&history, &mut load), &mut dice, |cluster, dice| {
+                let replica = dice.random_range(0..REPLICAS);
+                strike(cluster, fault, replica, dice);
             });
-            let mended = Instant::now();
-            cluster.await_calm();
-            eprintln!("calm {:?} after {fault:?}", mended.elapsed());
         }
+        under_load(&mut cluster, (&history, &mut load), &mut dice, strike_all);
     }
+    wait_until("each replica watches the tree once", || {
+        cluster.ensemble.0.iter().map(ZooKeeper::watches).sum::<usize>() == REPLICAS
+    });
     drain(&cluster.client(), &history);
     assert_kept("cluster", rounds, &judge(&history.record()));
 }

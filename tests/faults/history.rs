@@ -158,6 +158,11 @@ impl History {
         Span { start, end: self.now() }
     }
 
+    /// Writes down what somebody else than the clients of REST did.
+    pub fn note(&self, write: impl FnOnce(&mut Record)) {
+        write(&mut self.record.lock());
+    }
+
     pub fn begin_drain(&self) {
         self.record.lock().drain = Some(self.now());
     }

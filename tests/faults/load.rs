@@ -2,6 +2,7 @@
 //! own, that write what they did into the history. It never repeats an operation, because a repeat would
 //! blur what is unknown; and it never judges, but stops the test where a well-formed request is refused.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -28,6 +29,8 @@ pub struct Load {
     breaks: Breaks,
     producers: Vec<Producer>,
     backlog: [AtomicI64; QUEUES.len()],
+    /// Seconds that claims last.
+    claim_ttl: RangeInclusive<u64>,
 }
 
 /// What a client does when no answer comes.
@@ -51,6 +54,7 @@ struct Round<'a> {
     breaks: Breaks,
     history: &'a History,
     backlog: &'a [AtomicI64; QUEUES.len()],
+    claim_ttl: RangeInclusive<u64>,
     over: AtomicBool,
 }
 
@@ -74,14 +78,21 @@ impl Load {
 
     fn of(breaks: Breaks) -> Self {
         let producers = (0..).zip(PRODUCER_QUEUES).map(|(id, queue)| Producer { id, queue, next: 0 });
-        Self { breaks, producers: producers.collect(), backlog: Default::default() }
+        let (producers, backlog) = (producers.collect(), Default::default());
+        Self { breaks, producers, backlog, claim_ttl: 60..=300 }
+    }
+
+    /// The same, with claims that last so many seconds: shorter ones end while the load runs.
+    pub fn with_claims_of(self, claim_ttl: RangeInclusive<u64>) -> Self {
+        Self { claim_ttl, ..self }
     }
 
     /// Runs all clients against the server at `base` until `fault` has returned and each of them has
     /// noticed.
     pub fn run_while(&mut self, base: &str, history: &History, dice: &mut StdRng, fault: impl FnOnce()) {
         let (breaks, over) = (self.breaks, AtomicBool::new(false));
-        let round = &Round { base, breaks, history, backlog: &self.backlog, over };
+        let (backlog, claim_ttl) = (&self.backlog, self.claim_ttl.clone());
+        let round = &Round { base, breaks, history, backlog, claim_ttl, over };
         thread::scope(|scope| {
             for producer in &mut self.producers {
                 let dice = StdRng::from_rng(dice);
@@ -170,7 +181,7 @@ impl Consumer<'_> {
 
     /// Whether the server is still there.
     fn claim(&self, queue: usize, dice: &mut StdRng) -> bool {
-        let (limit, ttl) = (dice.random_range(1..=10), dice.random_range(60..=300));
+        let (limit, ttl) = (dice.random_range(1..=10), dice.random_range(self.round.claim_ttl.clone()));
         let history = self.round.history;
         let start = history.now();
         let reply = self.client.claim(QUEUES[queue], limit, ttl);

@@ -4,12 +4,15 @@
 
 mod bad_histories;
 mod cluster;
+mod cluster_migration;
 mod crash;
 mod drain;
 mod ensemble;
+mod growth;
 mod history;
 mod leases;
 mod load;
+mod migration;
 mod postgres;
 mod postgres_below;
 mod power_test;
@@ -24,6 +27,7 @@ mod rollback;
 mod rollback_test;
 mod small_disk;
 mod small_disk_test;
+mod sqs;
 mod upgrade;
 mod verdict;
 pub mod writers;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use angarium::api::{self, Authentication, RequestLimits, SqsSettings};
+use angarium::api::{self, Authentication, Front, RequestLimits, SqsSettings};
 use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
@@ -20,8 +20,8 @@ use angarium::placement::Algorithm;
 use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::open::PoolOpenError;
-use axum::Router;
 use axum::body::{Body, to_bytes};
+use http::response::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -47,7 +47,7 @@ const OF_THE_WHOLE: &[&str] = &[
 /// A service without sockets, on a directory that goes with it.
 pub struct Service {
     runtime: tokio::runtime::Runtime,
-    app: Router,
+    app: Front,
     _data: tempfile::TempDir,
 }
 
@@ -91,7 +91,13 @@ impl Service {
         // A flavor whose pools take nothing is no fault; nor is that a service whose waits were ended is not ready.
         let is_true = said.contains("\"no_pool\"") || said.contains("the server is unavailable");
         assert!(head.status.as_u16() < 500 || is_true, "{}: {said}\nto:\n{shown}", head.status);
-        if head.status.is_client_error() && head.status != StatusCode::NOT_ACCEPTABLE && !body.is_empty() {
+        if head.headers.contains_key("x-amzn-requestid") {
+            let is_refused = head.status.is_client_error();
+            judge_sqs(&head, &said, is_refused).unwrap_or_else(|why| panic!("{why}: {said}\nto:\n{shown}"));
+        } else if head.status.is_client_error()
+            && head.status != StatusCode::NOT_ACCEPTABLE
+            && !body.is_empty()
+        {
             let body: Value =
                 serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{said}\nto:\n{shown}"));
             judge(&body).unwrap_or_else(|why| panic!("{why}: {said}\nto:\n{shown}"));
@@ -107,7 +113,7 @@ impl Service {
     }
 }
 
-async fn app(journal: PathBuf) -> Router {
+async fn app(journal: PathBuf) -> Front {
     let clock = Clock::system();
     let journal = Journal::open(&journal, &clock).expect("the journal can be made");
     let tree = EmbeddedTree::open(journal.clone()).await.expect("the tree can be made");
@@ -123,7 +129,7 @@ async fn app(journal: PathBuf) -> Router {
     // A claim that waits would hold up all others.
     broker.end_waits();
     let limits = RequestLimits { requests: 64, long_polls: 64, project_rate: None };
-    api::router(broker, Authentication::Off, limits, clock, None, SqsSettings::default())
+    api::front(broker, Authentication::Off, limits, clock, None, SqsSettings::default())
 }
 
 /// A request in the form of HTTP/1.1: a line with method and target, headers, an empty line, the body.
@@ -150,6 +156,32 @@ fn read(input: &[u8]) -> Option<Request<Body>> {
         request = request.header(HeaderName::from_bytes(&header[..colon]).ok()?, value);
     }
     request.body(Body::from(rest.to_vec())).ok()
+}
+
+/// Whether an answer of SQS can be read by its clients.
+fn judge_sqs(head: &Parts, said: &str, is_refused: bool) -> Result<(), &'static str> {
+    let media_type = head.headers.get("content-type").and_then(|value| value.to_str().ok());
+    let foreign = ["serde", "panicked", "Error("];
+    if is_refused && foreign.iter().any(|word| said.contains(word)) {
+        return Err("it speaks of our inside");
+    }
+    match media_type {
+        Some("text/xml") => {
+            let root = if is_refused { "<ErrorResponse " } else { "Response xmlns=" };
+            let is_read = said.contains(root) && said.ends_with("Response>");
+            is_read.then_some(()).ok_or("it is no answer in XML")
+        }
+        Some("application/x-amz-json-1.0") => {
+            let body: Value = serde_json::from_str(said).map_err(|_| "it is no JSON")?;
+            let is_whole = body["__type"].is_string() && body["message"].is_string();
+            let has_code = head.headers.contains_key("x-amzn-query-error");
+            (!is_refused || (is_whole && has_code)).then_some(()).ok_or("an error lacks its code")
+        }
+        Some("application/json") => {
+            serde_json::from_str::<Value>(said).map(drop).map_err(|_| "it is no JSON")
+        }
+        _ => Err("it is in none of its forms"),
+    }
 }
 
 /// Whether an error is one of ours, and says what is wrong where.

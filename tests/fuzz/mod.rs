@@ -8,6 +8,7 @@ mod judge;
 mod mutation;
 mod seeds;
 mod settings;
+mod sqs_seeds;
 
 use judge::Service;
 use mutation::Mutator;
@@ -24,8 +25,16 @@ fn mutator(seeds: Vec<Vec<u8>>) -> (Mutator, u64) {
 
 #[test]
 fn no_request_makes_the_service_fail_and_every_refusal_names_what_is_wrong() {
-    let seeds = seeds::requests();
-    assert!(seeds.len() > 30, "the document has operations");
+    check_all(seeds::requests());
+}
+
+#[test]
+fn no_request_of_sqs_makes_the_service_fail_and_every_answer_is_in_its_form() {
+    check_all(sqs_seeds::requests());
+}
+
+fn check_all(seeds: Vec<Vec<u8>>) {
+    assert!(seeds.len() > 30, "there are operations");
     let service = Service::start();
     // What is right is taken, so that what is nearly right gets far.
     let taken = seeds.iter().filter_map(|seed| service.check(seed)).filter(|status| *status < 400).count();

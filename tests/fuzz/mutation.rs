@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-/// Pieces that parsers look at twice: of JSON, HTTP, URIs, UTF-8, TOML, and words of the API.
+/// Pieces that parsers look at twice: of JSON, HTTP, URIs, UTF-8, TOML, and words of both APIs.
 const PIECES: &[&[u8]] = &[
     b"null",
     b"true",
@@ -108,6 +108,17 @@ const PIECES: &[&[u8]] = &[
     b"127.0.0.1:0",
     b"10s",
     b"zookeeper://",
+    b"QueueUrl",
+    b"MessageBody",
+    b"Attribute.1.Name=",
+    b"Entry.99999999999.Id=x&",
+    b".1.1=",
+    b"ReceiptHandle",
+    b"X-Amz-Target: AmazonSQS.",
+    b"Authorization: AWS4-HMAC-SHA256 Credential=a/b/c/sqs/aws4_request",
+    b"000000000000",
+    b"arn:aws:sqs:",
+    b".fifo",
 ];
 
 /// Inputs without end.

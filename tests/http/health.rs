@@ -20,6 +20,30 @@ fn health_tells_of_each_pool_and_writes_nothing() {
         let bytes = |key: &str| pool["bytes"][key].as_u64().unwrap();
         assert!(bytes("free") <= bytes("total"));
     }
+    let [one] = health["components"].as_array().unwrap().as_slice() else { panic!("{health}") };
+    assert_eq!((&one["answer"]["given"], &one["serves"]["ready"]), (&json!(true), &json!(true)));
     // Unlike Zaqar's, which makes a queue to find out.
     assert_eq!(service.client.stats("health").unwrap().json()["messages"]["total"], json!(0));
+}
+
+#[test]
+fn stats_count_what_all_projects_have_in_all_pools() {
+    let service = service();
+    let mine = &service.client;
+    let theirs = mine.clone().with_header("X-Project-Id", "theirs");
+    mine.post_messages("jobs", &[json!(1), json!(22), json!(333)]).unwrap();
+    theirs.post_messages("jobs", &[json!("x")]).unwrap();
+    mine.claim("jobs", 2, 60).unwrap().granted().unwrap();
+    let stats = mine.get("/v2/stats").unwrap().json();
+    assert_eq!(stats["complete"], json!(true));
+    assert_eq!(stats["queues"]["total"], json!(2));
+    assert_eq!(stats["messages"], json!({"free": 2, "claimed": 2, "total": 4, "bytes": 1 + 2 + 3 + 3}));
+    let pool = &stats["pools"]["default"];
+    assert_eq!(pool["usage"], json!({"queues": 2, "messages": 4, "bytes": 9}));
+    assert_eq!(pool["answer"], json!({"given": true, "age": 0.0}));
+    let serves = &stats["components"][0]["serves"];
+    assert_eq!(
+        (&serves["slots"], &serves["open_queues"], &serves["claimed_messages"]),
+        (&json!(256), &json!(2), &json!(2))
+    );
 }

@@ -128,14 +128,3 @@ fn patches_made_at_the_same_time_are_all_kept() {
     let metadata = service.client.get(QUEUE).unwrap().json();
     assert!((0..16).all(|number| metadata[format!("k{number}")] == json!(number)), "{metadata}");
 }
-
-#[test]
-fn a_queue_keeps_its_flavor() {
-    let service = service();
-    service.client.put(QUEUE, None).unwrap();
-    let flavor = |value: Value| json!([{"op": "add", "path": "/metadata/_flavor", "value": value}]);
-    let refused = patch(&service, &flavor(json!("fast")));
-    assert_eq!(refused.status, 400);
-    assert!(refused.json()["description"].as_str().unwrap().starts_with("_flavor"));
-    assert_eq!(patch(&service, &flavor(json!(null))).status, 200, "none is what it has");
-}

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::service;
 use crate::support::client::Client;
+use crate::support::held::wait_until;
 use crate::support::server::ServerBuilder;
 
 fn page(client: &Client) -> String {
@@ -88,6 +89,7 @@ fn below_the_reserve_a_service_is_not_ready_and_says_why_to_administrators() {
         assert_eq!(client.get(path).unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
     }
     // Once, however often it is asked.
+    wait_until("the service says that it is not ready", || server.last_lines().contains("not ready"));
     let lines = server.last_lines();
     assert_eq!(lines.matches("not ready").count(), 1, "{lines}");
     assert_eq!(lines.matches("no pool accepts new messages").count(), 1, "{lines}");

@@ -2,6 +2,7 @@
 
 mod auth;
 mod bad_requests;
+mod balance;
 mod bounds;
 mod bulk;
 mod claims;
@@ -21,9 +22,12 @@ mod listing;
 mod messages;
 mod metadata;
 mod metrics;
+mod migration;
+mod pool_drain;
 mod pools;
 mod postgres_pools;
 mod purge;
+mod queue_flavor;
 mod queue_list;
 mod queues;
 mod quotas;

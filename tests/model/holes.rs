@@ -1,11 +1,16 @@
 //! Holes that were found, each with the shortest history that falls into it.
 
+use angarium::engine::GroupBounds;
+
 use super::step::{Named, Step, Target};
 use super::world::World;
 
 /// Takes the steps, holding the engine against the naive queue after each, then drains the queue.
 fn history(steps: &[Step]) {
-    let mut world = World::new();
+    history_in(World::new(), steps);
+}
+
+fn history_in(mut world: World, steps: &[Step]) {
     for step in steps {
         world.take_step(step);
         world.check();
@@ -74,4 +79,16 @@ fn message_that_is_put_off_while_a_page_is_read_is_not_ready() {
     let claimed = [Step::Take(1), Step::Flush, Step::Crash];
     let read = [Step::BeginRefill, Step::PutOff(0, 1), Step::ReadPage(1), Step::Flush];
     history(&[&posted(&[0, 0]), &claimed[..], &read, &[Step::FinishRefill, Step::Take(1)]].concat());
+}
+
+/// A delayed message was removed by its id, and the group that it was the first of, which memory had no room for, was never
+/// looked at again.
+#[test]
+fn a_group_whose_delayed_first_message_is_removed_is_found_again() {
+    let bounds = GroupBounds { known: 1, open: 0, messages: 2, ..GroupBounds::default() };
+    for number in 0..4 {
+        let removed = Step::Remove(Target::Known(number), Named::Nobody);
+        let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
+        history_in(World::ordered(bounds), &[&posted[..], &[removed]].concat());
+    }
 }

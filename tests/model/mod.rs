@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod dice;
+mod fair;
+mod group_reads;
 mod histories;
 mod holes;
 mod step;

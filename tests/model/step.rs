@@ -69,6 +69,15 @@ pub enum Step {
     Unrecord(u8),
     FinishEnd(u8),
     FailEnd(u8),
+    /// Some messages of a claim, one for each bit, get a time of their own: so many seconds as the bits say.
+    Part(u8, u8),
+    /// The commit of both claims becomes durable.
+    RecordParting(u8),
+    /// Its outcome is known.
+    FinishParting(u8),
+    FailParting(u8),
+    /// Whoever has a receipt of a message removes it.
+    RemoveReceived(Target),
     ClearSpent,
     Remove(Target, Named),
     BeginRefill,
@@ -136,6 +145,7 @@ fn step() -> impl Strategy<Value = Step> {
         26 => claims(),
         6 => (target(), named()).prop_map(|(target, named)| Step::Remove(target, named)),
         14 => refills(),
+        9 => receipts(),
         6 => schedules(),
         6 => moves(),
         4 => waits(),
@@ -194,6 +204,16 @@ fn claims() -> impl Strategy<Value = Step> {
         5 => any::<u8>().prop_map(Step::FinishEnd),
         1 => any::<u8>().prop_map(Step::FailEnd),
         1 => Just(Step::ClearSpent),
+    ]
+}
+
+fn receipts() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(claim, which)| Step::Part(claim, which)),
+        1 => any::<u8>().prop_map(Step::RecordParting),
+        3 => any::<u8>().prop_map(Step::FinishParting),
+        1 => any::<u8>().prop_map(Step::FailParting),
+        2 => target().prop_map(Step::RemoveReceived),
     ]
 }
 

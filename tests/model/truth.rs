@@ -49,6 +49,8 @@ pub struct Lease {
     pub expires: Timestamp,
     /// How it ends, while it does.
     pub ending: Option<Ending>,
+    /// Whether messages part from it just now.
+    pub is_parting: bool,
 }
 
 /// What an end makes of a message.
@@ -113,7 +115,42 @@ impl Truth {
             known.header.first_claimed.get_or_insert(expires.minus_seconds(terms.ttl()));
             terms.extend(&mut known.header, expires);
         }
-        self.claims.insert(id, Lease { expires, ending: None });
+        self.claims.insert(id, Lease { expires, ending: None, is_parting: false });
+    }
+
+    pub fn set_parting(&mut self, claim: ClaimId, is_parting: bool) {
+        if let Some(lease) = self.claims.get_mut(&claim) {
+            lease.is_parting = is_parting;
+        }
+    }
+
+    /// Those of the messages that the old claim still has are under the new one. Returns which of the two are over.
+    pub fn parted(
+        &mut self,
+        old: ClaimId,
+        new: ClaimId,
+        terms: ClaimTerms,
+        expires: Timestamp,
+        ids: &[MessageId],
+    ) -> Vec<ClaimId> {
+        let mut over = Vec::new();
+        for id in ids {
+            if let Some(known) = self.messages.get_mut(id).filter(|known| known.place == Place::Claimed(old))
+            {
+                known.place = Place::Claimed(new);
+                terms.extend(&mut known.header, expires);
+            }
+        }
+        self.set_parting(old, false);
+        if self.held_by(old).is_empty() && self.claims.remove(&old).is_some() {
+            over.push(old);
+        }
+        if self.held_by(new).is_empty() {
+            over.push(new);
+        } else {
+            self.claims.insert(new, Lease { expires, ending: None, is_parting: false });
+        }
+        over
     }
 
     pub fn held_by(&self, claim: ClaimId) -> Vec<MessageId> {

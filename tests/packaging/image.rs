@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::dockerfile::{Copy, Dockerfile, list};
 use super::{path, settings, takes, text};
-use crate::support::server::Server;
+use crate::support::server::{Server, ServerBuilder};
 
 const FILE: &str = "docker/Dockerfile";
 
@@ -33,12 +33,24 @@ fn the_health_check_works_against_the_service() {
     assert_eq!(command[0], list(file.last("ENTRYPOINT"))[0]);
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path());
-    let check = |url: &str| {
+    let check = |server: &str, more: &[(&str, &str)]| {
         let mut program = Command::new(env!("CARGO_BIN_EXE_angarium"));
-        program.args(&command[1..]).env_clear().env("ANGARIUM_URL", url).output().unwrap().status.code()
+        let listen = server.rsplit_once('/').unwrap().1;
+        program.args(&command[1..]).env_clear().env("ANGARIUM_LISTEN", listen).envs(more.iter().copied());
+        program.output().unwrap().status.code()
     };
-    assert_eq!(check(server.base()), Some(0));
-    assert_eq!(check("http://127.0.0.1:1"), Some(3));
+    assert_eq!(check(server.base(), &[]), Some(0));
+    assert_eq!(check("http://127.0.0.1:1", &[]), Some(3));
+    // As the service is told by the environment, so is the check, TLS among it.
+    let tls = [("ANGARIUM_TLS_CERT", "server.pem"), ("ANGARIUM_TLS_KEY", "key.pem")];
+    let tls = tls.map(|(name, file)| (name, path(&format!("tests/cli/tls/{file}")).display().to_string()));
+    let tls = tls.each_ref().map(|(name, file)| (*name, file.as_str()));
+    let other = tempfile::tempdir().unwrap();
+    let secure =
+        tls.iter().fold(ServerBuilder::new(other.path()), |server, (name, file)| server.env(name, file));
+    let secure = secure.start();
+    assert_eq!(check(secure.base(), &tls), Some(0));
+    assert_eq!(check(secure.base(), &[]), Some(3));
     // It gives up by itself before it is given up.
     let limit = command.iter().skip_while(|word| *word != "--timeout").nth(1).unwrap();
     let timeout = flags.split("--timeout=").nth(1).unwrap().split('s').next().unwrap();

@@ -45,6 +45,17 @@ sqs.set_queue_attributes(QueueUrl=url, Attributes={"FifoQueue": "true"})
 refused("InvalidAttributeValue", sqs.set_queue_attributes, QueueUrl=url, Attributes={"FifoQueue": "false"})
 refused("InvalidAttributeValue", make, name="b.fifo", FifoThroughputLimit="perMessageGroupId")
 assert make("b.fifo", FifoThroughputLimit="perMessageGroupId", DeduplicationScope="messageGroup")
+refused("InvalidAttributeValue", sqs.set_queue_attributes, QueueUrl=url,
+        Attributes={"FifoThroughputLimit": "perMessageGroupId"})
+changed = make("changed.fifo")
+high = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+for value in [high, {"DeduplicationScope": "messageGroup"}, {"FifoThroughputLimit": "perMessageGroupId"}]:
+    sqs.set_queue_attributes(QueueUrl=changed, Attributes=value)
+    shown = sqs.get_queue_attributes(QueueUrl=changed, AttributeNames=list(high))["Attributes"]
+    assert shown == high, shown
+refused("InvalidAttributeValue", sqs.set_queue_attributes, QueueUrl=changed, Attributes={"DeduplicationScope": "queue"})
+assert send(changed, "x", "a")["MessageId"] != send(changed, "x", "b")["MessageId"]
+sqs.set_queue_attributes(QueueUrl=changed, Attributes={"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"})
 
 # A message names its group, and what makes it one with another.
 refused("MissingParameter", sqs.send_message, QueueUrl=url, MessageBody="x")
@@ -111,6 +122,34 @@ refused("InvalidParameterValue", sqs.change_message_visibility, QueueUrl=url, Vi
         ReceiptHandle=got["ReceiptHandle"])
 delete(url, again)
 delete(url, again)
+
+# A receive that is repeated under its name is the same one, until something is done with its messages.
+for body in ["r1", "r2", "r3"]:
+    send(url, body)
+named = {"ReceiveRequestAttemptId": "attempt-1", "VisibilityTimeout": 4}
+
+
+def handles(messages):
+    return [(message["Body"], message["ReceiptHandle"]) for message in messages]
+
+
+held = receive(url, 2, **named)
+assert bodies(held) == ["r1", "r2"]
+time.sleep(2.5)
+assert handles(receive(url, 2, **named)) == handles(held)
+assert receive(url, 2, ReceiveRequestAttemptId="attempt-2") == []
+time.sleep(2.5)
+assert handles(receive(url, **named)) == handles(held), "their time began anew"
+refused("InvalidParameterValue", receive, url=url, ReceiveRequestAttemptId="a b")
+refused("InvalidParameterValue", receive, url=url, ReceiveRequestAttemptId="x" * 129)
+delete(url, held[0])
+assert receive(url, **named) == [], "one is deleted, and the other blocks its group"
+sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=held[1]["ReceiptHandle"], VisibilityTimeout=0)
+again = receive(url, **named)
+assert bodies(again) == ["r2", "r3"] and again[0]["ReceiptHandle"] != held[1]["ReceiptHandle"], again
+sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=again[0]["ReceiptHandle"], VisibilityTimeout=30)
+assert receive(url, **named) == [], "one has another time"
+delete(url, *again)
 
 # Dead letters of such a queue go to such a queue, and free their group.
 dead, plain = make("dead.fifo"), sqs.create_queue(QueueName="plain")["QueueUrl"]

@@ -1,5 +1,7 @@
 //! The endpoint of SQS, met by the clients that programs use: the scripts of this folder against a real server.
 
+mod cluster;
+
 use std::process::Command;
 
 use serde_json::json;
@@ -25,8 +27,13 @@ pub fn run_at(bases: &str, script: &str, change: impl FnOnce(&mut Command), last
     command.env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE").env("AWS_SECRET_ACCESS_KEY", "secret");
     command.env("AWS_DEFAULT_REGION", "us-east-1").env("AWS_EC2_METADATA_DISABLED", "true");
     change(&mut command);
+    succeed(&mut command, last_words);
+}
+
+/// Runs a command, and fails with all that it and the servers said if it fails.
+fn succeed(command: &mut Command, last_words: impl Fn() -> String) {
     let ended = command.output().unwrap_or_else(|error| {
-        panic!("{}: {error}. Run the tests with tests/run: it installs the clients", program.display())
+        panic!("{command:?}: {error}. Run the tests with tests/run: it installs the clients")
     });
     let said =
         format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
@@ -73,6 +80,40 @@ fn boto3_of_the_query_protocol_works_with_queues_in_order() {
 }
 
 #[test]
+fn requests_that_boto3_repeats_in_its_standard_mode_have_the_effect_that_they_must() {
+    run("retries.py", |command| {
+        command.arg("standard");
+    });
+}
+
+#[test]
+fn requests_that_boto3_repeats_in_its_legacy_mode_have_the_effect_that_they_must() {
+    run("retries.py", |command| {
+        command.arg("legacy");
+    });
+}
+
+#[test]
+fn boto3_has_messages_moved_back() {
+    run("move_tasks.py", |_| {});
+}
+
+#[test]
+fn boto3_of_the_query_protocol_has_messages_moved_back() {
+    run("move_tasks.py", |command| {
+        command.env("PYTHONPATH", settings::test_tools().join(OLD_BOTO3));
+    });
+}
+
+#[test]
+fn bounds_are_those_of_the_settings() {
+    let data = tempfile::tempdir().expect("there is room for a temporary directory");
+    let settings = ["--sqs-batch", "20", "--sqs-in-flight", "15", "--sqs-pauses"];
+    let server = settings.iter().fold(ServerBuilder::new(data.path()), |server, one| server.arg(one)).start();
+    run_against(&server, "bounds.py", |_| {});
+}
+
+#[test]
 fn the_cli_of_aws_works() {
     run("cli.py", |command| {
         command.env("SQS_CLI", settings::test_tools().join("aws-cli"));
@@ -84,6 +125,18 @@ fn the_javascript_sdk_and_sqs_consumer_work() {
     run("consumer.mjs", |command| {
         command.env("SQS_JS", settings::test_tools().join("sqs-js"));
     });
+}
+
+#[test]
+fn the_sdk_for_rust_works() {
+    let data = tempfile::tempdir().expect("there is room for a temporary directory");
+    let server = ServerBuilder::new(data.path()).start();
+    // Kept between runs, beside the other client in Rust; tests/run has built it.
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sqs/rust/Cargo.toml");
+    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/target/rust-client");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--locked", "--manifest-path", package, "--target-dir", target]);
+    succeed(cargo.arg("--").arg(server.base()), || server.last_lines());
 }
 
 #[test]

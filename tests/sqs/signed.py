@@ -85,3 +85,11 @@ assert "Attributes" not in one.get_queue_attributes(QueueUrl=url, AttributeNames
 refused("InvalidParameterValue", one.remove_permission, QueueUrl=url, Label="other")
 refused("AccessDenied", other.send_message, QueueUrl=url, MessageBody="x")
 assert "QueueUrls" not in other.list_queues()
+
+# A denial binds the account of the queue too; it can take it back.
+denial = {"Statement": [{"Effect": "Deny", "Principal": "*", "Action": "SQS:SendMessage", "Resource": "*"}]}
+one.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps({"Version": "2012-10-17", **denial})})
+refused("AccessDenied", one.send_message, QueueUrl=url, MessageBody="x")
+one.receive_message(QueueUrl=url)
+one.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
+one.send_message(QueueUrl=url, MessageBody="x")

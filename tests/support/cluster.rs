@@ -1,4 +1,4 @@
-//! Owns a whole cluster on the loopback: three ZooKeeper servers, a pool in Redis, replicas, a load balancer, and between
+//! Owns a whole cluster on the loopback: three ZooKeeper servers, a pool in Redis and one in PostgreSQL, replicas, a load balancer, and between
 //! all of them wires that can be cut. It never judges.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use http::StatusCode;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::balancer::Balancer;
 use super::client::Client;
 use super::held::{free_port, wait_until};
+use super::postgres::Postgres;
 use super::proxy::{Proxy, Wire};
 use super::redis::{Redis, SYNCED};
 use super::server::{Server, ServerBuilder};
@@ -36,11 +37,13 @@ pub struct Cluster {
     members: Vec<Member>,
     pub ensemble: Ensemble,
     tree: Vec<Proxy>,
-    pool: Proxy,
+    /// To the storage of each pool.
+    pools: Vec<Proxy>,
     _redis: Redis,
+    _postgres: Option<Postgres>,
     _dir: TempDir,
     /// Carries the wires.
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 struct Member {
@@ -88,10 +91,35 @@ impl Cluster {
         members.iter_mut().for_each(|member| member.server = Some(member.builder.start()));
         let addresses: Vec<_> = members.iter().map(|member| member.address).collect();
         let balancer = Balancer::start(addresses.try_into().expect("there are as many as it takes"));
-        let cluster =
-            Self { balancer, members, ensemble, tree, pool, _redis: redis, _dir: dir, _runtime: runtime };
+        let cluster = Self {
+            balancer,
+            members,
+            ensemble,
+            tree,
+            pools: vec![pool],
+            _redis: redis,
+            _postgres: None,
+            _dir: dir,
+            runtime,
+        };
         cluster.await_calm();
         cluster
+    }
+
+    /// Adds a pool in PostgreSQL, for queues of a flavor of this name.
+    pub fn add_postgres(&mut self, flavor: &str) {
+        let postgres = Postgres::start(&[]);
+        let wire = self.runtime.block_on(Proxy::start((Ipv4Addr::LOCALHOST, postgres.port()).into()));
+        let uri = postgres
+            .uri("")
+            .replace(&format!(":{}/", postgres.port()), &format!(":{}/", wire.address().port()));
+        let client = self.client();
+        let pool = client.put("/v2/pools/rows", Some(&json!({"uri": uri, "weight": 100, "flavor": flavor})));
+        assert_eq!(pool.expect("it answers").status, StatusCode::CREATED);
+        let made = client.put(&format!("/v2/flavors/{flavor}"), Some(&json!({"pool_list": ["rows"]})));
+        assert_eq!(made.expect("it answers").status, StatusCode::CREATED);
+        self.pools.push(wire);
+        self._postgres = Some(postgres);
     }
 
     /// A client of the load balancer.
@@ -104,8 +132,32 @@ impl Cluster {
         Client::new(&format!("http://{}", self.members[replica].address))
     }
 
+    /// What each replica that runs said last.
+    pub fn last_lines(&self) -> String {
+        self.members.iter().filter_map(|member| Some(member.server.as_ref()?.last_lines())).collect()
+    }
+
     fn server(&self, replica: usize) -> &Server {
         self.members[replica].server.as_ref().expect("the replica runs")
+    }
+
+    /// Bytes of memory that the replicas have in use together.
+    pub fn memory(&self) -> u64 {
+        let resident = |member: &Member| {
+            let process = member.server.as_ref().map_or(0, Server::pid);
+            let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+            line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or_default()
+                * 1024
+        };
+        self.members.iter().map(resident).sum()
+    }
+
+    /// How many slots each replica owns, and how many replicas are registered, as one of them says.
+    pub fn owned(&self, asked: usize) -> (Vec<usize>, usize) {
+        let answer = self.client_of(asked).get("/v2/components").expect("it answers").json();
+        let registered = answer["components"].as_array().map_or(0, Vec::len);
+        (self.shares(asked).iter().map(Vec::len).collect(), registered)
     }
 
     /// SIGKILL.
@@ -148,7 +200,7 @@ impl Cluster {
         let process = self.server(replica).pid();
         match part {
             Part::Tree => self.tree.iter().for_each(|proxy| proxy.set_of(process, wire)),
-            Part::Pool => self.pool.set_of(process, wire),
+            Part::Pool => self.pools.iter().for_each(|proxy| proxy.set_of(process, wire)),
             Part::Peers => {
                 let others = self.members.iter().enumerate().filter(|(number, _)| *number != replica);
                 others.for_each(|(_, member)| member.peers.set_of(process, wire));
@@ -160,7 +212,7 @@ impl Cluster {
     /// Makes all wires whole.
     pub fn heal(&self) {
         let peers = self.members.iter().map(|member| &member.peers);
-        self.tree.iter().chain([&self.pool]).chain(peers).for_each(|proxy| proxy.set(Wire::Whole));
+        self.tree.iter().chain(&self.pools).chain(peers).for_each(|proxy| proxy.set(Wire::Whole));
     }
 
     /// Waits until every replica that runs is ready, and all slots have an owner of which each serves about its share.
@@ -200,11 +252,15 @@ impl Cluster {
         self.members.iter().map(share).collect()
     }
 
+    /// The slot of a queue of the default project.
+    pub fn slot_of(queue: &str) -> u64 {
+        let (project, name) = (ProjectId::new("").expect("it is the default"), QueueName::new(queue));
+        u64::from(QueueRef { project, name: name.expect("it is a name") }.slot().0)
+    }
+
     /// Which replica owns a queue of the default project, as another one says.
     pub fn owner_of(&self, queue: &str) -> usize {
-        let (project, name) = (ProjectId::new("").expect("it is the default"), QueueName::new(queue));
-        let at = QueueRef { project, name: name.expect("it is a name") };
-        let slot = u64::from(at.slot().0);
+        let slot = Self::slot_of(queue);
         let mut owner = None;
         wait_until("the slot has an owner", || {
             owner = self.shares(0).iter().position(|slots| slots.contains(&slot));

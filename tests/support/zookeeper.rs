@@ -69,7 +69,7 @@ impl ZooKeeper {
     fn settings(&self) -> String {
         format!(
             "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n",
+             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,wchs\n",
             TICK.as_millis(),
             self.data.path().display(),
             self.port
@@ -92,12 +92,49 @@ impl ZooKeeper {
 
     /// `standalone`, `leader` or `follower`; none when it does not serve.
     fn mode(&self) -> Option<String> {
+        let answer = self.says("srvr")?;
+        answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned)
+    }
+
+    /// What it says to one of its words of four letters.
+    fn says(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.endpoint()).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-        stream.write_all(b"srvr").ok()?;
+        stream.write_all(word.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned)
+        Some(answer)
+    }
+
+    /// How many watches its clients have set.
+    pub fn watches(&self) -> usize {
+        let answer = self.says("wchs").expect("it answers");
+        let total = answer.lines().find_map(|line| line.strip_prefix("Total watches:"));
+        total.and_then(|total| total.trim().parse().ok()).unwrap_or_else(|| panic!("no total: {answer}"))
+    }
+
+    /// How many requests it has got.
+    pub fn received(&self) -> u64 {
+        let answer = self.says("srvr").expect("it answers");
+        let received = answer.lines().find_map(|line| line.strip_prefix("Received: "));
+        received.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("no count: {answer}"))
+    }
+
+    /// Bytes of its heap that are in use after a collection. It needs `jcmd`, which a JDK has.
+    pub fn heap_after_collection(&self) -> u64 {
+        let process = self.running.as_ref().expect("the server runs").server.as_raw_nonzero().to_string();
+        let ask = |command: &str| {
+            let done = Command::new("jcmd").args([&process, command]).output();
+            let done = done.unwrap_or_else(|error| panic!("jcmd: {error}: it comes with a JDK"));
+            assert!(done.status.success(), "jcmd {command}: {}", String::from_utf8_lossy(&done.stderr));
+            String::from_utf8_lossy(&done.stdout).into_owned()
+        };
+        ask("GC.run");
+        // The young and the old part have a line each, or there is one for both.
+        let heap = ask("GC.heap_info");
+        let used = |line: &str| line.split(" used ").nth(1)?.split('K').next()?.parse::<u64>().ok();
+        let parts = heap.lines().filter(|line| !line.contains("space") && !line.contains("Metaspace"));
+        parts.filter_map(used).sum::<u64>() * 1024
     }
 
     /// The server that tests share, each below a root of its own. It ends with the test process.

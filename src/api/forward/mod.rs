@@ -12,22 +12,24 @@
 //! certain that nothing was done, or when it may be done twice. Otherwise the client is told that nobody knows.
 
 mod kept;
+mod parting;
 pub mod peer;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode, Version, header};
-use axum::middleware::Next;
+use axum::http::{Extensions, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::auth::Identity;
 use super::error::ApiError;
+use super::handed::{Hands, handing};
+use super::layers::is_probe;
 use super::quota::is_long_poll;
 use crate::broker::{Broker, Whereabouts};
 use crate::cluster::forward::{Failure, Peers};
@@ -36,8 +38,10 @@ use crate::domain::ids::Slot;
 use crate::domain::limits;
 use crate::domain::names::{QueueName, QueueRef};
 use crate::error::{Error, Part};
+use crate::metrics::{ForwardMeter, Forwarded};
 use kept::Kept;
-use peer::{FromPeer, MOVED, RequestId, Waited, passed_on};
+use parting::Underway;
+use peer::{FromPeer, MOVED, RequestId, Waited, passed_back, passed_on, taken_back};
 
 /// On an answer that another replica has made: its form is final.
 #[derive(Clone, Copy, Debug)]
@@ -54,12 +58,20 @@ pub struct Meant {
     pub most: usize,
 }
 
+/// What serves a request at the replica where its queue is.
+pub trait Serving: Send + Sync {
+    /// Serves it.
+    fn serve(&self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
 /// Passes requests on.
 #[derive(Clone)]
 pub struct Relay {
     broker: Broker,
     peers: Arc<Peers>,
-    secret: PeerSecret,
+    /// Shown to the other replicas.
+    secret: HeaderValue,
+    meter: ForwardMeter,
 }
 
 /// What came of one try.
@@ -84,39 +96,50 @@ struct Asking {
 impl Relay {
     /// Over these connections to the other replicas.
     pub fn new(broker: Broker, peers: Arc<Peers>, secret: PeerSecret) -> Self {
-        Self { broker, peers, secret }
+        let meter = broker.meter().forwards();
+        let secret = HeaderValue::try_from(secret.as_str()).expect("it is made of visible ASCII");
+        Self { broker, peers, secret, meter }
     }
-}
-
-/// Serves a request here, or where its queue is served.
-pub async fn relay(State(relay): State<Relay>, request: Request, next: Next) -> Response {
-    let is_alone = !relay.broker.has_others() && request.extensions().get::<FromPeer>().is_none();
-    let is_h1 = request.version() <= Version::HTTP_11;
-    let mut response = if is_alone { next.run(request).await } else { relay.serve(request, next).await };
-    if is_h1 && relay.broker.is_leaving() {
-        // Its client speaks to another replica next.
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
 }
 
 impl Relay {
+    /// Serves a request by `local` here, or where its queue is served.
+    pub async fn serve(&self, request: Request, local: &impl Serving) -> Response {
+        let is_clients = request.extensions().get::<FromPeer>().is_none();
+        let is_alone = !self.broker.has_others() && is_clients;
+        let is_h1 = request.version() <= Version::HTTP_11;
+        if is_clients && self.broker.is_leaving() && !is_probe(request.uri().path()) {
+            self.broker.note_late_client();
+        }
+        let mut response = match is_alone {
+            true => local.serve(request).await,
+            // Apart, for the room that it needs.
+            false => Box::pin(self.serve_among_others(request, local)).await,
+        };
+        if is_h1 && self.broker.is_leaving() {
+            // Its client speaks to another replica next.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
     /// Serves a request of a service of several replicas.
-    async fn serve(&self, request: Request, next: Next) -> Response {
+    async fn serve_among_others(&self, request: Request, local: &impl Serving) -> Response {
+        if let Some(patience) = request.extensions().get::<FromPeer>().map(|from| from.patience) {
+            return self.serve_for_peer(request, local, patience).await;
+        }
         let (parts, body) = request.into_parts();
         let waited = parts.extensions.get::<Waited>().copied().unwrap_or_default().0;
         let asking = Asking { parts, body: Kept::new(body), began: Instant::now(), waited };
-        match asking.parts.extensions.get::<FromPeer>().map(|from| from.patience) {
-            Some(patience) => self.serve_for_peer(asking, next, patience).await,
-            None => self.serve_anywhere(asking, next).await,
-        }
+        self.serve_anywhere(asking, local).await
     }
 
-    /// The last hop: what is not served here is not done.
-    async fn serve_for_peer(&self, asking: Asking, next: Next, patience: Duration) -> Response {
-        let place = asking.slot().map(|slot| (slot, self.broker.whereabouts(slot)));
-        match timeout(patience, self.here(&asking, next, place)).await {
-            Ok(Tried::Done(response)) => response,
+    /// The last hop: what is not served here is not done, and is not made again here.
+    async fn serve_for_peer(&self, request: Request, local: &impl Serving, patience: Duration) -> Response {
+        let place = slot_of(request.uri(), request.extensions());
+        let place = place.map(|slot| (slot, self.broker.whereabouts(slot)));
+        match timeout(patience, local.serve(request)).await.map(|response| self.tried(response, place)) {
+            Ok(Tried::Done(response)) => passed_back(response),
             Ok(Tried::Moved(..) | Tried::CutShort) => {
                 (StatusCode::MISDIRECTED_REQUEST, [(MOVED, "1")]).into_response()
             }
@@ -127,7 +150,7 @@ impl Relay {
     }
 
     /// The first hop: wherever the slot is, as long as it is somewhere soon.
-    async fn serve_anywhere(&self, mut asking: Asking, next: Next) -> Response {
+    async fn serve_anywhere(&self, mut asking: Asking, local: &impl Serving) -> Response {
         let mut slot = asking.slot();
         let mut trouble: Option<Instant> = None;
         loop {
@@ -138,10 +161,10 @@ impl Relay {
                     match asking.body.whole(self.most(&asking)).await {
                         Ok(body) => self.there(&asking, body, *slot, owner.address.clone(), &place).await,
                         // The handler finds out what is wrong with the body, and says so.
-                        Err(kept::Incomplete) => Tried::Done(next.clone().run(asking.again()).await),
+                        Err(kept::Incomplete) => Tried::Done(local.serve(asking.again()).await),
                     }
                 }
-                _ => self.here(&asking, next.clone(), place.clone()).await,
+                _ => self.here(&asking, local, place.clone()).await,
             };
             let (moved, response) = match tried {
                 Tried::Done(response) => return response,
@@ -167,8 +190,12 @@ impl Relay {
     }
 
     /// Tries it here.
-    async fn here(&self, asking: &Asking, next: Next, place: Option<(Slot, Whereabouts)>) -> Tried {
-        let response = next.run(asking.again()).await;
+    async fn here(&self, asking: &Asking, local: &impl Serving, place: Option<(Slot, Whereabouts)>) -> Tried {
+        self.tried(local.serve(asking.again()).await, place)
+    }
+
+    /// What came of a try here, when the slot was there.
+    fn tried(&self, response: Response, place: Option<(Slot, Whereabouts)>) -> Tried {
         let Some(ApiError(error)) = response.extensions().get::<ApiError>() else {
             return Tried::Done(response);
         };
@@ -208,30 +235,48 @@ impl Relay {
                 false => std::future::pending().await,
             }
         };
+        let began = Instant::now();
         let sent = tokio::select! {
-            sent = self.peers.send(&address, request, limits::FORWARD) => sent,
+            sent = self.send(address.clone(), request) => sent,
             () = ended => return Tried::CutShort,
             () = replaced => Err(Failure::Unknown("its owner was replaced".into())),
         };
+        let note = |outcome| self.meter.note(outcome, began.elapsed());
         match sent {
             Ok(answer) if answer.headers().contains_key(MOVED) => {
+                note(Forwarded::Moved);
                 Tried::Moved(slot, ApiError::from(Error::Moved(slot)).into_response())
             }
-            Ok(answer) => {
-                let mut response = answer.map(Body::from);
+            Ok(mut response) => {
+                note(Forwarded::Answered);
                 response.extensions_mut().insert(Relayed);
                 Tried::Done(response)
             }
             Err(Failure::NotSent(why)) => {
+                note(Forwarded::NotSent);
                 let error = Error::unavailable(Part::Coordination, format!("replica {address}: {why}"));
                 Tried::Moved(slot, ApiError::from(error).into_response())
             }
             Err(Failure::Unknown(why)) => {
+                note(Forwarded::Unknown);
                 let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
                 let response = ApiError::from(error).into_response();
                 if asking.may_be_done_twice() { Tried::Moved(slot, response) } else { Tried::Done(response) }
             }
         }
+    }
+
+    /// Sends a request to the replica at `address`. If the answer hands a claim over and never gets to the client, the claim is
+    /// given back there.
+    fn send(&self, address: String, request: axum::http::Request<Bytes>) -> Underway {
+        let (peers, broker) = (Arc::clone(&self.peers), self.broker.clone());
+        Underway::new(self.broker.clone(), async move {
+            let mut answer = peers.pass_on(&address, request, limits::FORWARD).await?.map(Body::new);
+            Ok(match taken_back(answer.headers_mut()) {
+                Some(Hands { queue, claim }) => handing(answer, broker.handover_from(address, queue, claim)),
+                None => answer,
+            })
+        })
     }
 
     fn passed_on(&self, asking: &Asking, body: Bytes) -> Option<axum::http::Request<Bytes>> {
@@ -269,14 +314,7 @@ impl Asking {
 
     /// The slot of the queue that the request means, if it means one.
     fn slot(&self) -> Option<Slot> {
-        if let Some(Meant { slot, .. }) = self.parts.extensions.get() {
-            return *slot;
-        }
-        let name = self.parts.uri.path().strip_prefix("/v2/queues/")?.split('/').next()?;
-        let project = self.parts.extensions.get::<Identity>()?.project.clone();
-        // Names that need an escape are none.
-        let queue = QueueRef { project, name: QueueName::new(name).ok()? };
-        Some(queue.slot())
+        slot_of(&self.parts.uri, &self.parts.extensions)
     }
 
     /// Whether it still waits for a message.
@@ -300,6 +338,18 @@ impl Asking {
             _ => false,
         }
     }
+}
+
+/// The slot of the queue that a request means, if it means one.
+fn slot_of(uri: &Uri, extensions: &Extensions) -> Option<Slot> {
+    if let Some(Meant { slot, .. }) = extensions.get() {
+        return *slot;
+    }
+    let name = uri.path().strip_prefix("/v2/queues/")?.split('/').next()?;
+    let project = extensions.get::<Identity>()?.project.clone();
+    // Names that need an escape are none.
+    let queue = QueueRef { project, name: QueueName::new(name).ok()? };
+    Some(queue.slot())
 }
 
 /// The gate has let a request through without noting who asks.

@@ -7,20 +7,22 @@
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds of a long poll that are over |
 //! | `x-angarium-patience` | milliseconds after which the sender does not wait any more |
+//! | `x-angarium-moved` | on an answer: the replica does not serve the slot, and has done nothing |
+//! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it hands over, form-encoded |
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::Response;
 
 use crate::api::auth::Identity;
+use crate::api::handed::Hands;
 use crate::cluster::questions;
 use crate::domain::access::PeerSecret;
-use crate::domain::names::ProjectId;
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
 
 const SECRET: HeaderName = HeaderName::from_static(questions::SECRET);
 const PROJECT: HeaderName = HeaderName::from_static("x-angarium-project");
@@ -31,6 +33,13 @@ const PATIENCE: HeaderName = HeaderName::from_static("x-angarium-patience");
 
 /// On an answer: the replica does not serve the slot, and has done nothing.
 pub const MOVED: HeaderName = HeaderName::from_static("x-angarium-moved");
+
+/// On an answer: what it hands over to the client.
+const HANDS: HeaderName = HeaderName::from_static("x-angarium-hands");
+
+/// What is of a connection, and is not passed on with an answer.
+const NOT_PASSED_BACK: [HeaderName; 3] =
+    [header::CONNECTION, HeaderName::from_static("keep-alive"), header::TRANSFER_ENCODING];
 
 /// What is of a connection, of the credentials or of the body's form, and is not passed on.
 const NOT_PASSED_ON: [HeaderName; 12] = [
@@ -76,48 +85,70 @@ pub struct FromPeer {
 /// The headers of a request on its way to another replica.
 pub fn passed_on(
     headers: &HeaderMap,
-    secret: &PeerSecret,
+    secret: &HeaderValue,
     identity: &Identity,
     id: &RequestId,
     (waited, patience): (Duration, Duration),
 ) -> HeaderMap {
-    let mut passed = headers.clone();
-    NOT_PASSED_ON.iter().for_each(|name| drop(passed.remove(name)));
-    let project: String = form_urlencoded::byte_serialize(identity.project.as_str().as_bytes()).collect();
-    let texts = [
-        (SECRET, secret.as_str().to_owned()),
-        (PROJECT, project),
-        (ROLE, identity.role.as_str().to_owned()),
-        (REQUEST_ID, id.0.clone()),
-        (WAITED, waited.as_millis().to_string()),
-        (PATIENCE, patience.as_millis().to_string()),
-    ];
-    for (name, text) in texts {
-        let value = HeaderValue::try_from(text).expect("ids, numbers and encoded text are visible ASCII");
-        passed.insert(name, value);
+    let mut passed = HeaderMap::with_capacity(headers.len() + 6);
+    for (name, value) in headers.iter().filter(|(name, _)| !NOT_PASSED_ON.contains(name)) {
+        passed.append(name.clone(), value.clone());
     }
+    let project: String = form_urlencoded::byte_serialize(identity.project.as_str().as_bytes()).collect();
+    let visible = |text: &str| HeaderValue::try_from(text).expect("ids and encoded text are visible ASCII");
+    let millis = |time: Duration| HeaderValue::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    passed.insert(SECRET, secret.clone());
+    passed.insert(PROJECT, visible(&project));
+    passed.insert(ROLE, HeaderValue::from_static(identity.role.as_str()));
+    passed.insert(REQUEST_ID, visible(&id.0));
+    passed.insert(WAITED, millis(waited));
+    passed.insert(PATIENCE, millis(patience));
     passed
 }
 
-/// Lets only replicas in.
-pub async fn admit(State(secret): State<PeerSecret>, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default();
-    if !secret.is(shown) {
-        return StatusCode::FORBIDDEN.into_response();
+/// The answer for the replica that passes it on, which is told what it hands over.
+pub fn passed_back(mut response: Response) -> Response {
+    if let Some(Hands { queue, claim }) = response.extensions_mut().remove() {
+        let hands = form_urlencoded::Serializer::new(String::new())
+            .append_pair("project", queue.project.as_str())
+            .append_pair("queue", queue.name.as_str())
+            .append_pair("claim", &claim.to_string())
+            .finish();
+        let hands = HeaderValue::try_from(hands).expect("encoded text is visible ASCII");
+        response.headers_mut().insert(HANDS, hands);
     }
-    next.run(request).await
+    response
 }
 
-/// Notes what a replica says of a request that it passes on.
-pub async fn note(mut request: Request, next: Next) -> Response {
-    let Some((id, from, waited)) = said(request.headers()) else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
+/// Takes from an answer what is for this replica alone, and what of it is of the connection. What it hands over.
+pub fn taken_back(headers: &mut HeaderMap) -> Option<Hands> {
+    NOT_PASSED_BACK.iter().for_each(|name| drop(headers.remove(name)));
+    let hands = headers.remove(HANDS)?;
+    let (mut project, mut queue, mut claim) = (None, None, None);
+    for (name, text) in form_urlencoded::parse(hands.as_bytes()) {
+        match &*name {
+            "project" => project = ProjectId::new(&text).ok(),
+            "queue" => queue = QueueName::new(&text).ok(),
+            "claim" => claim = text.parse().ok(),
+            _ => {}
+        }
+    }
+    Some(Hands { queue: QueueRef { project: project?, name: queue? }, claim: claim? })
+}
+
+/// Whether a replica sends it.
+pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
+    secret.is(request.headers().get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default())
+}
+
+/// Notes what a replica says of a request that it passes on. Returns whether it says all that is needed.
+pub fn note(request: &mut Request) -> bool {
+    let Some((id, from, waited)) = said(request.headers()) else { return false };
     let extensions = request.extensions_mut();
     extensions.insert(id);
     extensions.insert(from);
     extensions.insert(waited);
-    next.run(request).await
+    true
 }
 
 fn said(headers: &HeaderMap) -> Option<(RequestId, FromPeer, Waited)> {
@@ -135,6 +166,8 @@ fn said(headers: &HeaderMap) -> Option<(RequestId, FromPeer, Waited)> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
     use crate::domain::access::Role;
 
@@ -144,7 +177,7 @@ mod tests {
         headers.insert("client-id", HeaderValue::from_static("c"));
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer token"));
         headers.insert(WAITED, HeaderValue::from_static("999"));
-        let secret = PeerSecret::new("s");
+        let secret = HeaderValue::from_static("s");
         for project in ["000000000000", "a b/ü=&+%", "x@eu-west-1"] {
             let project = ProjectId::new(project).unwrap();
             let identity = Identity { project: project.clone(), role: Role::Admin, is_anonymous: false };
@@ -157,5 +190,22 @@ mod tests {
             assert_eq!((from.identity.project, from.identity.role), (project, Role::Admin));
         }
         assert!(said(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn what_an_answer_hands_over_is_told_to_the_replica_alone() {
+        let queue = QueueRef {
+            project: ProjectId::new("a b/ü=&+%").unwrap(),
+            name: QueueName::new("q.1_-").unwrap(),
+        };
+        let hands = Hands { queue, claim: "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17".parse().unwrap() };
+        let mut response = Response::new(Body::empty());
+        response.extensions_mut().insert(hands.clone());
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/there"));
+        let mut headers = passed_back(response).into_parts().0.headers;
+        assert_eq!(taken_back(&mut headers), Some(hands));
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["location"]);
+        assert_eq!(taken_back(&mut HeaderMap::new()), None);
     }
 }

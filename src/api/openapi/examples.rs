@@ -67,17 +67,36 @@ fn set(content: &mut RefOr<Content>, example: &Value) {
 /// bodies that are missing here.
 fn bodies(operation: &str) -> Bodies {
     match operation {
-        "versions" | "home" | "openapi" | "reference" | "health" | "components" | "readyz" | "metrics" => {
-            of_the_service(operation)
-        }
+        "versions" | "home" | "openapi" | "reference" | "health" | "stats" | "components" | "readyz"
+        | "metrics" => of_the_service(operation),
         "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge"
         | "quota" => of_queues(operation),
+        "queue_migrate" | "queue_migration_get" | "queue_migration_cancel" => of_migrations(operation),
         "messages_post" | "messages_list" | "messages_delete" | "message_get" => of_messages(operation),
         "claim_create" | "claim_get" | "claim_renew" => of_claims(operation),
-        "pools_list" | "pool_get" | "pool_put" | "pool_patch" => of_pools(operation),
+        "pools_list" | "pool_drain" | "pool_drain_get" | "pool_map" | "balance_plan" | "balance"
+        | "pool_get" | "pool_put" | "pool_patch" => of_pools(operation),
         "flavors_list" | "flavor_get" | "flavor_put" | "flavor_patch" => of_flavors(operation),
         _ => Bodies::default(),
     }
+}
+
+/// A replica and what it says.
+fn serving() -> Value {
+    json!({
+        "instance": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",
+        "address": "10.0.0.5:8889",
+        "answer": {"given": true, "age": 0.0},
+        "serves": {
+            "ready": true,
+            "session": "connected",
+            "slots": 256,
+            "open_queues": 3,
+            "waiting_claims": 1,
+            "claimed_messages": 4,
+            "silent_pools": []
+        }
+    })
 }
 
 fn of_the_service(operation: &str) -> Bodies {
@@ -105,9 +124,10 @@ fn of_the_service(operation: &str) -> Bodies {
         "reference" => Bodies::answer(json!("<!doctype html><html lang=\"en\"></html>")),
         "components" => Bodies::answer(json!({
             "answered_by": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",
+            "schema": 1,
             "components": [{
                 "instance": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34", "address": "10.0.0.5:8889", "version": "0.1.0",
-                "schema": 1, "state": "running", "weight": 100, "started": "2026-01-12T09:30:00Z", "slots": [0, 7, 254]
+                "schema": 2, "state": "running", "weight": 100, "started": "2026-01-12T09:30:00Z", "slots": [0, 7, 254]
             }],
             "unowned_slots": []
         })),
@@ -124,7 +144,18 @@ fn of_the_service(operation: &str) -> Bodies {
                 "seconds": 0.0004,
                 "class": "sync",
                 "bytes": {"free": 41_231_687_680_u64, "total": 63_278_391_296_u64}
-            }}
+            }},
+            "components": [serving()]
+        })),
+        "stats" => Bodies::answer(json!({
+            "complete": true,
+            "queues": {"total": 5, "answer": {"given": true, "age": 1.7}},
+            "messages": {"free": 1_200, "claimed": 4, "total": 1_204, "bytes": 308_224},
+            "pools": {"default": {
+                "usage": {"queues": 3, "messages": 1_204, "bytes": 308_224},
+                "answer": {"given": true, "age": 0.0}
+            }},
+            "components": [serving()]
         })),
         "readyz" => Bodies::answer(json!({"warnings": []})),
         "metrics" => Bodies::answer(json!(METRICS)),
@@ -172,6 +203,18 @@ fn of_queues(operation: &str) -> Bodies {
             "bytes": {"used": 482_113}
         })),
         _ => Bodies::default(),
+    }
+}
+
+fn of_migrations(operation: &str) -> Bodies {
+    let state = if operation == "queue_migration_cancel" { "canceled" } else { "copying" };
+    let progress = json!({
+        "from": "default", "to": "fast-1", "state": state, "started": "2026-11-21T07:02:38Z", "rate": 1_000,
+        "copied": 48_000, "left": 12_400
+    });
+    match operation {
+        "queue_migrate" => Bodies::both(json!({"pool": "fast-1", "rate": 1_000}), progress),
+        _ => Bodies::answer(progress),
     }
 }
 
@@ -238,8 +281,36 @@ fn of_pools(operation: &str) -> Bodies {
             "uri": "embedded:pools/fast-1", "weight": 100, "flavor": "fast", "options": {}
         })),
         "pool_patch" => Bodies::both(json!({"weight": 100}), brief),
+        "balance_plan" => Bodies::answer(plan(json!({}))),
+        "balance" => Bodies::both(json!({"limit": 20, "rate": 1_000}), plan(json!({"begun": true}))),
+        "pool_drain" => Bodies::both(
+            json!({"rate": 1_000}),
+            json!({"done": false, "waiting": 12, "moving": 4, "rate": 1_000}),
+        ),
+        "pool_drain_get" => Bodies::answer(json!({"done": true, "waiting": 0, "moving": 0})),
+        "pool_map" => Bodies::answer(json!({
+            "complete": true,
+            "pools": [{
+                "name": "fast-1", "flavor": "fast", "weight": 100, "share": 0.5, "held": 0.62, "state": "active",
+                "queues": 3, "usage": {"queues": 3, "messages": 1_200, "bytes": 240_000},
+                "answer": {"given": true, "age": 0.0}
+            }],
+            "moves": [{"from": "fast-1", "to": "fast-2", "queues": 1}]
+        })),
         _ => Bodies::default(),
     }
+}
+
+/// A plan with one move, and what more is said of it.
+fn plan(more: Value) -> Value {
+    let mut planned = json!({
+        "project": "shop", "queue": "jobs", "from": "fast-1", "to": "fast-2", "messages": 900, "bytes": 180_000,
+        "load": 1_200
+    });
+    if let (Some(planned), Value::Object(more)) = (planned.as_object_mut(), more) {
+        planned.extend(more);
+    }
+    json!({"complete": true, "left_out": 0, "silent": [], "moves": [planned]})
 }
 
 fn of_flavors(operation: &str) -> Bodies {

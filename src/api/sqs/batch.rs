@@ -56,18 +56,15 @@ impl<T> Results<T> {
     }
 }
 
-/// Checks the ids of all entries of a batch: there are some and not too many, each is lawful, no two are the same.
-pub fn check_ids<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> Result<(), Fault> {
+/// Checks the ids of all entries of a batch: there are some and no more than `most`, each is lawful, no two are the same.
+pub fn check_ids<'a>(ids: impl Iterator<Item = &'a str> + Clone, most: usize) -> Result<(), Fault> {
     let count = ids.clone().count();
     if count == 0 {
         let why = "There should be at least one entry in the request.";
         return Err(Fault::new(Kind::EmptyBatchRequest, why));
     }
-    if count > limits::SQS_BATCH {
-        let why = format!(
-            "Maximum number of entries per request are {}. You have sent {count}.",
-            limits::SQS_BATCH
-        );
+    if count > most {
+        let why = format!("Maximum number of entries per request are {most}. You have sent {count}.");
         return Err(Fault::new(Kind::TooManyEntriesInBatchRequest, why));
     }
     let mut seen = std::collections::BTreeSet::new();

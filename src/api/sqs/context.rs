@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use super::account::{self, Caller, Places};
 use super::fault::Fault;
+use super::pauses::Pauses;
 use crate::broker::Broker;
+use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
+use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 
 /// What a request is carried out with.
@@ -24,6 +27,27 @@ pub struct Context<'a> {
     pub trace: Option<TraceContext>,
     /// How long it has waited already, at other replicas or for its slot.
     pub waited: Duration,
+    /// What a request may ask for.
+    pub most: Most,
+    /// What SQS refuses to do again at once.
+    pub pauses: &'a Pauses,
+    /// When the request is served.
+    pub now: Timestamp,
+}
+
+/// Bounds that an operator may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Messages of a receive, and entries of a batch.
+    pub batch: usize,
+    /// Messages of a queue under claims.
+    pub in_flight: usize,
+}
+
+impl Default for Most {
+    fn default() -> Self {
+        Self { batch: limits::SQS_BATCH, in_flight: limits::SQS_IN_FLIGHT }
+    }
 }
 
 impl Context<'_> {

@@ -43,7 +43,7 @@ pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Answer, 
 pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     let entries = asked.entries.unwrap_or_default();
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
     let handles: Vec<&str> =
         entries.iter().map(|entry| entry.receipt_handle.as_deref().unwrap_or_default()).collect();
     let outcomes = context.broker.receipts_delete(&queue, &handles).await?;

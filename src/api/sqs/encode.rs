@@ -10,7 +10,7 @@ use super::decode::Protocol;
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 use super::xml;
-use crate::api::handed::Handed;
+use crate::api::handed::handing;
 use crate::broker::Handover;
 
 const REQUEST_ID: &str = "x-amzn-requestid";
@@ -68,12 +68,11 @@ impl Answer {
             let fault = Fault::new(Kind::InternalFailure, "The answer cannot be written.");
             return fault.into_response(protocol, id);
         };
-        let body = Body::from(written);
-        let body = match self.handover {
-            Some(handover) => Body::new(Handed::new(body, handover)),
-            None => body,
-        };
-        framed(StatusCode::OK, protocol, id, body)
+        let response = framed(StatusCode::OK, protocol, id, Body::from(written));
+        match self.handover {
+            Some(handover) => handing(response, handover),
+            None => response,
+        }
     }
 }
 

@@ -6,31 +6,29 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::account::{self, Caller, Places};
-use super::context::Context;
+use super::context::{Context, Most};
 use super::decode::Protocol;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
-use super::incoming::{Asked, Named, asked, credential, protocol, queue_of_path};
+use super::incoming::{Asked, Named, asked, credential, queue_of_path};
 use super::operation::{ALL, Operation};
-use super::{permissions, signature};
+use super::pauses::Pauses;
+use super::{move_tasks, permissions, signature};
 use crate::api::auth::{Authentication, Identity};
 use crate::api::error::ApiError;
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
-use crate::api::forward::{Meant, Relay, Relayed, relay};
+use crate::api::forward::{Meant, Relay, Relayed, Serving};
 use crate::api::quota::Quota;
 use crate::api::{json, layers, origin, trace};
 use crate::broker::Broker;
@@ -57,11 +55,22 @@ pub struct SqsSettings {
     pub scheme: &'static str,
     /// The keys that requests must be signed with, which may change while it runs; none: they need no signature.
     pub keys: Option<watch::Receiver<Arc<AccessKeyTable>>>,
+    /// What requests may ask for.
+    pub most: Most,
+    /// Whether a queue is not purged or made again at once.
+    pub has_pauses: bool,
 }
 
 impl Default for SqsSettings {
     fn default() -> Self {
-        Self { region: "us-east-1".to_owned(), public_url: None, scheme: "http", keys: None }
+        Self {
+            region: "us-east-1".to_owned(),
+            public_url: None,
+            scheme: "http",
+            keys: None,
+            most: Most::default(),
+            has_pauses: false,
+        }
     }
 }
 
@@ -74,14 +83,15 @@ pub struct Endpoint {
     is_open: bool,
     quota: Arc<Quota>,
     clock: Clock,
+    pauses: Pauses,
     meters: Vec<(Operation, OperationMeter)>,
 }
 
 /// The endpoint, and the way of its requests to where they are served.
-#[derive(Clone)]
 pub struct Sqs {
-    endpoint: Arc<Endpoint>,
-    serving: Router,
+    endpoint: Endpoint,
+    /// Passes requests on; none for a service that is alone.
+    relay: Option<Relay>,
 }
 
 /// A request on its way to where it is served.
@@ -90,6 +100,7 @@ struct Call {
     protocol: Protocol,
     asked: Asked,
     caller: Caller,
+    identity: Identity,
     base: String,
     addressed: Option<(String, String)>,
 }
@@ -100,16 +111,22 @@ struct Told;
 
 impl Sqs {
     /// `endpoint`, with what other replicas serve passed on by `relay`.
-    pub fn new(endpoint: Endpoint, relayed: Option<Relay>) -> Self {
-        let endpoint = Arc::new(endpoint);
-        let mut serving = Router::new().fallback(serve).with_state(Arc::clone(&endpoint));
-        if let Some(relayed) = relayed {
-            serving = serving.layer(from_fn_with_state(relayed, relay));
-        }
-        Self { endpoint, serving }
+    pub fn new(endpoint: Endpoint, relay: Option<Relay>) -> Self {
+        Self { endpoint, relay }
     }
 
-    async fn answer(&self, request: Request, protocol: Protocol, id: &str) -> Response {
+    /// Answers a request in its `protocol`.
+    pub async fn answer(&self, request: Request, protocol: Protocol) -> Response {
+        let id = match request.extensions().get::<RequestId>() {
+            Some(RequestId(id)) => id.clone(),
+            None => Uuid::new_v4().to_string(),
+        };
+        let mut response = self.answer_as(request, protocol, &id).await;
+        response.headers_mut().insert(header::SERVER, layers::SERVER);
+        response
+    }
+
+    async fn answer_as(&self, request: Request, protocol: Protocol, id: &str) -> Response {
         let began = Instant::now();
         let (mut head, body) = request.into_parts();
         let endpoint = &self.endpoint;
@@ -122,8 +139,17 @@ impl Sqs {
             Err(fault) => return endpoint.refuse(fault, protocol, id),
         };
         let operation = asked.operation;
-        let response = match endpoint.admit(&mut head, &bytes, protocol, asked, id) {
-            Ok(_place) => self.serve(Request::from_parts(head, Body::from(bytes)), protocol, id).await,
+        let response = match endpoint.admit(&head, &bytes, protocol, asked) {
+            Ok((call, _place)) => match &self.relay {
+                Some(relay) => {
+                    endpoint.address(&mut head, call, id);
+                    self.pass_on(relay, Request::from_parts(head, Body::from(bytes)), protocol, id).await
+                }
+                None => match endpoint.carry_out(&head, &call).await {
+                    Ok(answer) => answer.into_response(protocol, operation, id),
+                    Err(fault) => endpoint.refuse(fault, protocol, id),
+                },
+            },
             Err(fault) => endpoint.refuse(fault, protocol, id),
         };
         if let Some((_, meter)) = endpoint.meters.iter().find(|(metered, _)| *metered == operation) {
@@ -133,8 +159,8 @@ impl Sqs {
     }
 
     /// Serves a request, here or elsewhere.
-    async fn serve(&self, request: Request, protocol: Protocol, id: &str) -> Response {
-        let Ok(response) = self.serving.clone().oneshot(request).await;
+    async fn pass_on(&self, relay: &Relay, request: Request, protocol: Protocol, id: &str) -> Response {
+        let response = relay.serve(request, &self.endpoint).await;
         let is_final = response.extensions().get::<Told>().is_some();
         match response.extensions().get::<ApiError>() {
             Some(ApiError(error)) if !is_final && response.extensions().get::<Relayed>().is_none() => {
@@ -158,44 +184,50 @@ impl Endpoint {
         let meter = |operation: Operation| {
             (operation, broker.meter().operation(&format!("sqs_{}", operation.name())))
         };
-        let meters = ALL.into_iter().map(meter).collect();
+        let meters = ALL.iter().copied().map(meter).collect();
         let is_open = matches!(authentication, Authentication::Off);
         let places = Places { region: settings.region.clone() };
-        Self { broker, settings, places, is_open, quota, clock, meters }
+        let pauses = if settings.has_pauses { Pauses::kept() } else { Pauses::default() };
+        Self { broker, settings, places, is_open, quota, clock, pauses, meters }
     }
 
-    /// Finds out who asks, refuses who may not and what is too much, and puts to the request what it is served with. What is
-    /// returned is held while it is in progress.
+    /// Finds out who asks, and refuses who may not and what is too much. What is returned beside the call is held while it is
+    /// in progress.
     fn admit(
         &self,
-        head: &mut Parts,
+        head: &Parts,
         body: &Bytes,
         protocol: Protocol,
         asked: Asked,
-        id: &str,
-    ) -> Result<Option<tokio::sync::SemaphorePermit<'_>>, Fault> {
+    ) -> Result<(Call, Option<tokio::sync::SemaphorePermit<'_>>), Fault> {
         let caller = self.identify(head, body)?;
-        let project = self.places.project(&caller.account, &caller.region)?;
-        let identity = Identity { project, role: Role::Member, is_anonymous: false };
+        let identity = Identity {
+            project: self.places.project(&caller.account, &caller.region)?,
+            role: Role::Member,
+            is_anonymous: false,
+        };
         let place = match head.extensions.get::<FromPeer>() {
             // The replica that passed it on has let it in.
             Some(_) => None,
             // A queue may say itself that receives wait.
             None => Some(self.quota.let_in_as(asked.operation == Operation::ReceiveMessage, &identity)?),
         };
-        let base = self.base(head);
-        for (name, text) in [(BASE, &base), (SENDER, &caller.sender)] {
+        let (base, addressed) = (self.base(head), queue_of_path(head.uri.path()));
+        Ok((Call { protocol, asked, caller, identity, base, addressed }, place))
+    }
+
+    /// Puts to a request what the replica that serves it has to know.
+    fn address(&self, head: &mut Parts, call: Call, id: &str) {
+        for (name, text) in [(BASE, &call.base), (SENDER, &call.caller.sender)] {
             head.headers.remove(&name);
             head.headers.extend(HeaderValue::from_str(text).ok().map(|value| (name, value)));
         }
-        let call = Call { protocol, asked, caller, base, addressed: queue_of_path(head.uri.path()) };
         let slot = self.meant(&call).map(|queue| queue.slot());
         let is_repeatable = call.asked.operation.may_be_done_twice();
         head.extensions.insert(Meant { slot, is_repeatable, most: limits::SQS_REQUEST_BYTES });
-        head.extensions.insert(identity);
+        head.extensions.insert(call.identity.clone());
         head.extensions.insert(RequestId(id.to_owned()));
         head.extensions.insert(Arc::new(call));
-        Ok(place)
     }
 
     /// Who asks. Without keys and without authentication the account and the region are what the request says.
@@ -247,6 +279,9 @@ impl Endpoint {
             addressed: call.addressed.as_ref(),
             trace: None,
             waited: std::time::Duration::ZERO,
+            most: self.settings.most,
+            pauses: &self.pauses,
+            now: self.clock.now(),
         }
     }
 
@@ -254,9 +289,11 @@ impl Endpoint {
     fn meant(&self, call: &Call) -> Option<QueueRef> {
         let named: Named = call.asked.arguments.clone().read().ok()?;
         let context = self.context(call);
-        match named.queue_name {
-            Some(name) => context.named(&name, named.owner.as_deref()).ok(),
-            None => context.queue(named.queue_url).ok(),
+        match named {
+            Named { queue_name: Some(name), owner, .. } => context.named(&name, owner.as_deref()).ok(),
+            Named { source_arn: Some(arn), .. } => self.places.of_arn(&arn),
+            Named { task_handle: Some(handle), .. } => move_tasks::source_of(&handle, &self.places),
+            Named { queue_url, .. } => context.queue(queue_url).ok(),
         }
     }
 
@@ -267,17 +304,27 @@ impl Endpoint {
         call.asked.operation.run(&context, call.asked.arguments.clone()).await
     }
 
-    /// Refuses a queue of somebody else whose policy does not allow this. Without keys nobody knows who somebody is.
+    /// Refuses a queue of somebody else whose policy does not allow this, and one's own whose policy forbids it. Without keys
+    /// nobody knows who somebody is.
     async fn permit(&self, call: &Call) -> Result<(), Fault> {
-        let Some(queue) = self.meant(call).filter(|_| self.settings.keys.is_some()) else { return Ok(()) };
-        let account = &call.caller.account;
-        if queue.project == self.places.project(account, &call.caller.region)? {
+        if self.settings.keys.is_none() {
+            return Ok(());
+        }
+        let Some(queue) = self.meant(call) else { return Ok(()) };
+        let (account, operation) = (&call.caller.account, call.asked.operation);
+        let is_own = queue.project == call.identity.project;
+        if is_own && !self.broker.may_have_policy(&queue) {
             return Ok(());
         }
         let metadata = self.broker.queue_metadata(&queue).await?;
         let policy = metadata.and_then(|metadata| metadata.own().remove(attributes::POLICY));
         let policy = policy.and_then(|policy| serde_json::from_str(policy.get()).ok()).unwrap_or_default();
-        if permissions::allows(&policy, account, call.asked.operation, &self.places.arn(&queue)) {
+        let arn = self.places.arn(&queue);
+        let is_permitted = match is_own {
+            true => !permissions::forbids(&policy, account, operation, &arn),
+            false => permissions::allows(&policy, account, operation, &arn),
+        };
+        if is_permitted {
             return Ok(());
         }
         Err(Fault::new(Kind::AccessDenied, "Access to the resource is denied."))
@@ -295,35 +342,25 @@ impl Endpoint {
     }
 }
 
-/// Takes the requests that are for SQS out of the way of the others.
-pub async fn divert(State(sqs): State<Sqs>, request: Request, next: Next) -> Response {
-    let Some(protocol) = protocol(&request) else { return next.run(request).await };
-    let id = match request.extensions().get::<RequestId>() {
-        Some(RequestId(id)) => id.clone(),
-        None => Uuid::new_v4().to_string(),
-    };
-    let mut response = sqs.answer(request, protocol, &id).await;
-    response.headers_mut().insert(header::SERVER, layers::SERVER);
-    response
-}
-
-/// Carries a request out that is served here. An error keeps what it stems from: the slot may have moved.
-async fn serve(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    let (head, _) = request.into_parts();
-    let (Some(call), Some(RequestId(id))) = (head.extensions.get::<Arc<Call>>(), head.extensions.get())
-    else {
-        return Fault::new(Kind::UnknownOperation, "Nobody has looked what is asked.")
-            .into_response(Protocol::Json, "");
-    };
-    let mut response = match endpoint.carry_out(&head, call).await {
-        Ok(answer) => answer.into_response(call.protocol, call.asked.operation, id),
-        Err(Fault { cause: Some(cause), .. }) => {
-            let mut response = Response::new(Body::empty());
-            response.extensions_mut().insert(ApiError(cause));
-            return response;
-        }
-        Err(fault) => fault.into_response(call.protocol, id),
-    };
-    response.extensions_mut().insert(Told);
-    response
+impl Serving for Endpoint {
+    /// Carries a request out that is served here. An error keeps what it stems from: the slot may have moved.
+    async fn serve(&self, request: Request) -> Response {
+        let (head, _) = request.into_parts();
+        let (Some(call), Some(RequestId(id))) = (head.extensions.get::<Arc<Call>>(), head.extensions.get())
+        else {
+            return Fault::new(Kind::UnknownOperation, "Nobody has looked what is asked.")
+                .into_response(Protocol::Json, "");
+        };
+        let mut response = match self.carry_out(&head, call).await {
+            Ok(answer) => answer.into_response(call.protocol, call.asked.operation, id),
+            Err(Fault { cause: Some(cause), .. }) => {
+                let mut response = Response::new(Body::empty());
+                response.extensions_mut().insert(ApiError(cause));
+                return response;
+            }
+            Err(fault) => fault.into_response(call.protocol, id),
+        };
+        response.extensions_mut().insert(Told);
+        response
+    }
 }

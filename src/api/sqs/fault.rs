@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 
+use crate::broker::IN_FLIGHT;
 use crate::error::Error;
 
 /// What went wrong, and how it is told.
@@ -37,6 +38,8 @@ pub enum Kind {
     MissingAuthenticationToken,
     MissingParameter,
     OverLimit,
+    PurgeQueueInProgress,
+    QueueDeletedRecently,
     QueueDoesNotExist,
     QueueNameExists,
     ReceiptHandleIsInvalid,
@@ -109,6 +112,8 @@ impl Kind {
             }
             Self::MissingParameter => generic("MissingRequiredParameterException", "MissingParameter", WRONG),
             Self::OverLimit => Form { status: FORBIDDEN, ..own("OverLimit", "OverLimit") },
+            Self::PurgeQueueInProgress => Form { status: FORBIDDEN, ..named("PurgeQueueInProgress") },
+            Self::QueueDeletedRecently => named("QueueDeletedRecently"),
             Self::QueueDoesNotExist => own("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"),
             Self::QueueNameExists => own("QueueNameExists", "QueueAlreadyExists"),
             Self::ReceiptHandleIsInvalid => own("ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid"),
@@ -197,7 +202,7 @@ impl From<Arc<Error>> for Fault {
             | Error::ClaimEnded(_)
             | Error::NotAlone(_)
             | Error::InUse { .. } => Kind::UnsupportedOperation,
-            Error::OverQuota { .. } => Kind::OverLimit,
+            Error::OverQuota { .. } | Error::TooMany { what: IN_FLIGHT, .. } => Kind::OverLimit,
             Error::TooMany { .. } | Error::TooFast { .. } | Error::Overloaded => Kind::RequestThrottled,
             Error::Late => Kind::RequestTimeout,
             Error::Conflict(_)

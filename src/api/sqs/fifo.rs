@@ -10,6 +10,7 @@ use crate::domain::attributes as keys;
 use crate::domain::dedup::DedupScope;
 use crate::domain::names::QueueName;
 use crate::domain::patch::Entries;
+use crate::domain::queue::Metadata;
 
 /// How the names of such queues end.
 const SUFFIX: &str = ".fifo";
@@ -52,17 +53,38 @@ pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault>
             "The name of a standard queue does not end in .fifo; that of a FIFO queue does.",
         )),
         Fifo::No if is_asked => Err(Fault::value("The name of a FIFO queue ends in .fifo.")),
-        _ => check_throughput(attributes),
+        _ => check_throughput(attributes, &Throughput::default()),
     }
 }
 
-/// Groups have a throughput of their own only where deduplication is by group.
-fn check_throughput(attributes: &Attributes) -> Result<(), Fault> {
-    let is = |name: &str, value: &str| attributes.get(name).is_some_and(|found| found == value);
-    if is(LIMIT, PER_GROUP) && !is(SCOPE, "messageGroup") {
-        return Err(invalid(LIMIT, PER_GROUP));
+/// Groups have a throughput of their own only where deduplication is by group. `before` says what holds where the
+/// attributes do not.
+pub fn check_throughput(attributes: &Attributes, before: &Throughput) -> Result<(), Fault> {
+    let by_group = |scope: &String| scope == "messageGroup";
+    let is_by_group = attributes.get(SCOPE).map_or(before.scope == DedupScope::Group, by_group);
+    let is_per_group = attributes.get(LIMIT).map_or(before.is_per_group, |limit| limit == PER_GROUP);
+    match attributes.get(SCOPE) {
+        _ if is_by_group || !is_per_group => Ok(()),
+        Some(scope) if !attributes.contains_key(LIMIT) => Err(invalid(SCOPE, scope)),
+        _ => Err(invalid(LIMIT, PER_GROUP)),
     }
-    Ok(())
+}
+
+/// What the attributes of high throughput are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Throughput {
+    scope: DedupScope,
+    is_per_group: bool,
+}
+
+impl Throughput {
+    /// Of a queue that is there.
+    pub fn of(metadata: &Metadata) -> Self {
+        let own = metadata.own();
+        let limit =
+            own.get(keys::FIFO_THROUGHPUT).and_then(|limit| serde_json::from_str::<String>(limit.get()).ok());
+        Self { scope: metadata.attributes().dedup_scope, is_per_group: limit.as_deref() == Some(PER_GROUP) }
+    }
 }
 
 /// The key and the value of one of these attributes.

@@ -38,6 +38,10 @@ pub struct Named {
     /// Whose it is, beside the name.
     #[serde(rename = "QueueOwnerAWSAccountId")]
     pub owner: Option<String>,
+    /// The ARN of the queue whose messages a task moves.
+    pub source_arn: Option<String>,
+    /// The handle of such a task.
+    pub task_handle: Option<String>,
 }
 
 /// Which protocol of SQS a request speaks; none when it is not for SQS.

@@ -73,7 +73,7 @@ fn one(name: &str, written: Written) -> Result<MessageAttribute, Fault> {
     let text = written.string_value.filter(|text| !text.is_empty());
     let binary = written.binary_value.filter(|text| !text.is_empty());
     let value = match (data_type.split('.').next().unwrap_or_default(), text, binary) {
-        ("String", Some(text), None) if text.chars().all(is_allowed) => Value::Text(text),
+        ("String", Some(text), None) if is_allowed(&text) => Value::Text(text),
         ("String", Some(_), None) => return Err(wrong("has a character that is not allowed")),
         ("Number", Some(text), None) if is_number(&text) => Value::Text(text),
         ("Number", Some(_), None) => return Err(wrong("is not a number of at most 38 digits")),
@@ -89,9 +89,12 @@ fn one(name: &str, written: Written) -> Result<MessageAttribute, Fault> {
     Ok(MessageAttribute { data_type, value })
 }
 
-/// Whether a message may have this character: those of XML 1.0.
-pub fn is_allowed(character: char) -> bool {
-    matches!(character, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+/// Whether a message may have this text: its characters are those of XML 1.0, which are all but most controls and two more.
+pub fn is_allowed(text: &str) -> bool {
+    let is_control = |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
+    // Without an end in between, so that many bytes are looked at together.
+    let has_control = text.bytes().fold(false, |found, byte| found | is_control(byte));
+    !has_control && (text.is_ascii() || !text.contains(['\u{fffe}', '\u{ffff}']))
 }
 
 /// A decimal number of at most 38 digits, from -10^128 to 10^126.
@@ -126,6 +129,16 @@ pub fn is_wanted(wanted: &[String], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_have_the_characters_of_xml() {
+        let is_of_xml =
+            |character| matches!(character, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
+        for character in '\0'..='\u{10ffff}' {
+            assert_eq!(is_allowed(&format!("a{character}")), is_of_xml(character), "{character:?}");
+        }
+        assert!(is_allowed(""));
+    }
 
     fn text(data_type: &str, value: &str) -> Written {
         Written { data_type: Some(data_type.into()), string_value: Some(value.into()), binary_value: None }

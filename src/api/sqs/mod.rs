@@ -16,7 +16,9 @@ mod fault;
 mod fifo;
 mod incoming;
 mod message_attributes;
+mod move_tasks;
 mod operation;
+mod pauses;
 mod permissions;
 mod queue_attributes;
 mod queues;
@@ -29,4 +31,6 @@ mod tags;
 mod visibility;
 mod xml;
 
-pub use endpoint::{Endpoint, Sqs, SqsSettings, divert};
+pub use context::Most;
+pub use endpoint::{Endpoint, Sqs, SqsSettings};
+pub use incoming::protocol;

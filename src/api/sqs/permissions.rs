@@ -1,6 +1,7 @@
 //! Who else may use a queue: the policies that say so, and the two operations that write them statement by statement.
 //!
-//! The account of a queue may do everything with it. Another one may do what a statement allows and no statement denies; a
+//! The account of a queue may do everything with it that no statement denies to it without conditions; it may always change
+//! the policy, or nobody could any more. Another one may do what a statement allows and no statement denies; a
 //! statement with conditions allows nothing and denies everything, since nobody looks at conditions.
 
 use serde::Deserialize;
@@ -138,16 +139,32 @@ fn is_shared(action: &str) -> bool {
     shared.contains(&action)
 }
 
-/// Whether a policy lets another account do this with its queue.
-pub fn allows(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
-    let action = operation.name().trim_end_matches("Batch");
-    let meant = |statement: &&Value| {
+/// The statements of a policy that are about an account that does this.
+fn about(policy: &Value, account: &str, action: &str, arn: &str) -> Vec<Value> {
+    let mut statements = statements(policy);
+    statements.retain(|statement| {
         is_principal(&statement["Principal"], account)
             && strings(&statement["Action"]).any(|one| is_action(one, action))
             && strings(&statement["Resource"]).any(|one| one == "*" || one == arn)
-    };
-    let statements = statements(policy);
-    let all: Vec<&Value> = statements.iter().filter(meant).collect();
+    });
+    statements
+}
+
+/// Whether a policy forbids the queue's own account to do this with it.
+pub fn forbids(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
+    let is_rescue = matches!(
+        operation,
+        Operation::SetQueueAttributes | Operation::GetQueueAttributes | Operation::RemovePermission
+    );
+    let action = operation.name().trim_end_matches("Batch");
+    let denies = |one: &Value| one["Effect"] == "Deny" && one.get("Condition").is_none();
+    !is_rescue && about(policy, account, action, arn).iter().any(denies)
+}
+
+/// Whether a policy lets another account do this with its queue.
+pub fn allows(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
+    let action = operation.name().trim_end_matches("Batch");
+    let all = about(policy, account, action, arn);
     let is_allowed = all.iter().any(|one| one["Effect"] == "Allow" && one.get("Condition").is_none());
     is_shared(action) && is_allowed && all.iter().all(|one| one["Effect"] == "Allow")
 }
@@ -197,6 +214,18 @@ mod tests {
         assert!(allows(&all, "222222222222", Operation::ReceiveMessage, ARN));
         assert!(!allows(&all, "222222222222", Operation::DeleteQueue, ARN), "that is for its owner alone");
         assert!(!allows(&Value::Null, "222222222222", Operation::SendMessage, ARN));
+    }
+
+    #[test]
+    fn an_account_is_bound_by_what_its_own_queue_denies_and_can_undo_it() {
+        let mut one = policy("Deny", json!("*"), "SQS:*");
+        let forbids = |one: &Value, operation| forbids(one, "000000000000", operation, ARN);
+        assert!(forbids(&one, Operation::SendMessageBatch) && forbids(&one, Operation::DeleteQueue));
+        assert!(!forbids(&one, Operation::SetQueueAttributes) && !forbids(&one, Operation::RemovePermission));
+        one["Statement"][0]["Condition"] = json!({"Bool": {"aws:SecureTransport": "false"}});
+        assert!(!forbids(&one, Operation::SendMessage), "nobody looks at conditions");
+        assert!(!forbids(&policy("Deny", json!("*"), "SQS:SendMessage"), Operation::ReceiveMessage));
+        assert!(!forbids(&policy("Allow", json!("*"), "SQS:*"), Operation::SendMessage));
     }
 
     #[test]

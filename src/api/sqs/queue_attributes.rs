@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
-use super::fifo::{self, Fifo};
+use super::fifo::{self, Fifo, Throughput};
 use super::redrive;
 use crate::broker::QueueDescription;
 use crate::domain::attributes as keys;
@@ -112,6 +112,8 @@ pub async fn set(context: &Context<'_>, asked: SetQueueAttributes) -> Result<Ans
     let queue = context.queue(asked.queue_url)?;
     let attributes = asked.attributes.ok_or_else(|| Fault::missing("Attributes"))?;
     let changes = checked(context, &queue, &attributes).await?;
+    let metadata = context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    fifo::check_throughput(&attributes, &Throughput::of(&metadata))?;
     context.broker.queue_patch_within(&queue, changes, Limits::WIDEST).await?;
     Ok(Answer::done())
 }

@@ -13,7 +13,7 @@ use super::queue_attributes::{self, Attributes};
 use super::tags;
 use crate::broker::QueueFilter;
 use crate::domain::limits::{self, Span};
-use crate::domain::names::QueueRef;
+use crate::domain::names::{QueueName, QueueRef};
 use crate::domain::page::PageLimit;
 use crate::domain::queue::Created;
 
@@ -38,6 +38,7 @@ pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer,
     let name = required("QueueName", asked.queue_name)?;
     let queue = context.named(&name, None)?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), asked.tags.unwrap_or_default());
+    context.pauses.check_creation(&queue, context.now)?;
     fifo::check_new(&queue.name, &attributes)?;
     let changes = queue_attributes::checked(context, &queue, &attributes).await?;
     let metadata = queue_attributes::of_new_queue(changes, tags::checked(tags)?)?;
@@ -123,18 +124,27 @@ pub fn filter(most: Option<Whole>, after: Option<String>) -> Result<(QueueFilter
     Ok((filter, asked.is_some()))
 }
 
-/// The URLs on a page, and where the next one begins if there may be one.
+/// The URLs on a page, and where the next one begins if there may be one. What the broker looks at for one page is bounded,
+/// so that a page of it may end before it is full: then this one goes on, since SQS has no page that is empty and not the last.
 pub async fn urls(
     context: &Context<'_>,
-    filter: QueueFilter,
+    mut filter: QueueFilter,
 ) -> Result<(Vec<String>, Option<String>), Fault> {
     let project = context.project()?;
-    let page = context.broker.queues_list(&project, &filter).await?;
-    let is_full = page.queues.len() == filter.limit.get();
+    let most = filter.limit.get();
+    let mut names: Vec<QueueName> = Vec::new();
+    loop {
+        let page = context.broker.queues_list(&project, &filter).await?;
+        names.extend(page.queues.into_iter().map(|queue| queue.name));
+        if names.len() >= most || page.next.is_none() {
+            break;
+        }
+        filter.after = page.next.map(|next| next.to_string());
+    }
+    names.truncate(most);
+    let next = names.last().map(ToString::to_string).filter(|_| names.len() == most);
     let url = |name| context.url(&QueueRef { project: project.clone(), name });
-    let next = page.next.map(|name| name.to_string());
-    let urls: Vec<String> = page.queues.into_iter().map(|queue| url(queue.name)).collect();
-    Ok((urls, next.filter(|_| is_full)))
+    Ok((names.into_iter().map(url).collect(), next))
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,6 +157,7 @@ pub struct OneQueue {
 pub async fn purge(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    context.pauses.begin_purge(&queue, context.now)?;
     context.broker.queue_purge(&queue).await?;
     Ok(Answer::done())
 }
@@ -156,5 +167,6 @@ pub async fn delete(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fa
     let queue = context.queue(asked.queue_url)?;
     context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
     context.broker.queue_delete(&queue).await?;
+    context.pauses.note_deletion(&queue, context.now);
     Ok(Answer::done())
 }

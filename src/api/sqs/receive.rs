@@ -12,13 +12,14 @@ use super::fifo::Fifo;
 use super::message_attributes::{self, Written, is_wanted, md5_of};
 use crate::broker::{MessageView, Receive};
 use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
-use crate::domain::group::DedupId;
+use crate::domain::group::{AttemptId, DedupId};
 use crate::domain::ids::MessageId;
 use crate::domain::limits::{self, Limits};
 use crate::domain::message_attribute::MessageAttributes;
 use crate::domain::names::QueueRef;
 
 const ALL: &str = "All";
+const ATTEMPT: &str = "ReceiveRequestAttemptId";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -27,6 +28,7 @@ pub struct ReceiveMessage {
     max_number_of_messages: Option<Whole>,
     visibility_timeout: Option<Whole>,
     wait_time_seconds: Option<Whole>,
+    receive_request_attempt_id: Option<String>,
     #[serde(default)]
     attribute_names: Option<Vec<String>>,
     #[serde(default)]
@@ -69,7 +71,7 @@ struct Wanted {
 /// Receives messages, waiting for the first one as long as the request or the queue says.
 pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
-    let most = i64::try_from(limits::SQS_BATCH).unwrap_or(i64::MAX);
+    let most = i64::try_from(context.most.batch).unwrap_or(i64::MAX);
     let count = within("MaxNumberOfMessages", asked.max_number_of_messages, (1, most))?.unwrap_or(1);
     let visibility = within("VisibilityTimeout", asked.visibility_timeout, wide(limits::VISIBILITY))?;
     let wait = within("WaitTimeSeconds", asked.wait_time_seconds, wide(limits::CLAIM_WAIT))?;
@@ -78,6 +80,8 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
         visibility: visibility.map(|asked| Visibility::new(asked, "VisibilityTimeout")).transpose()?,
         wait: wait.map(|asked| ClaimWait::named(asked, "WaitTimeSeconds")).transpose()?,
         waited: context.waited,
+        in_flight: context.most.in_flight,
+        attempt: asked.receive_request_attempt_id.map(|id| AttemptId::new(&id, ATTEMPT)).transpose()?,
     };
     let system = [asked.attribute_names, asked.message_system_attribute_names];
     let system = system.into_iter().flatten().flatten().collect();
@@ -87,7 +91,7 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
     };
     let message = |(view, handle)| Message::new(context, &queue, &wanted, view, handle);
     let messages = received.messages.into_iter().map(message).collect();
-    Ok(Answer::new(Messages { messages }).handing(Some(received.handover)))
+    Ok(Answer::new(Messages { messages }).handing(received.handover))
 }
 
 fn wide((least, most): (u32, u32)) -> (i64, i64) {

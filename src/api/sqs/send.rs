@@ -22,9 +22,12 @@ use crate::domain::message_attribute::{MessageAttributes, Value};
 
 const AWS_TRACE: &str = "AWSTraceHeader";
 
+/// A message: alone beside the URL of its queue, or in a batch beside an id of its own.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Message {
+pub struct SendMessage {
+    queue_url: Option<String>,
+    id: Option<String>,
     message_body: Option<String>,
     delay_seconds: Option<Whole>,
     #[serde(default)]
@@ -37,26 +40,10 @@ struct Message {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct SendMessage {
-    queue_url: Option<String>,
-    #[serde(flatten)]
-    message: Message,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Entry {
-    id: Option<String>,
-    #[serde(flatten)]
-    message: Message,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
 pub struct SendMessageBatch {
     queue_url: Option<String>,
     #[serde(default)]
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<SendMessage>>,
 }
 
 /// What the sender of a message is told.
@@ -91,13 +78,13 @@ struct Checked {
 }
 
 /// Sends one message.
-pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+pub async fn one(context: &Context<'_>, mut asked: SendMessage) -> Result<Answer, Fault> {
+    let queue = context.queue(asked.queue_url.take())?;
     let fifo = Fifo::of(&queue.name);
-    if fifo == Fifo::Yes && asked.message.message_group_id.is_none() {
+    if fifo == Fifo::Yes && asked.message_group_id.is_none() {
         return Err(Fault::missing("MessageGroupId"));
     }
-    let Checked { sending, mut sent } = checked(context, fifo, asked.message)?;
+    let Checked { sending, mut sent } = checked(context, fifo, asked)?;
     if sending.size > limits::SQS_MESSAGE_BYTES {
         let most = limits::SQS_MESSAGE_BYTES;
         let why =
@@ -115,14 +102,15 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fa
 pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     let entries = asked.entries.unwrap_or_default();
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
     let fifo = Fifo::of(&queue.name);
-    if fifo == Fifo::Yes && entries.iter().any(|entry| entry.message.message_group_id.is_none()) {
+    if fifo == Fifo::Yes && entries.iter().any(|entry| entry.message_group_id.is_none()) {
         return Err(Fault::value("The request must contain the parameter MessageGroupId."));
     }
     let mut checks = Vec::with_capacity(entries.len());
-    for Entry { id, message } in entries {
-        checks.push((id.unwrap_or_default(), checked(context, fifo, message)));
+    for mut message in entries {
+        let id = message.id.take().unwrap_or_default();
+        checks.push((id, checked(context, fifo, message)));
     }
     check_total(checks.iter().filter_map(|(_, check)| Some(check.as_ref().ok()?.sending.size)).sum())?;
     let (mut sendings, mut waiting) = (Vec::new(), Vec::with_capacity(checks.len()));
@@ -156,7 +144,7 @@ fn check_total(size: usize) -> Result<(), Fault> {
     Err(Fault::new(Kind::BatchRequestTooLong, why))
 }
 
-fn checked(context: &Context<'_>, fifo: Fifo, message: Message) -> Result<Checked, Fault> {
+fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Checked, Fault> {
     let group = message.message_group_id.map(|group| GroupName::new(&group, "MessageGroupId")).transpose()?;
     let dedup = message.message_deduplication_id;
     let dedup = dedup.map(|id| DedupId::new(&id, "MessageDeduplicationId")).transpose()?;
@@ -167,7 +155,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: Message) -> Result<Checke
     }
     let body = message.message_body.filter(|body| !body.is_empty());
     let body = body.ok_or_else(|| Fault::missing("MessageBody"))?;
-    if !body.chars().all(message_attributes::is_allowed) {
+    if !message_attributes::is_allowed(&body) {
         let why = "The message has characters outside of #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | \
                    #x10000 to #x10FFFF.";
         return Err(Fault::new(Kind::InvalidMessageContents, why));

@@ -1,5 +1,7 @@
 //! Changing for how long received messages are hidden.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use super::arguments::{Whole, required, within};
@@ -56,7 +58,7 @@ pub async fn change_batch(
 ) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     let entries = asked.entries.unwrap_or_default();
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
     let checks: Vec<Result<Visibility, Fault>> =
         entries.iter().map(|entry| visibility(entry.visibility_timeout)).collect();
     let asked = entries.iter().zip(&checks).filter_map(|(entry, check)| {
@@ -84,7 +86,7 @@ fn visibility(asked: Option<Whole>) -> Result<Visibility, Fault> {
     Ok(Visibility::new(seconds.ok_or_else(|| Fault::missing(TIMEOUT))?, TIMEOUT)?)
 }
 
-fn told(queue: Fifo, outcome: Result<Changed, Error>) -> Result<(), Fault> {
+fn told(queue: Fifo, outcome: Result<Changed, Arc<Error>>) -> Result<(), Fault> {
     match outcome? {
         Changed::Over if queue == Fifo::Yes => Err(Fault::value(
             "Value for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",

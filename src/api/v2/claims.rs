@@ -1,6 +1,5 @@
 //! Claims: create, look at, renew, release.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +11,7 @@ use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, ClaimPath, DetailsHeader, Path, QueuePath};
 use crate::api::forward::peer::Waited;
-use crate::api::handed::Handed;
+use crate::api::handed::handing;
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
 use crate::api::trace::{self, TraceBody, Traces};
@@ -102,7 +101,7 @@ pub async fn post(
     let traces = trace::of_messages(&claim.messages);
     let messages = claim.messages.into_iter().map(|view| MessageBody::new(&asked, view)).collect();
     let claim = ClaimReply { id: claim.id, messages, traces };
-    let reply = reply(StatusCode::CREATED, &claim).map(|body| Body::new(Handed::new(body, handover)));
+    let reply = handing(reply(StatusCode::CREATED, &claim), handover);
     Ok(([(header::LOCATION, location)], reply).into_response())
 }
 

@@ -21,6 +21,9 @@ pub struct ComponentsReply {
     answered_by: Uuid,
     /// Every replica that is registered, by address.
     components: Vec<ComponentBody>,
+    /// The newest form of records in use. A replica that does not know it does not start, and while one is up that does not
+    /// know a newer form, what needs that form is refused.
+    schema: u32,
     /// Slots that no replica has at this moment.
     unowned_slots: Vec<u8>,
 }
@@ -35,7 +38,7 @@ pub struct ComponentBody {
     address: String,
     /// Of its program.
     version: String,
-    /// The form of the records that it writes.
+    /// The newest form of records that it knows.
     schema: u32,
     /// `starting`, `running`, or `draining`: it hands its slots over and takes none.
     #[schema(example = "running")]
@@ -68,6 +71,7 @@ impl From<ClusterView> for ComponentsReply {
     fn from(view: ClusterView) -> Self {
         Self {
             answered_by: view.answered_by,
+            schema: view.schema.0,
             components: view.components.into_iter().map(ComponentBody::from).collect(),
             unowned_slots: view.unowned.into_iter().map(|slot| slot.0).collect(),
         }

@@ -12,6 +12,7 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
+use crate::api::v2::stats::{self, ComponentStatsBody};
 use crate::broker::{Broker, PoolHealth};
 
 /// How everything does. Unlike Zaqar, which creates a queue and posts to it to find out, nothing is written.
@@ -30,8 +31,10 @@ pub struct HealthReply {
     /// The session with what holds queues and claims: `connected`, `suspended` or `lost`.
     #[schema(example = "connected")]
     session: &'static str,
-    /// Each pool by its name.
+    /// Each pool by its name, as the replica finds it that answers.
     pools: BTreeMap<String, PoolHealthBody>,
+    /// Every replica, by address, and what it says of itself.
+    components: Vec<ComponentStatsBody>,
 }
 
 /// How a pool does.
@@ -108,6 +111,8 @@ pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, Api
     let body = |pool: PoolHealth| (pool.name.to_string(), PoolHealthBody::from(pool));
     let pools: BTreeMap<_, _> = health.pools.into_iter().map(body).collect();
     let storage_reachable = pools.values().all(|pool| pool.storage_reachable);
+    // Why they may not be all is what makes the catalogue unreachable.
+    let (components, _) = stats::components(health.replicas);
     let reply_body = HealthReply {
         catalog_reachable: health.is_catalogue_reachable,
         storage_reachable,
@@ -115,6 +120,7 @@ pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, Api
         not_ready: health.not_ready,
         session: health.session.as_str(),
         pools,
+        components,
     };
     Ok(reply(StatusCode::OK, &reply_body))
 }

@@ -147,10 +147,10 @@ pub async fn post(
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and no more ids than these can be asked for at once.
     let location = match texts.len() {
-        0..=limits::PAGE => format!("{base}?ids={}", texts.join(",")),
+        0..=limits::PAGE => [&base, "?ids=", &texts.join(",")].concat(),
         _ => base.clone(),
     };
-    let resources = texts.iter().map(|id| format!("{base}/{id}")).collect();
+    let resources = texts.iter().map(|id| [&base, "/", id].concat()).collect();
     let posted = PostReply { resources, ids, durability: durability.as_str() };
     Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &posted)).into_response())
 }

@@ -51,7 +51,8 @@ impl RequestBody for PatchBody {
     }
 }
 
-/// Changes the metadata of a queue key by key: all changes or none. They are on disk when this is answered.
+/// Changes the metadata of a queue key by key: all changes or none. They are on disk when this is answered. A queue that gets
+/// another flavor begins to move to a pool of it, if its pool does not have it.
 #[utoipa::path(
     patch, path = "/v2/queues/{queue_name}", operation_id = "queue_patch", tag = "queues",
     params(QueuePath, CallerHeaders),
@@ -59,7 +60,11 @@ impl RequestBody for PatchBody {
     responses(
         (status = 200, description = "The metadata as it is now.", body = ShownBody),
         (status = 404, description = "There is no such queue.", body = ErrorBody),
-        (status = 409, description = "A key that is to be replaced or removed is not there.", body = ErrorBody),
+        (
+            status = 409,
+            description = "A key that is to be replaced or removed is not there; or the queue is on its way to a pool of another flavor.",
+            body = ErrorBody
+        ),
         (status = 415, description = "The body is said to be something else.", body = ErrorBody),
         Errors
     )

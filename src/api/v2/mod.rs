@@ -1,16 +1,21 @@
 //! Zaqar's API v2, one file per resource, and the messages of more than one of them.
 
+pub mod balance;
 pub mod bulk;
 pub mod claims;
 pub mod components;
 pub mod flavors;
 pub mod health;
 pub mod listing;
+pub mod map;
 pub mod messages;
 pub mod metadata;
+pub mod migration;
 mod page;
 pub mod ping;
+pub mod pool_drain;
 pub mod pools;
 pub mod purge;
 pub mod queues;
 pub mod quota;
+pub mod stats;

@@ -29,6 +29,12 @@ pub struct PoolPath {
     pool: String,
 }
 
+impl PoolPath {
+    pub(super) fn name(&self) -> Result<PoolName, Error> {
+        PoolName::new(&self.pool)
+    }
+}
+
 /// Whether everything is shown.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -73,6 +79,7 @@ impl PoolBody {
             flavor: Some(flavor(self.flavor)?),
             options: Some(self.options.map(PoolOptions::new).transpose()?.unwrap_or_default()),
             state: None,
+            drain: None,
         })
     }
 }
@@ -123,6 +130,7 @@ impl PoolChangeBody {
             flavor: self.flavor.map(flavor).transpose()?,
             options: self.options.map(PoolOptions::new).transpose()?,
             state: self.state.map(|state| PoolState::parse(&state)).transpose()?,
+            drain: None,
         };
         if change.is_empty() {
             let why = "one of uri, weight, flavor, options, state must be given";
@@ -178,11 +186,11 @@ pub struct PoolReply {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UsageBody {
     /// Queues that have a message.
-    queues: u64,
+    pub(super) queues: u64,
     /// Messages, claimed or not.
-    messages: u64,
+    pub(super) messages: u64,
     /// Bytes of their bodies.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl PoolReply {

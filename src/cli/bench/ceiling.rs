@@ -1,5 +1,5 @@
 //! Owns the empty server: bare axum handlers that read the request whole and answer with prepared bytes, as many as
-//! the real server's. What it costs is the floor under any server of this API on this machine.
+//! the real server's. What it costs is the floor under any server of these APIs on this machine.
 //! Never stores, never checks a request, never sets a deadline.
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, post};
 use bytes::Bytes;
 use clap::Args;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -86,15 +86,19 @@ async fn accept(args: &EmptyArgs) -> anyhow::Result<()> {
 struct Answers {
     post: Bytes,
     claim: Bytes,
+    /// What a receive of SQS is answered with.
+    receive: Bytes,
 }
 
 impl Answers {
     fn new(args: &EmptyArgs) -> Self {
         let message = format!(r#"{{"id":"{ID}"}}"#);
         let messages = vec![message; args.batch].join(",");
+        let received = vec![format!(r#"{{"ReceiptHandle":"{ID}"}}"#); args.batch].join(",");
         Self {
             post: padded(r#"{"ids":[]"#, args.post_answer_bytes),
             claim: padded(&format!(r#"{{"id":"{ID}","messages":[{messages}]"#), args.claim_answer_bytes),
+            receive: padded(&format!(r#"{{"Messages":[{received}]"#), args.claim_answer_bytes),
         }
     }
 }
@@ -111,26 +115,40 @@ fn router(answers: Answers) -> Router {
         .route("/v2/queues/{queue}/messages", post(post_messages))
         .route("/v2/queues/{queue}/claims", post(claim_messages))
         .route("/v2/queues/{queue}/messages/{message}", delete(delete_message))
+        .route("/", post(operation))
         .with_state(answers)
 }
 
 async fn post_messages(State(answers): State<Answers>, request: Request) -> Response {
-    answer(request, answers.post).await
+    answer(request, StatusCode::CREATED, answers.post).await
 }
 
 async fn claim_messages(State(answers): State<Answers>, request: Request) -> Response {
-    answer(request, answers.claim).await
+    answer(request, StatusCode::CREATED, answers.claim).await
 }
 
 async fn delete_message() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn answer(request: Request, body: Bytes) -> Response {
+/// An operation of SQS: a send, a receive, or else a delete.
+async fn operation(State(answers): State<Answers>, headers: HeaderMap, request: Request) -> Response {
+    let target = headers.get("x-amz-target").map(HeaderValue::as_bytes).unwrap_or_default();
+    let body = if target.starts_with(b"AmazonSQS.Send") {
+        answers.post
+    } else if target == b"AmazonSQS.ReceiveMessage" {
+        answers.receive
+    } else {
+        Bytes::from_static(b"{}")
+    };
+    answer(request, StatusCode::OK, body).await
+}
+
+async fn answer(request: Request, status: StatusCode, body: Bytes) -> Response {
     match axum::body::to_bytes(request.into_body(), REQUEST_MAX).await {
         Ok(_) => {
             let json = HeaderValue::from_static("application/json");
-            (StatusCode::CREATED, [(header::CONTENT_TYPE, json)], body).into_response()
+            (status, [(header::CONTENT_TYPE, json)], body).into_response()
         }
         Err(_) => StatusCode::BAD_REQUEST.into_response(),
     }
@@ -152,6 +170,9 @@ mod tests {
         assert_eq!((answers.post.len(), answers.claim.len()), (61, 777));
         let claim: serde_json::Value = serde_json::from_slice(&answers.claim).unwrap();
         assert_eq!(claim["messages"].as_array().unwrap().len(), 3);
+        assert_eq!(answers.receive.len(), 777);
+        let receive: serde_json::Value = serde_json::from_slice(&answers.receive).unwrap();
+        assert_eq!(receive["Messages"].as_array().unwrap().len(), 3);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub struct LoadArgs {
     /// One JSON document instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Leave the empty server out: no cost ratio. It knows neither SQS nor --bulk
+    /// Leave the empty server out: no cost ratio. Of the REST API it does not know --bulk
     #[arg(long)]
     pub no_ceiling: bool,
     /// Fail when the server's CPU per request is more than this many times the empty server's

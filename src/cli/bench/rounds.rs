@@ -34,10 +34,11 @@ pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow:
     check(args)?;
     let mut server = Side::server(kind, args)?;
     create(&server.load)?;
-    let answers = probe(&server.load)?;
-    let has_ceiling = !args.no_ceiling && args.protocol == Protocol::Rest && !args.bulk;
-    let mut ceiling = if has_ceiling { Some(Side::ceiling(kind, args, &answers)?) } else { None };
+    // Before the probe, so that it sees the answer to a claim that finds something.
     fill(&server.load, args.waiting, stop)?;
+    let answers = probe(&server.load)?;
+    let is_ceiling_wanted = !args.no_ceiling && knows(args);
+    let mut ceiling = if is_ceiling_wanted { Some(Side::ceiling(kind, args, &answers)?) } else { None };
     let mut report = Report::new(kind.name(), Conditions::of(args));
     for _ in 0..args.rounds {
         // The two of a round follow each other at once, so that a slow drift of the machine touches both.
@@ -55,12 +56,16 @@ fn check(args: &LoadArgs) -> anyhow::Result<()> {
         Protocol::Rest => ensure!(args.groups.is_none(), "--groups is for --protocol sqs"),
         Protocol::Sqs => ensure!(args.batch <= 10, "--batch: SQS takes 10 messages at most"),
     }
-    let has_ceiling = args.protocol == Protocol::Rest && !args.bulk;
     ensure!(
-        has_ceiling || args.max_cost_ratio.is_none(),
-        "--max-cost-ratio: the empty server knows neither SQS nor --bulk"
+        knows(args) || args.max_cost_ratio.is_none(),
+        "--max-cost-ratio: of the REST API the empty server does not know --bulk"
     );
     Ok(())
+}
+
+/// Whether the empty server knows all that is asked.
+fn knows(args: &LoadArgs) -> bool {
+    args.protocol == Protocol::Sqs || !args.bulk
 }
 
 impl Side {

@@ -75,8 +75,12 @@ impl CallerArgs {
             std::fs::read(&path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
         };
         let ca = context.ca.map(read).transpose()?;
-        let patience = Duration::from_secs(self.timeout);
-        Remote::new(Identity { url: &context.url, headers, ca, patience })
+        Remote::new(Identity { url: &context.url, headers, ca, patience: self.patience() })
+    }
+
+    /// How long an answer may take.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.timeout)
     }
 
     /// What shows the results.

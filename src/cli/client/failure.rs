@@ -116,6 +116,11 @@ impl Refusal {
         matches!(self.status, 401 | 403)
     }
 
+    /// Whether what was asked for does not exist.
+    pub fn is_missing(&self) -> bool {
+        self.status == 404
+    }
+
     /// The failure that an answer with this status and body tells of. `id` is the request's id from the header.
     pub fn of(status: u16, body: &[u8], id: Option<&str>) -> Failure {
         let mut refusal: Self = serde_json::from_slice(body).unwrap_or_default();

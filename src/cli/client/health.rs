@@ -8,10 +8,11 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::Here;
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::printer::Shown;
-use super::remote::Reply;
+use super::remote::{Remote, Reply};
 use super::table::{Table, one_line, pairs};
 
 /// Ask whether a server can be used
@@ -22,6 +23,10 @@ pub struct PingArgs {
     /// What is asked
     #[arg(long, value_enum, default_value_t = Probe::Storage, value_name = "WHAT")]
     probe: Probe,
+    /// Ask the service that the settings of this environment start (ANGARIUM_CONFIG, ANGARIUM_LISTEN, ANGARIUM_TLS_CERT), on this
+    /// machine and whatever the name in its certificate. No token is sent
+    #[arg(long, conflicts_with_all = ["url", "context"])]
+    here: bool,
 }
 
 /// What a ping asks.
@@ -42,8 +47,11 @@ pub struct HealthArgs {
     caller: CallerArgs,
 }
 
-pub(super) fn ping(args: &PingArgs) -> Result<(), Failure> {
-    let remote = args.caller.remote()?;
+pub(super) fn ping(args: &PingArgs, here: Here) -> Result<(), Failure> {
+    let remote = match args.here {
+        true => Remote::beside(&here().map_err(Failure::Usage)?, args.caller.patience())?,
+        false => args.caller.remote()?,
+    };
     let path = match args.probe {
         Probe::Storage => "/v2/ping",
         Probe::Live => "/livez",

@@ -11,6 +11,7 @@
 //! It knows the REST API only from outside: nothing here touches the product's own parts, so that it can speak to any
 //! server of this API, Zaqar's own among them.
 
+mod balance;
 mod caller;
 mod claim;
 mod component;
@@ -22,7 +23,9 @@ mod flavor;
 mod health;
 mod listing;
 mod message;
+mod migration;
 mod pool;
+mod pool_drain;
 mod printer;
 mod progress;
 mod queue;
@@ -64,8 +67,11 @@ pub enum ClientCommand {
     Context(context::ContextArgs),
 }
 
+/// Says where the service answers that the settings of this environment start, or what is wrong with them.
+pub type Here = fn() -> Result<String, String>;
+
 /// Carries out a command.
-pub fn run(command: ClientCommand) -> Result<(), Failure> {
+pub fn run(command: ClientCommand, here: Here) -> Result<(), Failure> {
     match command {
         ClientCommand::Queue(args) => queue::run(&args),
         ClientCommand::Message(args) => message::run(&args),
@@ -75,7 +81,7 @@ pub fn run(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Quota(args) => quota::run(&args),
         ClientCommand::Components(args) => component::components(&args),
         ClientCommand::Drain(args) => component::drain(&args),
-        ClientCommand::Ping(args) => health::ping(&args),
+        ClientCommand::Ping(args) => health::ping(&args, here),
         ClientCommand::Health(args) => health::health(&args),
         ClientCommand::Doctor(args) => doctor::run(&args),
         ClientCommand::Context(args) => context::run(args),

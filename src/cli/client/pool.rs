@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::balance::{self, BalanceArgs, MapArgs};
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
+use super::pool_drain::{self, DrainArgs};
 use super::printer::{Item, Shown};
 use super::queue::parsed;
 use super::remote::{Ask, Remote, encoded};
@@ -67,6 +69,12 @@ enum PoolCommand {
         #[command(flatten)]
         more: More,
     },
+    /// Move all queues of a pool to others, as placement chooses; it takes no new ones meanwhile
+    Drain(DrainArgs),
+    /// Show which queues should go to other pools so that each holds its share by weight, or begin it
+    Balance(BalanceArgs),
+    /// Show where all queues lie, and which are on their way
+    Map(MapArgs),
     /// Delete pools; one that is used is refused
     Delete {
         /// Their names
@@ -137,6 +145,9 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
             remote.ask(Ask::new(Method::PATCH, path(pool)).json(&said)?)?;
             args.caller.printer().done(&format!("pool {pool} is changed"), &json!({"name": pool}))
         }
+        PoolCommand::Drain(wanted) => pool_drain::drain(&remote, &mut args.caller.printer(), wanted),
+        PoolCommand::Balance(wanted) => balance::balance(&remote, &mut args.caller.printer(), wanted),
+        PoolCommand::Map(wanted) => balance::map(&remote, &mut args.caller.printer(), wanted),
         PoolCommand::Delete { pools } => {
             let mut printer = args.caller.printer();
             pools.iter().try_for_each(|pool| {
@@ -147,7 +158,7 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
     }
 }
 
-fn path(pool: &str) -> String {
+pub(super) fn path(pool: &str) -> String {
     format!("/v2/pools/{}", encoded(pool))
 }
 

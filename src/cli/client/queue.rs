@@ -1,4 +1,4 @@
-//! `angarium queue`: list, create, show, count, change, purge and delete queues.
+//! `angarium queue`: list, create, show, count, change, purge and delete queues. Their migration stands in [`super::migration`].
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
+use super::migration::{self, MigrateArgs};
 use super::printer::{Item, Shown};
 use super::remote::{Ask, Remote, encoded};
 use super::setting::{Setting, raw};
@@ -83,6 +84,18 @@ enum QueueCommand {
         #[arg(long, value_enum, value_name = "WHAT")]
         only: Option<Purged>,
     },
+    /// Move a queue to another pool while it is used (administrators)
+    Migrate(MigrateArgs),
+    /// Show how far the migration of a queue is (administrators)
+    Migration {
+        /// Its name
+        queue: String,
+    },
+    /// Bring a queue back that is on its way to another pool (administrators)
+    CancelMigration {
+        /// Its name
+        queue: String,
+    },
     /// Delete queues with all that is in them
     Delete {
         /// Their names
@@ -119,6 +132,11 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
             change(args, &remote, queue, keys.iter().map(remove).collect())
         }
         QueueCommand::Purge { queues, only } => purge(args, &remote, queues, *only),
+        QueueCommand::Migrate(asked) => migration::migrate(&remote, &mut args.caller.printer(), asked),
+        QueueCommand::Migration { queue } => migration::look(&remote, &mut args.caller.printer(), queue),
+        QueueCommand::CancelMigration { queue } => {
+            migration::cancel(&remote, &mut args.caller.printer(), queue)
+        }
         QueueCommand::Delete { queues } => {
             let mut printer = args.caller.printer();
             queues.iter().try_for_each(|queue| {

@@ -122,14 +122,14 @@ impl Remote {
             Some(pem) => trusted(pem)?,
             None => RootCerts::WebPki,
         });
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT))
-            .max_redirects(0)
-            .proxy(None)
-            .user_agent(concat!("angarium/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls.build());
-        Ok(Self { agent: config.build().into(), base, headers, patience: identity.patience })
+        Ok(Self { agent: agent(tls.build()), base, headers, patience: identity.patience })
+    }
+
+    /// A server on this machine, which is asked nothing that others must not hear, so its certificate is not looked at: that
+    /// has the name by which clients elsewhere know it.
+    pub fn beside(url: &str, patience: Duration) -> Result<Self, Failure> {
+        let tls = TlsConfig::builder().disable_verification(true).build();
+        Ok(Self { agent: agent(tls), base: root(url)?, headers: HeaderMap::new(), patience })
     }
 
     /// The server's root, without a slash at its end.
@@ -221,6 +221,17 @@ impl Remote {
         }
         Failure::Unknown(format!("{asked}: the answer was lost: {why}"))
     }
+}
+
+fn agent(tls: TlsConfig) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(CONNECT))
+        .max_redirects(0)
+        .proxy(None)
+        .user_agent(concat!("angarium/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls);
+    config.build().into()
 }
 
 /// Errors that a socket reports only while it connects.

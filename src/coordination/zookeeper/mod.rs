@@ -58,7 +58,7 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            session: limits::TREE_SESSION,
+            session: Duration::from_secs(limits::TREE_SESSION_DEFAULT.into()),
             operation: limits::TREE_DEADLINE,
             start: limits::TREE_START,
             // Versions of nodes end at twice this number.

@@ -12,9 +12,11 @@
 //! Memory is bounded: of a group it knows the messages up to its reach, and of the queue so many groups, the blocked ones
 //! last. A group that is blocked may be forgotten, for what frees it names it again. If one was forgotten that is not
 //! blocked, or nobody has looked yet, the pool's list of groups is gone through until all are known. So what waits in
-//! blocked groups costs nothing, however much it is.
+//! blocked groups costs nothing, however much it is. Deep groups that take turns share the memory (see [`room`]): each message
+//! is read once, a page of its group at a time.
 
 mod reading;
+mod room;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,10 +24,10 @@ use super::blocking::Blocking;
 use super::window::Ready;
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
-use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 pub use reading::{GroupRead, Heads};
 use reading::{Listing, Reading};
+pub use room::GroupBounds;
 
 /// How far memory knows a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,30 +92,6 @@ impl Group {
 
     fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.delayed.is_empty() && self.reach == Reach::Whole
-    }
-}
-
-/// How much of the groups of one queue is in memory.
-#[derive(Clone, Copy, Debug)]
-pub struct GroupBounds {
-    /// Groups that are known.
-    pub known: usize,
-    /// Groups that are open while more of them are listed.
-    pub open: usize,
-    /// Bytes of ready messages, and a page more.
-    pub bytes: usize,
-    /// Ready messages, likewise.
-    pub messages: usize,
-}
-
-impl Default for GroupBounds {
-    fn default() -> Self {
-        Self {
-            known: limits::GROUPS_KNOWN,
-            open: limits::GROUPS_KNOWN - limits::GROUPS_PAGE,
-            bytes: limits::WINDOW_BYTES,
-            messages: limits::WINDOW_MESSAGES,
-        }
     }
 }
 
@@ -187,9 +165,9 @@ impl Groups {
         let Some(name) = message.header.group.clone() else { return };
         let id = message.header.id;
         self.reading.note_posted(&name);
-        self.make_room_of_resting(&name);
-        let is_full = self.is_full();
-        match self.known.get(&name).map(|group| group.reach) {
+        let reach = self.known.get(&name).map(|group| group.reach);
+        let is_full = !matches!(reach, Some(Reach::To(_))) && !self.has_room_of_stuck(&name);
+        match reach {
             Some(Reach::Whole) if is_full => self.set_reach(&name, Reach::To(id.before())),
             Some(Reach::Whole) => self.put_ready(&name, message.into()),
             // It is read when it is needed.
@@ -266,6 +244,13 @@ impl Groups {
         self.reading.note_gone(id, group);
     }
 
+    /// A group that was blocked may be open now, and nobody knows which.
+    pub(super) fn list_again(&mut self) {
+        if self.listing != Listing::Whole {
+            self.listing.miss_open();
+        }
+    }
+
     /// Groups that were blocked may be open now.
     pub(super) fn settle(&mut self, blocking: &mut Blocking) {
         for name in blocking.take_freed() {
@@ -293,9 +278,19 @@ impl Groups {
         let free = group.ready.keys().take(count).filter(|id| blocked.is_none_or(|blocked| **id < blocked));
         let must_read = group.goes_on(blocked) && free.count() < count;
         if must_read {
-            self.reading.want(name);
+            self.reading.want(name, count);
         }
         must_read
+    }
+
+    /// So many messages were taken of a group at once: when fewer are left of it, more are read before its next turn, if
+    /// each group can have as many in memory.
+    fn read_ahead(&mut self, name: &GroupName, taken: usize) {
+        let Some(group) = self.known.get(name) else { return };
+        let is_low = group.reach != Reach::Whole && group.ready.len() < taken;
+        if is_low && !self.is_full() && self.share() >= taken {
+            self.reading.want(name, taken);
+        }
     }
 
     /// The first message of a group before the one that blocks it.
@@ -312,18 +307,15 @@ impl Groups {
         Some(ready)
     }
 
-    /// A group was served: its turn comes when those of all others have been.
-    pub(super) fn served(&mut self, name: &GroupName, blocking: &Blocking) {
+    /// So many messages of a group were taken: its turn comes when those of all others have been.
+    pub(super) fn served(&mut self, name: &GroupName, taken: usize, blocking: &Blocking) {
         self.leave_place(name);
+        self.read_ahead(name, taken);
         // Others wait for room: it comes back in its turn, by its name.
         if self.listing.is_overflowing() && self.known.contains_key(name) {
             self.drop_open(name);
         }
         self.place(name, blocking);
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes >= self.bounds.bytes || self.index.len() >= self.bounds.messages
     }
 
     /// Puts a group where it belongs by what is known of it now.
@@ -392,70 +384,6 @@ impl Groups {
         let Some(group) = self.known.get_mut(name) else { return };
         let was_partial = std::mem::replace(&mut group.reach, reach) != Reach::Whole;
         self.partial = self.partial - usize::from(was_partial) + usize::from(reach != Reach::Whole);
-    }
-
-    /// A group that is not in memory has messages: it is to be read, in its turn.
-    fn look_for(&mut self, name: &GroupName) {
-        if !self.listing.is_overflowing() {
-            self.make_place(name, Reach::To(MessageId::ZERO));
-        }
-    }
-
-    /// Takes a group into memory that is not blocked. False when there is no room: then it will be listed.
-    fn make_place(&mut self, name: &GroupName, reach: Reach) -> bool {
-        if self.known.len() >= self.bounds.known && !self.drop_resting() {
-            self.listing.miss_open();
-            return false;
-        }
-        self.add(name, Group::of(reach));
-        true
-    }
-
-    /// Takes a group out of memory of which nothing is left to know.
-    fn forget(&mut self, name: &GroupName) {
-        self.leave_place(name);
-        let Some(group) = self.known.remove(name) else { return };
-        self.partial -= usize::from(group.reach != Reach::Whole);
-        for (id, ready) in group.ready {
-            self.bytes -= ready.bytes();
-            self.index.remove(&id);
-        }
-        for id in group.delayed.keys() {
-            self.index.remove(id);
-        }
-    }
-
-    /// Forgets the group that is blocked the longest. False when there is none.
-    fn drop_resting(&mut self) -> bool {
-        let Some(name) = self.resting.values().next().cloned() else { return false };
-        self.forget(&name);
-        self.listing.miss_blocked();
-        true
-    }
-
-    fn drop_open(&mut self, name: &GroupName) {
-        self.forget(name);
-        self.listing.miss_open();
-    }
-
-    /// Makes room for messages of a group by forgetting groups that are blocked.
-    fn make_room_of_resting(&mut self, name: &GroupName) {
-        while self.is_full() {
-            let resting = self.resting.values().find(|resting| *resting != name).cloned();
-            let Some(resting) = resting else { return };
-            self.forget(&resting);
-            self.listing.miss_blocked();
-        }
-    }
-
-    /// Makes room for what was read of a group: blocked groups go first, then those whose turns come last.
-    fn make_room(&mut self, name: &GroupName) {
-        self.make_room_of_resting(name);
-        while self.is_full() {
-            let last = self.open.values().next_back().filter(|last| *last != name).cloned();
-            let Some(last) = last else { return };
-            self.drop_open(&last);
-        }
     }
 }
 

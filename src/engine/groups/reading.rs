@@ -24,6 +24,8 @@ pub enum GroupRead {
         after: MessageId,
         /// Nothing beyond this id counts.
         until: MessageId,
+        /// Messages to read at most.
+        most: usize,
     },
     /// The first messages of groups, by their names.
     Heads {
@@ -92,16 +94,26 @@ impl Listing {
 }
 
 /// What happened to a group while a page of it is read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Page {
+    /// It begins behind this id: nothing before it is on it.
+    after: MessageId,
     is_void: bool,
     was_posted_to: bool,
+}
+
+impl Page {
+    /// A message is gone that the page may still show.
+    fn miss(&mut self, id: MessageId) {
+        self.is_void |= id > self.after;
+    }
 }
 
 /// What is read, or is to be.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    wanted: VecDeque<GroupName>,
+    /// Groups, and how many messages of each are wanted at once.
+    wanted: VecDeque<(GroupName, usize)>,
     pages: HashMap<GroupName, Page>,
     /// While groups are listed: what the list may show as it was.
     listed: Option<Meanwhile>,
@@ -118,10 +130,14 @@ struct Meanwhile {
 }
 
 impl Reading {
-    pub(super) fn want(&mut self, name: &GroupName) {
-        let is_known = self.pages.contains_key(name) || self.wanted.contains(name);
-        if !is_known && self.wanted.len() < limits::GROUP_READS {
-            self.wanted.push_back(name.clone());
+    pub(super) fn want(&mut self, name: &GroupName, count: usize) {
+        if self.pages.contains_key(name) {
+            return;
+        }
+        if let Some((_, most)) = self.wanted.iter_mut().find(|(wanted, _)| wanted == name) {
+            *most = count.max(*most);
+        } else if self.wanted.len() < limits::GROUP_READS {
+            self.wanted.push_back((name.clone(), count));
         }
     }
 
@@ -149,8 +165,8 @@ impl Reading {
 
     pub(super) fn note_gone(&mut self, id: MessageId, group: Option<&GroupName>) {
         match group {
-            Some(group) => self.distrust_group(group),
-            None => self.pages.values_mut().for_each(|page| page.is_void = true),
+            Some(group) => self.pages.get_mut(group).into_iter().for_each(|page| page.miss(id)),
+            None => self.pages.values_mut().for_each(|page| page.miss(id)),
         }
         self.note_changed(id);
     }
@@ -177,10 +193,11 @@ impl Groups {
     /// What is to be read next, in a queue whose ids are all at most `until`.
     pub(in crate::engine) fn begin_read(&mut self, until: MessageId) -> Option<GroupRead> {
         while self.reading.pages.len() < limits::GROUP_READS {
-            let Some(name) = self.reading.wanted.pop_front() else { break };
+            let Some((name, count)) = self.reading.wanted.pop_front() else { break };
             let Some(Group { reach: Reach::To(after), .. }) = self.known.get(&name) else { continue };
-            self.reading.pages.insert(name.clone(), Page::default());
-            return Some(GroupRead::Group { name, after: *after, until });
+            let (after, most) = (*after, self.page(&name, count));
+            self.reading.pages.insert(name.clone(), Page { after, is_void: false, was_posted_to: false });
+            return Some(GroupRead::Group { name, after, until, most });
         }
         let Listing::On { after, .. } = &self.listing else { return None };
         let has_room = self.open.len() <= self.bounds.open;
@@ -212,7 +229,7 @@ impl Groups {
         is_last: bool,
         hidden: &mut HiddenMessages,
     ) {
-        let page = self.reading.pages.remove(name).unwrap_or_default();
+        let Some(page) = self.reading.pages.remove(name) else { return };
         let is_as_before = self.known.get(name).is_some_and(|group| group.reach == Reach::To(after));
         if page.is_void || !is_as_before {
             return;
@@ -221,9 +238,10 @@ impl Groups {
         let is_all = is_last || messages.last().is_some_and(|message| message.header.id > until);
         let mut reach = if is_all && !page.was_posted_to { Reach::Whole } else { Reach::To(after) };
         self.make_room(name);
+        let is_next = self.is_next(name);
         let mut last = after;
         for message in messages.into_iter().take_while(|message| message.header.id <= until) {
-            if self.is_full() && last > after {
+            if self.is_full() && last > after && !is_next {
                 reach = Reach::To(last);
                 break;
             }

@@ -9,6 +9,7 @@ impl World {
         self.waiting.clear();
         self.granting.clear();
         self.ending.clear();
+        self.parting.clear();
         self.spent.clear();
         (self.waking, self.sweep) = (None, None);
         self.departing.clear();
@@ -34,7 +35,7 @@ impl World {
                 continue;
             }
             let ids: Vec<MessageId> = found.iter().map(|header| header.id).collect();
-            self.truth.grant(*claim, terms(), record.expires, &ids);
+            self.truth.grant(*claim, record.terms, record.expires, &ids);
             let mut headers = Vec::new();
             for header in found {
                 let attempt = record.messages.iter().find(|(id, _)| *id == header.id).map_or(0, |(_, n)| *n);
@@ -43,13 +44,14 @@ impl World {
                 known.header.state = State::Ready;
                 headers.push((header, attempt));
             }
-            self.engine.restore_claim(*claim, terms(), record.expires, headers);
+            self.engine.restore_claim(*claim, record.terms, record.expires, headers);
         }
     }
 
     /// What holds after each step.
     pub fn check(&self) {
         self.check_line();
+        self.check_receipts();
         let is_claimed = |place| matches!(place, Place::Taking | Place::Claimed(_) | Place::Returning(_));
         let claimed = self.truth.messages.values().filter(|known| is_claimed(known.place)).count();
         assert_eq!(self.engine.claimed(), claimed as u64, "claimed");
@@ -59,7 +61,7 @@ impl World {
             assert!(self.low <= *oldest, "the pool's hint {} is above {oldest}", self.low);
         }
         for (claim, lease) in &self.truth.claims {
-            let is_due = lease.ending.is_none() && lease.expires <= self.now;
+            let is_due = lease.ending.is_none() && !lease.is_parting && lease.expires <= self.now;
             assert_eq!(self.engine.is_due(*claim, self.now), is_due, "whether the claim is due");
         }
         for (id, known) in &self.truth.messages {
@@ -87,6 +89,8 @@ impl World {
             }
             Place::Scheduled | Place::Aside => assert_eq!(&entry.header, header, "the stored header"),
             Place::Claimed(claim) if self.truth.claims[&claim].ending.is_none() => {
+                let claim =
+                    self.parting.iter().find_map(|parting| parting.recorded(header.id)).unwrap_or(claim);
                 assert_eq!(self.tree.get(&claim).and_then(named), Some(header.attempts), "its record");
             }
             Place::Taking | Place::Claimed(_) | Place::Returning(_) => {}
@@ -151,6 +155,9 @@ impl World {
         }
         while !self.ending.is_empty() {
             self.finish_end(0);
+        }
+        while !self.parting.is_empty() {
+            self.finish_parting(0);
         }
         self.read_wake();
         while self.flight.is_some() || !self.waiting.is_empty() {

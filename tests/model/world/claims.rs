@@ -60,7 +60,7 @@ impl World {
         granting.recorded = Some(expires);
         let attempt = |id: &MessageId| (*id, self.truth.header(*id).attempts + 1);
         let messages = granting.ids.iter().map(attempt).collect();
-        self.tree.insert(granting.id, Record { expires, messages });
+        self.tree.insert(granting.id, Record { terms: terms(), expires, messages });
     }
 
     pub(super) fn grant(&mut self, at: usize) {
@@ -87,7 +87,8 @@ impl World {
         let Some(at) = nth(&claims, number) else { return };
         let claim = claims[at];
         let Some(ended) = self.engine.begin_end(claim, ending) else {
-            return assert!(self.truth.claims[&claim].ending.is_some(), "a live claim can be ended");
+            let lease = &self.truth.claims[&claim];
+            return assert!(lease.ending.is_some() || lease.is_parting, "a live claim can be ended");
         };
         assert!(self.truth.claims[&claim].ending.is_none(), "a claim is ended by one");
         for header in &ended.headers {

@@ -7,6 +7,7 @@ mod claims;
 mod lane;
 mod moves;
 mod ordered;
+mod receipts;
 mod removals;
 mod schedule;
 mod waiting;
@@ -27,6 +28,7 @@ use angarium::error::Error;
 use angarium::storage::{Direction, Page, QueueChanges};
 
 use ordered::GroupPage;
+use receipts::Parting;
 
 use super::step::{Named, Step, Target};
 use super::truth::{Place, Truth, Verdict, returned};
@@ -83,6 +85,7 @@ enum Stage {
 }
 
 struct Record {
+    terms: ClaimTerms,
     expires: Timestamp,
     messages: Vec<(MessageId, u32)>,
 }
@@ -99,6 +102,7 @@ pub struct World {
     flight: Option<Flight>,
     granting: Vec<Granting>,
     ending: Vec<(ClaimId, Stage)>,
+    parting: Vec<Parting>,
     spent: Vec<ClaimId>,
     refill: Option<(Refill, Option<Page>)>,
     /// Of a queue in order of groups: the bounds of its memory, and what is read of it.
@@ -150,6 +154,7 @@ impl World {
             flight: None,
             granting: Vec::new(),
             ending: Vec::new(),
+            parting: Vec::new(),
             spent: Vec::new(),
             refill: None,
             bounds: None,
@@ -199,6 +204,11 @@ impl World {
             Step::Unrecord(number) => drop(nth(&self.ending, *number).map(|at| self.unrecord(at))),
             Step::FinishEnd(number) => drop(nth(&self.ending, *number).map(|at| self.finish_end(at))),
             Step::FailEnd(number) => drop(nth(&self.ending, *number).map(|at| self.fail_end(at))),
+            Step::Part(number, which) => self.part(*number, *which),
+            Step::RecordParting(n) => drop(nth(&self.parting, *n).map(|at| self.record_parting(at))),
+            Step::FinishParting(n) => drop(nth(&self.parting, *n).map(|at| self.finish_parting(at))),
+            Step::FailParting(n) => drop(nth(&self.parting, *n).map(|at| self.fail_parting(at))),
+            Step::RemoveReceived(target) => self.remove_received(*target),
             Step::ClearSpent => self.clear_spent(),
             Step::Remove(target, named) => self.remove(*target, *named),
             Step::BeginRefill => self.begin_refill(),

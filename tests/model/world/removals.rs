@@ -8,12 +8,22 @@ impl World {
     pub(super) fn remove(&mut self, target: Target, named: Named) {
         let Some(id) = self.target(target) else { return };
         let claim = self.named(id, named);
+        self.remove_as(id, claim, |engine, now| engine.begin_remove(id, claim, now));
+    }
+
+    /// Begins a removal in the name of a claim; the engine must decide by the table.
+    pub(super) fn remove_as(
+        &mut self,
+        id: MessageId,
+        claim: Option<ClaimId>,
+        begin: impl FnOnce(&mut QueueEngine, Timestamp) -> Result<Removal, Error>,
+    ) {
         let verdict = match self.truth.judge(id, claim, self.now) {
             Verdict::AskPool if self.pool.entries.contains_key(&id) => Verdict::Free,
             Verdict::AskPool => Verdict::Begun,
             verdict => verdict,
         };
-        let mut answer = self.engine.begin_remove(id, claim, self.now);
+        let mut answer = begin(&mut self.engine, self.now);
         if let Ok(Removal::AskPool(asked)) = answer {
             let entry = self.pool.entries.get(&id);
             let answered = entry.map_or(Answered::Absent, |entry| Answered::There(&entry.header.state));
@@ -31,9 +41,13 @@ impl World {
         };
         assert!(is_right, "{answer:?} for {id}, and not {verdict:?}");
         if answer.is_ok() {
-            self.truth.begin_remove(id);
-            self.waiting.push_back(Change::Remove(vec![id]));
+            self.begin_removal(id);
         }
+    }
+
+    pub(super) fn begin_removal(&mut self, id: MessageId) {
+        self.truth.begin_remove(id);
+        self.waiting.push_back(Change::Remove(vec![id]));
     }
 
     pub(super) fn target(&self, target: Target) -> Option<MessageId> {

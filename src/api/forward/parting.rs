@@ -1,0 +1,54 @@
+//! A request on its way to another replica, whose client may leave. Then what is on its way back is waited for a moment: it may
+//! hand a claim over, which nobody would have, and which is given back by dropping the answer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::response::Response;
+use tokio::time::timeout;
+
+use crate::broker::Broker;
+use crate::cluster::forward::Failure;
+use crate::domain::limits;
+
+type Exchange = Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send>>;
+
+/// The exchange with the other replica. Dropped before it is done it goes on for [`limits::PEER_PARTING`], and its answer is
+/// dropped.
+pub(super) struct Underway {
+    broker: Broker,
+    /// None once it is done.
+    exchange: Option<Exchange>,
+}
+
+impl Underway {
+    /// Begins when it is first waited for.
+    pub(super) fn new(
+        broker: Broker,
+        exchange: impl Future<Output = Result<Response, Failure>> + Send + 'static,
+    ) -> Self {
+        Self { broker, exchange: Some(Box::pin(exchange)) }
+    }
+}
+
+impl Future for Underway {
+    type Output = Result<Response, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(exchange) = &mut self.exchange else { return Poll::Pending };
+        let sent = exchange.as_mut().poll(cx);
+        if sent.is_ready() {
+            self.exchange = None;
+        }
+        sent
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        let Some(exchange) = self.exchange.take() else { return };
+        self.broker.see_off(async move {
+            let _ = timeout(limits::PEER_PARTING, exchange).await;
+        });
+    }
+}

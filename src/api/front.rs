@@ -1,0 +1,135 @@
+//! The way of a request: what it passes before a route serves it, and what becomes of its answer.
+//!
+//! ```text
+//! request ──▶ for SQS? ──▶ its endpoint ─────────────────────┐
+//!                 │ no                                        ▼
+//!                 └──▶ frame ──▶ gate ──▶ here, or passed on to the owner of its queue ──▶ route
+//! ```
+//!
+//! One service and not a stack of layers: each layer of axum costs every request a clone of all that lies behind it and
+//! two boxes, which was a quarter of the CPU of a post.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tower::Service;
+
+use super::auth::Gate;
+use super::forward::{Relay, Serving, peer};
+use super::{layers, peer as questions, sqs};
+use crate::broker::Broker;
+use crate::domain::access::PeerSecret;
+use crate::metrics::Meter;
+
+/// An answer in the making.
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+/// The whole API, as the clients' listener calls it.
+#[derive(Clone)]
+pub struct Front(Arc<Way>);
+
+/// The whole API and the questions of other replicas, as their listener calls it.
+#[derive(Clone)]
+pub struct PeerFront {
+    front: Front,
+    secret: PeerSecret,
+    questions: Router,
+}
+
+/// What a request passes.
+pub(super) struct Way {
+    pub(super) sqs: sqs::Sqs,
+    pub(super) meter: Meter,
+    pub(super) gate: Gate,
+    /// Passes requests on; none for a service that is alone.
+    pub(super) relay: Option<Relay>,
+    pub(super) routes: Routes,
+}
+
+/// The routes of the REST API.
+pub(super) struct Routes(pub(super) Router);
+
+impl Serving for Routes {
+    fn serve(&self, request: Request) -> impl Future<Output = Response> + Send {
+        let served = self.0.clone().call(request);
+        async { served.await.unwrap_or_else(|never| match never {}) }
+    }
+}
+
+impl Front {
+    pub(super) fn new(way: Way) -> Self {
+        Self(Arc::new(way))
+    }
+}
+
+impl PeerFront {
+    /// What `front` serves, for replicas that show `secret`, and what they ask `broker` of their own accord.
+    pub fn new(broker: Broker, front: Front, secret: PeerSecret) -> Self {
+        Self { front, secret, questions: questions::questions(broker) }
+    }
+}
+
+impl Way {
+    async fn serve(&self, request: Request) -> Response {
+        match sqs::protocol(&request) {
+            // Apart, as every request would carry the room that all operations of SQS need.
+            Some(protocol) => Box::pin(self.sqs.answer(request, protocol)).await,
+            None => layers::frame(&self.meter, request, |request| self.admitted(request)).await,
+        }
+    }
+
+    async fn admitted(&self, request: Request) -> Response {
+        self.gate.admit(request, |request| self.placed(request)).await
+    }
+
+    async fn placed(&self, request: Request) -> Response {
+        match &self.relay {
+            Some(relay) => relay.serve(request, &self.routes).await,
+            None => self.routes.serve(request).await,
+        }
+    }
+}
+
+impl Service<Request> for Front {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let way = Arc::clone(&self.0);
+        Box::pin(async move { Ok(way.serve(request).await) })
+    }
+}
+
+impl Service<Request> for PeerFront {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        if !peer::is_admitted(&self.secret, &request) {
+            return Box::pin(async { Ok(StatusCode::FORBIDDEN.into_response()) });
+        }
+        if questions::is_question(request.uri().path()) {
+            return Box::pin(self.questions.call(request));
+        }
+        if !peer::note(&mut request) {
+            return Box::pin(async { Ok(StatusCode::BAD_REQUEST.into_response()) });
+        }
+        self.front.call(request)
+    }
+}

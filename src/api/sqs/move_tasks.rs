@@ -1,0 +1,213 @@
+//! Tasks that move the messages of a queue for dead letters: start, list, cancel.
+//!
+//! The handle of a task is what AWS makes of one: base64 of a JSON object that names the task and the queue.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::account::Places;
+use super::arguments::{Whole, required, within};
+use super::context::Context;
+use super::encode::Answer;
+use super::fault::{Fault, Kind};
+use crate::broker::MoveRefusal;
+use crate::domain::limits;
+use crate::domain::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask};
+use crate::domain::names::QueueRef;
+
+const SOURCE: &str = "SourceArn";
+const TARGET: &str = "DestinationArn";
+const HANDLE: &str = "TaskHandle";
+const RATE: &str = "MaxNumberOfMessagesPerSecond";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct StartMessageMoveTask {
+    source_arn: Option<String>,
+    destination_arn: Option<String>,
+    max_number_of_messages_per_second: Option<Whole>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct ListMessageMoveTasks {
+    source_arn: Option<String>,
+    max_results: Option<Whole>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct CancelMessageMoveTask {
+    task_handle: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Started {
+    task_handle: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listed {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    results: Vec<Shown>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Cancelled {
+    approximate_number_of_messages_moved: u64,
+}
+
+/// A task in a list.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Shown {
+    /// Only of one that can be cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_handle: Option<String>,
+    status: &'static str,
+    source_arn: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_arn: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_number_of_messages_per_second: Option<u32>,
+    approximate_number_of_messages_moved: u64,
+    approximate_number_of_messages_to_move: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_reason: Option<&'static str>,
+    started_timestamp: u64,
+}
+
+/// What a handle says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Handle {
+    task_id: String,
+    source_arn: String,
+}
+
+impl Handle {
+    fn of(text: &str) -> Option<Self> {
+        serde_json::from_slice(&STANDARD.decode(text).ok()?).ok()
+    }
+
+    fn text(id: Uuid, source_arn: String) -> Result<String, Fault> {
+        let handle = serde_json::to_vec(&Self { task_id: id.to_string(), source_arn });
+        handle.map(|json| STANDARD.encode(json)).map_err(|error| {
+            Fault::new(Kind::InternalFailure, format!("The handle cannot be written: {error}."))
+        })
+    }
+}
+
+/// The queue whose messages the task of a handle moves.
+pub fn source_of(handle: &str, places: &Places) -> Option<QueueRef> {
+    places.of_arn(&Handle::of(handle)?.source_arn)
+}
+
+/// Starts a task.
+pub async fn start(context: &Context<'_>, asked: StartMessageMoveTask) -> Result<Answer, Fault> {
+    let source = queue(context, SOURCE, &required(SOURCE, asked.source_arn)?)?;
+    let target = asked.destination_arn.filter(|arn| !arn.is_empty());
+    let target = target.map(|arn| queue(context, TARGET, &arn)).transpose()?;
+    if target.as_ref().is_some_and(|target| target.project != source.project) {
+        return Err(Fault::value("Both queues must be of one account and region."));
+    }
+    let (least, most) = limits::MOVE_TASK_RATE;
+    let rate = within(RATE, asked.max_number_of_messages_per_second, (least.into(), most.into()))?;
+    let rate = rate.map(|rate| MoveRate::new(rate, RATE)).transpose()?;
+    let started = context.broker.move_task_start(&source, target, rate).await?;
+    let id = started.map_err(refused)?;
+    Ok(Answer::new(Started { task_handle: Handle::text(id, context.places.arn(&source))? }))
+}
+
+fn refused(refusal: MoveRefusal) -> Fault {
+    match refusal {
+        MoveRefusal::NoSource => missing(SOURCE),
+        MoveRefusal::NoTarget => missing(TARGET),
+        MoveRefusal::NotForDeadLetters => {
+            Fault::value("Source queue must be configured as a Dead Letter Queue.")
+        }
+        MoveRefusal::Itself => Fault::value("The source queue and destination queue must not be the same."),
+        MoveRefusal::OtherKind => {
+            Fault::value("The source queue and destination queue must be of the same queue type.")
+        }
+        MoveRefusal::TooMany => {
+            let most = limits::MOVE_TASKS_ACTIVE;
+            Fault::new(
+                Kind::OverLimit,
+                format!("Only {most} active message movement tasks are allowed for an account."),
+            )
+        }
+        MoveRefusal::Active => Fault::value(
+            "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
+        ),
+    }
+}
+
+/// The latest tasks of a queue, the newest first.
+pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<Answer, Fault> {
+    let source = queue(context, SOURCE, &required(SOURCE, asked.source_arn)?)?;
+    let most = i64::try_from(limits::MOVE_TASKS).unwrap_or(i64::MAX);
+    let most = within("MaxResults", asked.max_results, (1, most))?.unwrap_or(1);
+    let tasks = context.broker.move_tasks_list(&source).await?.ok_or_else(|| missing(SOURCE))?;
+    let tasks = tasks.into_iter().take(usize::try_from(most).unwrap_or(1));
+    let results = tasks.map(|task| Shown::new(context, &source, task)).collect::<Result<_, _>>()?;
+    Ok(Answer::new(Listed { results }))
+}
+
+/// Stops a task.
+pub async fn cancel(context: &Context<'_>, asked: CancelMessageMoveTask) -> Result<Answer, Fault> {
+    let text = required(HANDLE, asked.task_handle)?;
+    let wrong = || Fault::value(format!("Value {text} for parameter {HANDLE} is invalid."));
+    let handle = Handle::of(&text).ok_or_else(wrong)?;
+    let source = context.places.of_arn(&handle.source_arn).ok_or_else(|| missing(SOURCE))?;
+    context.broker.queue_metadata(&source).await?.ok_or_else(|| missing(SOURCE))?;
+    let unknown = || Fault::new(Kind::ResourceNotFound, "Task does not exist.");
+    let id = handle.task_id.parse().map_err(|_| unknown())?;
+    let moved = context.broker.move_task_cancel(&source, id).await?.ok_or_else(unknown)?;
+    Ok(Answer::new(Cancelled { approximate_number_of_messages_moved: moved }))
+}
+
+/// The queue of an ARN.
+fn queue(context: &Context<'_>, parameter: &str, arn: &str) -> Result<QueueRef, Fault> {
+    let wrong = || Fault::value(format!("Value {arn} for parameter {parameter} is invalid."));
+    context.places.of_arn(arn).ok_or_else(wrong)
+}
+
+fn missing(parameter: &str) -> Fault {
+    let why = format!("The resource that you specified for the {parameter} parameter doesn't exist.");
+    Fault::new(Kind::ResourceNotFound, why)
+}
+
+impl Shown {
+    fn new(context: &Context<'_>, source: &QueueRef, task: MoveTask) -> Result<Self, Fault> {
+        let (status, failure_reason) = match task.status {
+            MoveStatus::Running => ("RUNNING", None),
+            MoveStatus::Cancelling => ("CANCELLING", None),
+            MoveStatus::Cancelled => ("CANCELLED", None),
+            MoveStatus::Completed => ("COMPLETED", None),
+            MoveStatus::Failed(MoveFailure::NoOrigin) => ("FAILED", Some("CouldNotDetermineMessageSource")),
+            MoveStatus::Failed(MoveFailure::NoTarget) => {
+                ("FAILED", Some("AWS.SimpleQueueService.NonExistentQueue"))
+            }
+        };
+        let source_arn = context.places.arn(source);
+        let is_running = task.status == MoveStatus::Running;
+        let task_handle = is_running.then(|| Handle::text(task.id, source_arn.clone())).transpose()?;
+        Ok(Self {
+            task_handle,
+            status,
+            source_arn,
+            destination_arn: task.target.map(|target| context.places.arn(&target.at)),
+            max_number_of_messages_per_second: task.rate.map(MoveRate::per_second),
+            approximate_number_of_messages_moved: task.moved,
+            approximate_number_of_messages_to_move: task.to_move,
+            failure_reason,
+            started_timestamp: task.started,
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! A map of the pools: as a picture, or as the figures that it is drawn from.
+
+mod picture;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::pools::UsageBody;
+use super::stats::AnswerBody;
+use crate::api::error::{ApiError, Errors, NotAdmin};
+use crate::api::extract::CallerHeaders;
+use crate::api::json::reply;
+use crate::api::query::Query;
+use crate::api::roles::{Admin, RoleHeaders};
+use crate::broker::{Broker, MappedPool, PoolMap};
+use crate::domain::pool::PoolState;
+use crate::error::{Error, Place};
+
+/// How the map is shown.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct MapQuery {
+    /// `svg`, a picture, when absent; or `json`.
+    #[param(pattern = "^(svg|json)?$", nullable = false)]
+    format: Option<String>,
+}
+
+/// The pools with their shares, what they hold, and which queues are on their way.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MapReply {
+    /// Whether every queue was looked at: 100,000 are at most.
+    complete: bool,
+    /// Each pool, by name.
+    pools: Vec<MappedPoolBody>,
+    /// Queues that go from one pool to another now.
+    moves: Vec<MovesBody>,
+}
+
+/// A pool on the map.
+#[derive(Debug, Serialize, ToSchema)]
+struct MappedPoolBody {
+    /// Its name.
+    name: String,
+    /// The flavor whose queues it takes, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    flavor: Option<String>,
+    /// Its weight.
+    weight: u32,
+    /// Its part of the weights of all pools of its flavor that take new queues, from 0 to 1.
+    share: f64,
+    /// Its part of what all pools of its flavor hold in bytes, from 0 to 1.
+    held: f64,
+    /// `active`, or `draining`.
+    state: &'static str,
+    /// Queues whose new messages it takes.
+    queues: u64,
+    /// What it holds. Absent when it has never answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    usage: Option<UsageBody>,
+    /// Whether it has answered.
+    answer: AnswerBody,
+}
+
+/// Queues on one way.
+#[derive(Debug, Serialize, ToSchema)]
+struct MovesBody {
+    /// The pool that they leave.
+    from: String,
+    /// The pool that they go to.
+    to: String,
+    /// How many.
+    queues: u64,
+}
+
+impl From<PoolMap> for MapReply {
+    fn from(map: PoolMap) -> Self {
+        let weight = |one: &MappedPool| match one.pool.state {
+            PoolState::Active => u64::from(one.pool.weight),
+            PoolState::Draining => 0,
+        };
+        let bytes = |one: &MappedPool| one.usage.last.map_or(0, |(usage, _)| usage.bytes);
+        let part = |of: &MappedPool, measure: &dyn Fn(&MappedPool) -> u64| {
+            let set = map.pools.iter().filter(|other| other.pool.flavor == of.pool.flavor);
+            let whole: u64 = set.map(measure).sum();
+            if whole == 0 { 0.0 } else { measure(of) as f64 / whole as f64 }
+        };
+        let pools = map.pools.iter().map(|one| MappedPoolBody {
+            name: one.name.to_string(),
+            flavor: one.pool.flavor.as_ref().map(ToString::to_string),
+            weight: one.pool.weight,
+            share: part(one, &weight),
+            held: part(one, &bytes),
+            state: one.pool.state.as_str(),
+            queues: one.queues,
+            usage: one.usage.last.map(|(usage, _)| UsageBody {
+                queues: usage.queues,
+                messages: usage.messages,
+                bytes: usage.bytes,
+            }),
+            answer: (&one.usage).into(),
+        });
+        let moves = map.moves.iter().map(|((from, to), queues)| MovesBody {
+            from: from.to_string(),
+            to: to.to_string(),
+            queues: *queues,
+        });
+        Self { complete: map.is_whole, pools: pools.collect(), moves: moves.collect() }
+    }
+}
+
+/// The pools as a picture: the share of each by weight, what it holds, and which queues are on their way. It costs a read for
+/// each queue.
+#[utoipa::path(
+    get, path = "/v2/admin/map", operation_id = "pool_map", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(MapQuery, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "The map.", content(
+            (String = "image/svg+xml"),
+            (MapReply = "application/json")
+        )),
+        Errors,
+        NotAdmin
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    _: Admin,
+    Query(MapQuery { format }): Query<MapQuery>,
+) -> Result<Response, ApiError> {
+    let is_picture = match format.as_deref() {
+        None | Some("svg") => true,
+        Some("json") => false,
+        Some(_) => {
+            let why = "it is neither 'svg' nor 'json'";
+            return Err(Error::invalid(Place::Query, "format", why).into());
+        }
+    };
+    let map = MapReply::from(broker.pool_map().await?);
+    if !is_picture {
+        return Ok(reply(StatusCode::OK, &map));
+    }
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], picture::draw(&map)).into_response())
+}

@@ -1,0 +1,124 @@
+//! Draining a pool: all its queues go to others. For administrators.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::pools::PoolPath;
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::{CallerHeaders, Path};
+use crate::api::json::{Json, RequestBody, not_null, reply};
+use crate::api::roles::{Admin, RoleHeaders};
+use crate::broker::{Broker, Destination, DrainView};
+use crate::domain::limits::{self, Limits};
+
+/// How to drain. An empty body bounds nothing.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainBody {
+    /// Messages a second that the migration of each queue copies at most; without a bound when it is absent.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 1, maximum = 1_000_000, nullable = false)]
+    rate: Option<i64>,
+}
+
+impl RequestBody for DrainBody {
+    fn most(_: &Limits) -> usize {
+        limits::SMALL_BODY_BYTES
+    }
+
+    fn when_empty() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+/// How far a pool is drained.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DrainReply {
+    /// Whether no queue is in it any more: then it can be deleted.
+    done: bool,
+    /// Queues that wait for their turn.
+    waiting: u64,
+    /// Queues that are on their way out.
+    moving: u64,
+    /// Messages a second that the migration of each queue copies at most, if that is bounded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    rate: Option<u32>,
+}
+
+impl From<DrainView> for DrainReply {
+    fn from(DrainView { terms, waiting, moving, is_whole }: DrainView) -> Self {
+        Self { done: is_whole && waiting + moving == 0, waiting, moving, rate: terms.rate }
+    }
+}
+
+/// Begins to move all queues of a pool to others, as placement chooses, while they are used. The pool takes no new queue. It goes
+/// on by itself, a few queues at a time, and repeating it changes the rate of those that follow.
+#[utoipa::path(
+    post, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(PoolPath, CallerHeaders, RoleHeaders), request_body(content = Option<DrainBody>),
+    responses(
+        (status = 202, description = "It has begun.", body = DrainReply),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such pool.", body = ErrorBody),
+        (status = 409, description = "No other pool takes queues of its flavor.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn post(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(path): Path<PoolPath>,
+    Json(DrainBody { rate }): Json<DrainBody>,
+) -> Result<Response, ApiError> {
+    let rate = Destination::check_rate(rate)?;
+    let view = broker.pool_drain(&path.name()?, rate).await?;
+    Ok(reply(StatusCode::ACCEPTED, &DrainReply::from(view)))
+}
+
+/// How far a pool is drained. It costs a read for each queue.
+#[utoipa::path(
+    get, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain_get", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(PoolPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "It is drained, or is being drained.", body = DrainReply),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such pool, or it is not drained.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(path): Path<PoolPath>,
+) -> Result<Response, ApiError> {
+    let view = broker.pool_drain_get(&path.name()?).await?;
+    Ok(reply(StatusCode::OK, &DrainReply::from(view)))
+}
+
+/// Ends the draining of a pool: it takes new queues again by its weight. Queues that have gone stay where they are, and those on
+/// their way go on.
+#[utoipa::path(
+    delete, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain_end", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(PoolPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 204, description = "It is active."),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such pool, or it is not drained.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(path): Path<PoolPath>,
+) -> Result<StatusCode, ApiError> {
+    broker.pool_drain_end(&path.name()?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

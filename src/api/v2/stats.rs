@@ -1,0 +1,194 @@
+//! What the whole installation holds and who serves it, for administrators.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::CallerHeaders;
+use crate::api::json::reply;
+use crate::api::roles::{Admin, RoleHeaders};
+use crate::api::v2::pools::UsageBody;
+use crate::broker::{Broker, ReplicaReport, Said};
+
+/// What all projects have in all pools, and what each replica serves. Of whoever does not answer it shows the last that was
+/// heard, how old that is, and why there is nothing newer.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StatsReply {
+    /// Whether everything was asked and answered: then the sums are whole.
+    complete: bool,
+    /// Queues of all projects.
+    queues: QueueTotalBody,
+    /// Messages in all pools that have ever answered.
+    messages: MessageTotalsBody,
+    /// Each pool by its name.
+    pools: BTreeMap<String, PoolStatsBody>,
+    /// Every replica, by address.
+    components: Vec<ComponentStatsBody>,
+    /// Why it is not known which replicas there are now. Absent when it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    description: Option<String>,
+}
+
+/// How many queues there are.
+#[derive(Debug, Serialize, ToSchema)]
+struct QueueTotalBody {
+    /// All of them. Absent when it was never known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    total: Option<u64>,
+    /// Whether it has answered.
+    answer: AnswerBody,
+}
+
+/// How many messages there are.
+#[derive(Debug, Serialize, ToSchema)]
+struct MessageTotalsBody {
+    /// Those that no claim holds, in any state.
+    free: u64,
+    /// Those under a live claim, in queues that their replicas have opened.
+    claimed: u64,
+    /// All of them.
+    total: u64,
+    /// Bytes of their bodies.
+    bytes: u64,
+}
+
+/// What a pool holds.
+#[derive(Debug, Serialize, ToSchema)]
+struct PoolStatsBody {
+    /// What it holds in all its queues. Absent when it has never answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    usage: Option<UsageBody>,
+    /// Whether it has answered.
+    answer: AnswerBody,
+}
+
+/// Whether a part of the service has answered, and how old is what is shown of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AnswerBody {
+    /// Whether it has answered this time.
+    pub(super) given: bool,
+    /// Seconds since it said what is shown. Absent when it has never answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    age: Option<f64>,
+    /// Why it has not answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    description: Option<String>,
+}
+
+impl<T> From<&Said<T>> for AnswerBody {
+    fn from(said: &Said<T>) -> Self {
+        let age = said.last.as_ref().map(|(_, age)| age.as_secs_f64());
+        Self { given: said.silence.is_none(), age, description: said.silence.clone() }
+    }
+}
+
+/// A replica and what it serves, as it last said.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ComponentStatsBody {
+    /// Which one.
+    instance: Uuid,
+    /// Where the other replicas reach it.
+    #[schema(example = "10.0.0.5:8889")]
+    address: String,
+    /// Whether it has answered.
+    answer: AnswerBody,
+    /// What it serves. Absent when it has never answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    serves: Option<ServesBody>,
+}
+
+/// What a replica serves, and how it does.
+#[derive(Debug, Serialize, ToSchema)]
+struct ServesBody {
+    /// Whether it would serve posts and claims, as its `/readyz` says.
+    ready: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    not_ready: Option<String>,
+    /// Its session with what holds queues and claims: `connected`, `suspended` or `lost`.
+    #[schema(example = "connected")]
+    session: String,
+    /// Slots that it serves, of 256.
+    slots: u64,
+    /// Queues that it has opened.
+    open_queues: u64,
+    /// Claims that wait for messages.
+    waiting_claims: u64,
+    /// Messages under claims in these queues.
+    claimed_messages: u64,
+    /// Pools that did not answer it when it last asked, at most 10 seconds before.
+    silent_pools: Vec<String>,
+}
+
+impl From<ReplicaReport> for ComponentStatsBody {
+    fn from(ReplicaReport { component, said }: ReplicaReport) -> Self {
+        let answer = AnswerBody::from(&said);
+        let serves = said.last.map(|(report, _)| ServesBody {
+            ready: report.not_ready.is_none(),
+            not_ready: report.not_ready,
+            session: report.session,
+            slots: report.slots,
+            open_queues: report.open_queues,
+            waiting_claims: report.waiting_claims,
+            claimed_messages: report.claimed_messages,
+            silent_pools: report.silent_pools,
+        });
+        Self { instance: component.instance, address: component.address, answer, serves }
+    }
+}
+
+/// The bodies of the replicas, and why they may not be all.
+pub(super) fn components(replicas: Said<Vec<ReplicaReport>>) -> (Vec<ComponentStatsBody>, Option<String>) {
+    let found = replicas.last.map(|(found, _)| found).unwrap_or_default();
+    (found.into_iter().map(ComponentStatsBody::from).collect(), replicas.silence)
+}
+
+/// What the whole installation holds: every pool and every replica is asked, and who does not answer is named.
+#[utoipa::path(
+    get, path = "/v2/stats", operation_id = "stats", tag = "health",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "What was found.", body = StatsReply),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, ApiError> {
+    let stats = broker.stats_of_all().await;
+    let used = || stats.pools.iter().filter_map(|(_, said)| said.last.map(|(usage, _)| usage));
+    let (total, bytes) =
+        used().fold((0, 0), |(messages, bytes), usage| (messages + usage.messages, bytes + usage.bytes));
+    let queues =
+        QueueTotalBody { total: stats.queues.last.map(|(total, _)| total), answer: (&stats.queues).into() };
+    let pools = stats.pools.into_iter().map(|(name, said)| {
+        let held = said.last.map(|(usage, _)| usage);
+        let usage =
+            held.map(|held| UsageBody { queues: held.queues, messages: held.messages, bytes: held.bytes });
+        (name.to_string(), PoolStatsBody { usage, answer: (&said).into() })
+    });
+    let pools: BTreeMap<String, PoolStatsBody> = pools.collect();
+    let (components, description) = components(stats.replicas);
+    let claimed =
+        components.iter().filter_map(|one| one.serves.as_ref()).map(|serves| serves.claimed_messages);
+    let claimed = claimed.sum::<u64>().min(total);
+    let complete = description.is_none()
+        && queues.answer.given
+        && pools.values().all(|pool| pool.answer.given)
+        && components.iter().all(|one| one.answer.given);
+    let messages = MessageTotalsBody { free: total - claimed, claimed, total, bytes };
+    Ok(reply(StatusCode::OK, &StatsReply { complete, queues, messages, pools, components, description }))
+}

@@ -1,0 +1,161 @@
+//! What is written of a queue: the changes that go to its pools by way of the lanes.
+
+use super::{copier, twins};
+use crate::domain::attributes::Attributes;
+use crate::domain::dedup::DedupKey;
+use crate::domain::durability::Durability;
+use crate::domain::ids::MessageId;
+use crate::domain::message::{Header, Message};
+use crate::storage::{Note, QueueChanges};
+
+/// A change of one queue's entries.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// New messages, and the notes of those that were posted with an id of deduplication.
+    Post(Vec<Message>, Vec<(DedupKey, Note)>),
+    /// Ids of deduplication that are forgotten.
+    ForgetTwins(Vec<DedupKey>),
+    /// Headers as they now are, of messages that stay hidden until whoever sends them goes on.
+    Update(Vec<Header>),
+    /// Messages that become ready, with their headers as they then are.
+    Wake(Vec<Header>),
+    /// Messages that go aside, to be moved to another queue.
+    SetAside(Vec<Header>),
+    /// Messages that come from another queue, and are not to be seen yet.
+    Prepare(Vec<Message>),
+    /// Messages that go.
+    Remove(Vec<MessageId>),
+    /// Messages that a move takes out: the other queue has them, or keeps them.
+    Depart(Vec<MessageId>),
+    /// Messages that go over to another pool with their queue, and the note that says which they are.
+    Copy(Vec<Message>, Note),
+    /// Messages that the newer pool has by now, and the older one need not have any more.
+    Leave(Vec<MessageId>),
+    /// Notes that go over to another pool with their queue.
+    CopyNotes(Vec<Note>),
+    /// The note of messages that went over goes: none is in both pools.
+    Arrived,
+}
+
+impl Change {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Post(messages, _) | Self::Prepare(messages) | Self::Copy(messages, _) => messages.len(),
+            Self::ForgetTwins(keys) => keys.len(),
+            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => headers.len(),
+            Self::Remove(ids) | Self::Depart(ids) | Self::Leave(ids) => ids.len(),
+            Self::CopyNotes(notes) => notes.len(),
+            Self::Arrived => 1,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Post(messages, _) | Self::Prepare(messages) | Self::Copy(messages, _) => {
+                messages.iter().map(|message| message.body.len()).sum()
+            }
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) => 0,
+            Self::Remove(_) | Self::Depart(_) | Self::Leave(_) => 0,
+            Self::ForgetTwins(_) | Self::CopyNotes(_) | Self::Arrived => 0,
+        }
+    }
+
+    /// Whether the queue holds more or less by it. What goes over is counted when it is in one pool again.
+    pub(super) fn counts(&self) -> bool {
+        match self {
+            Self::Post(..) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) | Self::Leave(_) => true,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::ForgetTwins(_) => false,
+            Self::Copy(..) | Self::CopyNotes(_) | Self::Arrived => false,
+        }
+    }
+
+    /// Whether it only brings the queue to another pool.
+    pub(super) fn is_copy(&self) -> bool {
+        match self {
+            Self::Copy(..) | Self::Leave(_) | Self::CopyNotes(_) | Self::Arrived => true,
+            Self::Post(..) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) => false,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::ForgetTwins(_) => false,
+        }
+    }
+
+    /// Whether it brings messages: without room for them it is refused.
+    pub(super) fn is_post(&self) -> bool {
+        match self {
+            Self::Post(..) | Self::Prepare(_) | Self::Copy(..) => true,
+            Self::Remove(_) | Self::Depart(_) | Self::Leave(_) | Self::Arrived => false,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) => false,
+            Self::ForgetTwins(_) | Self::CopyNotes(_) => false,
+        }
+    }
+
+    /// Where it goes while its queue lies in two pools.
+    pub(super) fn way(&self) -> Way {
+        match self {
+            Self::Post(..) | Self::Prepare(_) | Self::Copy(..) | Self::CopyNotes(_) | Self::Arrived => {
+                Way::Newer
+            }
+            Self::Leave(_) => Way::Older,
+            // What is posted anew with such an id goes to the newer pool, after this.
+            Self::ForgetTwins(_) => Way::NewerFirst,
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) | Self::Depart(_) => {
+                Way::Both
+            }
+        }
+    }
+
+    /// How durable it must be. Only posts and deletes may be less than synced (P11).
+    pub(super) fn durability(&self, attributes: &Attributes) -> Durability {
+        match self {
+            Self::Post(..) | Self::Remove(_) | Self::ForgetTwins(_) => {
+                attributes.durability.unwrap_or_default()
+            }
+            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Prepare(_) | Self::Depart(_) => {
+                Durability::Sync
+            }
+            Self::Copy(..) | Self::Leave(_) | Self::CopyNotes(_) | Self::Arrived => Durability::Sync,
+        }
+    }
+
+    pub(super) fn add_to(&self, changes: &mut QueueChanges) {
+        match self {
+            Self::Post(messages, notes) => {
+                changes.appends.extend_from_slice(messages);
+                changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
+            }
+            Self::ForgetTwins(keys) => changes.note_removes.extend(keys.iter().map(twins::note_name)),
+            Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
+            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
+                changes.updates.extend_from_slice(headers);
+            }
+            Self::Remove(ids) | Self::Depart(ids) | Self::Leave(ids) => {
+                changes.removes.extend_from_slice(ids)
+            }
+            Self::Copy(messages, note) => {
+                changes.appends.extend_from_slice(messages);
+                changes.notes.push(note.clone());
+            }
+            Self::CopyNotes(notes) => changes.notes.extend_from_slice(notes),
+            Self::Arrived => changes.note_removes.push(copier::note_name()),
+        }
+    }
+}
+
+/// The pools to which a change of a queue goes that lies in two of them. In one that does not have what it changes it does
+/// nothing (P6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Newer,
+    Older,
+    /// To the one, and when that is done to the other, in any order.
+    Both,
+    /// To the newer one, and when that is done to the older one.
+    NewerFirst,
+}
+
+pub(super) fn keys(notes: &[(DedupKey, Note)]) -> Vec<DedupKey> {
+    notes.iter().map(|(key, _)| *key).collect()
+}
+
+pub(super) fn ids(headers: &[Header]) -> Vec<MessageId> {
+    headers.iter().map(|header| header.id).collect()
+}

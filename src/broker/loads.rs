@@ -1,0 +1,109 @@
+//! How much is written to each queue, for a plan of moves. Queues count the changes that their pools made for them; each slot
+//! notes these numbers once in a round of the sweeps, so a rate is that of the last one or two rounds, and a request costs an
+//! addition.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+use tracing::debug;
+
+use super::Broker;
+use super::slot::SlotState;
+use crate::cluster::questions::{LOADS, LoadsAnswer, LoadsQuestion, QueueLoad};
+use crate::domain::ids::QueueId;
+use crate::domain::limits;
+use crate::domain::time::Timestamp;
+use crate::error::Error;
+
+/// How many changes of a queue there were, now and at two moments before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    written: u64,
+    newer: u64,
+    older: u64,
+}
+
+impl Pace {
+    /// Counts one.
+    pub(super) fn count(&mut self) {
+        self.written += 1;
+    }
+}
+
+/// When a slot noted them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paced {
+    older: Timestamp,
+    newer: Timestamp,
+}
+
+impl Paced {
+    /// A slot that was taken then.
+    pub(super) fn since(taken: Timestamp) -> Self {
+        Self { older: taken, newer: taken }
+    }
+}
+
+impl SlotState {
+    /// Notes how many changes there were so far.
+    pub(super) fn note_paces(&mut self, now: Timestamp) {
+        self.paced = Paced { older: self.paced.newer, newer: now };
+        for queue in self.queues.values_mut() {
+            let Pace { written, newer, .. } = queue.pace;
+            queue.pace = Pace { written, newer: written, older: newer };
+        }
+    }
+
+    /// Queues that something was written to, with the rate of it.
+    fn loads(&self, now: Timestamp) -> impl Iterator<Item = QueueLoad> {
+        let seconds = now.seconds_since(self.paced.older).max(1);
+        let written = self.queues.values().map(|queue| (queue.id, queue.pace.written - queue.pace.older));
+        let written = written.filter(|(_, changes)| *changes > 0);
+        written.map(move |(queue, changes)| QueueLoad { queue, per_minute: (changes * 60).div_ceil(seconds) })
+    }
+}
+
+impl Broker {
+    /// What is written to the queues that are served here: the busiest [`limits::LOADS`].
+    pub fn loads_here(&self) -> LoadsAnswer {
+        let now = self.0.clock.now();
+        let mut queues: Vec<QueueLoad> = Vec::new();
+        for slot in self.0.cells.owned() {
+            queues.extend(slot.state.lock().loads(now));
+        }
+        queues.sort_unstable_by_key(|load| Reverse(load.per_minute));
+        queues.truncate(limits::LOADS);
+        LoadsAnswer { queues }
+    }
+
+    /// Changes a minute of the queues of all replicas, and the addresses of replicas that did not say.
+    pub(super) async fn ask_loads(&self) -> Result<(HashMap<QueueId, u64>, Vec<String>), Error> {
+        let registry = self.0.catalogue.registry().await?;
+        let answers = join_all(registry.all().map(async |component| {
+            if component.instance == self.0.owner.instance {
+                return Ok(self.loads_here());
+            }
+            let answer = match self.asker() {
+                Ok(asker) => asker.ask(&component.address, LOADS, &LoadsQuestion {}).await,
+                Err(error) => Err(error),
+            };
+            answer.map_err(|error: Error| {
+                debug!(replica = %component.address, %error, "it does not say how busy its queues are");
+                component.address.clone()
+            })
+        }))
+        .await;
+        let (mut loads, mut silent) = (HashMap::new(), Vec::new());
+        for answer in answers {
+            match answer {
+                Ok(LoadsAnswer { queues }) => {
+                    loads.extend(queues.into_iter().map(|load| (load.queue, load.per_minute)));
+                }
+                Err(address) => silent.push(address),
+            }
+        }
+        silent.sort();
+        Ok((loads, silent))
+    }
+}

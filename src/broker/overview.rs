@@ -1,0 +1,186 @@
+//! The installation as a whole, for administrators: every replica and every pool is asked at the same time, and who does
+//! not answer is named, with the last that was heard of it and how old that is. It changes nothing.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use super::Broker;
+use super::pool_health::reason;
+use super::pool_table::OpenPool;
+use crate::catalogue::Component;
+use crate::cluster::questions::{REPORT, ReportAnswer, ReportQuestion};
+use crate::domain::limits;
+use crate::domain::names::PoolName;
+use crate::error::Error;
+use crate::storage::Usage;
+
+/// What one part of the installation says.
+#[derive(Clone, Debug)]
+pub struct Said<T> {
+    /// The last that was heard of it, and how long ago that was.
+    pub last: Option<(T, Duration)>,
+    /// Why it did not answer this time, if it did not.
+    pub silence: Option<String>,
+}
+
+/// A replica, and what it says.
+#[derive(Clone, Debug)]
+pub struct ReplicaReport {
+    /// As it is registered.
+    pub component: Component,
+    /// What it serves, and how it does.
+    pub said: Said<ReportAnswer>,
+}
+
+/// What the whole installation holds.
+#[derive(Clone, Debug)]
+pub struct StatsReport {
+    /// Queues of all projects.
+    pub queues: Said<u64>,
+    /// What each pool holds, by name.
+    pub pools: Vec<(PoolName, Said<Usage>)>,
+    /// Every replica that is registered, by address. What it serves is in its memory.
+    pub replicas: Said<Vec<ReplicaReport>>,
+}
+
+/// What was last heard of the parts of the installation.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    queues: Last<(), u64>,
+    pools: Last<PoolName, Usage>,
+    components: Last<(), Vec<Component>>,
+    reports: Last<Uuid, ReportAnswer>,
+}
+
+#[derive(Debug)]
+struct Last<K, T>(Mutex<HashMap<K, (Instant, T)>>);
+
+impl<K, T> Default for Last<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, T: Clone> Last<K, T> {
+    /// Keeps an answer, or finds the last one.
+    fn note(&self, key: K, answer: Result<T, String>) -> Said<T> {
+        let mut last = self.0.lock();
+        let silence = match answer {
+            Ok(answer) => {
+                last.insert(key, (Instant::now(), answer.clone()));
+                return Said { last: Some((answer, Duration::ZERO)), silence: None };
+            }
+            Err(why) => Some(why),
+        };
+        Said { last: last.get(&key).map(|(at, answer)| (answer.clone(), at.elapsed())), silence }
+    }
+
+    /// The last answer, unless it is older than `most`.
+    fn fresh(&self, key: &K, most: Duration) -> Option<Said<T>> {
+        let last = self.0.lock();
+        let (at, answer) = last.get(key)?;
+        let age = at.elapsed();
+        (age <= most).then(|| Said { last: Some((answer.clone(), age)), silence: None })
+    }
+
+    /// Forgets those that are gone.
+    fn keep_only(&self, is_there: impl Fn(&K) -> bool) {
+        self.0.lock().retain(|key, _| is_there(key));
+    }
+}
+
+impl Broker {
+    /// What this replica says when it is asked: all of it is in its memory.
+    pub fn report_here(&self) -> ReportAnswer {
+        let mut report = ReportAnswer {
+            not_ready: self.check_ready().err().map(|error| reason(&error)),
+            session: self.session_state().as_str().to_owned(),
+            ..ReportAnswer::default()
+        };
+        let pools = self.0.pools.all();
+        let silent = pools.iter().filter(|pool| !pool.observed().is_up);
+        report.silent_pools = silent.map(|pool| pool.entry.name.to_string()).collect();
+        for slot in self.0.cells.owned() {
+            let state = slot.state.lock();
+            report.slots += 1;
+            report.waiting_claims += state.waiters as u64;
+            report.open_queues += state.queues.len() as u64;
+            report.claimed_messages += state.queues.values().map(|queue| queue.engine.claimed()).sum::<u64>();
+        }
+        report
+    }
+
+    /// Every replica that is registered, by address, and what it says. Takes at most twice [`limits::HEALTH_DEADLINE`].
+    pub(super) async fn ask_replicas(&self) -> Said<Vec<ReplicaReport>> {
+        let memory = &self.0.memory;
+        let registry =
+            within(async { self.0.catalogue.registry().await.map_err(|error| reason(&error)) }).await;
+        let registered = registry.map(|registry| {
+            let mut components: Vec<Component> = registry.all().cloned().collect();
+            components.sort_by(|a, b| a.address.cmp(&b.address));
+            components
+        });
+        let Said { last, silence } = memory.components.note((), registered);
+        let Some((components, age)) = last else { return Said { last: None, silence } };
+        memory.reports.keep_only(|instance| components.iter().any(|one| one.instance == *instance));
+        let reports = components.into_iter().map(|component| async move {
+            let answer = within(self.ask_replica(&component)).await;
+            ReplicaReport { said: memory.reports.note(component.instance, answer), component }
+        });
+        Said { last: Some((join_all(reports).await, age)), silence }
+    }
+
+    async fn ask_replica(&self, component: &Component) -> Result<ReportAnswer, String> {
+        if component.instance == self.0.owner.instance {
+            return Ok(self.report_here());
+        }
+        let told = |error: Error| reason(&error);
+        let asker = self.asker().map_err(told)?;
+        asker.ask(&component.address, REPORT, &ReportQuestion {}).await.map_err(told)
+    }
+
+    /// What the whole installation holds. Takes at most twice [`limits::HEALTH_DEADLINE`].
+    pub async fn stats_of_all(&self) -> StatsReport {
+        let (queues, pools, replicas) =
+            tokio::join!(self.count_all_queues(), self.ask_usages(), self.ask_replicas());
+        StatsReport { queues, pools, replicas }
+    }
+
+    /// Counting reads a node for each project in each slot, so it is not done again at every question.
+    async fn count_all_queues(&self) -> Said<u64> {
+        let memory = &self.0.memory.queues;
+        if let Some(fresh) = memory.fresh(&(), limits::QUEUE_COUNT_AGE) {
+            return fresh;
+        }
+        let counted = async { self.0.catalogue.queues_of_all().await.map_err(|error| reason(&error)) };
+        memory.note((), within(counted).await)
+    }
+
+    pub(super) async fn ask_usages(&self) -> Vec<(PoolName, Said<Usage>)> {
+        let memory = &self.0.memory.pools;
+        let pools = self.0.pools.all();
+        memory.keep_only(|name| pools.iter().any(|pool| pool.entry.name == *name));
+        let usages = pools.into_iter().map(|pool| async move {
+            let usage = within(usage(&pool)).await;
+            (pool.entry.name.clone(), memory.note(pool.entry.name.clone(), usage))
+        });
+        join_all(usages).await
+    }
+}
+
+async fn usage(pool: &Arc<OpenPool>) -> Result<Usage, String> {
+    let store = pool.store().map_err(|error| reason(&error))?;
+    store.usage().await.map_err(|error| error.to_string())
+}
+
+async fn within<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let late = |_| Err(format!("no answer within {} s", limits::HEALTH_DEADLINE.as_secs()));
+    timeout(limits::HEALTH_DEADLINE, answer).await.unwrap_or_else(late)
+}

@@ -1,0 +1,193 @@
+//! Draining a pool: it takes no new queue, and each replica moves those of its slots away, a few at a time, to pools that
+//! placement chooses. The pool's record says so, so this goes on after a restart and with whoever serves a slot next.
+
+use std::collections::{HashMap, HashSet};
+use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tracing::{debug, warn};
+
+use super::Broker;
+use super::copier::Migration;
+use super::migration::Destination;
+use super::pool_table::OpenPool;
+use super::pools::no_pool;
+use super::survey::Survey;
+use crate::catalogue::Schema;
+use crate::domain::ids::Slot;
+use crate::domain::limits;
+use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::pool::{DrainTerms, PoolChange, PoolState};
+use crate::domain::queue::Metadata;
+use crate::error::Error;
+
+/// How far a pool is drained.
+#[derive(Clone, Copy, Debug)]
+pub struct DrainView {
+    /// How it is done.
+    pub terms: DrainTerms,
+    /// Queues that lie in it and wait for their turn.
+    pub waiting: u64,
+    /// Queues that are on their way out of it.
+    pub moving: u64,
+    /// Whether every queue was looked at.
+    pub is_whole: bool,
+}
+
+/// What a replica does for one pool.
+#[derive(Default)]
+struct Course {
+    /// Queues that lie in it, as they were last looked up.
+    waiting: Vec<QueueRef>,
+    /// Those whose migrations this replica has begun and not seen ended.
+    moving: HashSet<QueueRef>,
+    /// When to look again at the earliest.
+    look_at: Option<Instant>,
+}
+
+impl Course {
+    /// Whether one more may begin: those that only wait for claims to end leave their places to others.
+    fn has_place(&self, held: usize) -> bool {
+        self.moving.len() - held < limits::DRAIN_AT_ONCE && held < limits::DRAIN_HELD
+    }
+}
+
+impl Broker {
+    /// Begins to move all queues of a pool away. Refused while no other pool takes new queues of its flavor: they would have
+    /// nowhere to go.
+    pub async fn pool_drain(&self, name: &PoolName, rate: Option<u32>) -> Result<DrainView, Error> {
+        self.reload_pools().await?;
+        let pool = self.0.pools.get(name).ok_or_else(|| no_pool(name))?;
+        let flavor = pool.entry.pool.flavor.as_ref();
+        let mut others = self.0.pools.all().into_iter().filter(|other| other.entry.name != *name);
+        if !others.any(|other| other.entry.pool.takes(flavor)) {
+            let why = format!("no other pool takes queues of the flavor of pool {name}");
+            return Err(Error::Conflict(why));
+        }
+        self.0.catalogue.schema_reach(Schema::MIGRATIONS).await?;
+        let (state, drain) = (Some(PoolState::Draining), Some(DrainTerms { rate }));
+        self.pool_patch(name, PoolChange { state, drain, ..PoolChange::default() }).await?;
+        // It has begun, whatever becomes of looking at it.
+        self.pool_drain_get(name).await.map_err(Error::into_unknown)
+    }
+
+    /// How far it is. One that is not drained is not found.
+    pub async fn pool_drain_get(&self, name: &PoolName) -> Result<DrainView, Error> {
+        let terms = self.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
+        let Survey { queues, is_whole } = self.survey().await?;
+        let waiting = queues.iter().filter(|queue| queue.placement.pool == *name).count();
+        let moving = queues.iter().filter(|queue| queue.placement.older.as_ref() == Some(name)).count();
+        Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, is_whole })
+    }
+
+    /// Ends it: the pool takes new queues again by its weight. What has gone stays where it is, and what is on its way goes on.
+    pub async fn pool_drain_end(&self, name: &PoolName) -> Result<(), Error> {
+        self.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
+        let change = PoolChange { state: Some(PoolState::Active), ..PoolChange::default() };
+        self.pool_patch(name, change).await.map(|_| ())
+    }
+
+    /// Moves queues out of the pools that are drained, as long as the service runs.
+    pub(super) async fn drain_pools(&self) {
+        let mut courses: HashMap<PoolName, Course> = HashMap::new();
+        while self.next_turn(limits::DRAIN_TICK).await {
+            let drained =
+                |pool: &Arc<OpenPool>| pool.entry.pool.drain.map(|terms| (pool.entry.name.clone(), terms));
+            let drained: HashMap<PoolName, DrainTerms> =
+                self.0.pools.all().iter().filter_map(drained).collect();
+            courses.retain(|name, _| drained.contains_key(name));
+            for (name, terms) in drained {
+                let course = courses.entry(name.clone()).or_default();
+                if let Err(error) = self.drain_on(&name, terms, course).await {
+                    warn!(pool = %name, %error, "a pool could not be drained on");
+                }
+            }
+        }
+    }
+
+    async fn drain_on(&self, name: &PoolName, terms: DrainTerms, course: &mut Course) -> Result<(), Error> {
+        course.moving.retain(|at| self.migration_here(at).is_some());
+        if course.waiting.is_empty() && course.look_at.is_none_or(|at| at <= Instant::now()) {
+            course.look_at = Some(Instant::now() + limits::DRAIN_LOOK);
+            self.look_inside(name, course).await?;
+        }
+        let is_held = |at: &&QueueRef| {
+            self.migration_here(at).is_some_and(|migration| migration.is_held.load(Ordering::Relaxed))
+        };
+        let held = course.moving.iter().filter(is_held).count();
+        let (mut refused, mut last) = (0, None);
+        while course.has_place(held) && refused < limits::DRAIN_AT_ONCE {
+            let Some(at) = course.waiting.pop() else { break };
+            match self.drain_queue(&at, terms).await {
+                Ok(true) => {
+                    course.moving.insert(at);
+                }
+                // It is another replica's by now, gone, or on its way.
+                Ok(false) | Err(Error::Moved(_) | Error::NotFound { .. } | Error::Conflict(_)) => {}
+                // The others need not wait for it: it is found again at the next look.
+                Err(error) => {
+                    debug!(queue = %at.name, %error, "a queue could not be sent out of a pool that is drained");
+                    (refused, last) = (refused + 1, Some(error));
+                }
+            }
+        }
+        last.map_or(Ok(()), Err)
+    }
+
+    /// Finds the queues of the slots that are served here which lie in a pool.
+    async fn look_inside(&self, name: &PoolName, course: &mut Course) -> Result<(), Error> {
+        // Each for itself: what is looked at together is bounded.
+        for slot in self.own_numbers() {
+            let Survey { queues, .. } = self.survey_of(iter::once(slot)).await?;
+            for queue in queues.into_iter().filter(|queue| queue.placement.contains(name)) {
+                if queue.placement.older.is_none() {
+                    course.waiting.push(queue.at);
+                    continue;
+                }
+                // Those that somebody had begun before go on by themselves once their queues are open.
+                match self.open_here(&queue.at).await {
+                    Ok(true) => drop(course.moving.insert(queue.at)),
+                    Ok(false) | Err(Error::Moved(_)) => {}
+                    Err(error) => {
+                        debug!(queue = %queue.at.name, %error, "a queue that moves could not be opened")
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the migration of a queue to a pool that placement chooses. False when there is no such queue.
+    async fn drain_queue(&self, at: &QueueRef, terms: DrainTerms) -> Result<bool, Error> {
+        let record = self.0.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+        let Some(record) = record else { return Ok(false) };
+        let metadata = Metadata::stored(record.metadata)?;
+        let attributes = metadata.attributes();
+        let pool = self.place(at, attributes.flavor.as_ref(), attributes)?.entry.name.clone();
+        debug!(queue = %at.name, %pool, "a queue goes out of a pool that is drained");
+        self.queue_migrate(at, Destination { pool, rate: terms.rate }).await.map(|_| true)
+    }
+
+    /// Opens a queue that is served here. False when there is no such queue.
+    async fn open_here(&self, at: &QueueRef) -> Result<bool, Error> {
+        let slot = self.slot(at).await?;
+        self.open(&slot, at).await
+    }
+
+    /// The way of a queue that is served here, if it is on one.
+    fn migration_here(&self, at: &QueueRef) -> Option<Arc<Migration>> {
+        let slot = self.0.cells.get(at.slot())?;
+        let state = slot.state.lock();
+        state.queues.get(at).and_then(|queue| queue.migration.clone())
+    }
+
+    fn own_numbers(&self) -> Vec<Slot> {
+        self.0.cells.owned().map(|slot| slot.owned.slot).collect()
+    }
+}
+
+fn not_drained(name: &PoolName) -> Error {
+    Error::NotFound { what: "drain of pool", name: name.to_string() }
+}

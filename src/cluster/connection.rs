@@ -1,0 +1,223 @@
+//! Connections to other replicas, kept for the next request. Whoever has a request under way drives its connection: there is no
+//! task between, which would have to be woken twice for each. It never looks into a request.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::uri::Scheme;
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tower::Service;
+
+use super::forward::Failure;
+use crate::domain::limits;
+
+/// Connects, and keeps the connections that nobody uses.
+pub(super) struct Connections {
+    connector: HttpConnector,
+    idle: Arc<Idle>,
+}
+
+/// Connections without a request, by the address of the replica; the one used last is at the end. The lock is held for single
+/// looks.
+#[derive(Default)]
+struct Idle(Mutex<HashMap<String, Vec<(Link, Instant)>>>);
+
+/// A connection.
+struct Link {
+    sender: SendRequest<Full<Bytes>>,
+    connection: Connection<TokioIo<TcpStream>, Full<Bytes>>,
+    /// Whether it has ended, for whatever reason; then it must not be driven any more.
+    is_over: bool,
+    host: HeaderValue,
+}
+
+/// A connection with a request under way. Dropped before [`Busy::give_back`] it is cut, by which the other replica knows.
+pub(super) struct Busy {
+    link: Link,
+    address: String,
+    idle: Arc<Idle>,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(limits::PEER_CONNECT));
+        Self { connector, idle: Arc::default() }
+    }
+}
+
+impl Connections {
+    /// Sends a request, which names a path and no host, to the replica at `address`, and returns the head of its answer; the
+    /// body is read with [`Busy::poll_frame`].
+    pub(super) async fn exchange(
+        &self,
+        address: &str,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Busy), Failure> {
+        while let Some(mut link) = self.idle.take(address) {
+            // One that the other replica has closed meanwhile does not take the request.
+            match link.send(request).await {
+                Ok(answer) => return Ok((answer, self.busy(link, address))),
+                Err((_, Some(unsent))) => request = unsent,
+                Err((failure, None)) => return Err(failure),
+            }
+        }
+        let mut link = self.connect(address).await?;
+        match link.send(request).await {
+            Ok(answer) => Ok((answer, self.busy(link, address))),
+            Err((failure, _)) => Err(failure),
+        }
+    }
+
+    async fn connect(&self, address: &str) -> Result<Link, Failure> {
+        let no_place = |why: String| Failure::NotSent(format!("{address:?} is no address: {why}"));
+        let uri = Uri::builder().scheme(Scheme::HTTP).authority(address).path_and_query("/").build();
+        let uri = uri.map_err(|error| no_place(error.to_string()))?;
+        let host = HeaderValue::try_from(address).map_err(|error| no_place(error.to_string()))?;
+        let stream = self.connector.clone().call(uri).await;
+        let stream = stream.map_err(|error| Failure::NotSent(described(&error)))?;
+        let (sender, connection) =
+            http1::handshake(stream).await.map_err(|error| Failure::NotSent(described(&error)))?;
+        Ok(Link { sender, connection, is_over: false, host })
+    }
+
+    fn busy(&self, link: Link, address: &str) -> Busy {
+        Busy { link, address: address.to_owned(), idle: Arc::clone(&self.idle) }
+    }
+}
+
+impl Idle {
+    fn take(&self, address: &str) -> Option<Link> {
+        let mut idle = self.0.lock();
+        let (link, since) = idle.get_mut(address)?.pop()?;
+        if since.elapsed() < limits::PEER_IDLE {
+            return Some(link);
+        }
+        // Those before it have rested longer.
+        idle.remove(address);
+        None
+    }
+
+    fn put(&self, address: &str, link: Link) {
+        let mut idle = self.0.lock();
+        let Some(links) = idle.get_mut(address) else {
+            // A replica that has gone leaves some behind.
+            idle.retain(|_, links| {
+                links.last().is_some_and(|(_, since)| since.elapsed() < limits::PEER_IDLE)
+            });
+            idle.insert(address.to_owned(), vec![(link, Instant::now())]);
+            return;
+        };
+        if links.len() < limits::PEER_IDLE_CONNECTIONS {
+            links.push((link, Instant::now()));
+        }
+    }
+}
+
+impl Link {
+    /// The head of the answer, or why there is none, with the request if it was not sent.
+    async fn send(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, (Failure, Option<Request<Full<Bytes>>>)> {
+        request.headers_mut().insert(header::HOST, self.host.clone());
+        let Self { sender, connection, is_over, .. } = self;
+        let mut answer = pin!(sender.try_send_request(request));
+        let answered = poll_fn(|cx| {
+            drive(connection, is_over, cx);
+            answer.as_mut().poll(cx)
+        });
+        answered.await.map_err(|mut refused| {
+            let unsent = refused.take_message();
+            let why = described(refused.error());
+            (if unsent.is_some() { Failure::NotSent(why) } else { Failure::Unknown(why) }, unsent)
+        })
+    }
+}
+
+/// Reads and writes what can be. What goes wrong is told to whoever waits for the answer or its body.
+fn drive(
+    connection: &mut Connection<TokioIo<TcpStream>, Full<Bytes>>,
+    is_over: &mut bool,
+    cx: &mut Context<'_>,
+) {
+    if !*is_over {
+        *is_over = Pin::new(connection).poll(cx).is_ready();
+    }
+}
+
+impl Busy {
+    /// The next part of the body of its answer.
+    pub(super) fn poll_frame(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        // What is read next depends on whether somebody asks for it.
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        drive(&mut self.link.connection, &mut self.link.is_over, cx);
+        Pin::new(body).poll_frame(cx)
+    }
+
+    /// The whole body of its answer, after which the connection is kept. None if that has more than `most` bytes.
+    pub(super) async fn whole(mut self, mut body: Incoming, most: usize) -> hyper::Result<Option<Bytes>> {
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        while let Some(frame) = poll_fn(|cx| self.poll_frame(&mut body, cx)).await {
+            let Ok(data) = frame?.into_data() else { continue };
+            bytes += data.len();
+            if bytes > most {
+                return Ok(None);
+            }
+            frames.push(data);
+        }
+        let settled = poll_fn(|cx| {
+            self.settle(cx);
+            Poll::Ready(())
+        });
+        settled.await;
+        self.give_back();
+        Ok(Some(match frames.len() {
+            1 => frames.swap_remove(0),
+            _ => frames.concat().into(),
+        }))
+    }
+
+    /// Lets the connection find out that its answer has been read.
+    pub(super) fn settle(&mut self, cx: &mut Context<'_>) {
+        drive(&mut self.link.connection, &mut self.link.is_over, cx);
+    }
+
+    /// Keeps the connection if it is ready for another request.
+    pub(super) fn give_back(self) {
+        if !self.link.is_over && self.link.sender.is_ready() {
+            self.idle.put(&self.address, self.link);
+        }
+    }
+}
+
+/// An error with its causes.
+pub(super) fn described(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,154 @@
+//! Messages of quiet groups beyond the window, while noisy ones fill that (see [`super::fair`]): they have their turn before
+//! the window gets there.
+//!
+//! Every message here is ready: whatever is hidden is forgotten at once. But it need not know all of them: what it misses has
+//! its turn when the window gets there. It knows headers only, and no more of them than [`limits::AHEAD_MESSAGES`].
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::queue::QueueEngine;
+use super::refill::Refill;
+use super::window::Ready;
+use crate::domain::group::GroupName;
+use crate::domain::ids::MessageId;
+use crate::domain::limits;
+use crate::domain::message::{Header, Message, State};
+
+#[derive(Debug)]
+pub(super) struct Ahead {
+    headers: BTreeMap<MessageId, Header>,
+    /// Up to here the pool was looked through.
+    cursor: MessageId,
+    /// While a page is read.
+    reading: Option<Reading>,
+}
+
+/// What happened since a page was asked for.
+#[derive(Debug, Default)]
+struct Reading {
+    /// What was hidden, or is hidden no more: the page may show it as it was.
+    hidden: HashSet<MessageId>,
+    /// Whether the page does not count, whatever it shows. Until it has come no other one is read, or it would be taken for that.
+    is_void: bool,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { headers: BTreeMap::new(), cursor: MessageId::ZERO, reading: None }
+    }
+}
+
+impl Ahead {
+    pub(super) fn first(&self) -> Option<&Header> {
+        self.headers.values().next()
+    }
+
+    pub(super) fn take(&mut self, id: MessageId) -> Option<Ready> {
+        self.headers.remove(&id).map(|header| Ready { header, body: None })
+    }
+
+    /// A message is hidden from now on.
+    pub(super) fn hide(&mut self, id: MessageId) {
+        self.headers.remove(&id);
+        if let Some(reading) = &mut self.reading {
+            reading.hidden.insert(id);
+        }
+    }
+
+    /// A message is hidden no more: it is gone, or whoever shows it tells.
+    pub(super) fn unhide(&mut self, id: MessageId) {
+        if let Some(reading) = &mut self.reading {
+            reading.hidden.insert(id);
+        }
+    }
+
+    /// A message is ready beyond the window.
+    fn show(&mut self, header: &Header) {
+        if self.headers.len() < limits::AHEAD_MESSAGES {
+            self.headers.insert(header.id, header.clone());
+        }
+    }
+
+    pub(super) fn forget_group(&mut self, group: &GroupName) {
+        self.headers.retain(|_, header| header.group.as_ref() != Some(group));
+    }
+
+    /// Begins anew. A page that is being read is not looked at.
+    pub(super) fn clear(&mut self) {
+        self.headers.clear();
+        self.cursor = MessageId::ZERO;
+        if let Some(reading) = &mut self.reading {
+            *reading = Reading { is_void: true, ..Reading::default() };
+        }
+    }
+}
+
+impl QueueEngine {
+    /// A message became ready beyond the window: one that was hidden, or a new one.
+    pub(super) fn show_ahead(&mut self, header: &Header) {
+        let turns = self.window.turns();
+        if turns.are_kept() && !turns.is_noisy(header.group.as_ref()) && header.id > self.window.cursor() {
+            self.hidden.ahead.show(header);
+        }
+    }
+
+    /// A new message became durable, ready or not.
+    pub(super) fn posted_ahead(&mut self, header: &Header, tail: MessageId) {
+        if !self.window.turns().are_kept() {
+            return;
+        }
+        self.window.note_sent(header.group.as_ref(), header.created);
+        let ahead = &mut self.hidden.ahead;
+        let is_whole = ahead.cursor >= tail && ahead.headers.len() < limits::AHEAD_MESSAGES;
+        if is_whole && ahead.reading.is_none() {
+            ahead.cursor = header.id;
+        }
+        if header.state == State::Ready {
+            self.show_ahead(header);
+        }
+    }
+
+    /// The page to look through for messages of quiet groups when the window has none; none while one is read already, or
+    /// when there is nothing to find.
+    pub fn begin_look_ahead(&mut self) -> Option<Refill> {
+        let turns = self.window.turns();
+        let is_wanted = turns.are_kept() && turns.first_quiet().is_none();
+        let ahead = &mut self.hidden.ahead;
+        let after = ahead.cursor.max(self.window.cursor());
+        let is_full = ahead.headers.len() >= limits::WINDOW_LOW;
+        if !is_wanted || is_full || ahead.reading.is_some() || after >= self.window.tail() {
+            return None;
+        }
+        ahead.reading = Some(Reading::default());
+        Some(Refill { after, until: self.window.tail() })
+    }
+
+    /// The page has been read: entries behind `refill.after`, in order, `is_last` when there are no more.
+    pub fn finish_look_ahead(&mut self, refill: Refill, page: Vec<Message>, is_last: bool) {
+        let Some(Reading { hidden: changed, is_void: false }) = self.hidden.ahead.reading.take() else {
+            return;
+        };
+        let mut reached = match page.last() {
+            Some(last) if !is_last => last.header.id.min(refill.until),
+            _ => refill.until,
+        };
+        for Message { header, .. } in page {
+            if header.id > refill.until {
+                break;
+            }
+            if self.hidden.ahead.headers.len() >= limits::AHEAD_MESSAGES {
+                reached = header.id.before();
+                break;
+            }
+            if !changed.contains(&header.id) && !self.hidden.contains_key(&header.id) {
+                self.show_ahead(&header);
+            }
+        }
+        self.hidden.ahead.cursor = self.hidden.ahead.cursor.max(reached);
+    }
+
+    /// The page could not be read.
+    pub fn look_ahead_failed(&mut self) {
+        self.hidden.ahead.reading = None;
+    }
+}

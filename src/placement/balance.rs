@@ -1,0 +1,213 @@
+//! Which queues should go from which pool to which other one, so that each pool holds its share by weight, and its share of
+//! what is written. Pure.
+//!
+//! Of the pool that is farthest above a share the move is chosen that brings all pools nearest to their shares, again and
+//! again, until no move makes it better, all pools are near enough, or there are enough moves. Nothing moves twice. How far
+//! pools are from their shares is the sum of the squares, over pools and over both kinds of shares: so one that is full and
+//! idle does not pass for one that is empty and busy.
+
+/// A pool is near enough to its shares when it is off by no more than this part of what all pools have together.
+const TOLERANCE: f64 = 0.02;
+
+/// A pool, among those that take the same queues.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Its part of what all have is this divided by the weights of all. Above 0.
+    pub weight: u32,
+    /// Whether it takes what is moved now. One that does not may still give away.
+    pub takes: bool,
+}
+
+/// What can be moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// The index of its pool.
+    pub pool: usize,
+    /// How much it holds, in the unit that all share.
+    pub held: u64,
+    /// How much is written to it, likewise.
+    pub written: u64,
+}
+
+/// A load that should go to another pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The index of the load.
+    pub load: usize,
+    /// The index of the pool.
+    pub to: usize,
+}
+
+/// At most `most` moves, in the order in which they help most. Each costs a look at every load of one pool.
+pub fn plan(shares: &[Share], loads: &[Load], most: usize) -> Vec<Move> {
+    let total = |of: fn(&Load) -> u64| loads.iter().map(|load| of(load) as f64).sum::<f64>().max(1.0);
+    let totals = [total(|load| load.held), total(|load| load.written)];
+    let weights: f64 = shares.iter().map(|share| f64::from(share.weight)).sum();
+    let is_measured =
+        [|load: &Load| load.held > 0, |load: &Load| load.written > 0].map(|is| loads.iter().any(is));
+    let due = |share: &Share| is_measured.map(|is| if is { f64::from(share.weight) / weights } else { 0.0 });
+    let mut pools: Vec<Pool> = shares
+        .iter()
+        .map(|share| Pool { takes: share.takes, over: due(share).map(|due| -due), parts: Vec::new() })
+        .collect();
+    for (index, load) in loads.iter().enumerate() {
+        let part =
+            Part { load: index, sizes: [load.held as f64 / totals[0], load.written as f64 / totals[1]] };
+        pools[load.pool].add(part.sizes);
+        pools[load.pool].parts.push(part);
+    }
+    let mut moves = Vec::new();
+    while moves.len() < most && pools.iter().any(Pool::is_off) {
+        let Some((from, at, to)) = next(&pools) else { break };
+        let part = pools[from].parts.swap_remove(at);
+        pools[from].add(part.sizes.map(|size| -size));
+        // What has moved stays where it is.
+        pools[to].add(part.sizes);
+        moves.push(Move { load: part.load, to });
+    }
+    moves
+}
+
+/// What can be moved: its parts of what all pools hold, and of what is written to all.
+struct Part {
+    load: usize,
+    sizes: [f64; 2],
+}
+
+struct Pool {
+    takes: bool,
+    /// How far it is above its shares of both; below them it is negative.
+    over: [f64; 2],
+    /// What it may give away.
+    parts: Vec<Part>,
+}
+
+impl Pool {
+    fn add(&mut self, sizes: [f64; 2]) {
+        for (over, size) in self.over.iter_mut().zip(sizes) {
+            *over += size;
+        }
+    }
+
+    fn most_over(&self) -> f64 {
+        self.over[0].max(self.over[1])
+    }
+
+    fn is_off(&self) -> bool {
+        self.over.iter().any(|over| over.abs() > TOLERANCE)
+    }
+
+    /// By how much the squares become less when a part of it goes to another pool.
+    fn gain(&self, part: &Part, to: &Self) -> f64 {
+        let gain =
+            |kind: usize| 2.0 * part.sizes[kind] * (self.over[kind] - to.over[kind] - part.sizes[kind]);
+        gain(0) + gain(1)
+    }
+}
+
+/// The next move: a pool, a part of it, and where that goes.
+fn next(pools: &[Pool]) -> Option<(usize, usize, usize)> {
+    // Smaller gains are errors of rounding.
+    const LEAST: f64 = 1e-12;
+    let mut givers: Vec<usize> = (0..pools.len()).collect();
+    givers.sort_by(|a, b| pools[*b].most_over().total_cmp(&pools[*a].most_over()));
+    givers.into_iter().find_map(|from| {
+        let takers = (0..pools.len()).filter(|to| *to != from && pools[*to].takes);
+        let ways = takers.flat_map(|to| (0..pools[from].parts.len()).map(move |at| (at, to)));
+        let gain = |&(at, to): &(usize, usize)| pools[from].gain(&pools[from].parts[at], &pools[to]);
+        let best = ways.map(|way| (gain(&way), way)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        (best.0 > LEAST).then_some((from, best.1.0, best.1.1))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shares(weights: &[u32]) -> Vec<Share> {
+        weights.iter().map(|weight| Share { weight: *weight, takes: true }).collect()
+    }
+
+    fn after(pools: usize, loads: &[Load], moves: &[Move], of: fn(&Load) -> u64) -> Vec<u64> {
+        let mut held = vec![0; pools];
+        for (index, load) in loads.iter().enumerate() {
+            let moved = moves.iter().find(|one| one.load == index);
+            held[moved.map_or(load.pool, |one| one.to)] += of(load);
+        }
+        held
+    }
+
+    #[test]
+    fn a_new_pool_gets_its_share_by_weight() {
+        let loads: Vec<Load> = (0..90).map(|_| Load { pool: 0, held: 10, written: 0 }).collect();
+        let moves = plan(&shares(&[1, 2]), &loads, 1_000);
+        let held = after(2, &loads, &moves, |load| load.held);
+        assert!(held[0].abs_diff(300) <= 18 && held[1].abs_diff(600) <= 18, "{held:?}");
+    }
+
+    #[test]
+    fn what_is_near_enough_stays() {
+        let loads: Vec<Load> = (0..100).map(|index| Load { pool: index % 2, held: 10, written: 0 }).collect();
+        assert_eq!(plan(&shares(&[100, 100]), &loads, 1_000), []);
+    }
+
+    #[test]
+    fn a_single_queue_that_is_all_there_is_stays() {
+        assert_eq!(plan(&shares(&[1, 1]), &[Load { pool: 0, held: 1_000, written: 5 }], 10), []);
+    }
+
+    #[test]
+    fn a_pool_that_takes_nothing_now_only_gives() {
+        let shares = [Share { weight: 1, takes: true }, Share { weight: 8, takes: false }];
+        let loads: Vec<Load> = (0..50).map(|index| Load { pool: index % 2, held: 10, written: 0 }).collect();
+        assert_eq!(plan(&shares, &loads, 1_000), []);
+        assert_eq!(plan(&[], &[], 10), []);
+    }
+
+    #[test]
+    fn what_is_written_is_shared_too() {
+        // Two pools that hold the same, and one of them takes all writes.
+        let loads: Vec<Load> = (0..40)
+            .map(|index| Load { pool: index % 2, held: 10, written: if index % 2 == 0 { 6 } else { 0 } })
+            .collect();
+        let moves = plan(&shares(&[1, 1]), &loads, 1_000);
+        let (held, written) =
+            (after(2, &loads, &moves, |load| load.held), after(2, &loads, &moves, |load| load.written));
+        assert!(held[0].abs_diff(held[1]) <= 16, "{held:?}");
+        assert!(written[0].abs_diff(written[1]) <= 6, "{written:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_plan_makes_it_worse_or_moves_twice_or_more_than_asked(
+            weights in prop::collection::vec(1_u32..1_000, 1..6),
+            sizes in prop::collection::vec((any::<prop::sample::Index>(), 0_u64..1_000_000, 0_u64..1_000), 0..200),
+            most in 0_usize..50,
+        ) {
+            let load = |(pool, held, written): &(prop::sample::Index, u64, u64)| {
+                Load { pool: pool.index(weights.len()), held: *held, written: *written }
+            };
+            let loads: Vec<Load> = sizes.iter().map(load).collect();
+            let moves = plan(&shares(&weights), &loads, most);
+            prop_assert!(moves.len() <= most);
+            let mut moved: Vec<usize> = moves.iter().map(|one| one.load).collect();
+            moved.sort_unstable();
+            moved.dedup();
+            prop_assert_eq!(moved.len(), moves.len());
+            prop_assert!(moves.iter().all(|one| loads[one.load].pool != one.to));
+            let all: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+            let off = |moves: &[Move], of: fn(&Load) -> u64| -> f64 {
+                let total = loads.iter().map(of).sum::<u64>() as f64;
+                let target = |weight: u32| f64::from(weight) / all as f64;
+                let parts = after(weights.len(), &loads, moves, of);
+                let parts = parts.iter().zip(&weights);
+                parts.map(|(part, weight)| (*part as f64 / total.max(1.0) - target(*weight)).powi(2)).sum()
+            };
+            let both = |moves: &[Move]| off(moves, |load| load.held) + off(moves, |load| load.written);
+            let (before, after) = (both(&[]), both(&moves));
+            prop_assert!(after <= before + 1e-9, "{} became {}", before, after);
+        }
+    }
+}

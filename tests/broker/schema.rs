@@ -1,0 +1,105 @@
+//! The form of records: nothing is written that a replica which is up would misread, and no program starts on what it does
+//! not know.
+
+use std::sync::Arc;
+
+use angarium::broker::Broker;
+use angarium::catalogue::{Catalogue, Component, ComponentState, Schema};
+use angarium::clock::Clock;
+use angarium::coordination::embedded::EmbeddedTree;
+use angarium::coordination::{Coordination, Op};
+use angarium::domain::limits::Limits;
+use angarium::domain::queue::Created;
+use angarium::error::{Error, Part};
+use angarium::journal::Journal;
+use angarium::storage::embedded::EmbeddedPool;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::{metadata, one_pool, queue, replica};
+
+struct Scene {
+    tree: Arc<EmbeddedTree>,
+    catalogue: Catalogue,
+    journal: Journal,
+    _data: TempDir,
+}
+
+async fn scene() -> Scene {
+    let data = TempDir::new().unwrap();
+    let journal = Journal::open(&data.path().join("journal"), &Clock::manual(1)).unwrap();
+    let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
+    Scene { catalogue: Catalogue::new(tree.clone()), tree, journal, _data: data }
+}
+
+impl Scene {
+    async fn start(&self) -> Result<Broker, Error> {
+        let settings = one_pool(Arc::new(EmbeddedPool::new(self.journal.clone())));
+        let catalogue = Catalogue::new(self.tree.clone());
+        Broker::start(catalogue, &settings, replica(), Clock::manual(1), Limits::ZAQAR).await
+    }
+
+    /// Registers a replica that runs a program which knows records of forms up to this one. Returns its node.
+    async fn join(&self, schema: Schema) -> String {
+        let component = Component {
+            instance: Uuid::from_u128(2),
+            address: "127.0.0.1:2".into(),
+            version: "0.0.9".into(),
+            schema: schema.0,
+            state: ComponentState::Running,
+            weight: 1,
+            started: 0,
+        };
+        let seen = self.catalogue.registry().await.unwrap();
+        self.catalogue.component_join(&seen, "elsewhere", &component).await.unwrap().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_in_order_of_groups_waits_until_every_replica_knows_such_queues() {
+    let scene = scene().await;
+    let broker = scene.start().await.unwrap();
+    let older = scene.join(Schema::FIRST).await;
+    let refused = broker.queue_create(&queue("q"), metadata(r#"{"_fifo": true}"#)).await.unwrap_err();
+    assert!(matches!(&refused, Error::Unavailable { part: Part::Coordination, .. }), "{refused:?}");
+    let told = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(told.contains("127.0.0.1:2") && told.contains("0.0.9"), "{told}");
+    assert!(broker.queue_metadata(&queue("q")).await.unwrap().is_none());
+    // What every program knows is not stopped by it.
+    assert_eq!(broker.queue_create(&queue("plain"), metadata("{}")).await.unwrap(), Created::New);
+    assert_eq!(broker.components().await.unwrap().schema, Schema::FIRST);
+
+    scene.tree.commit(&[], &[Op::Delete { path: older }]).await.unwrap();
+    let created = broker.queue_create(&queue("q"), metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    assert_eq!(created, Created::New);
+    assert_eq!(broker.components().await.unwrap().schema, Schema::GROUPS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_does_not_start_on_records_that_it_does_not_know() {
+    let scene = scene().await;
+    scene.start().await.unwrap().stop().await;
+    let node = scene.tree.get("/meta/system").await.unwrap().unwrap();
+    let mut system: serde_json::Value = serde_json::from_slice(&node.data).unwrap();
+    system["schema"] = (Schema::KNOWN.0 + 1).into();
+    let data = system.to_string().into();
+    let newer = Op::Set { path: "/meta/system".into(), data, version: None };
+    scene.tree.commit(&[], &[newer]).await.unwrap();
+    let Err(refused) = scene.start().await else { panic!("it started") };
+    let told = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(told.contains("start a newer one"), "{told}");
+}
+
+/// Two queues are the first of their form at the same time; the form is raised once, and stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_form_in_force_is_raised_once_and_never_goes_back() {
+    let scene = scene().await;
+    let broker = scene.start().await.unwrap();
+    let fifo = || metadata(r#"{"_fifo": true}"#);
+    let (one, other) = (queue("one"), queue("other"));
+    let (one, other) = tokio::join!(broker.queue_create(&one, fifo()), broker.queue_create(&other, fifo()));
+    assert_eq!((one.unwrap(), other.unwrap()), (Created::New, Created::New));
+    broker.stop().await;
+    let again = scene.start().await.unwrap();
+    assert_eq!(again.components().await.unwrap().schema, Schema::GROUPS);
+}

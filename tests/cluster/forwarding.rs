@@ -1,0 +1,112 @@
+//! What passes between replicas: claims whose client has left, long answers, owners that were replaced; and what is counted
+//! of it.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use angarium::catalogue::Catalogue;
+use angarium::coordination::Coordination;
+use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use http::{Method, StatusCode};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{Cluster, queues, slot_of};
+use crate::support::client::Client;
+use crate::support::held::wait_until;
+
+/// A queue that this replica serves.
+fn queue_of(cluster: &Cluster, replica: usize) -> String {
+    let mut queues = queues(64).into_iter();
+    queues.find(|queue| cluster.owner_of(slot_of(queue)) == replica).expect("each serves some")
+}
+
+/// What a replica shows of a metric.
+fn metric(client: &Client, name: &str) -> Option<f64> {
+    let page = client.get("/metrics").unwrap().text();
+    page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// The claim is granted and its answer has left the owner, but the replica between stands still; then the client goes.
+#[test]
+fn a_claim_that_was_passed_on_to_a_client_that_has_left_is_given_back_uncounted() {
+    let cluster = Cluster::start(2);
+    let (queue, owner) = (queue_of(&cluster, 1), cluster.client(1));
+    let between = cluster.replicas[0].server();
+    let address = between.base().strip_prefix("http://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let head = format!("POST /v2/queues/{queue}/claims?wait=20 HTTP/1.1\r\nHost: {address}\r\n");
+    client.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes()).unwrap();
+    wait_until("it waits at the owner", || metric(&owner, "angarium_waiting_claims") == Some(1.0));
+    between.signal(Signal::STOP);
+    assert_eq!(owner.post_messages(&queue, &[json!("m")]).unwrap().status, StatusCode::CREATED);
+    let states = || owner.stats(&queue).unwrap().json()["messages"].clone();
+    wait_until("it is claimed", || states()["claimed"] == 1);
+    drop(client);
+    between.signal(Signal::CONT);
+    wait_until("it is given back", || states()["free"] == 1);
+    let claim = owner.claim(&queue, 1, 60).unwrap().json();
+    assert_eq!(claim["messages"][0]["claim_count"], 1, "nobody had it before: {claim}");
+}
+
+#[test]
+fn long_answers_and_short_ones_are_the_same_from_any_replica_and_are_counted() {
+    let cluster = Cluster::start(2);
+    let queue = queue_of(&cluster, 1);
+    let bodies: Vec<Value> = (0..4).map(|number: u8| json!(number.to_string().repeat(50_000))).collect();
+    assert_eq!(cluster.client(0).post_messages(&queue, &bodies).unwrap().status, StatusCode::CREATED);
+    let answered = |client: &Client| metric(client, "angarium_forwards_total{outcome=\"answered\"}").unwrap();
+    let before = answered(&cluster.client(0));
+    let pages = [0, 1].map(|replica| {
+        let page = cluster.client(replica).get(&format!("/v2/queues/{queue}/messages?echo=true")).unwrap();
+        assert_eq!(page.status, StatusCode::OK);
+        let page = page.json();
+        let bodies = page["messages"].as_array().unwrap().iter().map(|message| message["body"].clone());
+        bodies.collect::<Vec<_>>()
+    });
+    assert_eq!(pages, [bodies.clone(), bodies]);
+    assert_eq!(answered(&cluster.client(0)), before + 1.0);
+    assert_eq!(answered(&cluster.client(1)), 0.0);
+}
+
+/// The process that is asked has heard nobody yet, as after a restart: it knows from the tree who came last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_of_a_target_that_was_replaced_is_refused_by_a_process_that_has_heard_nobody() {
+    let cluster = tokio::task::spawn_blocking(|| Cluster::start(2)).await.unwrap();
+    let address = cluster.address.parse().unwrap();
+    let tree: Arc<dyn Coordination> =
+        Arc::new(ZooKeeperTree::open(address, Patience::default()).await.unwrap());
+    let secret = Catalogue::new(Arc::clone(&tree)).peer_secret("unused").await.unwrap();
+    let node = tree.get("/meta/slots/07").await.unwrap().unwrap();
+    let (view, source) = (cluster.view(), queue_of(&cluster, 0));
+    let asked = view["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["instance"] == cluster.replicas[0].instance().as_str());
+    let peers = Client::new(&format!("http://{}", asked.unwrap()["address"].as_str().unwrap()));
+    let states = |transaction: u64| {
+        let question = json!({
+            "source": {"project": "000000000000", "name": source}, "source_id": null, "ids": [],
+            "owner": {"slot": 7, "generation": 1, "transaction": transaction},
+        });
+        let headers = [("x-angarium-secret", secret.as_str())];
+        peers.send(Method::POST, "/peer/moves/states", &headers, Some(&question)).unwrap().status
+    };
+    assert_eq!(states(node.modified - 1), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(states(node.modified), StatusCode::OK);
+    assert_eq!(states(node.modified - 1), StatusCode::SERVICE_UNAVAILABLE);
+    tree.close().await;
+}
+
+#[test]
+fn a_session_as_long_as_was_set_is_how_long_the_queues_of_a_killed_replica_wait() {
+    let mut cluster = Cluster::start_with(2, &["--session-timeout", "3"]);
+    cluster.replicas[0].server.take().unwrap().kill9();
+    let killed = Instant::now();
+    cluster.wait_until_shared();
+    // That of the usual setting ends seven seconds after the last word of the one that was killed, at the earliest.
+    assert!(killed.elapsed() < Duration::from_secs(6), "{:?}", killed.elapsed());
+}

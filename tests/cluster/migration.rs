@@ -1,0 +1,72 @@
+//! Queues that go to another pool while their slots are served by several replicas.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::moves::{arrivals, kill_messages, one_of_each};
+use super::{Cluster, PATIENCE};
+use crate::support::client::Client;
+use crate::support::postgres::Postgres;
+
+fn add_rows(client: &Client) {
+    let pool = json!({"uri": Postgres::shared().fresh_uri(), "weight": 0});
+    assert_eq!(client.put("/v2/pools/rows", Some(&pool)).unwrap().status, StatusCode::CREATED);
+}
+
+fn send(client: &Client, queue: &str, pool: &str, rate: u32) {
+    let body = json!({"pool": pool, "rate": rate});
+    let begun = client.post(&format!("/v2/queues/{queue}/migrate"), &body).unwrap();
+    assert_eq!(begun.status, StatusCode::ACCEPTED, "{}", begun.text());
+}
+
+fn await_arrival(client: &Client, queue: &str) {
+    let start = Instant::now();
+    while client.get(&format!("/v2/queues/{queue}/migrate")).unwrap().status != StatusCode::NOT_FOUND {
+        assert!(start.elapsed() < PATIENCE, "{queue} does not arrive");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Dead letters leave a queue that moves for one of another replica that moves too.
+#[test]
+fn dead_letters_go_out_of_and_into_queues_that_move() {
+    let mut cluster = Cluster::start(2);
+    let (source, target) = one_of_each(&cluster);
+    let client = cluster.client(0);
+    add_rows(&client);
+    let metadata = json!({"_dead_letter_queue": target, "_max_claim_count": 1});
+    assert_eq!(
+        client.put(&format!("/v2/queues/{source}"), Some(&metadata)).unwrap().status,
+        StatusCode::CREATED
+    );
+    // What waits there is copied slowly, and the dead letters go meanwhile.
+    let waiting: Vec<_> = (0..400).map(|_| json!(1_000)).collect();
+    assert_eq!(client.post_messages(&target, &waiting).unwrap().status, StatusCode::CREATED);
+    send(&client, &target, "rows", 40);
+    kill_messages(&client, &source, 0..20);
+    send(&client, &source, "rows", 40);
+    kill_messages(&client, &source, 20..40);
+    // The owner of the source dies on the way, and then comes again.
+    cluster.replicas[0].server.take().unwrap().kill9();
+    cluster.wait_until_shared();
+    let client = cluster.client(1);
+    kill_messages(&client, &source, 40..60);
+    cluster.replicas[0].server = Some(cluster.replicas[0].builder.start());
+    cluster.wait_until_shared();
+    for queue in [&source, &target] {
+        await_arrival(&client, queue);
+    }
+    // What waited is older than what died.
+    for _ in 0..waiting.len() / 20 {
+        let claim = client.claim(&target, 20, 300).unwrap().granted().unwrap();
+        assert!(claim.messages.iter().all(|message| message.body == json!(1_000)), "{claim:?}");
+    }
+    assert_eq!(arrivals(&client, (&source, &target), 60), (0..60).collect());
+    let left = client.stats(&source).unwrap().json();
+    assert_eq!(left["messages"]["total"], json!(0));
+    let usage = client.get("/v2/pools/default").unwrap().json()["usage"].clone();
+    assert_eq!(usage["messages"], json!(0), "all of it lies in the other pool");
+}

@@ -1,0 +1,52 @@
+//! What operators are told of the whole: every replica is asked, and who does not answer is named.
+
+use std::thread;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{Cluster, queues};
+
+/// What is said of this replica, in a list of all.
+fn part<'v>(whole: &'v Value, instance: &str) -> &'v Value {
+    let components = whole["components"].as_array().expect("a list of components");
+    components.iter().find(|one| one["instance"] == instance).expect("it is registered")
+}
+
+#[test]
+fn a_replica_that_does_not_answer_is_named_with_the_last_that_was_heard_of_it() {
+    let cluster = Cluster::start(3);
+    let asked = cluster.client(0);
+    for queue in queues(12) {
+        asked.post_messages(&queue, &[json!(1)]).unwrap();
+        asked.claim(&queue, 1, 60).unwrap().granted().unwrap();
+    }
+    let whole = asked.get("/v2/stats").unwrap().json();
+    assert_eq!(whole["complete"], json!(true), "{whole}");
+    let messages = json!({"free": 0, "claimed": 12, "total": 12, "bytes": 12});
+    assert_eq!((&whole["queues"]["total"], &whole["messages"]), (&json!(12), &messages));
+    let frozen = cluster.replicas[2].instance();
+    let heard = part(&whole, &frozen)["serves"].clone();
+
+    cluster.replicas[2].server().signal(Signal::STOP);
+    // At once, so that both are answered before its session ends.
+    let ask = |path: &'static str| {
+        let asked = asked.clone();
+        thread::spawn(move || asked.get(path).unwrap())
+    };
+    let (stats, health) = (ask("/v2/stats"), ask("/v2/health"));
+    let (stats, health) = (stats.join().unwrap(), health.join().unwrap());
+    cluster.replicas[2].server().signal(Signal::CONT);
+    for whole in [stats.json(), health.json()] {
+        let silent = part(&whole, &frozen);
+        assert_eq!((&silent["answer"]["given"], &silent["serves"]), (&json!(false), &heard), "{whole}");
+        let (age, why) = (silent["answer"]["age"].as_f64(), silent["answer"]["description"].as_str());
+        assert!(
+            age.is_some_and(|age| age > 1.0) && why.is_some_and(|why| why.contains("no answer")),
+            "{whole}"
+        );
+        let other = part(&whole, &cluster.replicas[1].instance());
+        assert_eq!((&other["answer"]["given"], &other["serves"]["ready"]), (&json!(true), &json!(true)));
+    }
+    assert_eq!(stats.json()["complete"], json!(false));
+}
