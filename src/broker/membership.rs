@@ -161,8 +161,8 @@ impl Broker {
         while self.0.catalogue.session().borrow().generation == generation {
             match self.try_rejoin().await {
                 Ok(()) => {
-                    info!(generation, "the replica is registered again");
                     self.0.membership.held.store(generation, Ordering::Release);
+                    info!(generation, "the replica is registered again");
                     return;
                 }
                 Err(error @ Error::NotAlone(_)) => error!(%error, "the replica cannot register again"),

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::server::ServerBuilder;
+use crate::support::server::{Server, ServerBuilder};
 use crate::support::zookeeper::ZooKeeper;
 
 fn service(address: &str, dir: &TempDir) -> ServerBuilder {
@@ -15,10 +15,11 @@ fn service(address: &str, dir: &TempDir) -> ServerBuilder {
 }
 
 /// The claims that a request gets once it is answered at all: a replica that lost its session is refused for a while.
-fn claim_soon(client: &crate::support::client::Client) -> serde_json::Value {
-    let start = Instant::now();
+fn claim_soon(server: &Server) -> serde_json::Value {
+    let (client, start) = (server.client(), Instant::now());
     loop {
-        let answer = client.claim("q", 10, 60).unwrap();
+        let answer = client.claim("q", 10, 60);
+        let answer = answer.unwrap_or_else(|error| panic!("{error:?}: {}", server.last_lines()));
         if answer.status == StatusCode::CREATED {
             return answer.json()["messages"].clone();
         }
@@ -74,7 +75,7 @@ fn a_service_whose_session_was_lost_registers_again_and_serves_what_it_had() {
     // Longer than the client waits before it gives its session up.
     thread::sleep(Duration::from_secs(16));
     zookeeper.restart();
-    assert_eq!(claim_soon(&client)[0]["body"], json!(1));
+    assert_eq!(claim_soon(&server)[0]["body"], json!(1));
     let start = Instant::now();
     while !server.last_lines().contains("registered again") {
         assert!(start.elapsed() < Duration::from_secs(30), "{}", server.last_lines());

@@ -17,7 +17,7 @@ app = Celery("celery_work", broker=f"sqs://AKIDEXAMPLE:secret@{BASE.removeprefix
 app.conf.update(
     task_acks_late=True, worker_prefetch_multiplier=1, task_default_queue="work", worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True, worker_enable_remote_control=False, worker_send_task_events=False,
-    broker_transport_options={"region": "us-east-1", "is_secure": False, "visibility_timeout": 5,
+    broker_transport_options={"region": os.environ["AWS_DEFAULT_REGION"], "is_secure": False, "visibility_timeout": 5,
                               "wait_time_seconds": 1, "polling_interval": 0.1})
 
 

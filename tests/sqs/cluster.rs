@@ -3,28 +3,41 @@
 use std::process::Command;
 use std::thread;
 
-use super::{OLD_BOTO3, run_at};
+use super::{OLD_BOTO3, run_at, run_rust_at};
 use crate::support::cluster::Cluster;
 use crate::support::settings::test_tools;
+
+/// A client: the script, the variable that says where its tools are, and the folder of the tools.
+type Client = (&'static str, Option<(&'static str, &'static str)>);
+
+/// Those that run at the same time: each has queues of its own, in a region of its own.
+const TURNS: [&[Client]; 3] = [
+    &[("standard.py", None), ("fifo.py", None), ("consumer.mjs", Some(("SQS_JS", "sqs-js")))],
+    &[("standard.py", Some(("PYTHONPATH", OLD_BOTO3))), ("fifo.py", Some(("PYTHONPATH", OLD_BOTO3)))],
+    &[
+        ("celery_work.py", Some(("PYTHONPATH", "celery"))),
+        ("cli.py", Some(("SQS_CLI", "aws-cli"))),
+        ("move_tasks.py", None),
+    ],
+];
 
 #[test]
 fn clients_behind_a_load_balancer_cannot_tell_three_replicas_from_one_service() {
     let cluster = Cluster::start();
     let base = &cluster.balancer.base();
     let last_words = || cluster.last_lines();
-    // It lists all queues there are.
-    run_at(base, "standard.py", |_| {}, last_words);
-    let others = [
-        ("fifo.py", "PYTHONPATH", OLD_BOTO3),
-        ("consumer.mjs", "SQS_JS", "sqs-js"),
-        ("celery_work.py", "PYTHONPATH", "celery"),
-    ];
-    thread::scope(|scope| {
-        for (script, variable, tools) in others {
-            let change = move |command: &mut Command| {
-                command.env(variable, test_tools().join(tools));
-            };
-            scope.spawn(move || run_at(base, script, change, last_words));
-        }
-    });
+    for (turn, clients) in (1..).zip(TURNS) {
+        thread::scope(|scope| {
+            for (number, &(script, tools)) in clients.iter().enumerate() {
+                let change = move |command: &mut Command| {
+                    command.env("AWS_DEFAULT_REGION", format!("us-turn{turn}-{number}"));
+                    if let Some((variable, folder)) = tools {
+                        command.env(variable, test_tools().join(folder));
+                    }
+                };
+                scope.spawn(move || run_at(base, script, change, last_words));
+            }
+        });
+    }
+    run_rust_at(base, "us-rust-1", last_words);
 }

@@ -8,7 +8,7 @@ const { SQSClient, CreateQueueCommand, SendMessageCommand, SendMessageBatchComma
 const { Consumer } = require("sqs-consumer");
 
 const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret" };
-const sqs = new SQSClient({ endpoint: process.argv[2], region: "us-east-1", credentials, maxAttempts: 1 });
+const sqs = new SQSClient({ endpoint: process.argv[2], region: process.env.AWS_DEFAULT_REGION, credentials, maxAttempts: 1 });
 const { QueueUrl } = await sqs.send(new CreateQueueCommand({ QueueName: "js" }));
 
 // It checks the checksums of bodies.

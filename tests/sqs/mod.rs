@@ -20,14 +20,34 @@ pub fn run_at(bases: &str, script: &str, change: impl FnOnce(&mut Command), last
     let program = if script.ends_with(".mjs") { "node".into() } else { python };
     let path = format!("{}/tests/sqs/{script}", env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(&program);
-    command.arg(&path).arg(bases).env("NO_PROXY", "*");
+    command.arg(&path).arg(bases);
+    configure(&mut command);
+    change(&mut command);
+    succeed(&mut command, last_words);
+}
+
+/// What clients read of AWS from the environment, and nothing else.
+fn configure(command: &mut Command) {
     for name in ["AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_REGION"] {
         command.env_remove(name);
     }
-    command.env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE").env("AWS_SECRET_ACCESS_KEY", "secret");
+    command
+        .env("NO_PROXY", "*")
+        .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+        .env("AWS_SECRET_ACCESS_KEY", "secret");
     command.env("AWS_DEFAULT_REGION", "us-east-1").env("AWS_EC2_METADATA_DISABLED", "true");
-    change(&mut command);
-    succeed(&mut command, last_words);
+}
+
+/// Runs the client in Rust, as [`run_at`] runs a script.
+fn run_rust_at(base: &str, region: &str, last_words: impl Fn() -> String) {
+    // Kept between runs, beside the other client in Rust; tests/run has built it.
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sqs/rust/Cargo.toml");
+    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/target/rust-client");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--locked", "--manifest-path", package, "--target-dir", target]);
+    cargo.arg("--").arg(base);
+    configure(&mut cargo);
+    succeed(cargo.env("AWS_DEFAULT_REGION", region), last_words);
 }
 
 /// Runs a command, and fails with all that it and the servers said if it fails.
@@ -131,12 +151,7 @@ fn the_javascript_sdk_and_sqs_consumer_work() {
 fn the_sdk_for_rust_works() {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
     let server = ServerBuilder::new(data.path()).start();
-    // Kept between runs, beside the other client in Rust; tests/run has built it.
-    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sqs/rust/Cargo.toml");
-    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/target/rust-client");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--locked", "--manifest-path", package, "--target-dir", target]);
-    succeed(cargo.arg("--").arg(server.base()), || server.last_lines());
+    run_rust_at(server.base(), "us-east-1", || server.last_lines());
 }
 
 #[test]

@@ -6,7 +6,7 @@ import time
 
 from botocore.exceptions import ClientError
 
-from face import BASE, client, refused
+from face import BASE, REGION, client, refused
 
 sqs = client()
 MISSING = "AWS.SimpleQueueService.NonExistentQueue"
@@ -61,7 +61,7 @@ def attributes():
     every = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     expected = {"VisibilityTimeout": "30", "MaximumMessageSize": "1048576", "MessageRetentionPeriod": "345600",
                 "DelaySeconds": "0", "ReceiveMessageWaitTimeSeconds": "0", "ApproximateNumberOfMessages": "0",
-                "QueueArn": "arn:aws:sqs:us-east-1:000000000000:attributes"}
+                "QueueArn": f"arn:aws:sqs:{REGION}:000000000000:attributes"}
     assert expected.items() <= every.items(), every
     assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url)
     refused("InvalidAttributeName", sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["Colour"])

@@ -21,7 +21,7 @@ use super::client::Client;
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(30);
 /// Lines of each stream that are kept for the message of a failing test.
-const KEPT_LINES: usize = 60;
+const KEPT_LINES: usize = 200;
 const READY: &str = "listening on ";
 
 /// How to start a server. Start it as often as wanted: the data directory is kept.

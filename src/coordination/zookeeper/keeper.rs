@@ -116,9 +116,7 @@ impl Shared {
         self.session.send_replace(None);
         self.view.send_modify(|view| view.link = Link::Lost);
         session.over.cancel();
-        let states = session.client.state_watcher();
-        drop(session);
-        Session::close(states).await;
+        Session::close(session).await;
         end
     }
 

@@ -1,8 +1,10 @@
 //! One session with the ensemble: made ready, watched, and closed. It does not outlive its expiry.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error as ThisError;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, SessionState, StateWatcher};
@@ -23,12 +25,16 @@ pub(super) struct Lost(pub(super) String);
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) directories: Directories,
+    states: States,
     /// Cancelled when it is over, so that nobody holds on to it.
     pub(super) over: CancellationToken,
 }
 
+/// The states of a session, until its last.
+pub(super) type States = watch::Receiver<SessionState>;
+
 /// What a session says of its connection, as one after the other reads it.
-pub(super) struct Connection(StateWatcher);
+pub(super) struct Connection(States);
 
 impl Session {
     /// Connects, makes what the tree stands on, and catches up with what was acknowledged in sessions before.
@@ -39,57 +45,70 @@ impl Session {
         let client = connector.connect(&address.hosts()).await?;
         let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
         client.mkdir(address.root(), &options).await?;
+        let states = follow(client.state_watcher());
         let no_root = |_| ZkError::BadArguments(&"the root of the tree is no path");
         let client = client.chroot(address.root().to_owned()).map_err(no_root)?;
         client.mkdir(WRITERS, &options).await?;
         let writer = Writer::create(&client).await?;
         client.sync("/").await?;
-        Ok((Self { client, directories: Directories::default(), over: CancellationToken::new() }, writer))
+        let (directories, over) = (Directories::default(), CancellationToken::new());
+        Ok((Self { client, directories, states, over }, writer))
     }
 
     /// Whether it has a connection now.
     pub(super) fn is_connected(&self) -> bool {
-        self.client.state() == SessionState::SyncConnected
+        *self.states.borrow() == SessionState::SyncConnected
     }
 
     pub(super) fn connection(&self) -> Connection {
-        Connection(self.client.state_watcher())
+        Connection(self.states.clone())
     }
 
-    /// Waits until the session is closed at the servers, after the last user of the client has gone.
-    pub(super) async fn close(states: StateWatcher) {
-        let mut states = states;
-        let closed = async {
-            let mut state = states.state();
-            while !state.is_terminated() {
-                state = states.changed().await;
-            }
-        };
+    /// Gives it up, and waits until it is closed at the servers, once the last user of the client has gone.
+    pub(super) async fn close(session: Arc<Self>) {
+        let mut states = session.states.clone();
+        drop(session);
+        let closed = states.wait_for(|state| state.is_terminated());
         if tokio::time::timeout(CLOSE, closed).await.is_err() {
             warn!("a session with ZooKeeper could not be closed; it will expire");
         }
     }
 }
 
+/// Tells the states of a session until its last.
+///
+/// A wait for the next state that is given up while that comes writes into memory that is no longer its own
+/// (asyncs-sync 0.4.0: `Notify::remove` unlinks what `notify_all` has taken out of the list), and from then on every wait
+/// panics. So one task waits, which nothing gives up, and everybody else is told by it.
+fn follow(mut states: StateWatcher) -> States {
+    let (sender, receiver) = watch::channel(states.state());
+    tokio::spawn(async move {
+        while !sender.borrow().is_terminated() {
+            sender.send_replace(states.changed().await);
+        }
+    });
+    receiver
+}
+
 impl Connection {
     /// Waits until the session has a connection. May be dropped at any time.
     pub(super) async fn up(&mut self) -> Result<(), Lost> {
-        let mut state = self.0.state();
-        while state != SessionState::SyncConnected {
-            if state.is_terminated() {
-                return Err(Lost(format!("the session is {state}")));
-            }
-            state = self.0.changed().await;
-        }
-        Ok(())
+        let settled = self.0.wait_for(|state| *state == SessionState::SyncConnected || state.is_terminated());
+        lost_if_terminated(*settled.await.map_err(|_| ended())?)
     }
 
     /// Waits until the session loses or regains its connection, or ends. May be dropped at any time.
     pub(super) async fn changed(&mut self) -> Result<(), Lost> {
-        let state = self.0.changed().await;
-        if state.is_terminated() {
-            return Err(Lost(format!("the session is {state}")));
-        }
-        Ok(())
+        self.0.changed().await.map_err(|_| ended())?;
+        lost_if_terminated(*self.0.borrow_and_update())
     }
+}
+
+fn lost_if_terminated(state: SessionState) -> Result<(), Lost> {
+    if state.is_terminated() { Err(Lost(format!("the session is {state}"))) } else { Ok(()) }
+}
+
+/// Nobody follows the session any more, so its last state was read.
+fn ended() -> Lost {
+    Lost("the session is over".into())
 }

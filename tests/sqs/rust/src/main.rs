@@ -21,7 +21,7 @@ async fn main() {
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .endpoint_url(base)
-        .region(Region::new("us-east-1"))
+        .region(Region::new(std::env::var("AWS_DEFAULT_REGION").expect("the test names a region")))
         .credentials_provider(Credentials::new("AKIDEXAMPLE", "secret", None, None, "test"))
         // What the server does wrong must be seen.
         .retry_config(RetryConfig::disabled())
