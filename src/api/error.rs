@@ -71,24 +71,33 @@ impl ApiError {
         }
     }
 
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.status_and_title().0
+    }
+
     /// The body, for the request with this id.
     pub fn body(&self, request_id: &str) -> Vec<u8> {
+        serde_json::to_vec(&self.said(request_id)).expect("text and flags are always JSON")
+    }
+
+    /// What is answered of it, to the request with this id.
+    pub fn said(&self, request_id: &str) -> ErrorBody {
         let (_, title) = self.status_and_title();
-        let body = ErrorBody {
+        ErrorBody {
             title: title.to_owned(),
             description: self.0.to_string(),
             code: self.0.code().to_owned(),
             may_retry: self.0.may_retry(),
             nothing_written: self.0.nothing_written(),
             request_id: request_id.to_owned(),
-        };
-        serde_json::to_vec(&body).expect("text and flags are always JSON")
+        }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let (status, _) = self.status_and_title();
+        let status = self.status();
         let mut response = status.into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);

@@ -108,6 +108,8 @@ const RESOURCES: &[Resource] = &[
     ("post_messages", "/v2/queues/{queue_name}/messages", &["POST"]),
     ("messages_delete", "/v2/queues/{queue_name}/messages{?ids,claim_ids,pop}", &["DELETE"]),
     ("message_delete", "/v2/queues/{queue_name}/messages/{message_id}{?claim_id}", &["DELETE"]),
+    ("messages_batch", "/v2/queues/{queue_name}/messages/batch{?ids,claim_ids}", &["POST", "DELETE"]),
+    ("message_hide", "/v2/queues/{queue_name}/messages/{message_id}{?claim_id}", &["PATCH"]),
     ("message_get", "/v2/queues/{queue_name}/messages/{message_id}", &["GET"]),
     ("claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["GET"]),
     ("post_claim", "/v2/queues/{queue_name}/claims{?limit}", &["POST"]),

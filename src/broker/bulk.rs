@@ -49,6 +49,31 @@ impl Broker {
         }
     }
 
+    /// Deletes messages, each for itself: one that is under a claim which `claims` does not name stays. Those that went well are
+    /// gone from the pool when this returns.
+    pub async fn messages_delete_each(
+        &self,
+        at: &QueueRef,
+        ids: &[MessageId],
+        claims: &[ClaimId],
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let slot = self.slot(at).await?;
+        let mut begun = Vec::with_capacity(ids.len());
+        for id in ids {
+            let removal = self.delete_all_or_none(&slot, at, vec![*id], claims).await;
+            begun.push(self.confirm_refusal(&slot, removal));
+        }
+        let mut done = Vec::with_capacity(begun.len());
+        for removal in begun {
+            done.push(match removal {
+                Ok(Some(outcome)) => settled(outcome).await,
+                Ok(None) => self.check_ours(&slot),
+                Err(error) => Err(error),
+            });
+        }
+        Ok(done)
+    }
+
     /// None when there is no such queue, or no id.
     async fn delete_all_or_none(
         &self,

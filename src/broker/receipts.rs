@@ -15,7 +15,7 @@ use super::messages::{Begun, MessageView, Outcome, settled};
 use super::slot::{Deadline, Slot};
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
 use crate::domain::attributes::Attributes;
-use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
+use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Visibility};
 use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
@@ -271,7 +271,9 @@ impl Broker {
         }
         for (claim, messages) in held {
             let ids: Vec<MessageId> = messages.iter().map(|(_, id)| *id).collect();
-            let outcome = self.part(slot, at, claim, ids, visibility).await.map_err(Arc::new);
+            let parted = self.part(slot, at, claim, ids, visibility.terms()).await;
+            let changed = |own: Option<ClaimId>| own.map_or(Changed::Over, |_| Changed::Done);
+            let outcome = parted.map(changed).map_err(Arc::new);
             outcomes.extend(messages.into_iter().map(|(index, _)| (index, outcome.clone())));
         }
         outcomes
@@ -295,33 +297,51 @@ impl Broker {
         })
     }
 
-    /// Gives messages of one claim a time of their own.
+    /// Gives a message of a claim a time of its own: the claim that it is under then. Without any time it can be claimed again
+    /// at once.
+    pub async fn message_hide(
+        &self,
+        at: &QueueRef,
+        claim: ClaimId,
+        message: MessageId,
+        terms: ClaimTerms,
+    ) -> Result<ClaimId, Error> {
+        let slot = self.slot(at).await?;
+        let no_claim = || Error::NotFound { what: "message under this claim", name: message.to_string() };
+        if !self.open(&slot, at).await? {
+            return self.check_ours(&slot).and(Err(no_claim()));
+        }
+        self.part(&slot, at, claim, vec![message], terms).await?.ok_or_else(no_claim)
+    }
+
+    /// Gives messages of one claim a time of their own: the claim that they are under then, or were under if they get none.
+    /// None when the claim holds none of them.
     async fn part(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         claim: ClaimId,
         messages: Vec<MessageId>,
-        visibility: Visibility,
-    ) -> Result<Changed, Error> {
+        terms: ClaimTerms,
+    ) -> Result<Option<ClaimId>, Error> {
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
         let change = async move {
             let parted = broker.begin_part(&slot, &at, claim, &messages).await?;
             let own = match parted {
-                Parted::Over => return broker.check_ours(&slot).map(|()| Changed::Over),
+                Parted::Over => return broker.check_ours(&slot).map(|()| None),
                 Parted::Whole => claim,
                 Parted::Some(queue, rest, parted) => {
-                    let done = broker.commit_part(&slot, &at, claim, (queue, rest, parted), visibility).await;
+                    let done = broker.commit_part(&slot, &at, claim, (queue, rest, parted), terms).await;
                     slot.changed.notify_waiters();
                     done?
                 }
             };
-            if visibility.seconds() == 0 {
+            if terms.ttl() == 0 {
                 broker.claim_release(&at, own).await?;
             } else if own == claim {
-                broker.claim_renew(&at, claim, visibility.terms()).await?;
+                broker.claim_renew(&at, claim, terms).await?;
             }
-            Ok(Changed::Done)
+            Ok(Some(own))
         };
         self.carry_out(change).await
     }
@@ -358,18 +378,16 @@ impl Broker {
         at: &QueueRef,
         old: ClaimId,
         (queue, rest, parted): (QueueId, Held, Vec<(MessageId, u32)>),
-        visibility: Visibility,
+        terms: ClaimTerms,
     ) -> Result<ClaimId, Error> {
         let (new, now) = (ClaimId::new(&mut rand::rng()), self.0.clock.now());
         // A claim without any time ends as soon as it is there, by who parted it.
-        let terms = visibility.terms();
         let expires = now.plus_seconds(terms.ttl());
-        let record =
-            |messages: Vec<ClaimedMessage>, terms: crate::domain::claim::ClaimTerms, created, expires| {
-                let (ttl, grace) = (terms.ttl(), terms.grace());
-                let at = at.clone();
-                ClaimRecord { at, queue, messages, ttl, grace, created, expires, attempt: None }
-            };
+        let record = |messages: Vec<ClaimedMessage>, terms: ClaimTerms, created, expires| {
+            let (ttl, grace) = (terms.ttl(), terms.grace());
+            let at = at.clone();
+            ClaimRecord { at, queue, messages, ttl, grace, created, expires, attempt: None }
+        };
         let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.attempts }).collect();
         let created = rest.expires.minus_seconds(rest.terms.ttl());
         let kept = record(staying, rest.terms, created.as_millis(), rest.expires.as_millis());

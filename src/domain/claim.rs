@@ -24,6 +24,14 @@ impl ClaimTerms {
         Ok(Self { ttl: of(limits.claim_ttl, ttl, "ttl")?, grace: of(limits.claim_grace, grace, "grace")? })
     }
 
+    /// As [`ClaimTerms::new`], for a message of a claim; 0 seconds give it back.
+    pub fn of_message(ttl: Option<i64>, grace: Option<i64>, limits: &Limits) -> Result<Self, Error> {
+        match ttl {
+            Some(0) => Ok(Self { ttl: 0, ..Self::new(None, grace, limits)? }),
+            ttl => Self::new(ttl, grace, limits),
+        }
+    }
+
     /// Terms that were checked before they were stored.
     pub const fn stored(ttl: u32, grace: u32) -> Self {
         Self { ttl, grace }

@@ -3,6 +3,7 @@
 mod auth;
 mod bad_requests;
 mod balance;
+mod batches;
 mod bounds;
 mod bulk;
 mod claims;

@@ -75,7 +75,7 @@ fn options_answers_200_with_the_methods_of_the_path() {
     let options = |path: &str| service.client.send(Method::OPTIONS, path, &[], None).unwrap();
     for (path, allow) in [
         ("/v2/queues/q/messages", vec!["DELETE", "GET", "OPTIONS", "POST"]),
-        ("/v2/queues/q/messages/x", vec!["DELETE", "GET", "OPTIONS"]),
+        ("/v2/queues/q/messages/x", vec!["DELETE", "GET", "OPTIONS", "PATCH"]),
         ("/v2/ping", vec!["GET", "HEAD", "OPTIONS"]),
     ] {
         let answer = options(path);

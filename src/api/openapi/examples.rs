@@ -72,7 +72,8 @@ fn bodies(operation: &str) -> Bodies {
         "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge"
         | "quota" => of_queues(operation),
         "queue_migrate" | "queue_migration_get" | "queue_migration_cancel" => of_migrations(operation),
-        "messages_post" | "messages_list" | "messages_delete" | "message_get" => of_messages(operation),
+        "messages_post" | "messages_list" | "messages_delete" | "message_get" | "message_hide"
+        | "batch_post" | "batch_delete" => of_messages(operation),
         "claim_create" | "claim_get" | "claim_renew" => of_claims(operation),
         "pools_list" | "pool_drain" | "pool_drain_get" | "pool_map" | "balance_plan" | "balance"
         | "pool_get" | "pool_put" | "pool_patch" => of_pools(operation),
@@ -229,6 +230,14 @@ fn message(end: &str) -> Value {
     })
 }
 
+/// What is said of an entry that is refused.
+fn refused(description: &str) -> Value {
+    json!({
+        "title": "Invalid API request", "description": description, "code": "invalid", "may_retry": false,
+        "nothing_written": true, "request_id": "req-0b8f2a3c-6f0e-4d5a-9a53-2d1c7e4b9f60"
+    })
+}
+
 fn of_messages(operation: &str) -> Bodies {
     match operation {
         "messages_post" => Bodies::both(
@@ -241,6 +250,18 @@ fn of_messages(operation: &str) -> Bodies {
         })),
         "messages_delete" => Bodies::answer(json!({"messages": [message("")]})),
         "message_get" => Bodies::answer(message("")),
+        "message_hide" => Bodies::both(
+            json!({"ttl": 600}),
+            json!({"claim_id": CLAIM, "href": format!("/v2/queues/invoices/messages/{MESSAGE}?claim_id={CLAIM}")}),
+        ),
+        "batch_post" => Bodies::both(
+            json!({"messages": [{"body": {"invoice": 4711}}, {"body": {"invoice": 4712}, "ttl": 1}]}),
+            json!({"durability": "sync", "results": [
+                {"status": 201, "id": MESSAGE, "href": format!("/v2/queues/invoices/messages/{MESSAGE}")},
+                {"status": 400, "error": refused("messages[1].ttl: it is 60 to 1209600")}
+            ]}),
+        ),
+        "batch_delete" => Bodies::answer(json!({"results": [{"status": 204, "id": MESSAGE}]})),
         _ => Bodies::default(),
     }
 }

@@ -97,17 +97,26 @@ fn path(asked: &Asked) -> String {
 }
 
 /// The ids of a list that can be ids; the others are those of no message.
-fn known<T: std::str::FromStr>(
+pub(super) fn known<T: std::str::FromStr>(
     field: &'static str,
     text: Option<&str>,
     limits: &Limits,
 ) -> Result<Vec<T>, Error> {
+    Ok(bounded(field, text, limits)?.into_iter().filter_map(|text| text.parse().ok()).collect())
+}
+
+/// The texts of a list, no more than are allowed.
+pub(super) fn bounded<'a>(
+    field: &'static str,
+    text: Option<&'a str>,
+    limits: &Limits,
+) -> Result<Vec<&'a str>, Error> {
     let (texts, most) = (list(text), limits.messages_page.most());
     if texts.len() > most {
         let why = format!("{} ids are more than {most}", texts.len());
         return Err(Error::invalid(Place::Limit, field, why));
     }
-    Ok(texts.into_iter().filter_map(|text| text.parse().ok()).collect())
+    Ok(texts)
 }
 
 /// The messages of a queue, oldest first: a page of those that can be claimed, or those of `ids`, claimed or not.

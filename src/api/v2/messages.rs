@@ -14,6 +14,7 @@ use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null,
 use crate::api::query::Query;
 use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, Posted};
+use crate::domain::claim::ClaimTerms;
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
 use crate::domain::group::{DedupId, GroupName};
@@ -31,7 +32,7 @@ pub struct PostBody {
     /// What they came in.
     #[serde(skip)]
     #[schema(ignore)]
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// A message to post. Unknown keys are dropped.
@@ -95,12 +96,16 @@ impl RequestBody for PostBody {
 }
 
 impl PostBody {
-    fn into_messages(self, limits: &Limits) -> Result<Vec<NewMessage>, Error> {
+    /// Each message, or why it is refused.
+    pub(super) fn into_messages(
+        self,
+        limits: &Limits,
+    ) -> Result<impl Iterator<Item = Result<NewMessage, Error>> + use<'_>, Error> {
         if self.messages.is_empty() {
             return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
         }
         let messages = self.messages.into_iter().enumerate();
-        messages.map(|(index, Object(message))| message.into_new(index, limits)).collect()
+        Ok(messages.map(|(index, Object(message))| message.into_new(index, limits)))
     }
 }
 
@@ -136,13 +141,8 @@ pub async fn post(
     Json(body): Json<PostBody>,
 ) -> Result<Response, ApiError> {
     let bytes = body.bytes;
-    let mut messages = body.into_messages(broker.limits())?;
-    if asked.trace.is_some() {
-        let envelope = Envelope { trace: asked.trace, ..Envelope::default() };
-        messages = messages.into_iter().map(|message| message.in_envelope(&envelope)).collect();
-    }
-    let Posted { ids, durability } =
-        broker.messages_post_sized(&asked.queue, messages, asked.client, bytes).await?;
+    let messages = body.into_messages(broker.limits())?.collect::<Result<_, _>>()?;
+    let Posted { ids, durability } = post_all(&broker, &asked, messages, bytes).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and no more ids than these can be asked for at once.
@@ -153,6 +153,20 @@ pub async fn post(
     let resources = texts.iter().map(|id| [&base, "/", id].concat()).collect();
     let posted = PostReply { resources, ids, durability: durability.as_str() };
     Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &posted)).into_response())
+}
+
+/// Posts messages in the trace of the request.
+pub(super) async fn post_all(
+    broker: &Broker,
+    asked: &Asked,
+    mut messages: Vec<NewMessage>,
+    bytes: usize,
+) -> Result<Posted, Error> {
+    if asked.trace.is_some() {
+        let envelope = Envelope { trace: asked.trace.clone(), ..Envelope::default() };
+        messages = messages.into_iter().map(|message| message.in_envelope(&envelope)).collect();
+    }
+    broker.messages_post_sized(&asked.queue, messages, asked.client, bytes).await
 }
 
 /// A message.
@@ -283,4 +297,74 @@ pub async fn delete(
     let claim = claim_id.map(|text| text.parse().unwrap_or(ClaimId::NONE));
     broker.message_delete(&asked.queue, id, claim).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The claim that a message is under.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct HideQuery {
+    /// Its id.
+    #[param(value_type = uuid::Uuid)]
+    claim_id: String,
+}
+
+/// For how long a claimed message stays so, from now on. Unknown keys are dropped; absent ones have the defaults of a new claim.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct HideBody {
+    /// Seconds until it can be claimed by others, 60 or more; 0 makes it claimable at once. 300 when absent.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 0, maximum = 43_200, nullable = false)]
+    ttl: Option<i64>,
+    /// Seconds that the message outlives its claim, if it would end before that; 60 when absent.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 60, maximum = 43_200, nullable = false)]
+    grace: Option<i64>,
+}
+
+impl RequestBody for HideBody {
+    fn most(_: &Limits) -> usize {
+        limits::SMALL_BODY_BYTES
+    }
+}
+
+/// Where a message is now.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HideReply {
+    /// The claim that it is under from now on: a new one, unless it was the last message of its claim.
+    #[schema(value_type = uuid::Uuid)]
+    claim_id: ClaimId,
+    /// Its path, with that claim.
+    href: String,
+}
+
+/// Gives one message of a claim a time of its own, or gives it back: the others stay as they are. It is on disk when this is
+/// answered.
+#[utoipa::path(
+    patch, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_hide", tag = "messages",
+    params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), HideQuery, CallerHeaders),
+    request_body = HideBody,
+    responses(
+        (status = 200, description = "It is claimed for as long.", body = HideReply),
+        (status = 204, description = "It can be claimed again."),
+        (status = 404, description = "There is no such message under this claim.", body = crate::api::error::ErrorBody),
+        Errors
+    )
+)]
+pub async fn patch(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Path(MessagePath { message_id }): Path<MessagePath>,
+    Query(HideQuery { claim_id }): Query<HideQuery>,
+    Json(body): Json<HideBody>,
+) -> Result<Response, ApiError> {
+    let terms = ClaimTerms::of_message(body.ttl, body.grace, broker.limits())?;
+    let missing = || Error::NotFound { what: "message under this claim", name: message_id.clone() };
+    let id = message_id.parse().map_err(|_| missing())?;
+    let claim = claim_id.parse().map_err(|_| missing())?;
+    let claim_id = broker.message_hide(&asked.queue, claim, id, terms).await?;
+    if terms.ttl() == 0 {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let href = format!("{}/messages/{id}?claim_id={claim_id}", queues::path(&asked.queue));
+    Ok(reply(StatusCode::OK, &HideReply { claim_id, href }))
 }

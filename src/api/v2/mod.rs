@@ -1,6 +1,7 @@
 //! Zaqar's API v2, one file per resource, and the messages of more than one of them.
 
 pub mod balance;
+pub mod batch;
 pub mod bulk;
 pub mod claims;
 pub mod components;

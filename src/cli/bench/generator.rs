@@ -84,7 +84,8 @@ pub fn fill(load: &Load, messages: u64, stop: &CancellationToken) -> anyhow::Res
         let mut turn = 0;
         while filled.get() < messages && tally.borrow().errors == 0 && !stop.is_cancelled() {
             let queue = load.workload.queue_of(first, turn, FILLERS);
-            filled.set(filled.get() + load.workload.fill(&mut line, queue, &tally).await?);
+            let more = load.workload.fill(&mut line, queue, &tally).await?;
+            filled.set(filled.get() + more);
             turn += 1;
         }
         Ok(())

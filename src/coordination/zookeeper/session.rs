@@ -80,6 +80,10 @@ impl Session {
 /// A wait for the next state that is given up while that comes writes into memory that is no longer its own
 /// (asyncs-sync 0.4.0: `Notify::remove` unlinks what `notify_all` has taken out of the list), and from then on every wait
 /// panics. So one task waits, which nothing gives up, and everybody else is told by it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it lasts as long as the session, whose end a shutdown does not always wait for"
+)]
 fn follow(mut states: StateWatcher) -> States {
     let (sender, receiver) = watch::channel(states.state());
     tokio::spawn(async move {

@@ -1,0 +1,139 @@
+//! Batches: messages posted and deleted each for itself, so that one that is refused does not keep the others from it. What Zaqar
+//! has for many messages does all of them or none.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::bulk::{bounded, known};
+use super::messages::{PostBody, post_all};
+use super::queues;
+use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
+use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::forward::peer::RequestId;
+use crate::api::json::{Json, reply};
+use crate::api::query::Query;
+use crate::api::trace::TraceHeaders;
+use crate::broker::{Broker, Posted};
+use crate::domain::ids::{ClaimId, MessageId};
+use crate::error::Error;
+
+/// What became of each entry of a batch.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct BatchReply {
+    /// In the order of the request.
+    results: Vec<BatchResult>,
+    /// How durable the messages are that were posted, if some were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "sync", nullable = false)]
+    durability: Option<&'static str>,
+}
+
+/// What became of one entry.
+#[derive(Debug, Serialize, ToSchema)]
+struct BatchResult {
+    /// The status that a request with this entry alone is answered with.
+    status: u16,
+    /// The id of the message; none of one that was not posted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    id: Option<String>,
+    /// The path of a message that was posted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    href: Option<String>,
+    /// Why it was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    error: Option<ErrorBody>,
+}
+
+impl BatchResult {
+    fn done(status: StatusCode, id: String, href: Option<String>) -> Self {
+        Self { status: status.as_u16(), id: Some(id), href, error: None }
+    }
+
+    fn failed(error: Error, id: Option<String>, request_id: &str) -> Self {
+        let error = ApiError::from(error);
+        Self { status: error.status().as_u16(), id, href: None, error: Some(error.said(request_id)) }
+    }
+}
+
+/// Posts those of several messages that are in order. They are on disk when this is answered, unless the queue asks for less. The
+/// queue is created when there is none.
+#[utoipa::path(
+    post, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "batch_post", tag = "messages",
+    params(QueuePath, CallerHeaders, TraceHeaders), request_body = PostBody,
+    responses((status = 200, description = "What became of each message.", body = BatchReply), Errors, NoRoom)
+)]
+pub async fn post(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Extension(RequestId(request_id)): Extension<RequestId>,
+    Json(body): Json<PostBody>,
+) -> Result<Response, ApiError> {
+    let bytes = body.bytes;
+    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    for message in body.into_messages(broker.limits())? {
+        refused.push(message.map(|message| taken.push(message)).err());
+    }
+    let (ids, durability) = if taken.is_empty() {
+        (Vec::new(), None)
+    } else {
+        let Posted { ids, durability } = post_all(&broker, &asked, taken, bytes).await?;
+        (ids, Some(durability.as_str()))
+    };
+    let (mut ids, base) =
+        (ids.iter().map(MessageId::to_string), format!("{}/messages", queues::path(&asked.queue)));
+    let result = |refused: Option<Error>| match refused {
+        None => {
+            let id = ids.next().expect("each message that was taken has an id");
+            let href = format!("{base}/{id}");
+            BatchResult::done(StatusCode::CREATED, id, Some(href))
+        }
+        Some(error) => BatchResult::failed(error, None, &request_id),
+    };
+    let results = refused.into_iter().map(result).collect();
+    Ok(reply(StatusCode::OK, &BatchReply { results, durability }))
+}
+
+/// Which messages to delete.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct BatchDeletionQuery {
+    /// The ids of messages, at most 20. Those that do not exist are deleted already.
+    #[param(value_type = Vec<String>, style = Form, explode = false)]
+    ids: String,
+    /// The claims that messages of `ids` are under, at most 20.
+    #[param(value_type = Option<Vec<String>>, style = Form, explode = false, nullable = false)]
+    claim_ids: Option<String>,
+}
+
+/// Deletes those of several messages that are not under a claim which `claim_ids` does not name.
+#[utoipa::path(
+    delete, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "batch_delete", tag = "messages",
+    params(QueuePath, BatchDeletionQuery, CallerHeaders),
+    responses((status = 200, description = "What became of each message.", body = BatchReply), Errors)
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    asked: Asked,
+    Extension(RequestId(request_id)): Extension<RequestId>,
+    Query(query): Query<BatchDeletionQuery>,
+) -> Result<Response, ApiError> {
+    let texts = bounded("ids", Some(&query.ids), broker.limits())?;
+    let claims: Vec<ClaimId> = known("claim_ids", query.claim_ids.as_deref(), broker.limits())?;
+    // What cannot be an id is the id of no message, and such a message is gone.
+    let ids: Vec<Option<MessageId>> = texts.iter().map(|text| text.parse().ok()).collect();
+    let known: Vec<MessageId> = ids.iter().flatten().copied().collect();
+    let mut outcomes = broker.messages_delete_each(&asked.queue, &known, &claims).await?.into_iter();
+    let result = |(text, id): (&str, Option<MessageId>)| match id.and_then(|_| outcomes.next()) {
+        None | Some(Ok(())) => BatchResult::done(StatusCode::NO_CONTENT, text.to_owned(), None),
+        Some(Err(error)) => BatchResult::failed(error, Some(text.to_owned()), &request_id),
+    };
+    let results = texts.into_iter().zip(ids).map(result).collect();
+    Ok(reply(StatusCode::OK, &BatchReply { results, durability: None }))
+}
