@@ -55,6 +55,11 @@ pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, E
     number.map(Some).map_err(|_| Error::invalid(Place::Query, field, "it is not a whole number"))
 }
 
+/// A parameter that must be given.
+pub fn required<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'a str, Error> {
+    text.ok_or_else(|| Error::invalid(Place::Query, field, "it is missing"))
+}
+
 /// A boolean in the query, in the spellings of Zaqar's framework.
 pub fn boolean(field: &'static str, text: Option<&str>) -> Result<Option<bool>, Error> {
     match text {

@@ -15,7 +15,7 @@ use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::forward::peer::RequestId;
 use crate::api::json::{Json, reply};
-use crate::api::query::Query;
+use crate::api::query::{Query, required};
 use crate::api::trace::TraceHeaders;
 use crate::broker::{Broker, Posted};
 use crate::domain::ids::{ClaimId, MessageId};
@@ -105,8 +105,8 @@ pub async fn post(
 #[into_params(parameter_in = Query)]
 pub struct BatchDeletionQuery {
     /// The ids of messages, at most 20. Those that do not exist are deleted already.
-    #[param(value_type = Vec<String>, style = Form, explode = false)]
-    ids: String,
+    #[param(value_type = Vec<String>, style = Form, explode = false, required = true)]
+    ids: Option<String>,
     /// The claims that messages of `ids` are under, at most 20.
     #[param(value_type = Option<Vec<String>>, style = Form, explode = false, nullable = false)]
     claim_ids: Option<String>,
@@ -124,7 +124,7 @@ pub async fn delete(
     Extension(RequestId(request_id)): Extension<RequestId>,
     Query(query): Query<BatchDeletionQuery>,
 ) -> Result<Response, ApiError> {
-    let texts = bounded("ids", Some(&query.ids), broker.limits())?;
+    let texts = bounded("ids", Some(required("ids", query.ids.as_deref())?), broker.limits())?;
     let claims: Vec<ClaimId> = known("claim_ids", query.claim_ids.as_deref(), broker.limits())?;
     // What cannot be an id is the id of no message, and such a message is gone.
     let ids: Vec<Option<MessageId>> = texts.iter().map(|text| text.parse().ok()).collect();

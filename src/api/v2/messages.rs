@@ -11,7 +11,7 @@ use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, MessagePath, Path, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
-use crate::api::query::Query;
+use crate::api::query::{Query, required};
 use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, Posted};
 use crate::domain::claim::ClaimTerms;
@@ -304,8 +304,8 @@ pub async fn delete(
 #[into_params(parameter_in = Query)]
 pub struct HideQuery {
     /// Its id.
-    #[param(value_type = uuid::Uuid)]
-    claim_id: String,
+    #[param(value_type = uuid::Uuid, required = true)]
+    claim_id: Option<String>,
 }
 
 /// For how long a claimed message stays so, from now on. Unknown keys are dropped; absent ones have the defaults of a new claim.
@@ -360,7 +360,7 @@ pub async fn patch(
     let terms = ClaimTerms::of_message(body.ttl, body.grace, broker.limits())?;
     let missing = || Error::NotFound { what: "message under this claim", name: message_id.clone() };
     let id = message_id.parse().map_err(|_| missing())?;
-    let claim = claim_id.parse().map_err(|_| missing())?;
+    let claim = required("claim_id", claim_id.as_deref())?.parse().map_err(|_| missing())?;
     let claim_id = broker.message_hide(&asked.queue, claim, id, terms).await?;
     if terms.ttl() == 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());
