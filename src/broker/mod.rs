@@ -32,6 +32,7 @@ mod move_tasks;
 mod moves;
 mod observation;
 mod overview;
+mod parting;
 mod pool_deletion;
 mod pool_drain;
 mod pool_health;

@@ -1,28 +1,27 @@
 //! Receives and receipts: messages claimed the way of SQS, and what is done with each of them by its handle.
 //!
-//! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own: then it parts from the
-//! others into a claim of its own, in the commit that writes both (P7).
+//! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own (see [`super::parting`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::Broker;
+use super::changes::Change;
 use super::claims::{ClaimView, Handover};
 use super::messages::{Begun, MessageView, Outcome, settled};
-use super::slot::{Deadline, Slot};
-use crate::catalogue::{ClaimRecord, ClaimedMessage};
+use super::slot::Slot;
 use crate::domain::attributes::Attributes;
-use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Visibility};
+use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
 use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::receipt::{Receipt, ReceiptKey};
 use crate::domain::time::Timestamp;
-use crate::engine::{Answered, Held, Split, Worth};
+use crate::engine::{Answered, Worth};
 use crate::error::{Error, Part, Place};
 
 /// The pause before a message is asked for again that is just being claimed or given back.
@@ -125,25 +124,38 @@ impl Broker {
         &self,
         at: &QueueRef,
         handles: &[&str],
-    ) -> Result<Vec<Result<(), Error>>, Error> {
+    ) -> Result<Vec<Result<(), Arc<Error>>>, Error> {
         let key = self.receipt_key().await?;
         let (queue, attributes) = self.opened(at).await?;
         let slot = self.slot(at).await?;
-        let mut begun = Vec::with_capacity(handles.len());
+        let mut asked = Vec::with_capacity(handles.len());
         for handle in handles {
-            begun.push(match opened_receipt(&key, queue, handle) {
-                Ok(receipt) => match self.check_ordered(&slot, at, &attributes, receipt).await {
-                    Ok(()) => self.receipt_delete(&slot, at, receipt.message).await,
-                    Err(error) => Err(error),
-                },
+            asked.push(match opened_receipt(&key, queue, handle) {
+                Ok(receipt) => {
+                    self.check_ordered(&slot, at, &attributes, receipt).await.map(|()| receipt.message)
+                }
                 Err(error) => Err(error),
             });
         }
+        let (claimed, together) = self.delete_claimed(&slot, at, asked.iter().flatten().copied())?;
+        let mut begun = Vec::with_capacity(asked.len());
+        for message in asked {
+            begun.push(match message {
+                Ok(message) if claimed.contains(&message) => Ok(None),
+                Ok(message) => self.receipt_delete(&slot, at, message).await.map(Some),
+                Err(error) => Err(error),
+            });
+        }
+        let together = match together {
+            Some(outcome) => settled(outcome).await.map_err(Arc::new),
+            None => Ok(()),
+        };
         let mut done = Vec::with_capacity(begun.len());
         for outcome in begun {
             done.push(match outcome {
-                Ok(outcome) => settled(outcome).await,
-                Err(error) => Err(error),
+                Ok(Some(outcome)) => settled(outcome).await.map_err(Arc::new),
+                Ok(None) => together.clone(),
+                Err(error) => Err(Arc::new(error)),
             });
         }
         if done.iter().any(Result::is_err) {
@@ -171,6 +183,24 @@ impl Broker {
                 Err(Error::invalid(Place::Limit, "ReceiptHandle", "the receipt handle has expired"))
             }
         }
+    }
+
+    /// Begins to remove those of these messages that are claimed, all in one change.
+    fn delete_claimed(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        asked: impl Iterator<Item = MessageId>,
+    ) -> Result<(BTreeSet<MessageId>, Option<Outcome>), Error> {
+        let mut state = slot.state.lock();
+        let engine = &mut state.queues.get_mut(at).ok_or_else(closed)?.engine;
+        let claimed: BTreeSet<MessageId> = asked.filter(|id| engine.begin_remove_claimed(*id)).collect();
+        if claimed.is_empty() {
+            return Ok((claimed, None));
+        }
+        let change = Change::Remove(claimed.iter().copied().collect());
+        let outcome = self.submit(slot, &mut state, at, change)?;
+        Ok((claimed, Some(outcome)))
     }
 
     async fn receipt_delete(&self, slot: &Arc<Slot>, at: &QueueRef, id: MessageId) -> Result<Outcome, Error> {
@@ -297,128 +327,6 @@ impl Broker {
         })
     }
 
-    /// Gives a message of a claim a time of its own: the claim that it is under then. Without any time it can be claimed again
-    /// at once.
-    pub async fn message_hide(
-        &self,
-        at: &QueueRef,
-        claim: ClaimId,
-        message: MessageId,
-        terms: ClaimTerms,
-    ) -> Result<ClaimId, Error> {
-        let slot = self.slot(at).await?;
-        let no_claim = || Error::NotFound { what: "message under this claim", name: message.to_string() };
-        if !self.open(&slot, at).await? {
-            return self.check_ours(&slot).and(Err(no_claim()));
-        }
-        self.part(&slot, at, claim, vec![message], terms).await?.ok_or_else(no_claim)
-    }
-
-    /// Gives messages of one claim a time of their own: the claim that they are under then, or were under if they get none.
-    /// None when the claim holds none of them.
-    async fn part(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        claim: ClaimId,
-        messages: Vec<MessageId>,
-        terms: ClaimTerms,
-    ) -> Result<Option<ClaimId>, Error> {
-        let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
-        let change = async move {
-            let parted = broker.begin_part(&slot, &at, claim, &messages).await?;
-            let own = match parted {
-                Parted::Over => return broker.check_ours(&slot).map(|()| None),
-                Parted::Whole => claim,
-                Parted::Some(queue, rest, parted) => {
-                    let done = broker.commit_part(&slot, &at, claim, (queue, rest, parted), terms).await;
-                    slot.changed.notify_waiters();
-                    done?
-                }
-            };
-            if terms.ttl() == 0 {
-                broker.claim_release(&at, own).await?;
-            } else if own == claim {
-                broker.claim_renew(&at, claim, terms).await?;
-            }
-            Ok(Some(own))
-        };
-        self.carry_out(change).await
-    }
-
-    async fn begin_part(
-        &self,
-        slot: &Slot,
-        at: &QueueRef,
-        claim: ClaimId,
-        messages: &[MessageId],
-    ) -> Result<Parted, Error> {
-        loop {
-            let changed = {
-                let mut state = slot.state.lock();
-                let queue = state.queues.get_mut(at).ok_or_else(closed)?;
-                match queue.engine.begin_split(claim, messages, self.claim_time()) {
-                    Split::Whole => return Ok(Parted::Whole),
-                    Split::Ended => return Ok(Parted::Over),
-                    Split::Begun { rest, parted } => return Ok(Parted::Some(queue.id, rest, parted)),
-                    Split::Busy => Arc::clone(&slot.changed).notified_owned(),
-                }
-            };
-            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
-                let why = "a change of the claim has no outcome yet";
-                return Err(Error::unavailable(Part::Coordination, why));
-            }
-        }
-    }
-
-    /// Writes the claim without the messages, and theirs, in one commit. Returns theirs.
-    async fn commit_part(
-        &self,
-        slot: &Slot,
-        at: &QueueRef,
-        old: ClaimId,
-        (queue, rest, parted): (QueueId, Held, Vec<(MessageId, u32)>),
-        terms: ClaimTerms,
-    ) -> Result<ClaimId, Error> {
-        let (new, now) = (ClaimId::new(&mut rand::rng()), self.0.clock.now());
-        // A claim without any time ends as soon as it is there, by who parted it.
-        let expires = now.plus_seconds(terms.ttl());
-        let record = |messages: Vec<ClaimedMessage>, terms: ClaimTerms, created, expires| {
-            let (ttl, grace) = (terms.ttl(), terms.grace());
-            let at = at.clone();
-            ClaimRecord { at, queue, messages, ttl, grace, created, expires, attempt: None }
-        };
-        let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.attempts }).collect();
-        let created = rest.expires.minus_seconds(rest.terms.ttl());
-        let kept = record(staying, rest.terms, created.as_millis(), rest.expires.as_millis());
-        let going =
-            parted.iter().map(|(id, attempt)| ClaimedMessage { id: *id, attempt: *attempt }).collect();
-        let own = record(going, terms, now.as_millis(), expires.as_millis());
-        let is_new_bucket = slot.state.lock().buckets >> new.bucket() & 1 == 0;
-        let done = self.0.catalogue.claim_part(&slot.owned, (old, &kept), (new, &own), is_new_bucket).await;
-        let mut state = slot.state.lock();
-        let Some(open) = state.queue_mut(at, queue) else {
-            return Err(Error::unknown(Part::Server, "the queue was closed"));
-        };
-        if let Err(error) = done {
-            open.engine.renew_failed(old);
-            let soon = now.plus_seconds(limits::RETRY_SECONDS);
-            state.await_end(Deadline { at: soon, claim: old, queue: at.clone() });
-            if !error.nothing_written() {
-                // The records may say either, and memory must say what they do.
-                slot.lose("messages may have parted from their claim");
-            }
-            return Err(error);
-        }
-        let over = open.engine.parted(old, new, terms, expires, &parted);
-        state.spend(over);
-        state.buckets |= 1 << new.bucket();
-        state.live_claims += 1;
-        state.await_end(Deadline { at: expires, claim: new, queue: at.clone() });
-        state.await_end(Deadline { at: rest.expires, claim: old, queue: at.clone() });
-        Ok(new)
-    }
-
     /// A queue that must exist: its id, and what its attributes say.
     pub(super) async fn opened(&self, at: &QueueRef) -> Result<(QueueId, Attributes), Error> {
         let slot = self.slot(at).await?;
@@ -448,16 +356,6 @@ enum Found {
     Other(Changed),
 }
 
-/// What can be parted from a claim.
-enum Parted {
-    /// Nothing: it is over.
-    Over,
-    /// All that it has.
-    Whole,
-    /// Some of it: its queue, what stays, and what goes.
-    Some(QueueId, Held, Vec<(MessageId, u32)>),
-}
-
 /// The messages of a claim, each with the handle of its receipt.
 fn sealed(
     key: &ReceiptKey,
@@ -477,6 +375,6 @@ fn opened_receipt(key: &ReceiptKey, queue: QueueId, handle: &str) -> Result<Rece
     receipt.ok_or(Error::BadReceipt)
 }
 
-fn closed() -> Error {
+pub(super) fn closed() -> Error {
     Error::unavailable(Part::Server, "the queue was closed")
 }

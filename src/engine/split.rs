@@ -68,14 +68,22 @@ impl QueueEngine {
     /// a standard queue deletes whatever has become of its receive). None while it is being claimed or given back: ask
     /// again when that is over.
     pub fn begin_remove_received(&mut self, id: MessageId, now: Timestamp) -> Result<Option<Removal>, Error> {
+        if self.begin_remove_claimed(id) {
+            return Ok(Some(Removal::Begun));
+        }
         match self.hidden.get(&id).map(|hidden| hidden.why) {
             Some(Why::Taking | Why::Returning(_)) => Ok(None),
-            Some(Why::Claimed(_)) => {
-                self.begin_remove_whatever(id, Removed::Acked);
-                Ok(Some(Removal::Begun))
-            }
             _ => self.begin_remove(id, None, now).map(Some),
         }
+    }
+
+    /// Begins to remove a message that is claimed, whoever has it. False, and nothing has begun, when it is not.
+    pub fn begin_remove_claimed(&mut self, id: MessageId) -> bool {
+        let is_claimed = self.hidden.get(&id).is_some_and(|hidden| matches!(hidden.why, Why::Claimed(_)));
+        if is_claimed {
+            self.begin_remove_whatever(id, Removed::Acked);
+        }
+        is_claimed
     }
 
     /// Begins to part messages from a claim. Until the outcome is known it does not end, whatever the time.

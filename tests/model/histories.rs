@@ -30,14 +30,32 @@ fn engine_with_deep_groups_is_what_the_naive_queue_is_after_each_step() {
     }
 }
 
+/// Two groups whose messages are so large that a receive of one needs nearly all of the memory.
+#[test]
+fn large_messages_of_two_groups_do_not_drive_each_other_out_for_ever() {
+    let steps = [
+        Step::Delayed(vec![0], 1),
+        Step::Flush,
+        Step::Delayed(vec![0; 3], 1),
+        Step::Crash,
+        Step::Post(vec![2; 4], false),
+        Step::Post(vec![0; 3], false),
+        Step::Post(vec![0; 4], false),
+    ];
+    history_in(World::ordered(narrow(3, 2, 6)), &steps);
+}
+
 /// What memory may hold: all of a short history, little of it, and next to nothing.
 fn all_bounds() -> [(&'static str, GroupBounds); 3] {
-    let narrow = |known, open, messages| GroupBounds { known, open, messages, ..GroupBounds::default() };
     [
         ("histories in groups", GroupBounds::default()),
         ("histories in groups, not all known", narrow(3, 2, 6)),
         ("histories in groups, hardly any known", narrow(1, 0, 2)),
     ]
+}
+
+fn narrow(known: usize, open: usize, messages: usize) -> GroupBounds {
+    GroupBounds { known, open, messages, ..GroupBounds::default() }
 }
 
 fn history(steps: &[Step]) {

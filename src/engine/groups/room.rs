@@ -135,11 +135,12 @@ impl Groups {
             return;
         }
         let keep = self.share();
-        let others: Vec<GroupName> = self.known.keys().filter(|other| *other != name).cloned().collect();
+        // Who is next keeps what it has, or two that need all of the memory would wait for each other.
+        let others = self.known.keys().filter(|other| *other != name && !self.is_next(other));
+        let others: Vec<GroupName> = others.cloned().collect();
         others.iter().filter(|_| keep > 0).for_each(|other| self.trim(other, keep));
         if self.is_full() {
-            // Those that were served last have their turns behind all that are open. Who is next keeps what it has, or two
-            // that need all of the memory would wait for each other.
+            // Those that were served last have their turns behind all that are open.
             let last = self.resting.values().rev().chain(self.open.values().skip(1).rev());
             let last: Vec<GroupName> = last.filter(|other| *other != name).cloned().collect();
             self.make_room_of(&last, |groups, last| groups.trim(last, 0));
