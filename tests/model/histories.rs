@@ -3,7 +3,7 @@
 use angarium::engine::GroupBounds;
 
 use super::dice;
-use super::step::{Step, deep_steps, steps};
+use super::step::{Step, Target, deep_steps, steps};
 use super::world::World;
 
 #[test]
@@ -41,6 +41,39 @@ fn large_messages_of_two_groups_do_not_drive_each_other_out_for_ever() {
         Step::Post(vec![2; 4], false),
         Step::Post(vec![0; 3], false),
         Step::Post(vec![0; 4], false),
+    ];
+    history_in(World::ordered(narrow(3, 2, 6)), &steps);
+}
+
+/// A list of groups meets one whose first message is being removed, and was not in memory when that began.
+#[test]
+fn a_group_that_is_listed_while_its_first_message_goes_is_not_forgotten() {
+    let steps = [
+        Step::Post(vec![1; 4], false),
+        Step::Flush,
+        Step::Post(vec![1; 2], false),
+        Step::Flush,
+        Step::Post(vec![1; 4], false),
+        Step::Flush,
+        Step::Crash,
+        Step::BeginRefill,
+        Step::ReadPage(8),
+        Step::FinishRefill,
+        Step::Take(2),
+        Step::Post(vec![0; 2], false),
+        Step::Send,
+        Step::Apply,
+        Step::BeginRefill,
+        Step::Flush,
+        Step::Take(1),
+        Step::RemoveReceived(Target::Known(42)),
+        Step::BeginRefill,
+        Step::End(0, true),
+        Step::FinishRefill,
+        Step::FinishRefill,
+        Step::BeginRefill,
+        Step::BeginRefill,
+        Step::BeginRefill,
     ];
     history_in(World::ordered(narrow(3, 2, 6)), &steps);
 }

@@ -315,7 +315,10 @@ impl Groups {
         let id = message.header.id;
         let is_hidden = hidden.contains_key(&id);
         let is_passed = matches!(message.header.state, State::Prepared(_) | State::Failed);
-        let blocks = is_hidden || matches!(message.header.state, State::Scheduled | State::Moving(_));
+        // One that was not in memory when its removal began blocks nothing, and its end names no group.
+        let is_nameless = hidden.get(&id).is_some_and(|hidden| hidden.header.is_none());
+        let blocks =
+            !is_nameless && is_hidden || matches!(message.header.state, State::Scheduled | State::Moving(_));
         if is_only && (is_hidden || is_passed) {
             return;
         }
