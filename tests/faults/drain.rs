@@ -2,7 +2,8 @@
 //! can be told from what is held by a claim that nobody gave back. It never judges.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
@@ -17,6 +18,10 @@ const LIMIT: usize = 20;
 const FIRST_CONSUMER: u32 = 1000;
 /// A claim with less than this left is not asked to prove itself.
 const STILL_LIVE: Duration = Duration::from_secs(10);
+/// For how long after the last fault a session may still turn out to be lost: then a request is answered 503, and what it may have
+/// claimed is given back.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(200);
 /// Deleted messages that are asked for again, per drain.
 const GONE_SAMPLE: usize = 500;
 
@@ -48,9 +53,15 @@ pub fn drain(client: &Client, history: &History) {
 fn claim_all(client: &Client, history: &History, consumer: u32, queue: &'static str) {
     let record = history.record();
     let mut expected: usize = record.posts.iter().filter(|p| p.queue == queue).map(|p| p.tags.len()).sum();
+    let began = Instant::now();
     loop {
         let start = history.now();
         let answer = client.claim(queue, LIMIT, TTL).expect("the server stays up during the drain");
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE && began.elapsed() < PATIENCE {
+            history.grant_lost(queue, start, start);
+            thread::sleep(PAUSE);
+            continue;
+        }
         assert!(answer.status.is_success(), "the drain's claim failed: {answer:?}");
         let Some(claim) = answer.granted() else { return };
         history.granted(queue, consumer, TTL, start, &claim);
