@@ -54,10 +54,12 @@ impl Broker {
                     done?
                 }
             };
-            if terms.ttl() == 0 {
-                broker.claim_release(&at, own).await?;
-            } else if own == claim {
-                broker.claim_renew(&at, claim, terms).await?;
+            match (terms.ttl() == 0, own == claim) {
+                (true, true) => broker.claim_release(&at, own).await?,
+                // If this fails it ends all the same: it has no time.
+                (true, false) => drop(broker.claim_release(&at, own).await),
+                (false, true) => broker.claim_renew(&at, claim, terms).await?,
+                (false, false) => {}
             }
             Ok(Some(own))
         };

@@ -128,21 +128,16 @@ impl Broker {
         let key = self.receipt_key().await?;
         let (queue, attributes) = self.opened(at).await?;
         let slot = self.slot(at).await?;
-        let mut asked = Vec::with_capacity(handles.len());
-        for handle in handles {
-            asked.push(match opened_receipt(&key, queue, handle) {
-                Ok(receipt) => {
-                    self.check_ordered(&slot, at, &attributes, receipt).await.map(|()| receipt.message)
-                }
-                Err(error) => Err(error),
-            });
-        }
-        let (claimed, together) = self.delete_claimed(&slot, at, asked.iter().flatten().copied())?;
+        let asked: Vec<_> = handles.iter().map(|handle| opened_receipt(&key, queue, handle)).collect();
+        let (claimed, together) = self.delete_claimed(&slot, at, asked.iter().flatten())?;
         let mut begun = Vec::with_capacity(asked.len());
-        for message in asked {
-            begun.push(match message {
-                Ok(message) if claimed.contains(&message) => Ok(None),
-                Ok(message) => self.receipt_delete(&slot, at, message).await.map(Some),
+        for receipt in asked {
+            begun.push(match receipt {
+                Ok(receipt) if claimed.contains(&receipt.message) => Ok(None),
+                Ok(receipt) => match self.check_ordered(&slot, at, &attributes, receipt).await {
+                    Ok(()) => self.receipt_delete(&slot, at, receipt.message).await.map(Some),
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(error),
             });
         }
@@ -185,16 +180,25 @@ impl Broker {
         }
     }
 
-    /// Begins to remove those of these messages that are claimed, all in one change.
-    fn delete_claimed(
+    /// Begins to remove those messages that are claimed, all in one change. In a queue in order of groups these are only the ones
+    /// whose receives last still.
+    fn delete_claimed<'a>(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
-        asked: impl Iterator<Item = MessageId>,
+        asked: impl Iterator<Item = &'a Receipt>,
     ) -> Result<(BTreeSet<MessageId>, Option<Outcome>), Error> {
+        let now = self.claim_time();
         let mut state = slot.state.lock();
         let engine = &mut state.queues.get_mut(at).ok_or_else(closed)?.engine;
-        let claimed: BTreeSet<MessageId> = asked.filter(|id| engine.begin_remove_claimed(*id)).collect();
+        let mut claimed = BTreeSet::new();
+        for Receipt { message, attempt, received, .. } in asked {
+            let is_good = !engine.is_ordered()
+                || matches!(engine.worth(*message, (*attempt, *received), now), Worth::Holds(_));
+            if is_good && engine.begin_remove_claimed(*message) {
+                claimed.insert(*message);
+            }
+        }
         if claimed.is_empty() {
             return Ok((claimed, None));
         }

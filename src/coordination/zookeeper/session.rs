@@ -31,7 +31,7 @@ pub(super) struct Session {
 }
 
 /// The states of a session, until its last.
-pub(super) type States = watch::Receiver<SessionState>;
+type States = watch::Receiver<SessionState>;
 
 /// What a session says of its connection, as one after the other reads it.
 pub(super) struct Connection(States);
