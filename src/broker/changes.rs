@@ -6,7 +6,8 @@ use crate::domain::dedup::DedupKey;
 use crate::domain::durability::Durability;
 use crate::domain::ids::MessageId;
 use crate::domain::message::{Header, Message};
-use crate::storage::{Note, QueueChanges};
+use crate::engine::QueueEngine;
+use crate::storage::{KnownEntry, Note, QueueChanges};
 
 /// A change of one queue's entries.
 #[derive(Clone, Debug)]
@@ -113,6 +114,14 @@ impl Change {
                 Durability::Sync
             }
             Self::Copy(..) | Self::Leave(_) | Self::CopyNotes(_) | Self::Arrived => Durability::Sync,
+        }
+    }
+
+    /// What the engine knows of the entries that it removes.
+    pub(super) fn leaving(&self, engine: &QueueEngine) -> Vec<KnownEntry> {
+        match self {
+            Self::Remove(ids) => engine.leaving_claims(ids).map(KnownEntry::of).collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -26,7 +26,7 @@ use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::quota::Amount;
 use crate::error::{Error, Part};
 use crate::metrics::CommitMeter;
-use crate::storage::{Batch, PoolStore, QueueChanges};
+use crate::storage::{Batch, KnownEntry, PoolStore, QueueChanges};
 
 /// The way of one slot to one pool.
 pub(super) struct Lane {
@@ -50,6 +50,8 @@ pub(super) struct Work {
     at: Option<QueueRef>,
     queue: QueueId,
     change: Change,
+    /// What is known of the entries that it removes, where the queue lies in this pool alone.
+    leaving: Vec<KnownEntry>,
     durability: Durability,
     /// Room that is kept for its messages until it is settled.
     reserved: Amount,
@@ -211,6 +213,7 @@ impl SlotState {
                 queues.len() - 1
             });
             work.change.add_to(&mut queues[place]);
+            queues[place].leaving.extend_from_slice(&work.leaving);
         }
         // One that must be synced takes the others along.
         let durability = works.iter().map(|work| work.durability).max().unwrap_or_default();
@@ -372,9 +375,10 @@ impl Broker {
         let (reply, outcome) = oneshot::channel();
         let durability = change.durability(&open.attributes);
         let in_use = Some(open.uses.token());
+        let leaving = if step == Step::Only { change.leaving(&open.engine) } else { Vec::new() };
         let (queue, reserved, at) = (open.id, room.bind(open.id, slot.epoch), Some(at.clone()));
         let lane = state.lanes.get_mut(&pool).ok_or_else(gone)?;
-        lane.push(Work { at, queue, change, durability, reserved, reply, _use: in_use, step });
+        lane.push(Work { at, queue, change, leaving, durability, reserved, reply, _use: in_use, step });
         self.start_lane(slot, &pool, lane);
         Ok(outcome)
     }
@@ -391,13 +395,13 @@ impl Broker {
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
         let lane = state.lanes.get_mut(pool)?;
         let (reply, outcome) = oneshot::channel();
-        let (change, durability, reserved) = (Change::Remove(gone), Durability::Sync, Amount::default());
         lane.push(Work {
             at: None,
             queue,
-            change,
-            durability,
-            reserved,
+            change: Change::Remove(gone),
+            leaving: Vec::new(),
+            durability: Durability::Sync,
+            reserved: Amount::default(),
             reply,
             _use: None,
             step: Step::Only,

@@ -137,7 +137,7 @@ impl Broker {
             }
             let now = self.0.clock.now();
             let state = slot.state.lock();
-            observed.waiting_claims += state.waiters;
+            observed.waiting_claims += state.lines.len();
             for (at, queue) in &state.queues {
                 if let Some(figures) = queue.figures(now) {
                     observed.queues.push(ObservedQueue { at: at.clone(), figures });

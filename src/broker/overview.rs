@@ -110,7 +110,7 @@ impl Broker {
         for slot in self.0.cells.owned() {
             let state = slot.state.lock();
             report.slots += 1;
-            report.waiting_claims += state.waiters as u64;
+            report.waiting_claims += state.lines.len() as u64;
             report.open_queues += state.queues.len() as u64;
             report.claimed_messages += state.queues.values().map(|queue| queue.engine.claimed()).sum::<u64>();
         }

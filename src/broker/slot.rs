@@ -24,7 +24,7 @@ use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
-use crate::engine::{Found, Line, QueueEngine};
+use crate::engine::{Found, Lines, QueueEngine};
 use crate::error::{Error, Part};
 use crate::metrics::QueueCounters;
 use crate::storage::Epoch;
@@ -85,9 +85,8 @@ pub(super) struct SlotState {
     pub(super) next_cleaning: Option<Timestamp>,
     /// Deleted queues of the last cleaning: nothing is removed from them in any other way.
     pub(super) dropped: HashSet<QueueId>,
-    /// Claims that wait for messages, by queue, whether it exists or not; and how many they are.
-    pub(super) lines: HashMap<QueueRef, Line<Waiter>>,
-    pub(super) waiters: usize,
+    /// Claims that wait for messages, by queue, whether it exists or not.
+    pub(super) lines: Lines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that look for theirs earlier are skipped.
     pub(super) wakes: BinaryHeap<Reverse<(Timestamp, QueueRef)>>,
     /// When it was noted how much is written to the queues.
@@ -166,8 +165,7 @@ impl Slot {
             unopened,
             next_cleaning: Some(Timestamp::default()),
             dropped: HashSet::new(),
-            lines: HashMap::new(),
-            waiters: 0,
+            lines: Lines::default(),
             wakes: BinaryHeap::new(),
             paced: Paced::since(no_expiry_before),
         };

@@ -89,7 +89,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
-        state.leave(self.at, self.place);
+        state.lines.leave(self.at, self.place);
         if let Ok(Ok(Some((queue, _use, messages)))) = self.answer.try_recv() {
             let ids: Vec<MessageId> = messages.iter().map(|(header, _)| header.id).collect();
             if let Some(queue) = state.queue_mut(self.at, queue) {
@@ -110,33 +110,9 @@ pub(super) enum Look {
 }
 
 impl SlotState {
-    fn leave(&mut self, at: &QueueRef, place: Place) {
-        let Some(line) = self.lines.get_mut(at) else { return };
-        self.waiters -= usize::from(line.leave(place).is_some());
-        if line.is_empty() {
-            self.lines.remove(at);
-        }
-    }
-
-    fn take_first(&mut self, at: &QueueRef) -> Option<Waiter> {
-        let line = self.lines.get_mut(at)?;
-        let first = line.take_first();
-        self.waiters -= usize::from(first.is_some());
-        if line.is_empty() {
-            self.lines.remove(at);
-        }
-        first
-    }
-
     /// Answers those of the line for whom it holds.
     fn dismiss(&mut self, at: &QueueRef, holds: impl Fn(&Waiter) -> bool, answer: impl Fn() -> Answer) {
-        let Some(line) = self.lines.get_mut(at) else { return };
-        let gone = line.dismiss(|waiter| holds(waiter));
-        self.waiters -= gone.len();
-        if line.is_empty() {
-            self.lines.remove(at);
-        }
-        for waiter in gone {
+        for waiter in self.lines.dismiss(at, holds) {
             // Whoever has left needs no answer.
             let _ = waiter.answer.send(answer());
         }
@@ -157,7 +133,7 @@ impl Broker {
         let mut waiting = {
             let mut state = slot.state.lock();
             // Nobody overtakes those who wait already.
-            if !state.lines.contains_key(at) {
+            if state.lines.len_of(at) == 0 {
                 match self.look(slot, &mut state, at, limit)? {
                     Look::Chosen(handed) => return Ok(Some(self.chosen(slot, at, handed))),
                     Look::Nothing if wait.is_zero() => return Ok(None),
@@ -228,33 +204,32 @@ impl Broker {
         limit: ClaimLimit,
         patience: Patience,
     ) -> Result<Waiting<'a>, Error> {
-        if state.waiters >= limits::SLOT_WAITERS {
+        if state.lines.len() >= limits::SLOT_WAITERS {
             return Err(Error::TooMany { what: "claims that wait in one slot", bound: limits::SLOT_WAITERS });
         }
-        if state.lines.get(at).is_some_and(|line| line.len() >= limits::QUEUE_WAITERS) {
+        if state.lines.len_of(at) >= limits::QUEUE_WAITERS {
             return Err(Error::TooMany {
                 what: "claims that wait for one queue",
                 bound: limits::QUEUE_WAITERS,
             });
         }
         let (answer, told) = oneshot::channel();
-        let place = state.lines.entry(at.clone()).or_default().join(Waiter { limit, patience, answer });
-        state.waiters += 1;
+        let place = state.lines.join(at, Waiter { limit, patience, answer });
         Ok(Waiting { broker: self, slot, at, place, answer: told })
     }
 
     /// Hands what is ready to those who wait for it, the first one first. Called whenever something may have become
     /// ready, or turned out not to be there.
     pub(super) fn serve(&self, slot: &Arc<Slot>, state: &mut SlotState, at: &QueueRef) {
-        while let Some(first) = state.lines.get(at).and_then(|line| line.first()) {
+        while let Some(first) = state.lines.first(at) {
             if first.answer.is_closed() {
-                state.take_first(at);
+                state.lines.take_first(at);
                 continue;
             }
             let limit = first.limit;
             match self.look(slot, state, at, limit) {
                 Ok(Look::Chosen(handed)) => {
-                    let Some(waiter) = state.take_first(at) else { return };
+                    let Some(waiter) = state.lines.take_first(at) else { return };
                     let Err(Ok(Some((queue, _use, messages)))) = waiter.answer.send(Ok(Some(handed))) else {
                         continue;
                     };
@@ -281,8 +256,7 @@ impl Waiting<'_> {
     /// From here on it wants to hear that there is nothing.
     fn hurry(&mut self) {
         let mut state = self.slot.state.lock();
-        let waiter = state.lines.get_mut(self.at).and_then(|line| line.get_mut(self.place));
-        if let Some(waiter) = waiter {
+        if let Some(waiter) = state.lines.get_mut(self.at, self.place) {
             waiter.patience = Patience::None;
             self.broker.serve(self.slot, &mut state, self.at);
         }

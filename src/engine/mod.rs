@@ -55,4 +55,4 @@ pub use refill::Refill;
 pub use removal::{Answered, Asked, Removal, Tally};
 pub use renewal::{Held, Renewal};
 pub use split::{Split, Worth};
-pub use waiting::{Line, Place};
+pub use waiting::{Lines, Place};

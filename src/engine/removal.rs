@@ -3,7 +3,7 @@
 use super::hidden::{Hidden, Removed, Why};
 use super::queue::QueueEngine;
 use crate::domain::ids::{ClaimId, MessageId};
-use crate::domain::message::State;
+use crate::domain::message::{Header, State};
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
 
@@ -177,6 +177,16 @@ impl QueueEngine {
                 Why::Waking | Why::Leaving | Why::Copying => {}
             }
         }
+    }
+
+    /// Those of these messages whose first removal began while they were claimed. Nothing but that removal can take them out
+    /// of the ready ones of the pool.
+    pub fn leaving_claims(&self, ids: &[MessageId]) -> impl Iterator<Item = &Header> {
+        let hidden = ids.iter().filter_map(|id| self.hidden.get(id));
+        let is_first =
+            |hidden: &&Hidden| hidden.removals == 1 && matches!(hidden.why, Why::Removing(Some(_)));
+        let headers = hidden.filter(is_first).filter_map(|hidden| hidden.header.as_ref());
+        headers.filter(|header| header.state == State::Ready)
     }
 
     /// Leaves a message to the pool that was hidden without being known here.

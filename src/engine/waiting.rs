@@ -1,74 +1,105 @@
 //! Claims that wait for messages, in the order in which they came.
 //!
 //! Whatever becomes ready goes to the first of the line at once, and who comes while others wait goes to its end: nobody is
-//! overtaken. The line belongs to a name, so that one can wait for a queue that does not exist yet.
+//! overtaken. A line belongs to a name, so that one can wait for a queue that does not exist yet.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 
-/// A place in a line.
+/// A place in a line. No other one is ever the same, also when its line ended and another began under that name: who gives
+/// up a place late gives up nobody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u64);
 
-/// Those who wait for one queue, each with what is kept of him.
+/// Those who wait, by the name of what they wait for. A name has a line while somebody stands in it.
 #[derive(Debug)]
-pub struct Line<T> {
+pub struct Lines<N, T> {
     next: u64,
-    waiting: VecDeque<(u64, T)>,
+    waiting: usize,
+    lines: HashMap<N, VecDeque<(u64, T)>>,
 }
 
-impl<T> Default for Line<T> {
+impl<N, T> Default for Lines<N, T> {
     fn default() -> Self {
-        Self { next: 0, waiting: VecDeque::new() }
+        Self { next: 0, waiting: 0, lines: HashMap::new() }
     }
 }
 
-impl<T> Line<T> {
+impl<N: Eq + Hash + Clone, T> Lines<N, T> {
     /// Puts somebody at the end.
-    pub fn join(&mut self, who: T) -> Place {
+    pub fn join(&mut self, name: &N, who: T) -> Place {
         let place = self.next;
         self.next += 1;
-        self.waiting.push_back((place, who));
+        self.waiting += 1;
+        self.lines.entry(name.clone()).or_default().push_back((place, who));
         Place(place)
     }
 
-    /// Somebody leaves, wherever he stands. None when it was his turn already.
-    pub fn leave(&mut self, place: Place) -> Option<T> {
-        let at = self.waiting.binary_search_by_key(&place.0, |(place, _)| *place).ok()?;
-        self.waiting.remove(at).map(|(_, who)| who)
-    }
-
-    /// Who stands there still.
-    pub fn get_mut(&mut self, place: Place) -> Option<&mut T> {
-        let at = self.waiting.binary_search_by_key(&place.0, |(place, _)| *place).ok()?;
-        self.waiting.get_mut(at).map(|(_, who)| who)
-    }
-
-    /// Who is first.
-    pub fn first(&self) -> Option<&T> {
-        self.waiting.front().map(|(_, who)| who)
+    /// Somebody leaves, wherever he stands. None when he was gone already.
+    pub fn leave(&mut self, name: &N, place: Place) -> Option<T> {
+        self.change(name, |line| line.remove(find(line, place)?)).map(|(_, who)| who)
     }
 
     /// It is the first one's turn.
-    pub fn take_first(&mut self) -> Option<T> {
-        self.waiting.pop_front().map(|(_, who)| who)
+    pub fn take_first(&mut self, name: &N) -> Option<T> {
+        self.change(name, VecDeque::pop_front).map(|(_, who)| who)
     }
 
     /// Those of whom this holds leave, in order.
-    pub fn dismiss(&mut self, mut holds: impl FnMut(&T) -> bool) -> Vec<T> {
-        let (gone, stay) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, who)| holds(who));
-        self.waiting = stay;
-        VecDeque::into_iter(gone).map(|(_, who)| who).collect()
+    pub fn dismiss(&mut self, name: &N, mut holds: impl FnMut(&T) -> bool) -> Vec<T> {
+        let gone = self.change(name, |line| {
+            let (gone, stay) = std::mem::take(line).into_iter().partition(|(_, who)| holds(who));
+            *line = stay;
+            Some(gone)
+        });
+        gone.unwrap_or_else(VecDeque::new).into_iter().map(|(_, who)| who).collect()
     }
 
-    /// How many wait.
+    /// Who stands there still.
+    pub fn get_mut(&mut self, name: &N, place: Place) -> Option<&mut T> {
+        let line = self.lines.get_mut(name)?;
+        let at = find(line, place)?;
+        line.get_mut(at).map(|(_, who)| who)
+    }
+
+    /// Who is first.
+    pub fn first(&self, name: &N) -> Option<&T> {
+        self.lines.get(name)?.front().map(|(_, who)| who)
+    }
+
+    /// How many stand in one line.
+    pub fn len_of(&self, name: &N) -> usize {
+        self.lines.get(name).map_or(0, VecDeque::len)
+    }
+
+    /// How many wait in all.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting == 0
     }
+
+    fn change<R>(
+        &mut self,
+        name: &N,
+        change: impl FnOnce(&mut VecDeque<(u64, T)>) -> Option<R>,
+    ) -> Option<R> {
+        let line = self.lines.get_mut(name)?;
+        let before = line.len();
+        let changed = change(line);
+        self.waiting -= before - line.len();
+        if line.is_empty() {
+            self.lines.remove(name);
+        }
+        changed
+    }
+}
+
+fn find<T>(line: &VecDeque<(u64, T)>, place: Place) -> Option<usize> {
+    line.binary_search_by_key(&place.0, |(place, _)| *place).ok()
 }
 
 #[cfg(test)]
@@ -77,14 +108,29 @@ mod tests {
 
     #[test]
     fn turns_come_in_the_order_of_joining_whoever_leaves() {
-        let mut line = Line::default();
-        let places: Vec<Place> = (0..5).map(|who| line.join(who)).collect();
-        assert_eq!(line.leave(places[0]), Some(0));
-        assert_eq!(line.leave(places[3]), Some(3));
-        assert_eq!(line.leave(places[3]), None);
-        assert_eq!(line.take_first(), Some(1));
-        line.join(5);
-        assert_eq!(line.dismiss(|who| *who == 4), [4]);
-        assert_eq!([line.take_first(), line.take_first(), line.take_first()], [Some(2), Some(5), None]);
+        let mut lines = Lines::default();
+        let places: Vec<Place> = (0..5).map(|who| lines.join(&"q", who)).collect();
+        assert_eq!(lines.leave(&"q", places[0]), Some(0));
+        assert_eq!(lines.leave(&"q", places[3]), Some(3));
+        assert_eq!(lines.leave(&"q", places[3]), None);
+        assert_eq!(lines.take_first(&"q"), Some(1));
+        lines.join(&"q", 5);
+        assert_eq!((lines.len_of(&"q"), lines.len()), (3, 3));
+        assert_eq!(lines.dismiss(&"q", |who| *who == 4), [4]);
+        let turns = [(); 3].map(|()| lines.take_first(&"q"));
+        assert_eq!(turns, [Some(2), Some(5), None]);
+        assert!(lines.is_empty());
+    }
+
+    /// The first of a line that began anew was sent away by one of the old line who had had his turn, and was told that the
+    /// queue was closed.
+    #[test]
+    fn a_place_of_a_line_that_ended_is_nobody_elses_in_the_next_one() {
+        let mut lines = Lines::default();
+        let old = lines.join(&"q", "old");
+        assert_eq!(lines.take_first(&"q"), Some("old"));
+        let new = lines.join(&"q", "new");
+        assert_eq!(lines.leave(&"q", old), None);
+        assert_eq!(lines.get_mut(&"q", new), Some(&mut "new"));
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::domain::durability::Durability;
+use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
@@ -53,6 +54,8 @@ pub struct QueueChanges {
     pub updates: Vec<Header>,
     /// Entries that go. Absent ones, and ones named twice, do no harm.
     pub removes: Vec<MessageId>,
+    /// Some of those that go, as their owner knows them to lie here: a pool may believe it instead of reading them.
+    pub leaving: Vec<KnownEntry>,
     /// Notes to keep. One of the same kind and key is replaced.
     pub notes: Vec<Note>,
     /// Kinds and keys of notes that go. Absent ones do no harm.
@@ -70,10 +73,29 @@ impl QueueChanges {
             appends: Vec::new(),
             updates: Vec::new(),
             removes: Vec::new(),
+            leaving: Vec::new(),
             notes: Vec::new(),
             note_removes: Vec::new(),
             low,
         }
+    }
+}
+
+/// A ready entry as its owner knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownEntry {
+    /// Its id.
+    pub id: MessageId,
+    /// Its group.
+    pub group: Option<GroupName>,
+    /// Bytes of its body.
+    pub bytes: u64,
+}
+
+impl KnownEntry {
+    /// The entry of a header.
+    pub fn of(header: &Header) -> Self {
+        Self { id: header.id, group: header.group.clone(), bytes: header.size.into() }
     }
 }
 

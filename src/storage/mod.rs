@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error as ThisError;
 
-pub use batch::{Batch, Epoch, Note, QueueChanges};
+pub use batch::{Batch, Epoch, KnownEntry, Note, QueueChanges};
 pub use page::{Direction, Dropped, Due, GroupHead, Health, Order, Page, Position, Stamp, Totals, Usage};
 
 use crate::domain::durability::Durability;

@@ -1,8 +1,9 @@
 //! Claims that wait for messages.
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use angarium::broker::ClaimView;
+use angarium::broker::{ClaimView, Handover};
 use angarium::domain::claim::ClaimWait;
 use angarium::domain::delay::Delay;
 use angarium::domain::message::NewMessage;
@@ -52,6 +53,33 @@ async fn those_who_wait_are_served_by_a_post_in_the_order_of_coming() {
         assert_eq!(claim.unwrap().messages[0].id, ids[number]);
     }
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[3..]);
+}
+
+/// Polls somebody who waits, for as long as it takes to stand in line.
+async fn stand_in_line(waits: Pin<&mut impl Future<Output = Result<Option<(ClaimView, Handover)>, Error>>>) {
+    let told = tokio::time::timeout(Duration::from_millis(50), waits).await;
+    assert!(told.is_err(), "he was told before his turn: {:?}", told.map(|told| told.map(drop)));
+}
+
+/// He had had the first place of a line, and so had the next one of the line after it: that one was told that the queue was
+/// closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hears_late_that_it_was_his_turn_sends_nobody_away() {
+    let whole = whole().await;
+    let at = queue("q");
+    let mut late = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long()));
+    stand_in_line(late.as_mut()).await;
+    let first = whole.post(&at, 1, 3_600).await;
+    let mut next = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long()));
+    stand_in_line(next.as_mut()).await;
+    let (view, mut handover) = late.await.unwrap().unwrap();
+    handover.done();
+    assert_eq!(view.messages[0].id, first[0]);
+    stand_in_line(next.as_mut()).await;
+    let second = whole.post(&at, 1, 3_600).await;
+    let (view, mut handover) = next.await.unwrap().unwrap();
+    handover.done();
+    assert_eq!(view.messages[0].id, second[0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

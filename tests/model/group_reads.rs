@@ -17,7 +17,7 @@ use rand::rngs::SmallRng;
 /// Messages that a receive asks for.
 const RECEIVE: usize = 10;
 /// Receives whose messages are not deleted yet.
-const IN_FLIGHT: usize = 32;
+const IN_FLIGHT: usize = 64;
 /// Receives before anything is counted, and those that are counted.
 const WARM_UP: usize = 400;
 const COUNTED: usize = 1_000;
@@ -28,6 +28,10 @@ static BODY: [u8; 256] = [b'0'; 256];
 struct Reads {
     reads: usize,
     messages: usize,
+    /// Pages of the list of groups.
+    lists: usize,
+    /// Reads of a group from its beginning, which pass all that was removed from it lately.
+    whole: usize,
 }
 
 /// A queue and its pool, which holds messages by group.
@@ -56,7 +60,7 @@ impl World {
             pool.entry(group(rank % groups)).or_default().insert(message.header.id, message);
         }
         let posted = groups * each;
-        let found = Found { tail: id(posted), has_ready: true, is_scheduled: false, has_aside: false };
+        let found = Found { tail: id(posted), has_ready: posted > 0, is_scheduled: false, has_aside: false };
         let engine = QueueEngine::open_ordered(found, GroupBounds::default());
         Self { engine, pool, posted, ids: SmallRng::seed_from_u64(1), reads: Reads::default() }
     }
@@ -102,6 +106,7 @@ impl World {
             self.reads.reads += 1;
             match &read {
                 GroupRead::Group { name, after, most, .. } => {
+                    self.reads.whole += usize::from(*after == MessageId::ZERO);
                     let behind = self.pool[name].range(after.next()..).map(|(_, message)| message.clone());
                     let page: Vec<Message> = behind.take(*most).collect();
                     self.reads.messages += page.len();
@@ -116,6 +121,7 @@ impl World {
                         .map(|(_, waiting)| (waiting.values().next().unwrap().clone(), waiting.len() == 1))
                         .collect();
                     self.reads.messages += heads.len();
+                    self.reads.lists += 1;
                     let is_end = heads.len() < limits::GROUPS_PAGE;
                     self.engine.finish_heads_read(&read, heads, is_end);
                 }
@@ -140,6 +146,16 @@ impl World {
             }
             let number = u64::try_from(number * RECEIVE).unwrap();
             (number..number + 10).for_each(|number| self.post(group(groups.start + number % count)));
+        }
+        let reads = self.reads;
+        in_flight.iter().for_each(|ids| self.delete(ids));
+        if usize::try_from(count).is_ok_and(|count| count < limits::GROUPS_KNOWN) {
+            assert_eq!(
+                (self.reads.lists, self.reads.whole),
+                (0, 0),
+                "all groups are known: {:?}",
+                self.reads
+            );
         }
         self.reads
     }
@@ -196,4 +212,26 @@ fn deep_groups_that_are_blocked_take_no_memory_from_those_that_are_served() {
         assert!(reads.reads <= COUNTED * 8 / 10, "{each} in each blocked group: {reads:?}");
         assert!(world.engine.ready_bytes() <= 2 * limits::WINDOW_BYTES, "{}", world.engine.ready_bytes());
     }
+}
+
+/// Such groups were forgotten to make room, and read from their beginnings when they were freed: past all that had been removed
+/// from them.
+#[test]
+fn groups_that_were_blocked_for_long_are_read_on_from_where_they_were() {
+    let mut world = World::with(0, 0);
+    (0..2_000).for_each(|number| world.post(group(number % 100)));
+    let stuck: Vec<Vec<MessageId>> = (0..50).map(|_| world.receive(RECEIVE)).collect();
+    for number in 0..3_000 {
+        let ids = world.receive(RECEIVE);
+        world.delete(&ids);
+        (0..10).for_each(|_| world.post(group(50 + number % 50)));
+        world.post(group(number % 50));
+    }
+    stuck.iter().for_each(|ids| world.delete(ids));
+    world.reads = Reads::default();
+    for _ in 0..100 {
+        let ids = world.receive(RECEIVE);
+        world.delete(&ids);
+    }
+    assert_eq!((world.reads.lists, world.reads.whole), (0, 0), "{:?}", world.reads);
 }

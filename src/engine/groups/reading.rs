@@ -127,6 +127,17 @@ struct Meanwhile {
     changed: HashSet<MessageId>,
     /// Groups that are not in memory and were posted to: the message that the list shows may not be their only one.
     posted: HashSet<GroupName>,
+    /// Too much happened to be remembered: of the list nothing counts but the names, and that none begins earlier.
+    is_much: bool,
+}
+
+impl Meanwhile {
+    fn note(&mut self) {
+        self.is_much |= self.changed.len() + self.posted.len() > limits::WINDOW_MESSAGES;
+        if self.is_much {
+            (self.changed, self.posted) = (HashSet::new(), HashSet::new());
+        }
+    }
 }
 
 impl Reading {
@@ -147,7 +158,7 @@ impl Reading {
         }
         if let Some(listed) = &mut self.listed {
             listed.posted.insert(name.clone());
-            self.is_list_void |= listed.posted.len() > limits::WINDOW_MESSAGES;
+            listed.note();
         }
     }
 
@@ -175,7 +186,7 @@ impl Reading {
     pub(super) fn note_changed(&mut self, id: MessageId) {
         if let Some(listed) = &mut self.listed {
             listed.changed.insert(id);
-            self.is_list_void |= listed.changed.len() > limits::WINDOW_MESSAGES;
+            listed.note();
         }
     }
 
@@ -289,7 +300,7 @@ impl Groups {
         (heads, is_end): (Heads, bool),
         hidden: &mut HiddenMessages,
     ) {
-        let Some(Meanwhile { changed, posted }) = self.reading.listed.take() else { return };
+        let Some(Meanwhile { changed, posted, is_much }) = self.reading.listed.take() else { return };
         if std::mem::take(&mut self.reading.is_list_void) {
             return;
         }
@@ -299,8 +310,8 @@ impl Groups {
             if self.known.contains_key(&name) || message.header.id > until {
                 continue;
             }
-            if changed.contains(&message.header.id) {
-                self.make_place(&name, Reach::To(MessageId::ZERO));
+            if is_much || changed.contains(&message.header.id) {
+                self.make_place(&name, Reach::To(message.header.id.before()));
             } else {
                 self.take_head(&name, message, is_only && !posted.contains(&name), hidden);
             }

@@ -109,6 +109,16 @@ impl Groups {
         true
     }
 
+    /// Has a group that is blocked leave its messages to the pool. How far memory knows it stays: when it is freed it is read
+    /// from there on, without a look at what the pool has had of it before.
+    fn empty_blocked(&mut self, name: &GroupName) {
+        match self.known.get(name) {
+            Some(group) if group.delayed.is_empty() => self.trim(name, 0),
+            // A delayed message can be named again only by what wakes it.
+            _ => self.drop_blocked(name),
+        }
+    }
+
     fn drop_blocked(&mut self, name: &GroupName) {
         self.forget(name);
         self.listing.miss_blocked();
@@ -124,7 +134,7 @@ impl Groups {
         if self.is_full() {
             let stuck = self.resting.range(..self.round()).map(|(_, stuck)| stuck);
             let stuck: Vec<GroupName> = stuck.filter(|stuck| *stuck != name).cloned().collect();
-            self.make_room_of(&stuck, Self::drop_blocked);
+            self.make_room_of(&stuck, Self::empty_blocked);
         }
         !self.is_full()
     }
@@ -148,7 +158,7 @@ impl Groups {
         if self.is_full() {
             let blocked: Vec<GroupName> =
                 self.resting.values().filter(|other| *other != name).cloned().collect();
-            self.make_room_of(&blocked, Self::drop_blocked);
+            self.make_room_of(&blocked, Self::empty_blocked);
         }
     }
 

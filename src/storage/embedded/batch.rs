@@ -3,7 +3,7 @@
 //! Nothing is written before everything was looked up, so that a read that fails refuses the batch whole. Entries
 //! that other work of the same group writes are not seen: a slot has one batch under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, State};
 use crate::journal::{Space, Txn};
-use crate::storage::{Note, QueueChanges, StoreError, Totals};
+use crate::storage::{KnownEntry, Note, QueueChanges, StoreError, Totals};
 
 /// The changes of one queue, ready to be looked up. Each id is in one of the three: what the batch brings and removes
 /// again is only removed, and what it brings and updates comes updated.
@@ -28,19 +28,27 @@ pub(super) struct Encoded {
     updates: Vec<Header>,
     /// In order.
     removes: Vec<MessageId>,
+    /// What is known of those that go.
+    leaving: HashMap<MessageId, KnownEntry>,
     notes: Vec<(Bytes, Option<Bytes>)>,
     touched: Touched,
     /// The greatest id among the appends, also of those that the batch removes again.
     pub(super) last_id: MessageId,
 }
 
-/// An entry as the store has it.
-enum Found {
-    Absent,
-    /// Its group, whether its header was changed, and its body.
-    Ready(Option<GroupName>, Overlay, Bytes),
-    /// Its header as it is, and its body.
-    Aside(Header, Overlay, Bytes),
+/// How an entry lies in the store.
+struct Lying {
+    group: Option<GroupName>,
+    /// Its header as it is, if it is aside; else it is ready.
+    aside: Option<Header>,
+    overlay: Overlay,
+    bytes: u64,
+}
+
+impl Lying {
+    fn state(&self) -> &State {
+        self.aside.as_ref().map_or(&State::Ready, |header| &header.state)
+    }
 }
 
 /// Whether a header stands for the one before the body.
@@ -53,8 +61,9 @@ enum Overlay {
 /// What the store says of the keys of a batch.
 pub(super) struct Known {
     totals: QueueTotals,
-    updates: Vec<Found>,
-    removes: Vec<Found>,
+    /// With their bodies. Absent entries are none.
+    updates: Vec<Option<(Lying, Bytes)>>,
+    removes: Vec<Option<Lying>>,
     buckets: Vec<(Bytes, Bytes)>,
 }
 
@@ -95,6 +104,7 @@ impl Encoded {
             updates: updates.into_values().cloned().collect(),
             last_id: changes.appends.iter().map(|m| m.header.id).max().unwrap_or(MessageId::ZERO),
             removes,
+            leaving: changes.leaving.iter().map(|entry| (entry.id, entry.clone())).collect(),
             notes: encode_notes(changes),
             touched,
         }
@@ -103,7 +113,10 @@ impl Encoded {
     pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<Known, StoreError> {
         let totals = txn.get(Space::Totals, self.queue.as_bytes()).map_err(failed)?;
         let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
-        let removes = self.removes.iter().map(|id| find(txn, self.queue, *id));
+        let removes = self.removes.iter().map(|id| match self.leaving.get(id) {
+            Some(entry) => find_known(txn, self.queue, entry).map(Some),
+            None => find(txn, self.queue, *id).map(|found| found.map(|(lying, _)| lying)),
+        });
         Ok(Known {
             totals: QueueTotals::decode(totals.as_ref())?,
             updates: updates.collect::<Result<_, _>>()?,
@@ -124,10 +137,14 @@ impl Encoded {
             put_entry(txn, queue, &header, value, &mut totals.low);
         }
         for (header, found) in self.updates.iter().zip(known.updates) {
-            update(txn, queue, header, found, &mut totals);
+            if let Some(found) = found {
+                update(txn, queue, header, found, &mut totals);
+            }
         }
-        for (id, found) in self.removes.into_iter().zip(known.removes) {
-            remove(txn, queue, id, &found, &mut totals.totals);
+        for (id, lying) in self.removes.into_iter().zip(known.removes) {
+            if let Some(lying) = lying {
+                remove(txn, queue, id, &lying, &mut totals.totals);
+            }
         }
         for (key, value) in known.buckets {
             txn.put(Space::Buckets, key, value);
@@ -150,20 +167,41 @@ fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
 }
 
 /// Looks for an entry in its two places.
-fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Found, StoreError> {
+fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(Lying, Bytes)>, StoreError> {
     let key = stored::entry_key(queue, id);
     if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
-        let changed = txn.size_of(Space::Headers, &key).map_err(failed)?;
-        let overlay = if changed.is_some() { Overlay::Stands } else { Overlay::None };
         let Message { header, body } = entries::decode_entry(id, &value)?;
-        return Ok(Found::Ready(header.group, overlay, body));
+        let (bytes, overlay) = (body.len() as u64, overlay(txn, &key)?);
+        return Ok(Some((Lying { group: header.group, aside: None, overlay, bytes }, body)));
     }
-    let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(Found::Absent) };
+    let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(None) };
     let Message { header, body } = entries::decode_entry(id, &value)?;
-    Ok(match txn.get(Space::Headers, &key).map_err(failed)? {
-        Some(changed) => Found::Aside(entries::decode_header(id, &changed)?, Overlay::Stands, body),
-        None => Found::Aside(header, Overlay::None, body),
-    })
+    let (header, overlay) = match txn.get(Space::Headers, &key).map_err(failed)? {
+        Some(changed) => (entries::decode_header(id, &changed)?, Overlay::Stands),
+        None => (header, Overlay::None),
+    };
+    let (group, bytes) = (header.group.clone(), body.len() as u64);
+    Ok(Some((Lying { group, aside: Some(header), overlay, bytes }, body)))
+}
+
+/// A ready entry of which all is known but whether its header was changed. It is not read.
+fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<Lying, StoreError> {
+    debug_assert!(is_there(txn, queue, entry)?, "the pool has it otherwise: {entry:?}");
+    let overlay = overlay(txn, &stored::entry_key(queue, entry.id))?;
+    Ok(Lying { group: entry.group.clone(), aside: None, overlay, bytes: entry.bytes })
+}
+
+/// Whether an entry lies as its owner believes.
+fn is_there(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<bool, StoreError> {
+    let found = find(txn, queue, entry.id)?;
+    Ok(found.is_some_and(|(lying, _)| {
+        lying.aside.is_none() && lying.group == entry.group && lying.bytes == entry.bytes
+    }))
+}
+
+fn overlay(txn: &Txn<'_>, key: &[u8]) -> Result<Overlay, StoreError> {
+    let changed = txn.size_of(Space::Headers, key).map_err(failed)?;
+    Ok(if changed.is_some() { Overlay::Stands } else { Overlay::None })
 }
 
 fn count(totals: &mut Totals, state: &State, bytes: u64) {
@@ -201,23 +239,27 @@ fn put_entry(txn: &mut Txn<'_>, queue: QueueId, header: &Header, value: Bytes, l
 }
 
 /// Writes a header: over the old one where the entry stays in its place, else with its body at the other place.
-fn update(txn: &mut Txn<'_>, queue: QueueId, header: &Header, found: Found, totals: &mut QueueTotals) {
-    let body = match (&found, &header.state) {
-        (Found::Absent, _) => return,
-        (Found::Ready(..), State::Ready) => {
+fn update(
+    txn: &mut Txn<'_>,
+    queue: QueueId,
+    header: &Header,
+    (lying, body): (Lying, Bytes),
+    totals: &mut QueueTotals,
+) {
+    match (&lying.aside, &header.state) {
+        (None, State::Ready) => {
             let key = stored::entry_key(queue, header.id);
             return txn.put(Space::Headers, key, entries::encode_header(header));
         }
-        (Found::Ready(_, _, body), _) | (Found::Aside(_, _, body), State::Ready) => body.clone(),
-        (Found::Aside(old, _, body), _) => {
-            let bytes = body.len() as u64;
-            uncount(&mut totals.totals, &old.state, bytes);
-            count(&mut totals.totals, &header.state, bytes);
+        (Some(old), state) if *state != State::Ready => {
+            uncount(&mut totals.totals, &old.state, lying.bytes);
+            count(&mut totals.totals, &header.state, lying.bytes);
             return put_aside(txn, queue, header, old);
         }
-    };
-    take_out(txn, queue, header.id, &found, &mut totals.totals);
-    count(&mut totals.totals, &header.state, body.len() as u64);
+        _ => {}
+    }
+    take_out(txn, queue, header.id, &lying, &mut totals.totals);
+    count(&mut totals.totals, &header.state, lying.bytes);
     put_entry(txn, queue, header, entries::encode_entry(header, &body), &mut totals.low);
 }
 
@@ -246,36 +288,24 @@ fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
 }
 
 /// Removes an entry that goes.
-fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, found: &Found, totals: &mut Totals) {
-    let group = match found {
-        Found::Absent => return,
-        Found::Ready(group, ..) => group,
-        Found::Aside(old, ..) => &old.group,
-    };
-    if let Some(group) = group {
+fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &Lying, totals: &mut Totals) {
+    if let Some(group) = &lying.group {
         txn.remove(Space::Groups, stored::group_key(queue, group, id));
     }
-    take_out(txn, queue, id, found, totals);
+    take_out(txn, queue, id, lying, totals);
 }
 
 /// Removes an entry from its place among the others of its state.
-fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, found: &Found, totals: &mut Totals) {
+fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &Lying, totals: &mut Totals) {
     let key = stored::entry_key(queue, id);
-    let overlay = match found {
-        Found::Absent => return,
-        Found::Ready(_, overlay, body) => {
-            uncount(totals, &State::Ready, body.len() as u64);
-            txn.remove(Space::Entries, key.clone());
-            *overlay
-        }
-        Found::Aside(old, overlay, body) => {
-            uncount(totals, &old.state, body.len() as u64);
-            unschedule(txn, queue, old);
-            txn.remove(Space::Aside, key.clone());
-            *overlay
-        }
-    };
-    if overlay == Overlay::Stands {
+    uncount(totals, lying.state(), lying.bytes);
+    if let Some(old) = &lying.aside {
+        unschedule(txn, queue, old);
+        txn.remove(Space::Aside, key.clone());
+    } else {
+        txn.remove(Space::Entries, key.clone());
+    }
+    if lying.overlay == Overlay::Stands {
         txn.remove(Space::Headers, key);
     }
 }

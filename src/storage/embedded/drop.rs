@@ -9,8 +9,20 @@ use super::stored::{self, QueueTotals};
 use super::{entries, failed, record, scan};
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Message, State};
-use crate::journal::{ReadPair, Space, Txn, View};
+use crate::journal::{Space, Txn, View};
 use crate::storage::{Dropped, Epoch, StoreError, Totals};
+
+/// How far a queue is dropped. A read that begins here does not walk over what was removed before.
+#[derive(Clone, Debug)]
+pub(super) struct Reached {
+    queue: QueueId,
+    /// The place among [`SPACES`], and the key that was removed last.
+    space: usize,
+    key: Bytes,
+}
+
+/// Where the entries and notes of a queue are.
+const SPACES: [Space; 3] = [Space::Entries, Space::Aside, Space::Notes];
 
 /// Keys of a queue that go together.
 pub(super) struct Part {
@@ -19,40 +31,61 @@ pub(super) struct Part {
     totals: Totals,
     /// Nothing ready is left below it.
     low: MessageId,
+    /// How far this goes; none when there is nothing.
+    pub(super) reached: Option<Reached>,
     /// Whether this is all there is.
     dropped: Dropped,
 }
 
 impl Part {
-    /// Reads what goes next: at most `limit` entries and notes.
-    pub(super) fn read(view: &View, queue: QueueId, limit: usize) -> Result<Self, StoreError> {
+    /// Reads what goes next: at most `limit` entries and notes. Where nothing is found behind what was reached, it looks from the
+    /// beginning once more.
+    pub(super) fn read(
+        view: &View,
+        queue: QueueId,
+        limit: usize,
+        reached: Option<Reached>,
+    ) -> Result<Self, StoreError> {
         let low = scan::totals(view, queue)?.low;
         let (totals, dropped) = (Totals::default(), Dropped::More);
-        let mut part = Self { queue, keys: Vec::new(), totals, low, dropped };
-        let prefix = queue.as_bytes();
-        let mut left = limit;
-        for (space, from) in [
-            (Space::Entries, stored::entry_key(queue, low)),
-            (Space::Aside, Bytes::copy_from_slice(prefix)),
-            (Space::Notes, Bytes::copy_from_slice(prefix)),
-        ] {
-            for pair in view.scan(space, prefix, &from) {
-                if left == 0 {
-                    return Ok(part);
-                }
-                left -= 1;
-                part.add(view, space, pair)?;
-            }
+        let mut part = Self { queue, keys: Vec::new(), totals, low, reached: None, dropped };
+        if let Some(reached) = reached.filter(|reached| reached.queue == queue) {
+            part.take(view, limit, reached.space, &reached.key)?;
         }
-        part.dropped = Dropped::Done;
+        if part.keys.is_empty() && part.take(view, limit, 0, &stored::entry_key(queue, low))? {
+            part.dropped = Dropped::Done;
+        }
         Ok(part)
     }
 
-    fn add(&mut self, view: &View, space: Space, pair: ReadPair) -> Result<(), StoreError> {
-        let (key, value) = pair.map_err(failed)?;
+    /// Takes what there is from a key of one space on. Whether that was all.
+    fn take(
+        &mut self,
+        view: &View,
+        limit: usize,
+        first_space: usize,
+        first: &[u8],
+    ) -> Result<bool, StoreError> {
+        let (queue, mut left) = (self.queue, limit);
+        for (number, space) in SPACES.into_iter().enumerate().skip(first_space) {
+            let from = if number == first_space { first } else { queue.as_bytes() };
+            for pair in view.scan(space, queue.as_bytes(), from) {
+                if left == 0 {
+                    return Ok(false);
+                }
+                left -= 1;
+                let (key, value) = pair.map_err(failed)?;
+                self.reached = Some(Reached { queue, space: number, key: key.clone() });
+                self.add(view, space, key, &value)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, view: &View, space: Space, key: Bytes, value: &Bytes) -> Result<(), StoreError> {
         if space != Space::Notes {
             let id = stored::entry_id(&key)?;
-            let stored = entries::decode_entry(id, &value)?;
+            let stored = entries::decode_entry(id, value)?;
             self.add_entry(view, space, &stored)?;
         }
         self.keys.push((space, key));

@@ -29,6 +29,7 @@ use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use crate::journal::{Journal, JournalError, Room, Space, Txn, View};
 use batch::Encoded;
+use drop::{Part, Reached};
 use due::Turn;
 use scan::Bounds;
 use stored::{QueueTotals, Record};
@@ -38,12 +39,14 @@ pub struct EmbeddedPool {
     journal: Journal,
     /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
     turns: Mutex<HashMap<Slot, Turn>>,
+    /// Of each slot, how far the queue is removed that is being dropped. Held likewise.
+    drops: Mutex<HashMap<Slot, Reached>>,
 }
 
 impl EmbeddedPool {
     /// The pool in `journal`.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, turns: Mutex::default() }
+        Self { journal, turns: Mutex::default(), drops: Mutex::default() }
     }
 
     /// Runs a read that may wait for the disk away from the threads that serve requests.
@@ -207,8 +210,15 @@ impl PoolStore for EmbeddedPool {
         queue: QueueId,
         limit: usize,
     ) -> Result<Dropped, StoreError> {
-        let part = self.read(move |view| drop::Part::read(view, queue, limit)).await?;
-        self.journal.commit(move |txn| part.remove(txn, slot, epoch)).await.map_err(failed)?
+        let reached = self.drops.lock().remove(&slot);
+        let part = self.read(move |view| Part::read(view, queue, limit, reached)).await?;
+        let reached = part.reached.clone();
+        let dropped =
+            self.journal.commit(move |txn| part.remove(txn, slot, epoch)).await.map_err(failed)??;
+        if let (Dropped::More, Some(reached)) = (dropped, reached) {
+            self.drops.lock().insert(slot, reached);
+        }
+        Ok(dropped)
     }
 
     fn reach(&self) -> Durability {

@@ -13,7 +13,7 @@ impl World {
         self.spent.clear();
         (self.waking, self.sweep) = (None, None);
         self.departing.clear();
-        (self.line, self.turns) = (Line::default(), Vec::new());
+        (self.line, self.turns) = (Lines::default(), Vec::new());
         let totals = self.pool.totals();
         let found = Found {
             tail: self.last_id,
@@ -100,7 +100,7 @@ impl World {
 
     /// Lets everything under way come to its end, then takes all there is: exactly what is ready, in order.
     pub fn drain(&mut self) {
-        (self.line, self.turns) = (Line::default(), Vec::new());
+        (self.line, self.turns) = (Lines::default(), Vec::new());
         self.finish_refill();
         self.flush();
         while self.engine.is_waking(self.now) {

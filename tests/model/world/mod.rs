@@ -22,7 +22,7 @@ use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message, Peer, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::{Answered, Ending, Found, Line, QueueEngine, Refill, Removal, Taken};
+use angarium::engine::{Answered, Ending, Found, Lines, QueueEngine, Refill, Removal, Taken};
 use angarium::engine::{GroupBounds, GroupRead, Heads, Place as Turn, prepared};
 use angarium::error::Error;
 use angarium::storage::{Direction, Page, QueueChanges};
@@ -113,7 +113,7 @@ pub struct World {
     sweep: Option<Vec<Header>>,
     departing: BTreeSet<MessageId>,
     /// Claims that wait, each for so many messages, and their places.
-    line: Line<usize>,
+    line: Lines<(), usize>,
     turns: Vec<Turn>,
     /// Messages that came from another queue so far.
     arrived: u64,
@@ -162,7 +162,7 @@ impl World {
             waking: None,
             sweep: None,
             departing: BTreeSet::new(),
-            line: Line::default(),
+            line: Lines::default(),
             turns: Vec::new(),
             arrived: 0,
             gone: Vec::new(),
@@ -188,14 +188,14 @@ impl World {
             Step::Arrive(number) => self.arrive(*number),
             Step::Publish(number) => self.publish(*number),
             Step::Depart(number) => self.depart(*number),
-            Step::Join(limit) => self.turns.push(self.line.join(usize::from(*limit))),
+            Step::Join(limit) => self.turns.push(self.line.join(&(), usize::from(*limit))),
             Step::Leave(number) => self.leave(*number),
             Step::Send => self.send(),
             Step::Apply => self.apply(),
             Step::Settle => self.settle(),
             // Nobody overtakes those who wait.
             Step::Take(limit) if self.line.is_empty() => drop(self.take(usize::from(*limit))),
-            Step::Take(limit) => self.turns.push(self.line.join(usize::from(*limit))),
+            Step::Take(limit) => self.turns.push(self.line.join(&(), usize::from(*limit))),
             Step::Record(number) => drop(nth(&self.granting, *number).map(|at| self.record(at))),
             Step::Grant(number) => drop(nth(&self.granting, *number).map(|at| self.grant(at))),
             Step::PutBack(number) => drop(nth(&self.granting, *number).map(|at| self.put_back(at))),

@@ -5,20 +5,20 @@ use super::*;
 impl World {
     /// The first ones in line take what there is.
     pub(super) fn serve(&mut self) {
-        while let Some(limit) = self.line.first().copied() {
+        while let Some(limit) = self.line.first(&()).copied() {
             let taken = self.take(limit);
             if taken.is_empty() {
                 return;
             }
             if !taken.messages.is_empty() {
-                assert_eq!(self.line.take_first(), Some(limit));
+                assert_eq!(self.line.take_first(&()), Some(limit));
             }
         }
     }
 
     pub(super) fn leave(&mut self, number: u8) {
         if let Some(at) = nth(&self.turns, number) {
-            self.line.leave(self.turns.swap_remove(at));
+            self.line.leave(&(), self.turns.swap_remove(at));
         }
     }
 
