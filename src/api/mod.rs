@@ -38,7 +38,7 @@ pub use auth::Authentication;
 pub use forward::Relay;
 pub use front::{Front, PeerFront};
 pub use quota::RequestLimits;
-pub use sqs::{Most, SqsSettings};
+pub use sqs::{Most, Pauses, SqsSettings};
 
 use crate::broker::Broker;
 use crate::clock::Clock;

@@ -33,6 +33,7 @@ mod moves;
 mod observation;
 mod overview;
 mod parting;
+mod pauses;
 mod pool_deletion;
 mod pool_drain;
 mod pool_health;
@@ -90,6 +91,7 @@ pub use renewal::ClaimStatus;
 pub use sends::Sending;
 pub use survey::{BalancePlan, Held, PlannedMove, Survey};
 
+pub use crate::catalogue::Act;
 use crate::catalogue::{Catalogue, ComponentState, Owner};
 use crate::clock::Clock;
 use crate::cluster;

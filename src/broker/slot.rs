@@ -48,7 +48,7 @@ pub(super) struct Slot {
     pub(super) gate: tokio::sync::Mutex<()>,
     /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
     pub(super) fencing: tokio::sync::Mutex<()>,
-    /// Held while the tasks of a queue are read and written, which one at a time does.
+    /// Held while the tasks of a queue, or what was done to one lately, are read and written, which one at a time does.
     pub(super) tasks: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,

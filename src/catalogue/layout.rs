@@ -14,6 +14,7 @@
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
+//! | `/run/{hh}/pauses` | [`super::NotedAct`]s: what was done lately that is not to be done again at once; since the first one |
 //! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`]: those that move a queue's messages away; the directory since the first one |
 //! | `/run/time` | `{time}`: how far time had come |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
@@ -111,6 +112,10 @@ pub(super) fn bucket(slot: Slot, bucket: u8) -> String {
 
 pub(super) fn claim(slot: Slot, claim: ClaimId) -> String {
     format!("{RUN}/{slot}/claims/{:02x}/{claim}", claim.bucket())
+}
+
+pub(super) fn pauses(slot: Slot) -> String {
+    format!("{RUN}/{slot}/pauses")
 }
 
 pub(super) fn slot_dropped(slot: Slot) -> String {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::domain::claim::{ClaimWait, Visibility};
 use crate::domain::dedup::DedupScope;
 use crate::domain::durability::Durability;
-use crate::domain::limits::Limits;
+use crate::domain::limits::{self, Limits};
 use crate::domain::message::MessageTtl;
 use crate::domain::names::{FlavorName, QueueName};
 use crate::error::{Error, Place};
@@ -126,6 +126,24 @@ impl Attributes {
         })
     }
 
+    /// Checks the keys that are kept for SQS, and that they agree with the others: groups have a throughput of their own only
+    /// where deduplication is by group.
+    pub fn check_kept(&self, metadata: &HashMap<String, &RawValue>) -> Result<(), Error> {
+        let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
+        of(KMS_KEY).name(|name| Ok(name.to_owned()))?;
+        of(KMS_REUSE).within(limits::SQS_KEY_REUSE)?;
+        of(MANAGED_SSE).truth()?;
+        let limit = of(FIFO_THROUGHPUT);
+        match limit.value.map(RawValue::get) {
+            None | Some("\"perQueue\"") => Ok(()),
+            Some("\"perMessageGroupId\"") if self.dedup_scope == DedupScope::Group => Ok(()),
+            Some("\"perMessageGroupId\"") => {
+                Err(limit.wrong(Place::Limit, format!("needs {DEDUP_SCOPE} to be \"group\"")))
+            }
+            Some(_) => Err(limit.wrong(Place::Limit, "must be \"perQueue\" or \"perMessageGroupId\"")),
+        }
+    }
+
     /// Checks that what is fixed when a queue is made stays as it is.
     pub fn check_after(&self, before: &Self) -> Result<(), Error> {
         let fixed = |key, why| Err(Error::invalid(Place::Limit, key, why));
@@ -179,6 +197,15 @@ impl Key<'_> {
     fn integer(&self) -> Result<Option<i64>, Error> {
         let parse = |value: &RawValue| serde_json::from_str(value.get());
         self.value.map(parse).transpose().map_err(|_| self.wrong(Place::Body, "must be an integer"))
+    }
+
+    fn within(&self, (least, most): (u32, u32)) -> Result<(), Error> {
+        match self.integer()? {
+            Some(number) if !(i64::from(least)..=i64::from(most)).contains(&number) => {
+                Err(self.wrong(Place::Limit, format!("{number} is not between {least} and {most}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn delay(&self, limits: &Limits) -> Result<Option<u32>, Error> {
@@ -299,6 +326,32 @@ mod tests {
             has_policy: true,
         };
         assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_kept_for_sqs_is_checked_when_it_is_set() {
+        let kept = |json: &str| {
+            let text = serde_json::from_str::<&RawValue>(json).unwrap();
+            let entries = entries(text).unwrap();
+            Attributes::new(&entries, &Limits::ZAQAR).unwrap().check_kept(&entries)
+        };
+        for json in [
+            r#"{"_fifo_throughput_limit": "perQueue", "_sqs_managed_sse": true}"#,
+            r#"{"_fifo_throughput_limit": "perMessageGroupId", "_deduplication_scope": "group"}"#,
+            r#"{"_kms_master_key_id": "alias/mine", "_kms_data_key_reuse_period": 60, "_sqs_managed_sse": null}"#,
+        ] {
+            assert!(kept(json).is_ok(), "{json}");
+        }
+        for json in [
+            r#"{"_fifo_throughput_limit": "perMessageGroupId"}"#,
+            r#"{"_fifo_throughput_limit": "perMessageGroupId", "_deduplication_scope": "queue"}"#,
+            r#"{"_fifo_throughput_limit": 7}"#,
+            r#"{"_kms_data_key_reuse_period": 59}"#,
+            r#"{"_kms_master_key_id": ["a"]}"#,
+            r#"{"_sqs_managed_sse": "yes"}"#,
+        ] {
+            assert!(kept(json).unwrap_err().to_string().starts_with(&json[2..10]), "{json}");
+        }
     }
 
     #[test]

@@ -159,8 +159,8 @@ impl Metadata {
             return Err(Error::invalid(Place::Limit, "", why));
         }
         let set = serde_json::to_string(&set).expect("keys are text and values are JSON");
-        Self::new(raw(set), limits)?;
-        Self::stored(raw(text))
+        Self::read(raw(set), limits)?;
+        Self::stored(raw(text))?.in_agreement()
     }
 }
 

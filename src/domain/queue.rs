@@ -31,16 +31,30 @@ impl Metadata {
 
     /// Reads what was checked before it was stored, maybe under other limits than those of today.
     pub fn stored(text: Box<RawValue>) -> Result<Self, Error> {
-        Self::new(text, &Limits::WIDEST)
+        Self::read(text, &Limits::WIDEST)
     }
 
-    /// Checks JSON text: an object whose reserved keys have values within their bounds.
+    /// Checks JSON text: an object whose reserved keys have values within their bounds, which agree with each other.
     pub fn new(text: Box<RawValue>, limits: &Limits) -> Result<Self, Error> {
+        Self::read(text, limits)?.in_agreement()
+    }
+
+    /// As [`Metadata::new`], of some keys for themselves.
+    pub(super) fn read(text: Box<RawValue>, limits: &Limits) -> Result<Self, Error> {
         let Some(entries) = attributes::entries(&text) else {
             return Err(Error::invalid(Place::Body, "", "queue metadata must be a JSON object"));
         };
         let attributes = Attributes::new(&entries, limits)?;
         Ok(Self { text, attributes })
+    }
+
+    /// Checks the keys that are only kept, and those that depend on each other. Nothing that was stored before they were
+    /// checked is the worse for it.
+    pub(super) fn in_agreement(self) -> Result<Self, Error> {
+        if let Some(entries) = attributes::entries(&self.text) {
+            self.attributes.check_kept(&entries)?;
+        }
+        Ok(self)
     }
 
     /// What the reserved keys say.

@@ -18,7 +18,7 @@ pub struct Txn<'a> {
     now: Timestamp,
     /// What the group wrote to the spaces that work reads back. Messages are not among them: nobody decides
     /// anything by a message of the same group, and keeping them here would cost more than writing them.
-    written: HashMap<(Space, Bytes), Option<Bytes>>,
+    written: HashMap<Space, HashMap<Bytes, Option<Bytes>>>,
 }
 
 fn is_read_back(space: Space) -> bool {
@@ -48,9 +48,7 @@ impl<'a> Txn<'a> {
     /// The value of a key. In the spaces of messages, headers, schedule and notes, writes of the same group are not
     /// seen: a queue has at most one batch under way, so there are none that concern it.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
-        if is_read_back(space)
-            && let Some(value) = self.written.get(&(space, Bytes::copy_from_slice(key)))
-        {
+        if let Some(value) = self.written.get(&space).and_then(|written| written.get(key)) {
             return Ok(value.clone());
         }
         let value = self.store.space(space).get(key).map_err(read_failed)?;
@@ -64,18 +62,21 @@ impl<'a> Txn<'a> {
 
     /// Writes a key.
     pub fn put(&mut self, space: Space, key: Bytes, value: Bytes) {
-        if is_read_back(space) {
-            self.written.insert((space, key.clone()), Some(value.clone()));
-        }
+        self.keep(space, &key, Some(&value));
         self.batch.insert(self.store.space(space), key, value);
     }
 
     /// Removes a key; one that is absent stays so.
     pub fn remove(&mut self, space: Space, key: Bytes) {
-        if is_read_back(space) {
-            self.written.insert((space, key.clone()), None);
-        }
+        self.keep(space, &key, None);
         self.batch.remove(self.store.space(space), key);
+    }
+
+    /// Keeps what was written for work that reads it back.
+    fn keep(&mut self, space: Space, key: &Bytes, value: Option<&Bytes>) {
+        if is_read_back(space) {
+            self.written.entry(space).or_default().insert(key.clone(), value.cloned());
+        }
     }
 
     /// Writes the group. Whether there was anything to write; a group without writes costs nothing.

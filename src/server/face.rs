@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::listener::ConnectionLimits;
 use super::reload::{Reloader, UnreadableFile};
 use super::tls::{Credentials, Transport};
-use crate::api::{Authentication, Most, RequestLimits, SqsSettings};
+use crate::api::{Authentication, Most, Pauses, RequestLimits, SqsSettings};
 use crate::config::connections::ConnectionSettings;
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
@@ -78,7 +78,7 @@ fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, Unreadab
         scheme: config.scheme(),
         keys: keys.transpose()?,
         most: Most { batch: settings.sqs_batch, in_flight: settings.sqs_in_flight },
-        has_pauses: settings.sqs_pauses,
+        pauses: if settings.sqs_pauses { Pauses::Kept } else { Pauses::Off },
     })
 }
 

@@ -22,6 +22,7 @@ mod move_tasks;
 mod moves;
 mod moves_random;
 mod outcomes;
+mod pauses;
 mod pool_records;
 mod pools;
 mod queue_list;

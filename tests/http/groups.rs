@@ -99,3 +99,25 @@ fn a_queue_stays_in_the_order_that_it_was_made_with() {
     assert_eq!(refused.status, 400, "{}", refused.text());
     assert!(refused.text().contains("_fifo"));
 }
+
+/// As through SQS, where that is no attribute of a queue whose ids of deduplication hold for all of it.
+#[test]
+fn groups_have_a_throughput_of_their_own_only_where_their_deduplication_is_by_group() {
+    let service = service();
+    let limit = json!("perMessageGroupId");
+    let mut metadata = json!({"_fifo": true, "_fifo_throughput_limit": limit});
+    let refused = service.client.put("/v2/queues/q", Some(&metadata)).unwrap();
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("_fifo_throughput_limit"), "{}", refused.text());
+    metadata["_deduplication_scope"] = json!("group");
+    assert_eq!(service.client.put("/v2/queues/q", Some(&metadata)).unwrap().status, 201);
+    let headers = [("Content-Type", "application/openstack-messaging-v2.0-json-patch")];
+    let patch = |patch| service.client.send(Method::PATCH, "/v2/queues/q", &headers, Some(&patch)).unwrap();
+    let scope = json!([{"op": "replace", "path": "/metadata/_deduplication_scope", "value": "queue"}]);
+    assert_eq!(patch(scope).status, 400);
+    let both = json!([
+        {"op": "replace", "path": "/metadata/_deduplication_scope", "value": "queue"},
+        {"op": "remove", "path": "/metadata/_fifo_throughput_limit"}]);
+    let done = patch(both);
+    assert_eq!(done.status, 200, "{}", done.text());
+}

@@ -8,7 +8,6 @@ use super::pauses::Pauses;
 use crate::broker::Broker;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
-use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 
 /// What a request is carried out with.
@@ -30,9 +29,7 @@ pub struct Context<'a> {
     /// What a request may ask for.
     pub most: Most,
     /// What SQS refuses to do again at once.
-    pub pauses: &'a Pauses,
-    /// When the request is served.
-    pub now: Timestamp,
+    pub pauses: Pauses,
 }
 
 /// Bounds that an operator may set.

@@ -58,7 +58,7 @@ pub struct SqsSettings {
     /// What requests may ask for.
     pub most: Most,
     /// Whether a queue is not purged or made again at once.
-    pub has_pauses: bool,
+    pub pauses: Pauses,
 }
 
 impl Default for SqsSettings {
@@ -69,7 +69,7 @@ impl Default for SqsSettings {
             scheme: "http",
             keys: None,
             most: Most::default(),
-            has_pauses: false,
+            pauses: Pauses::Off,
         }
     }
 }
@@ -83,7 +83,6 @@ pub struct Endpoint {
     is_open: bool,
     quota: Arc<Quota>,
     clock: Clock,
-    pauses: Pauses,
     meters: Vec<(Operation, OperationMeter)>,
 }
 
@@ -187,8 +186,7 @@ impl Endpoint {
         let meters = ALL.iter().copied().map(meter).collect();
         let is_open = matches!(authentication, Authentication::Off);
         let places = Places { region: settings.region.clone() };
-        let pauses = if settings.has_pauses { Pauses::kept() } else { Pauses::default() };
-        Self { broker, settings, places, is_open, quota, clock, pauses, meters }
+        Self { broker, settings, places, is_open, quota, clock, meters }
     }
 
     /// Finds out who asks, and refuses who may not and what is too much. What is returned beside the call is held while it is
@@ -280,8 +278,7 @@ impl Endpoint {
             trace: None,
             waited: std::time::Duration::ZERO,
             most: self.settings.most,
-            pauses: &self.pauses,
-            now: self.clock.now(),
+            pauses: self.settings.pauses,
         }
     }
 

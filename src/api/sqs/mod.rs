@@ -34,3 +34,4 @@ mod xml;
 pub use context::Most;
 pub use endpoint::{Endpoint, Sqs, SqsSettings};
 pub use incoming::protocol;
+pub use pauses::Pauses;

@@ -38,7 +38,7 @@ pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer,
     let name = required("QueueName", asked.queue_name)?;
     let queue = context.named(&name, None)?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), asked.tags.unwrap_or_default());
-    context.pauses.check_creation(&queue, context.now)?;
+    context.pauses.check_creation(context.broker, &queue).await?;
     fifo::check_new(&queue.name, &attributes)?;
     let changes = queue_attributes::checked(context, &queue, &attributes).await?;
     let metadata = queue_attributes::of_new_queue(changes, tags::checked(tags)?)?;
@@ -157,7 +157,7 @@ pub struct OneQueue {
 pub async fn purge(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
-    context.pauses.begin_purge(&queue, context.now)?;
+    context.pauses.begin_purge(context.broker, &queue).await?;
     context.broker.queue_purge(&queue).await?;
     Ok(Answer::done())
 }
@@ -166,7 +166,7 @@ pub async fn purge(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fau
 pub async fn delete(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
     let queue = context.queue(asked.queue_url)?;
     context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    context.pauses.begin_deletion(context.broker, &queue).await?;
     context.broker.queue_delete(&queue).await?;
-    context.pauses.note_deletion(&queue, context.now);
     Ok(Answer::done())
 }
