@@ -1,6 +1,7 @@
 //! The client commands: the built program as a person or a script runs it, against a real server where there is one for
 //! what is asked, and against prepared answers where it is the wire that counts.
 
+mod bench;
 mod canned;
 mod claims;
 mod completions;

@@ -1,6 +1,7 @@
 //! Owns the closed loop: every connection sends its next request when the last was answered, for a warm-up and a
 //! measured window, on one thread.
-//! Never waits for a server beyond the window, and never starts or ends one.
+//! Never starts or ends a server, and waits for one beyond the window no longer than for [`LAST_TURNS`], in which each connection
+//! ends what it has begun: what it has claimed would be hidden from the next round.
 
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
@@ -24,6 +25,9 @@ const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// A server from which no connection has heard for this long at the end of the window has stopped answering.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// How long the turns that are under way at the end of the window may take, uncounted.
+const LAST_TURNS: Duration = Duration::from_secs(1);
 
 /// Connections that fill the queues.
 const FILLERS: usize = 16;
@@ -62,7 +66,7 @@ pub struct Measured {
 }
 
 /// Runs the load on a runtime of one thread, the calling one, so that the generator never takes more than one core
-/// and its weight does not change with the number of cores. Blocks for warm-up and window, no longer; `stop` ends it
+/// and its weight does not change with the number of cores. Blocks for warm-up and window and the last turns; `stop` ends it
 /// early, as an error. Errors of requests are in the tally.
 pub fn drive(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> {
     on_this_thread(run(load, stop))?
@@ -145,9 +149,11 @@ async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> 
     let tally = Rc::new(RefCell::new(Tally::new()));
     // The tasks of the connections; they end when this is dropped, whatever their server does.
     let mut connections = JoinSet::new();
+    let is_over = Rc::new(Cell::new(false));
     let waits: Vec<Waiting> = (0..load.connections).map(|_| Waiting::default()).collect();
     for (number, waiting) in waits.iter().enumerate() {
-        let slot = Slot { number, of: load.connections, waiting: Rc::clone(waiting), turn: 0 };
+        let (waiting, is_over) = (Rc::clone(waiting), Rc::clone(&is_over));
+        let slot = Slot { number, of: load.connections, waiting, turn: 0, is_over };
         let target = load.targets[number % load.targets.len()].clone();
         let workload = Rc::clone(&load.workload);
         connections.spawn_local(slot.keep_asking(target, workload, Rc::clone(&tally)));
@@ -160,11 +166,14 @@ async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> 
     tally.borrow_mut().shut_window();
     let after = Reading::take(load.pid);
     let longest_unanswered = unanswered(&waits, after.at, &tally);
-    drop(connections);
+    let counted = tally.replace(Tally::new());
+    is_over.set(true);
+    // A turn that takes longer is given up.
+    let _ = timeout(LAST_TURNS, connections.join_all()).await;
     Ok(Measured {
         elapsed: after.at - before.at,
         longest_unanswered,
-        tally: tally.replace(Tally::new()),
+        tally: counted,
         generator_cpu: after.generator.saturating_sub(before.generator),
         server_cpu: after.server.zip(before.server).map(|(after, before)| after.saturating_sub(before)),
     })
@@ -191,13 +200,15 @@ struct Slot {
     of: usize,
     waiting: Waiting,
     turn: usize,
+    /// Whether no turn begins any more.
+    is_over: Rc<Cell<bool>>,
 }
 
 impl Slot {
-    /// Opens a line, takes turns on it, opens the next when it breaks. Ended from outside.
+    /// Opens a line, takes turns on it, opens the next when it breaks.
     async fn keep_asking(mut self, target: Target, workload: Rc<Workload>, tally: Rc<RefCell<Tally>>) {
-        loop {
-            let broken = self.one_line(&target, &workload, &tally).await;
+        while !self.is_over.get() {
+            let Err(broken) = self.one_line(&target, &workload, &tally).await else { return };
             self.waiting.set(None);
             let Broken::Failed(why) = broken else {
                 tally.borrow_mut().reconnects += 1;
@@ -208,18 +219,19 @@ impl Slot {
         }
     }
 
-    async fn one_line(&mut self, target: &Target, workload: &Workload, tally: &RefCell<Tally>) -> Broken {
-        let mut line = match Line::open(target, Rc::clone(&self.waiting)).await {
-            Ok(line) => line,
-            Err(broken) => return broken,
-        };
-        loop {
+    async fn one_line(
+        &mut self,
+        target: &Target,
+        workload: &Workload,
+        tally: &RefCell<Tally>,
+    ) -> Result<(), Broken> {
+        let mut line = Line::open(target, Rc::clone(&self.waiting)).await?;
+        while !self.is_over.get() {
             let queue = workload.queue_of(self.number, self.turn, self.of);
             self.turn = self.turn.wrapping_add(1);
-            if let Err(broken) = workload.turn(&mut line, queue, tally).await {
-                return broken;
-            }
+            workload.turn(&mut line, queue, tally).await?;
         }
+        Ok(())
     }
 }
 
