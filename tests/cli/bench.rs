@@ -12,5 +12,5 @@ fn a_round_leaves_no_claims_behind() {
     let report = it.program.run(&[&load[..], &["--batch", "3", "--json"]].concat());
     assert_eq!(report.code, 0, "{report:?}");
     let stats = it.program.json(&["queue", "stats", "bench-0"]);
-    assert_eq!(stats["messages"]["claimed"], 0, "{stats}");
+    assert_eq!(stats["bench-0"]["messages"]["claimed"], 0, "{stats}");
 }
