@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! not in memory ──listed, posted to, freed──▶ open ──taken from, found blocked──▶ resting ──freed──▶ open
-//!       ▲                                      │                                    │
-//!       └──────────── no room for it, or nothing left of it in memory ──────────────┘
+//!       ▲                                      │                                    │ no room
+//!       │                                      │                                    ▼
+//!       └────────── no room for it, or nothing left of it in memory ───────────── emptied ──freed──▶ open
 //! ```
 //!
 //! Memory is bounded: of a group it knows the messages up to its reach, and of the queue so many groups, the blocked ones
@@ -54,6 +55,8 @@ enum Place {
     Open(u64),
     /// It is blocked.
     Resting(u64),
+    /// It is blocked, and its messages are left to the pool.
+    Emptied(u64),
 }
 
 #[derive(Debug)]
@@ -103,6 +106,8 @@ pub(super) struct Groups {
     open: BTreeMap<u64, GroupName>,
     /// The others, the longest blocked first.
     resting: BTreeMap<u64, GroupName>,
+    /// Those of the others that have nothing in memory but how far it knew them.
+    emptied: BTreeMap<u64, GroupName>,
     next_turn: u64,
     /// The group of each ready or delayed message in memory.
     index: BTreeMap<MessageId, GroupName>,
@@ -121,6 +126,7 @@ impl Groups {
             known: HashMap::new(),
             open: BTreeMap::new(),
             resting: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             next_turn: 0,
             index: BTreeMap::new(),
             bytes: 0,
@@ -326,6 +332,7 @@ impl Groups {
             (Some(Place::Open(_)), true) => return,
             _ if group.is_empty() => return self.forget(name),
             (Some(Place::Resting(_)), false) => return,
+            (Some(Place::Emptied(_)), false) if group.ready.is_empty() => return,
             _ => {}
         }
         self.leave_place(name);
@@ -346,6 +353,7 @@ impl Groups {
         match self.known.get_mut(name).and_then(|group| group.place.take()) {
             Some(Place::Open(turn)) => self.open.remove(&turn),
             Some(Place::Resting(turn)) => self.resting.remove(&turn),
+            Some(Place::Emptied(turn)) => self.emptied.remove(&turn),
             None => None,
         };
     }

@@ -5,7 +5,7 @@
 //! what is beyond twice a share; then what has its turn last. What goes is the end of a group: its reach shrinks,
 //! and its turn stays.
 
-use super::{Group, Groups, Reach};
+use super::{Group, Groups, Place, Reach};
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
@@ -104,7 +104,9 @@ impl Groups {
 
     /// Forgets the group that is blocked the longest. False when there is none.
     fn drop_resting(&mut self) -> bool {
-        let Some(name) = self.resting.values().next().cloned() else { return false };
+        let Some(name) = self.emptied.values().chain(self.resting.values()).next().cloned() else {
+            return false;
+        };
         self.drop_blocked(&name);
         true
     }
@@ -115,7 +117,14 @@ impl Groups {
         match self.known.get(name) {
             Some(group) if group.delayed.is_empty() => self.trim(name, 0),
             // A delayed message can be named again only by what wakes it.
-            _ => self.drop_blocked(name),
+            _ => return self.drop_blocked(name),
+        }
+        if let Some(group) = self.known.get_mut(name)
+            && let Some(Place::Resting(turn)) = group.place
+        {
+            group.place = Some(Place::Emptied(turn));
+            self.resting.remove(&turn);
+            self.emptied.insert(turn, name.clone());
         }
     }
 
@@ -146,7 +155,7 @@ impl Groups {
         }
         let keep = self.share();
         // Who is next keeps what it has, or two that need all of the memory would wait for each other.
-        let others = self.known.keys().filter(|other| *other != name && !self.is_next(other));
+        let others = self.open.values().skip(1).chain(self.resting.values()).filter(|other| *other != name);
         let others: Vec<GroupName> = others.cloned().collect();
         others.iter().filter(|_| keep > 0).for_each(|other| self.trim(other, keep));
         if self.is_full() {
