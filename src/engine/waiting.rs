@@ -52,7 +52,7 @@ impl<N: Eq + Hash + Clone, T> Lines<N, T> {
             *line = stay;
             Some(gone)
         });
-        gone.unwrap_or_else(VecDeque::new).into_iter().map(|(_, who)| who).collect()
+        gone.unwrap_or_default().into_iter().map(|(_, who)| who).collect()
     }
 
     /// Who stands there still.

@@ -31,6 +31,12 @@ pub struct NaiveQueue {
 
 impl NaiveQueue {
     pub fn apply(&mut self, changes: &QueueChanges) {
+        // What is said to be known was never looked up: it must be so.
+        for known in &changes.leaving {
+            let entry = self.entries.get(&known.id).expect("what its owner knows is there");
+            assert_eq!(entry.header.state, State::Ready);
+            assert_eq!((&entry.header.group, entry.body.len() as u64), (&known.group, known.bytes));
+        }
         for message in &changes.appends {
             self.entries.insert(message.header.id, message.clone());
         }

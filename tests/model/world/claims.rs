@@ -43,7 +43,7 @@ impl World {
         }
         if !taken.expired.is_empty() {
             taken.expired.iter().for_each(|id| self.truth.begin_remove(*id));
-            self.waiting.push_back(Change::Remove(taken.expired.clone()));
+            self.submit_removal(taken.expired.clone());
         }
         if !taken.dead.is_empty() {
             taken.dead.iter().for_each(|header| self.truth.move_to(header.id, Place::Leaving));

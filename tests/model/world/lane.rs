@@ -29,6 +29,11 @@ impl World {
         self.waiting.push_back(Change::Post(messages));
     }
 
+    pub(super) fn submit_removal(&mut self, ids: Vec<MessageId>) {
+        let leaving = self.engine.leaving_claims(&ids).map(KnownEntry::of).collect();
+        self.waiting.push_back(Change::Remove(ids, leaving));
+    }
+
     pub(super) fn send(&mut self) {
         if self.flight.is_some() || self.waiting.is_empty() {
             return;
@@ -42,7 +47,10 @@ impl World {
                 Change::Return(_, headers) | Change::Wake(headers) | Change::SetAside(headers) => {
                     changes.updates.extend_from_slice(headers);
                 }
-                Change::Remove(ids) => changes.removes.extend_from_slice(ids),
+                Change::Remove(ids, leaving) => {
+                    changes.removes.extend_from_slice(ids);
+                    changes.leaving.extend_from_slice(leaving);
+                }
                 Change::Depart(id) => changes.removes.push(*id),
             }
         }
@@ -76,8 +84,8 @@ impl World {
                 Change::SetAside(headers) => self.settle_aside(&headers, is_durable),
                 Change::Prepare(messages) => self.settle_arrival(messages, is_durable),
                 Change::Depart(id) => self.settle_departure(id, is_durable),
-                Change::Remove(ids) if is_durable => self.removed(&ids),
-                Change::Remove(ids) => {
+                Change::Remove(ids, _) if is_durable => self.removed(&ids),
+                Change::Remove(ids, _) => {
                     self.engine.remove_failed(&ids);
                     ids.iter().for_each(|id| self.truth.remove_failed(*id));
                 }

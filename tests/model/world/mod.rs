@@ -25,7 +25,7 @@ use angarium::domain::time::Timestamp;
 use angarium::engine::{Answered, Ending, Found, Lines, QueueEngine, Refill, Removal, Taken};
 use angarium::engine::{GroupBounds, GroupRead, Heads, Place as Turn, prepared};
 use angarium::error::Error;
-use angarium::storage::{Direction, Page, QueueChanges};
+use angarium::storage::{Direction, KnownEntry, Page, QueueChanges};
 
 use ordered::GroupPage;
 use receipts::Parting;
@@ -49,7 +49,8 @@ enum Change {
     Wake(Vec<Header>),
     SetAside(Vec<Header>),
     Prepare(Vec<Message>),
-    Remove(Vec<MessageId>),
+    /// With what the engine knows of them.
+    Remove(Vec<MessageId>, Vec<KnownEntry>),
     /// Of messages that are aside.
     Depart(MessageId),
 }

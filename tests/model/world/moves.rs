@@ -37,7 +37,7 @@ impl World {
             expires: self.now.plus_seconds(3_600),
             attempts: 7,
             client: None,
-            size: 1,
+            size: u32::try_from(SIZES[0]).expect("it is small"),
             state: State::Moving(Arc::new(peer())),
             group: self.group_of(self.arrived),
             first_claimed: None,

@@ -158,7 +158,7 @@ impl World {
                 };
                 self.engine.begin_remove(id, holder, self.now).expect("its holder removes it");
                 self.truth.begin_remove(id);
-                self.waiting.push_back(Change::Remove(vec![id]));
+                self.submit_removal(vec![id]);
             }
             for header in &taken.dead {
                 self.depart_one(header.id);

@@ -47,7 +47,7 @@ impl World {
 
     pub(super) fn begin_removal(&mut self, id: MessageId) {
         self.truth.begin_remove(id);
-        self.waiting.push_back(Change::Remove(vec![id]));
+        self.submit_removal(vec![id]);
     }
 
     pub(super) fn target(&self, target: Target) -> Option<MessageId> {

@@ -99,7 +99,7 @@ impl World {
             self.truth.begin_remove(*id);
         }
         if !gone.is_empty() {
-            self.waiting.push_back(Change::Remove(gone));
+            self.submit_removal(gone);
         }
     }
 }
