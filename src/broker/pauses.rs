@@ -2,14 +2,12 @@
 //! the slot over knows of it.
 
 use super::Broker;
+use super::slot::Slot;
 use crate::catalogue::{Act, NotedAct};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
-
-/// Acts that are noted of the queues of one slot, so that their node stays small; with more of them the oldest is forgotten.
-const NOTED: usize = 1_024;
 
 impl Broker {
     /// Notes that something is about to be done to a queue, durable when this returns. False when it was done less than
@@ -17,11 +15,11 @@ impl Broker {
     pub async fn act_begin(&self, at: &QueueRef, act: Act) -> Result<bool, Error> {
         let slot = self.slot(at).await?;
         let _tasks = slot.tasks.lock().await;
-        let mut acts = self.recent_acts(at).await?;
+        let mut acts = self.recent_acts(&slot).await?;
         if has(&acts, at, act) {
             return Ok(false);
         }
-        if acts.len() >= NOTED {
+        if acts.len() >= limits::SQS_PAUSES {
             acts.remove(0);
         }
         let since = self.0.clock.now().as_millis();
@@ -32,13 +30,13 @@ impl Broker {
 
     /// Whether something was done to a queue less than [`limits::SQS_PAUSE_SECONDS`] ago, by those who note it.
     pub async fn is_recent(&self, at: &QueueRef, act: Act) -> Result<bool, Error> {
-        Ok(has(&self.recent_acts(at).await?, at, act))
+        let slot = self.slot(at).await?;
+        Ok(has(&self.recent_acts(&slot).await?, at, act))
     }
 
-    async fn recent_acts(&self, at: &QueueRef) -> Result<Vec<NotedAct>, Error> {
-        let slot = self.slot(at).await?;
+    async fn recent_acts(&self, slot: &Slot) -> Result<Vec<NotedAct>, Error> {
         let mut acts = self.0.catalogue.noted_acts(&slot.owned).await?;
-        self.check_ours(&slot)?;
+        self.check_ours(slot)?;
         let now = self.0.clock.now();
         let ends =
             |noted: &NotedAct| Timestamp::from_millis(noted.since).plus_seconds(limits::SQS_PAUSE_SECONDS);

@@ -86,6 +86,8 @@ pub const SQS_IN_FLIGHT_MOST: usize = 10_000_000;
 pub const SQS_IN_FLIGHT_LOOK: Duration = Duration::from_millis(100);
 /// Seconds between two purges of a queue, and from its deletion to its next creation, where that is asked for (SQS: 60).
 pub const SQS_PAUSE_SECONDS: u32 = 60;
+/// Purges and deletions that are noted for that of the queues of one slot; with more of them the oldest is forgotten.
+pub const SQS_PAUSES: usize = 1_024;
 /// Characters of the id of a batch's entry, and of the label of a permission (SQS: 80).
 pub const SQS_ID_CHARS: usize = 80;
 /// Attributes of a message (SQS: 10).

@@ -208,6 +208,25 @@ fn deep_groups_that_are_blocked_take_no_memory_from_those_that_are_served() {
     }
 }
 
+/// Such a list counted for nothing, and was begun again and again where each took longer than that.
+#[test]
+fn a_list_of_groups_ends_however_much_happens_meanwhile() {
+    let mut world = World::with(20, 3);
+    let list = world.engine.begin_group_read().expect("nobody has looked yet");
+    let heads =
+        world.pool.values().map(|waiting| (waiting.values().next().unwrap().clone(), false)).collect();
+    (0..5_000).for_each(|number| world.post(group(100 + number)));
+    world.engine.finish_heads_read(&list, heads, true);
+    world.read();
+    assert_eq!(world.reads.lists, 0, "{:?}", world.reads);
+    let mut taken = Vec::new();
+    while taken.len() < 60 {
+        let ids = world.receive(RECEIVE);
+        taken.extend(ids.iter().copied().filter(|taken| *taken <= id(60)));
+        world.delete(&ids);
+    }
+}
+
 /// Such groups were forgotten to make room, and read from their beginnings when they were freed: past all that had been removed
 /// from them.
 #[test]

@@ -2,8 +2,9 @@
 
 import threading
 import time
+import urllib.request
 
-from face import client, refused
+from face import BASE, client, refused
 
 sqs = client()
 
@@ -51,4 +52,9 @@ assert answer["ResponseMetadata"]["HTTPStatusCode"] == 403, answer
 sqs.purge_queue(QueueUrl=fifo)
 sqs.delete_queue(QueueUrl=url)
 refused("AWS.SimpleQueueService.QueueDeletedRecently", make, name="bounded")
+# One that is there all the same, since it was made anew through REST, is not refused.
+rest = urllib.request.Request(f"{BASE}/v2/queues/bounded", method="PUT", data=b"{}", headers={
+    "Client-ID": "3381af92-2b9e-11e3-b191-71861300734c", "X-Project-Id": "000000000000"})
+assert urllib.request.urlopen(rest).status == 201
+assert make("bounded") == url
 assert make("another").endswith("/another")

@@ -32,9 +32,13 @@ impl Pauses {
         Ok(())
     }
 
-    /// Refuses a queue that was deleted lately.
+    /// Refuses a queue that was deleted lately. One that is there is not refused: its deletion may have failed, or it was made
+    /// anew through REST.
     pub async fn check_creation(self, broker: &Broker, queue: &QueueRef) -> Result<(), Fault> {
-        if self == Self::Kept && broker.is_recent(queue, Act::Deletion).await? {
+        if self == Self::Kept
+            && broker.is_recent(queue, Act::Deletion).await?
+            && broker.queue_metadata(queue).await?.is_none()
+        {
             let why = "You must wait 60 seconds after deleting a queue before you can create another with the same name.";
             return Err(Fault::new(Kind::QueueDeletedRecently, why));
         }
