@@ -317,10 +317,13 @@ impl Broker {
         chosen.used();
         let mut state = slot.state.lock();
         state.buckets |= 1 << id.bucket();
+        if state.queue_mut(at, chosen.queue).is_none() {
+            state.note_orphan(chosen.queue, id);
+            return Err(closed());
+        }
         state.live_claims += 1;
         state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
-        let gone = || Error::unknown(Part::Server, "the queue was closed");
-        let queue = state.queue_mut(at, chosen.queue).ok_or_else(gone)?;
+        let queue = state.queue_mut(at, chosen.queue).ok_or_else(closed)?;
         let headers = queue.engine.grant(id, terms, expires, &ids);
         queue.engine.note_attempt(id, attempt);
         queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
@@ -335,7 +338,9 @@ impl Broker {
     /// record, if there is one, before the messages are ready.
     fn end_in_doubt(&self, slot: &Slot, at: &QueueRef, id: ClaimId, terms: ClaimTerms, chosen: &Chosen) {
         let mut state = slot.state.lock();
-        let Some(queue) = state.queue_mut(at, chosen.queue) else { return };
+        let Some(queue) = state.queue_mut(at, chosen.queue) else {
+            return state.note_orphan(chosen.queue, id);
+        };
         let now = self.0.clock.now();
         queue.engine.grant(id, terms, now, &chosen.ids());
         state.live_claims += 1;
@@ -396,6 +401,10 @@ impl Broker {
         }
         Ok(bodies)
     }
+}
+
+fn closed() -> Error {
+    Error::unknown(Part::Server, "the queue was closed")
 }
 
 /// A page of the ready messages of a queue.

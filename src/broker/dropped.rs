@@ -8,6 +8,7 @@
 //! After the commit the queue is gone for everybody, and another one may have its name, under another id. The note
 //! makes sure that its messages and claims go too, whoever owns the slot by then.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -16,7 +17,7 @@ use tracing::{debug, warn};
 use super::Broker;
 use super::slot::Slot;
 use crate::catalogue::DroppedQueue;
-use crate::domain::ids::QueueId;
+use crate::domain::ids::{ClaimId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::error::{Error, Part};
@@ -55,11 +56,15 @@ impl Broker {
             self.serve(slot, &mut state, at);
             closed
         };
-        if let Some(queue) = closed
+        if let Some(queue) = &closed
             && timeout(limits::CLOSE_DEADLINE, queue.uses.wait()).await.is_err()
         {
             slot.lose("a queue was closed with work under way");
             return Err(Error::unavailable(Part::Storage, "what is under way in the queue does not end"));
+        }
+        if let Some(queue) = &closed {
+            let claims: Vec<ClaimId> = queue.engine.claim_ids().collect();
+            slot.state.lock().orphans.entry(record.id).or_default().extend(claims);
         }
         let deleted = self.0.catalogue.queue_delete(&slot.owned, at, &record).await;
         self.0.meter.forget_queue(at);
@@ -120,13 +125,22 @@ impl Broker {
         failure
     }
 
-    /// Removes the records of the claims on deleted queues.
+    /// Removes the records of the claims on deleted queues. Memory knows which they are, so none is read.
     async fn clean_claims(&self, slot: &Slot, queues: &[QueueId]) -> Result<(), Error> {
-        let claims = self.0.catalogue.claims_of(&slot.owned, queues).await?;
-        self.0.catalogue.claims_delete(&slot.owned, &claims).await?;
+        let orphans = slot.state.lock().take_orphans(queues);
+        let claims: Vec<ClaimId> = orphans.iter().flat_map(|(_, claims)| claims).copied().collect();
+        let deleted = self.0.catalogue.claims_delete(&slot.owned, &claims).await;
         let mut state = slot.state.lock();
+        if let Err(error) = deleted {
+            // A record that is gone already does no harm at the next try.
+            for (queue, claims) in orphans {
+                state.orphans.entry(queue).or_default().extend(claims);
+            }
+            return Err(error);
+        }
         // Those that wait to be cleared away are counted when they are.
-        let counted = claims.iter().filter(|claim| !state.spent.contains(claim)).count();
+        let spent: HashSet<ClaimId> = state.spent.iter().copied().collect();
+        let counted = claims.iter().filter(|claim| !spent.contains(claim)).count();
         state.live_claims = state.live_claims.saturating_sub(counted);
         Ok(())
     }

@@ -31,6 +31,7 @@ mod migration;
 mod move_tasks;
 mod moves;
 mod observation;
+mod orphans;
 mod overview;
 mod parting;
 mod pauses;

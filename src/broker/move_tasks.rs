@@ -18,12 +18,14 @@ use super::queue_list::QueueFilter;
 use super::slot::{OpenQueue, Slot};
 use crate::catalogue::MoveTasks;
 use crate::domain::attributes;
+use crate::domain::envelope::Envelope;
 use crate::domain::ids::QueueId;
 use crate::domain::limits::{self, Span};
 use crate::domain::move_task::{MoveRate, MoveStatus, MoveTask};
 use crate::domain::names::QueueRef;
 use crate::domain::page::PageLimit;
 use crate::error::{Error, Part};
+use crate::storage::{Direction, Order};
 
 /// Why a task does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +108,7 @@ impl Broker {
         if !self.open(slot, at).await? {
             return Ok(Some(MoveRefusal::NoSource));
         }
-        if !self.takes_dead_letters(at).await? {
+        if !self.takes_dead_letters(slot, at).await? {
             return Ok(Some(MoveRefusal::NotForDeadLetters));
         }
         if self.has_all_tasks(at).await? {
@@ -131,8 +133,12 @@ impl Broker {
         Ok(queues.iter().filter(|queue| *queue != at).count() >= limits::MOVE_TASKS_ACTIVE)
     }
 
-    /// Whether some queue of the project has its dead letters moved to this one.
-    async fn takes_dead_letters(&self, at: &QueueRef) -> Result<bool, Error> {
+    /// Whether this is a queue for dead letters: it holds one, or some queue of the project has its dead letters moved to it.
+    /// Looks at no more than [`limits::MOVE_SOURCE_PAGES`] pages of queues; where those do not tell, the client is believed.
+    async fn takes_dead_letters(&self, slot: &Slot, at: &QueueRef) -> Result<bool, Error> {
+        if self.holds_dead_letters(slot, at).await? {
+            return Ok(true);
+        }
         let one = Span::new(1, 1, 1).and_then(|span| PageLimit::new(Some(1), span).ok());
         let limit = one.ok_or_else(|| Error::unknown(Part::Server, "a page of one queue is no page"))?;
         let metadata = vec![(attributes::DEAD_LETTER_QUEUE.to_owned(), at.name.to_string())];
@@ -146,7 +152,7 @@ impl Broker {
             is_counted: false,
         };
         // A page looks at a bounded number of queues, and so may be empty without being the last one.
-        loop {
+        for _ in 0..limits::MOVE_SOURCE_PAGES {
             let page = self.queues_list(&at.project, &filter).await?;
             match (page.queues.is_empty(), page.next) {
                 (false, _) => return Ok(true),
@@ -154,6 +160,19 @@ impl Broker {
                 (true, Some(next)) => filter.after = Some(next.to_string()),
             }
         }
+        Ok(true)
+    }
+
+    /// Whether one of the oldest messages of a queue is a dead letter of another one.
+    async fn holds_dead_letters(&self, slot: &Slot, at: &QueueRef) -> Result<bool, Error> {
+        let (id, store) = {
+            let state = slot.state.lock();
+            let queue = state.queues.get(at).ok_or_else(|| closed(at))?;
+            (queue.id, self.store_of(queue)?)
+        };
+        let most = (limits::MOVE_SOURCE_MESSAGES, limits::MOVE_BYTES);
+        let page = store.scan(id, Order::Ready, Direction::Up, None, most).await?;
+        Ok(page.messages.into_iter().any(|message| Envelope::split(message.body).0.source.is_some()))
     }
 
     /// The latest tasks of a queue, the newest first; none when there is no such queue.

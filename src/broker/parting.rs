@@ -118,6 +118,9 @@ impl Broker {
         let done = self.0.catalogue.claim_part(&slot.owned, (old, &kept), (new, &own), is_new_bucket).await;
         let mut state = slot.state.lock();
         let Some(open) = state.queue_mut(at, queue) else {
+            if !done.is_err_and(|error| error.nothing_written()) {
+                state.note_orphan(queue, new);
+            }
             return Err(Error::unknown(Part::Server, "the queue was closed"));
         };
         if let Err(error) = done {

@@ -22,6 +22,7 @@ use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::pool::{DrainTerms, PoolChange, PoolState};
 use crate::domain::queue::Metadata;
 use crate::error::Error;
+use crate::storage::Epoch;
 
 /// How far a pool is drained.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +44,23 @@ struct Course {
     waiting: Vec<QueueRef>,
     /// Those whose migrations this replica has begun and not seen ended.
     moving: HashSet<QueueRef>,
-    /// When to look again at the earliest.
-    look_at: Option<Instant>,
+    /// Slots that were looked into, as they were taken then. A pool that is drained takes no new queue, so once is enough.
+    looked: HashMap<Slot, Epoch>,
+    /// Queues that could not be sent away, and when they are tried again.
+    refused: Vec<QueueRef>,
+    retry_at: Option<Instant>,
 }
 
 impl Course {
     /// Whether one more may begin: those that only wait for claims to end leave their places to others.
     fn has_place(&self, held: usize) -> bool {
         self.moving.len() - held < limits::DRAIN_AT_ONCE && held < limits::DRAIN_HELD
+    }
+
+    /// Tries a queue again after a pause.
+    fn put_off(&mut self, at: QueueRef) {
+        self.refused.push(at);
+        self.retry_at.get_or_insert(Instant::now() + limits::DRAIN_LOOK);
     }
 }
 
@@ -108,11 +118,14 @@ impl Broker {
     }
 
     async fn drain_on(&self, name: &PoolName, terms: DrainTerms, course: &mut Course) -> Result<(), Error> {
-        course.moving.retain(|at| self.migration_here(at).is_some());
-        if course.waiting.is_empty() && course.look_at.is_none_or(|at| at <= Instant::now()) {
-            course.look_at = Some(Instant::now() + limits::DRAIN_LOOK);
-            self.look_inside(name, course).await?;
+        // One that has ended may have been canceled, or be another replica's now: its record says so.
+        let ended = course.moving.extract_if(|at| self.migration_here(at).is_none());
+        course.waiting.extend(ended);
+        if course.retry_at.is_some_and(|at| at <= Instant::now()) {
+            course.retry_at = None;
+            course.waiting.append(&mut course.refused);
         }
+        self.look_inside(name, course).await?;
         let is_held = |at: &&QueueRef| {
             self.migration_here(at).is_some_and(|migration| migration.is_held.load(Ordering::Relaxed))
         };
@@ -120,49 +133,69 @@ impl Broker {
         let (mut refused, mut last) = (0, None);
         while course.has_place(held) && refused < limits::DRAIN_AT_ONCE {
             let Some(at) = course.waiting.pop() else { break };
-            match self.drain_queue(&at, terms).await {
+            match self.drain_queue(&at, name, terms).await {
                 Ok(true) => {
                     course.moving.insert(at);
                 }
-                // It is another replica's by now, gone, or on its way.
-                Ok(false) | Err(Error::Moved(_) | Error::NotFound { .. } | Error::Conflict(_)) => {}
-                // The others need not wait for it: it is found again at the next look.
+                // It is another replica's by now, or gone, from the service or from the pool.
+                Ok(false) | Err(Error::Moved(_) | Error::NotFound { .. }) => {}
+                Err(Error::Conflict(_)) => course.put_off(at),
+                // The others need not wait for it.
                 Err(error) => {
                     debug!(queue = %at.name, %error, "a queue could not be sent out of a pool that is drained");
                     (refused, last) = (refused + 1, Some(error));
+                    course.put_off(at);
                 }
             }
         }
         last.map_or(Ok(()), Err)
     }
 
-    /// Finds the queues of the slots that are served here which lie in a pool.
+    /// Finds the queues of a pool in the slots that were taken since the last look. Reads each record once.
     async fn look_inside(&self, name: &PoolName, course: &mut Course) -> Result<(), Error> {
-        // Each for itself: what is looked at together is bounded.
-        for slot in self.own_numbers() {
-            let Survey { queues, .. } = self.survey_of(iter::once(slot)).await?;
+        let owned: HashMap<Slot, Epoch> =
+            self.0.cells.owned().map(|slot| (slot.owned.slot, slot.epoch)).collect();
+        course.looked.retain(|slot, epoch| owned.get(slot) == Some(epoch));
+        for (slot, epoch) in owned {
+            if course.looked.contains_key(&slot) || course.waiting.len() >= limits::SURVEY_QUEUES {
+                continue;
+            }
+            // Each for itself: what is looked at together is bounded.
+            let Survey { queues, is_whole } = self.survey_of(iter::once(slot)).await?;
             for queue in queues.into_iter().filter(|queue| queue.placement.contains(name)) {
                 if queue.placement.older.is_none() {
                     course.waiting.push(queue.at);
                     continue;
                 }
-                // Those that somebody had begun before go on by themselves once their queues are open.
+                // Those that an owner before has begun go on by themselves once their queues are open.
                 match self.open_here(&queue.at).await {
                     Ok(true) => drop(course.moving.insert(queue.at)),
                     Ok(false) | Err(Error::Moved(_)) => {}
                     Err(error) => {
-                        debug!(queue = %queue.at.name, %error, "a queue that moves could not be opened")
+                        debug!(queue = %queue.at.name, %error, "a queue that moves could not be opened");
+                        course.put_off(queue.at);
                     }
                 }
+            }
+            if is_whole {
+                course.looked.insert(slot, epoch);
             }
         }
         Ok(())
     }
 
-    /// Begins the migration of a queue to a pool that placement chooses. False when there is no such queue.
-    async fn drain_queue(&self, at: &QueueRef, terms: DrainTerms) -> Result<bool, Error> {
+    /// Begins the migration of a queue to a pool that placement chooses. False when there is no such queue, or it does not lie in
+    /// the pool that is drained.
+    async fn drain_queue(&self, at: &QueueRef, from: &PoolName, terms: DrainTerms) -> Result<bool, Error> {
         let record = self.0.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
         let Some(record) = record else { return Ok(false) };
+        let placement = record.placement()?;
+        if !placement.contains(from) {
+            return Ok(false);
+        }
+        if placement.older.is_some() {
+            return self.open_here(at).await;
+        }
         let metadata = Metadata::stored(record.metadata)?;
         let attributes = metadata.attributes();
         let pool = self.place(at, attributes.flavor.as_ref(), attributes)?.entry.name.clone();
@@ -181,10 +214,6 @@ impl Broker {
         let slot = self.0.cells.get(at.slot())?;
         let state = slot.state.lock();
         state.queues.get(at).and_then(|queue| queue.migration.clone())
-    }
-
-    fn own_numbers(&self) -> Vec<Slot> {
-        self.0.cells.owned().map(|slot| slot.owned.slot).collect()
     }
 }
 

@@ -126,6 +126,11 @@ impl OpenPool {
         self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
     }
 
+    /// Whether it answered when it was last asked how it does.
+    pub(super) fn is_up(&self) -> bool {
+        self.store.is_ok() && self.health.read().is_some()
+    }
+
     /// What a page of metrics shows of it.
     pub(super) fn observed(&self) -> ObservedPool {
         let health = *self.health.read();

@@ -81,6 +81,8 @@ pub(super) struct SlotState {
     pub(super) buckets: u64,
     /// Claims of queues that nobody has opened since the start.
     pub(super) unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
+    /// Claims of queues deleted since the slot was taken: their records are removed with what else the queues leave.
+    pub(super) orphans: HashMap<QueueId, Vec<ClaimId>>,
     /// When to look for deleted queues that are not cleaned away; none when there are none, or it is being done.
     pub(super) next_cleaning: Option<Timestamp>,
     /// Deleted queues of the last cleaning: nothing is removed from them in any other way.
@@ -163,6 +165,7 @@ impl Slot {
             is_expiring: false,
             buckets: found.buckets,
             unopened,
+            orphans: HashMap::new(),
             next_cleaning: Some(Timestamp::default()),
             dropped: HashSet::new(),
             lines: Lines::default(),
@@ -242,7 +245,9 @@ impl SlotState {
 
     /// Takes a queue out, so that nothing more begins there.
     pub(super) fn close_queue(&mut self, at: &QueueRef, id: QueueId) -> Option<OpenQueue> {
-        self.unopened.remove(&id);
+        if let Some(claims) = self.unopened.remove(&id) {
+            self.orphans.entry(id).or_default().extend(claims.into_iter().map(|(claim, _)| claim));
+        }
         let queue = self.queues.remove(at)?;
         queue.uses.close();
         Some(*queue)
@@ -277,18 +282,6 @@ impl SlotState {
             self.next_cleaning = None;
         }
         begins
-    }
-
-    /// A claim of a queue that turned out not to exist any more has nothing to end.
-    pub(super) fn spend_orphan(&mut self, claim: ClaimId) {
-        for claims in self.unopened.values_mut() {
-            let before = claims.len();
-            claims.retain(|(id, _)| *id != claim);
-            if claims.len() < before {
-                self.spent.push(claim);
-            }
-        }
-        self.unopened.retain(|_, claims| !claims.is_empty());
     }
 
     /// Notes claims that have no messages left.

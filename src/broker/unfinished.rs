@@ -4,9 +4,11 @@
 //! After a slot was taken each of its queues is looked at once, at the cost of one read of its pool. One that has entries
 //! aside, or that moves to another pool, is opened, and its mover or copier goes on. It is done in the background, a few queues at a time, and never twice.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::Broker;
@@ -14,43 +16,84 @@ use super::moves::by_peer;
 use super::pool_table::NamedStore;
 use super::slot::Slot;
 use crate::catalogue::QueueRecord;
+use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
-use crate::domain::names::QueueRef;
-use crate::error::Error;
-use crate::storage::{Direction, Order, Position};
+use crate::domain::names::{PoolName, QueueRef};
+use crate::error::{Error, Part};
+use crate::storage::{Direction, Epoch, Order, Position};
+
+/// What is known of a slot whose queues could not all be looked at.
+struct Missed {
+    epoch: Epoch,
+    /// The pools that did not answer, and whether their health was good at that time all the same.
+    silent: Vec<(PoolName, bool)>,
+    /// When it is looked again if nothing is heard of those pools, and the pause before that.
+    at: Instant,
+    pause: Duration,
+}
 
 impl Broker {
-    /// Looks at the queues of each slot once after it was taken. What cannot be looked at now has its turn again.
+    /// Looks at the queues of each slot once after it was taken. A slot with queues in a pool that did not answer is looked at
+    /// again when the pool does; while it does not, no record is read for it.
     pub(super) async fn resume_moves(&self) {
-        let (mut pause, longest) = limits::UNFINISHED_PAUSES;
-        while self.next_turn(pause).await {
-            pause = limits::UNFINISHED_PAUSES.0;
+        let mut missed: HashMap<SlotNumber, Missed> = HashMap::new();
+        while self.next_turn(limits::UNFINISHED_TICK).await {
             for slot in self.0.cells.owned() {
+                let number = slot.owned.slot;
+                let before = missed.remove(&number).filter(|missed| missed.epoch == slot.epoch);
                 if slot.is_searched() {
                     continue;
                 }
-                if let Err(error) = self.search(&slot).await {
-                    warn!(slot = %slot.owned.slot, %error, "moves that were begun cannot all be found yet");
-                    pause = longest;
+                if let Some(before) = before.as_ref().filter(|before| !self.may_find_more(before)) {
+                    let Missed { epoch, ref silent, at, pause } = *before;
+                    missed.insert(number, Missed { epoch, silent: silent.clone(), at, pause });
+                    continue;
+                }
+                let mut silent = HashSet::new();
+                if let Err(error) = self.search(&slot, &mut silent).await {
+                    warn!(slot = %number, %error, "moves that were begun cannot all be found yet");
+                    let pause = before.map_or(limits::UNFINISHED_PAUSES.0, |before| before.pause * 2);
+                    let pause = pause.min(limits::UNFINISHED_PAUSES.1);
+                    let silent =
+                        silent.into_iter().map(|pool| (pool.clone(), self.is_pool_up(&pool))).collect();
+                    let again = Missed { epoch: slot.epoch, silent, at: Instant::now() + pause, pause };
+                    missed.insert(number, again);
                 }
             }
         }
     }
 
+    /// Whether a pool that did not answer may do so now.
+    fn may_find_more(&self, missed: &Missed) -> bool {
+        let mut up = missed.silent.iter().filter(|(pool, _)| self.is_pool_up(pool)).peekable();
+        let is_any_up = up.peek().is_some() || missed.silent.is_empty();
+        up.any(|(_, was_up)| !was_up) || (is_any_up && missed.at <= Instant::now())
+    }
+
+    fn is_pool_up(&self, name: &PoolName) -> bool {
+        self.0.pools.get(name).is_none_or(|pool| pool.is_up())
+    }
+
     /// Opens the queues of a slot that have entries aside or that move to another pool, and carries on their tasks. A pool that
-    /// cannot be asked holds up only its own queues.
-    async fn search(&self, slot: &Arc<Slot>) -> Result<(), Error> {
-        let (mut silent, mut outcome) = (HashSet::new(), self.resume_tasks(slot).await);
+    /// cannot be asked holds up only its own queues, and is put into `silent`.
+    async fn search(&self, slot: &Arc<Slot>, silent: &mut HashSet<PoolName>) -> Result<(), Error> {
+        let mut outcome = self.resume_tasks(slot).await;
         for project in self.0.catalogue.slot_projects(slot.owned.slot).await? {
             let queues = self.0.catalogue.project_queues(slot.owned.slot, &project).await?;
             for some in queues.chunks(limits::UNFINISHED_QUEUES) {
                 let records = self.0.catalogue.queue_records(some).await?;
                 for (at, record) in some.iter().zip(records) {
-                    let Some(record) = record.filter(|record| !silent.contains(&record.placement)) else {
+                    let Some(record) = record else { continue };
+                    let placement = record.placement()?;
+                    if placement.pools().any(|pool| silent.contains(pool)) {
                         continue;
-                    };
+                    }
                     if let Err(error) = self.open_if_unfinished(slot, at, &record).await {
-                        silent.insert(record.placement);
+                        if let Error::Unavailable { part: Part::Pool(pool), .. } = &error {
+                            silent.insert(pool.clone());
+                        } else {
+                            silent.extend(placement.pools().cloned());
+                        }
                         outcome = Err(error);
                     }
                 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::queues::Placed;
 use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
-use crate::domain::ids::{ClaimId, QueueId};
+use crate::domain::ids::QueueId;
 use crate::domain::names::{PoolName, QueueRef};
 use crate::error::{Error, Part};
 
@@ -64,12 +64,6 @@ impl Catalogue {
             found.push(DroppedQueue { id, placement });
         }
         Ok(found)
-    }
-
-    /// The claims of a slot whose queue is one of these.
-    pub async fn claims_of(&self, slot: &OwnedSlot, queues: &[QueueId]) -> Result<Vec<ClaimId>, Error> {
-        let all = self.claims(slot).await?.claims;
-        Ok(all.into_iter().filter(|(_, claim)| queues.contains(&claim.queue)).map(|(id, _)| id).collect())
     }
 
     /// Removes the note of a deleted queue: nothing of it is left.

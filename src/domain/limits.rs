@@ -387,6 +387,10 @@ pub const QUEUE_WAITERS: usize = 4_096;
 pub const SLOT_WAITERS: usize = 16_384;
 /// Messages on their way to or from another queue whose ids a queue keeps in memory; beyond it the pool is asked.
 pub const ASIDE_KNOWN: usize = 4_096;
+/// Pages of queues that are looked at for one whose dead letters go to the queue of a new move task.
+pub const MOVE_SOURCE_PAGES: usize = 10;
+/// The oldest messages of such a queue that are looked at before: one that is a dead letter tells as much.
+pub const MOVE_SOURCE_MESSAGES: usize = 16;
 /// Messages that go to another queue in one batch.
 pub const MOVE_MESSAGES: usize = 256;
 /// Bytes of bodies that go to another queue in one batch, and a body more.
@@ -404,7 +408,7 @@ pub const DRAIN_AT_ONCE: usize = 16;
 pub const DRAIN_HELD: usize = 1_024;
 /// How often it is looked whether migrations of a drained pool have ended.
 pub const DRAIN_TICK: Duration = Duration::from_secs(1);
-/// How long a replica waits at least before it looks again for queues in a pool that is drained.
+/// How long a replica waits before it tries again to send queues out of a drained pool that could not be sent away.
 pub const DRAIN_LOOK: Duration = Duration::from_secs(20);
 /// Messages a second to which a migration may be bounded.
 pub const MIGRATION_RATE: (u32, u32) = (1, 1_000_000);
@@ -418,8 +422,11 @@ pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Durat
 pub const UNFINISHED_QUEUES: usize = 64;
 /// See [`UNFINISHED_QUEUES`].
 pub const UNFINISHED_STEP: Duration = Duration::from_millis(20);
-/// How often to look for slots that were taken, and how often when a pool could not be asked.
-pub const UNFINISHED_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// How often to look for slots that were taken.
+pub const UNFINISHED_TICK: Duration = Duration::from_millis(500);
+/// Pauses before the queues of a slot are looked at again though a pool that could not be asked seems to be well: the first,
+/// and the longest. Each is twice the one before.
+pub const UNFINISHED_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 /// Seconds after which what nobody asked for is tried again: ends of claims, scheduled messages that are due.
 pub const RETRY_SECONDS: u32 = 1;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.

@@ -107,6 +107,11 @@ impl Claims {
 }
 
 impl QueueEngine {
+    /// The claims whose records may be in the tree, ending or not.
+    pub fn claim_ids(&self) -> impl Iterator<Item = ClaimId> {
+        self.claims.claims.keys().copied()
+    }
+
     /// Notes the receive that made a claim, so that it can be repeated; absent, that it cannot be any more.
     pub fn note_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
         self.claims.set_attempt(id, attempt);

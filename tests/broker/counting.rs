@@ -1,8 +1,10 @@
-//! A pool that counts how often it is asked for the totals of a queue, and else is the one behind it.
+//! A pool that counts how often it is asked for the totals of a queue, and a tree that counts the nodes read from it; else they are
+//! those behind them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use angarium::coordination::{Committed, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium::domain::durability::Durability;
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
@@ -14,6 +16,8 @@ use angarium::storage::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::watch::Receiver;
 
 /// A pool with a counter.
 pub struct CountingPool {
@@ -124,5 +128,86 @@ impl PoolStore for CountingPool {
 
     fn check_open(&self) -> Result<(), StoreError> {
         self.pool.check_open()
+    }
+}
+
+/// A tree with a list of the nodes that were read.
+pub struct CountingTree {
+    tree: Arc<dyn Coordination>,
+    read: Mutex<Vec<String>>,
+}
+
+impl CountingTree {
+    pub fn new(tree: Arc<dyn Coordination>) -> Self {
+        Self { tree, read: Mutex::default() }
+    }
+
+    /// How many nodes and directories whose path has this text were read since the last call.
+    pub fn take_reads(&self, part: &str) -> usize {
+        std::mem::take(&mut *self.read.lock()).iter().filter(|path| path.contains(part)).count()
+    }
+}
+
+#[async_trait]
+impl Coordination for CountingTree {
+    async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
+        self.read.lock().push(path.to_owned());
+        self.tree.get(path).await
+    }
+
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
+        self.read.lock().extend_from_slice(paths);
+        self.tree.get_many(paths).await
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
+        self.read.lock().push(path.to_owned());
+        self.tree.children(path).await
+    }
+
+    async fn children_behind(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, TreeError> {
+        self.read.lock().push(path.to_owned());
+        self.tree.children_behind(path, after, most).await
+    }
+
+    async fn sync(&self) -> Result<(), TreeError> {
+        self.tree.sync().await
+    }
+
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+        self.tree.commit(fences, ops).await
+    }
+
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
+        self.tree.watch_tree(path)
+    }
+
+    fn session(&self) -> Receiver<Session> {
+        self.tree.session()
+    }
+
+    fn check_open(&self) -> Result<(), TreeError> {
+        self.tree.check_open()
+    }
+
+    fn check_lease(&self) -> Result<(), TreeError> {
+        self.tree.check_lease()
+    }
+
+    fn keeps_time(&self) -> bool {
+        self.tree.keeps_time()
+    }
+
+    fn check_alive(&self) -> Result<(), TreeError> {
+        self.tree.check_alive()
+    }
+
+    async fn close(&self) {
+        self.tree.close().await;
     }
 }

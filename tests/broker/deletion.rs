@@ -9,6 +9,7 @@ use angarium::clock::Clock;
 use angarium::cluster::replicas::Replica;
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
+use angarium::domain::ids::ClaimId;
 use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::journal::Journal;
@@ -58,10 +59,16 @@ impl Seen {
         self.catalogue.queue(&self.slot().await, &queue("q")).await.unwrap()
     }
 
+    /// The claims of a queue whose records are in the tree.
+    async fn claims_of(&self, record: &QueueRecord) -> Vec<ClaimId> {
+        let all = self.catalogue.claims(&self.slot().await).await.unwrap().claims;
+        all.into_iter().filter(|(_, claim)| claim.queue == record.id).map(|(id, _)| id).collect()
+    }
+
     /// Messages that the pool has of a queue, claims of it in the tree, and notes of deleted queues.
     async fn left(&self, record: &QueueRecord) -> (Totals, usize, usize) {
         let slot = self.slot().await;
-        let claims = self.catalogue.claims_of(&slot, &[record.id]).await.unwrap().len();
+        let claims = self.claims_of(record).await.len();
         let notes = self.catalogue.dropped(&slot).await.unwrap().len();
         (self.pool.totals(record.id).await.unwrap(), claims, notes)
     }
@@ -151,7 +158,7 @@ async fn what_a_killed_deletion_leaves_is_cleaned_by_the_next_process() {
             _ => assert_eq!(part(1_000).await.unwrap(), Dropped::Done),
         }
         if step == 3 {
-            let claims = seen.catalogue.claims_of(&slot, &[record.id]).await.unwrap();
+            let claims = seen.claims_of(&record).await;
             assert_eq!(claims.len(), 1);
             seen.catalogue.claims_delete(&slot, &claims).await.unwrap();
         }

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod clock;
+mod costs;
 mod counting;
 mod deadletters;
 mod deletion;

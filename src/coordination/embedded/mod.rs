@@ -51,33 +51,61 @@ impl EmbeddedTree {
         Ok(Self { journal, watches: Arc::default(), session, tasks: TaskTracker::new() })
     }
 
-    fn node(&self, path: &str) -> Result<Option<Node>, TreeError> {
-        path::check(path)?;
-        // A view, so that of a commit under way nothing is seen: what is read next must fit what is read here.
-        let view = self.journal.view().map_err(not_sent)?;
-        let value = view.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
-        let stored = value.as_ref().map(stored::decode).transpose()?;
-        Ok(stored.map(|stored| stored.node).or_else(|| (path == "/").then(root)))
+    /// Reads away from the threads that serve requests: a read may have to wait for the disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Journal) -> Result<T, TreeError> + Send + 'static,
+    ) -> Result<T, TreeError> {
+        let journal = self.journal.clone();
+        let done = tokio::task::spawn_blocking(move || read(&journal)).await;
+        done.unwrap_or_else(|error| Err(TreeError::NotSent(error.to_string())))
     }
+}
+
+fn node(journal: &Journal, path: &str) -> Result<Option<Node>, TreeError> {
+    path::check(path)?;
+    // A view, so that of a commit under way nothing is seen: what is read next must fit what is read here.
+    let view = journal.view().map_err(not_sent)?;
+    let value = view.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
+    let stored = value.as_ref().map(stored::decode).transpose()?;
+    Ok(stored.map(|stored| stored.node).or_else(|| (path == "/").then(root)))
+}
+
+/// The names of at most `most` children of `path` behind `after`.
+fn children(
+    journal: &Journal,
+    path: &str,
+    after: Option<&str>,
+    most: usize,
+) -> Result<Vec<String>, TreeError> {
+    path::check(path)?;
+    let prefix = stored::children_prefix(path);
+    let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+    let mut from = prefix.clone();
+    if let Some(after) = after {
+        from.extend_from_slice(after.as_bytes());
+        // The next key there can be.
+        from.push(0);
+    }
+    let view = journal.view().map_err(not_sent)?;
+    let pairs = view.scan(Space::Tree, &prefix, &from).take(most);
+    pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
 }
 
 #[async_trait]
 impl Coordination for EmbeddedTree {
     async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
-        self.node(path)
+        let path = path.to_owned();
+        self.read(move |journal| node(journal, &path)).await
     }
 
     async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
-        paths.iter().map(|path| self.node(path)).collect()
+        let paths = paths.to_vec();
+        self.read(move |journal| paths.iter().map(|path| node(journal, path)).collect()).await
     }
 
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
-        path::check(path)?;
-        let prefix = stored::children_prefix(path);
-        let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        let view = self.journal.view().map_err(not_sent)?;
-        let pairs = view.scan(Space::Tree, &prefix, &prefix);
-        pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
+        self.children_behind(path, None, usize::MAX).await
     }
 
     /// Reads no more than the page.
@@ -87,18 +115,8 @@ impl Coordination for EmbeddedTree {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<String>, TreeError> {
-        path::check(path)?;
-        let prefix = stored::children_prefix(path);
-        let name = |key: Bytes| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        let mut from = prefix.clone();
-        if let Some(after) = after {
-            from.extend_from_slice(after.as_bytes());
-            // The next key there can be.
-            from.push(0);
-        }
-        let view = self.journal.view().map_err(not_sent)?;
-        let pairs = view.scan(Space::Tree, &prefix, &from).take(most);
-        pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
+        let (path, after) = (path.to_owned(), after.map(ToOwned::to_owned));
+        self.read(move |journal| children(journal, &path, after.as_deref(), most)).await
     }
 
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
