@@ -3,11 +3,13 @@
 //! The values of the first group are Zaqar's defaults (its `[transport]` options), which its clients expect. An operator
 //! may set others (see [`Limits`]) up to the bounds of the second group.
 
+mod entry;
 mod settable;
 mod stores;
 
 use std::time::Duration;
 
+pub use entry::*;
 pub use settable::{Limits, Span};
 pub use stores::*;
 

@@ -1,4 +1,4 @@
-//! The words of the product and their rules: names, ids, messages, claims, queues, pools, receipts, limits, quotas, times, access.
+//! The words of the product and their rules: names, ids, messages, claims, queues, pools, receipts, limits, quotas, times, access, addresses.
 //!
 //! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
 //! rolls dice: instants and randomness come in as arguments.
@@ -19,6 +19,7 @@ pub mod message;
 pub mod message_attribute;
 pub mod move_task;
 pub mod names;
+pub mod network;
 pub mod page;
 pub mod patch;
 pub mod pool;
@@ -26,5 +27,6 @@ pub mod queue;
 pub mod quota;
 pub mod rate;
 pub mod receipt;
+pub mod source;
 pub mod time;
 pub mod trace;

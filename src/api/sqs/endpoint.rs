@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -24,6 +25,7 @@ use super::fault::{Fault, Kind};
 use super::incoming::{Asked, Named, asked, credential, queue_of_path};
 use super::operation::{ALL, Operation};
 use super::pauses::Pauses;
+use super::policy::RequestFacts;
 use super::{move_tasks, permissions, signature};
 use crate::api::auth::{Authentication, Identity};
 use crate::api::error::ApiError;
@@ -38,6 +40,7 @@ use crate::domain::access_keys::AccessKeyTable;
 use crate::domain::attributes;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
+use crate::domain::source::Source;
 use crate::metrics::OperationMeter;
 
 /// What one replica tells another beside the request: what URLs begin with, and who sends.
@@ -100,6 +103,8 @@ struct Call {
     asked: Asked,
     caller: Caller,
     identity: Identity,
+    /// Where it comes from.
+    source: Option<Source>,
     base: String,
     addressed: Option<(String, String)>,
 }
@@ -211,7 +216,8 @@ impl Endpoint {
             None => Some(self.quota.let_in_as(asked.operation == Operation::ReceiveMessage, &identity)?),
         };
         let (base, addressed) = (self.base(head), queue_of_path(head.uri.path()));
-        Ok((Call { protocol, asked, caller, identity, base, addressed }, place))
+        let source = head.extensions.get().copied();
+        Ok((Call { protocol, asked, caller, identity, source, base, addressed }, place))
     }
 
     /// Puts to a request what the replica that serves it has to know.
@@ -308,18 +314,19 @@ impl Endpoint {
             return Ok(());
         }
         let Some(queue) = self.meant(call) else { return Ok(()) };
-        let (account, operation) = (&call.caller.account, call.asked.operation);
         let is_own = queue.project == call.identity.project;
         if is_own && !self.broker.may_have_policy(&queue) {
             return Ok(());
         }
         let metadata = self.broker.queue_metadata(&queue).await?;
         let policy = metadata.and_then(|metadata| metadata.own().remove(attributes::POLICY));
-        let policy = policy.and_then(|policy| serde_json::from_str(policy.get()).ok()).unwrap_or_default();
-        let arn = self.places.arn(&queue);
+        let policy = policy.as_deref().map(RawValue::get).filter(|policy| *policy != "null");
+        let (operation, arn) = (call.asked.operation, self.places.arn(&queue));
+        let facts =
+            RequestFacts { account: &call.caller.account, source: call.source, now: self.clock.now() };
         let is_permitted = match is_own {
-            true => !permissions::forbids(&policy, account, operation, &arn),
-            false => permissions::allows(&policy, account, operation, &arn),
+            true => !permissions::forbids(policy, &facts, operation, &arn),
+            false => permissions::allows(policy, &facts, operation, &arn),
         };
         if is_permitted {
             return Ok(());

@@ -20,6 +20,7 @@ mod move_tasks;
 mod operation;
 mod pauses;
 mod permissions;
+mod policy;
 mod queue_attributes;
 mod queues;
 mod receive;

@@ -1,8 +1,8 @@
 //! Who else may use a queue: the policies that say so, and the two operations that write them statement by statement.
 //!
-//! The account of a queue may do everything with it that no statement denies to it without conditions; it may always change
-//! the policy, or nobody could any more. Another one may do what a statement allows and no statement denies; a
-//! statement with conditions allows nothing and denies everything, since nobody looks at conditions.
+//! The account of a queue may do everything with it that no statement denies to it; it may always change the policy, or nobody
+//! could any more. Another one may do what a statement allows and no statement denies. What a policy says of a request is for
+//! `policy` to find out.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,6 +12,8 @@ use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
+use super::policy::{self, Decision, RequestFacts};
+use super::queue_attributes::unusable_policy;
 use super::rewrite::rewrite;
 use crate::domain::attributes as keys;
 use crate::domain::limits;
@@ -57,9 +59,12 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
         "Sid": label, "Effect": "Allow", "Principal": {"AWS": principals},
         "Action": one_or_all(actions.iter().map(|action| format!("SQS:{action}")).collect()), "Resource": arn,
     });
+    let whole = json!({"Statement": [statement]});
+    policy::check(&whole.to_string()).map_err(Fault::value)?;
     rewrite(context, &queue, keys::POLICY, |policy| {
         let mut policy = match policy {
-            Value::Object(_) => policy,
+            // A statement beside one that is not understood would be of no use.
+            Value::Object(_) => policy::check(&policy.to_string()).map_err(|why| unusable_policy(&why))?,
             _ => json!({"Version": "2008-10-17", "Id": format!("{arn}/SQSDefaultPolicy"), "Statement": []}),
         };
         let mut statements = statements(&policy);
@@ -139,104 +144,89 @@ fn is_shared(action: &str) -> bool {
     shared.contains(&action)
 }
 
-/// The statements of a policy that are about an account that does this.
-fn about(policy: &Value, account: &str, action: &str, arn: &str) -> Vec<Value> {
-    let mut statements = statements(policy);
-    statements.retain(|statement| {
-        is_principal(&statement["Principal"], account)
-            && strings(&statement["Action"]).any(|one| is_action(one, action))
-            && strings(&statement["Resource"]).any(|one| one == "*" || one == arn)
-    });
-    statements
-}
-
 /// Whether a policy forbids the queue's own account to do this with it.
-pub fn forbids(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
+pub fn forbids(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> bool {
     let is_rescue = matches!(
         operation,
         Operation::SetQueueAttributes | Operation::GetQueueAttributes | Operation::RemovePermission
     );
-    let action = operation.name().trim_end_matches("Batch");
-    let denies = |one: &Value| one["Effect"] == "Deny" && one.get("Condition").is_none();
-    !is_rescue && about(policy, account, action, arn).iter().any(denies)
+    !is_rescue && policy::decide(policy, facts, operation, arn) == Decision::Denied
 }
 
 /// Whether a policy lets another account do this with its queue.
-pub fn allows(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
-    let action = operation.name().trim_end_matches("Batch");
-    let all = about(policy, account, action, arn);
-    let is_allowed = all.iter().any(|one| one["Effect"] == "Allow" && one.get("Condition").is_none());
-    is_shared(action) && is_allowed && all.iter().all(|one| one["Effect"] == "Allow")
-}
-
-fn strings(value: &Value) -> impl Iterator<Item = &str> {
-    let all = value.as_array().into_iter().flatten().filter_map(Value::as_str);
-    value.as_str().into_iter().chain(all)
-}
-
-fn is_principal(principal: &Value, account: &str) -> bool {
-    let is_it = |one: &str| one == "*" || one == account || one == format!("arn:aws:iam::{account}:root");
-    principal == "*" || strings(&principal["AWS"]).any(is_it)
-}
-
-/// `SQS:Name` in any case of the service, or with a star at the end.
-fn is_action(pattern: &str, action: &str) -> bool {
-    if pattern == "*" {
-        return true;
-    }
-    let Some((service, name)) = pattern.split_once(':') else { return false };
-    let is_named = match name.strip_suffix('*') {
-        Some(start) => action.to_ascii_lowercase().starts_with(&start.to_ascii_lowercase()),
-        None => action.eq_ignore_ascii_case(name),
-    };
-    service.eq_ignore_ascii_case("sqs") && is_named
+pub fn allows(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> bool {
+    let action = operation.name();
+    is_shared(action.strip_suffix("Batch").unwrap_or(action))
+        && policy::decide(policy, facts, operation, arn) == Decision::Allowed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::Timestamp;
 
     const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:q";
+
+    fn facts(account: &str) -> RequestFacts<'_> {
+        RequestFacts { account, source: None, now: Timestamp::from_millis(0) }
+    }
 
     fn policy(effect: &str, principal: Value, action: &str) -> Value {
         json!({"Statement": [{"Effect": effect, "Principal": principal, "Action": action, "Resource": ARN}]})
     }
 
+    fn allowed(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
+        allows(Some(&policy.to_string()), &facts(account), operation, arn)
+    }
+
     #[test]
     fn a_policy_allows_what_it_names_and_nothing_else() {
         let one = policy("Allow", json!({"AWS": "arn:aws:iam::111111111111:root"}), "SQS:SendMessage");
-        assert!(allows(&one, "111111111111", Operation::SendMessage, ARN));
-        assert!(allows(&one, "111111111111", Operation::SendMessageBatch, ARN));
-        assert!(!allows(&one, "111111111111", Operation::ReceiveMessage, ARN));
-        assert!(!allows(&one, "222222222222", Operation::SendMessage, ARN));
-        assert!(!allows(&one, "111111111111", Operation::SendMessage, "arn:aws:sqs:us-east-1:0:other"));
+        assert!(allowed(&one, "111111111111", Operation::SendMessage, ARN));
+        assert!(allowed(&one, "111111111111", Operation::SendMessageBatch, ARN));
+        assert!(!allowed(&one, "111111111111", Operation::ReceiveMessage, ARN));
+        assert!(!allowed(&one, "222222222222", Operation::SendMessage, ARN));
+        assert!(!allowed(&one, "111111111111", Operation::SendMessage, "arn:aws:sqs:us-east-1:0:other"));
         let all = policy("Allow", json!("*"), "sqs:*");
-        assert!(allows(&all, "222222222222", Operation::ReceiveMessage, ARN));
-        assert!(!allows(&all, "222222222222", Operation::DeleteQueue, ARN), "that is for its owner alone");
-        assert!(!allows(&Value::Null, "222222222222", Operation::SendMessage, ARN));
+        assert!(allowed(&all, "222222222222", Operation::ReceiveMessage, ARN));
+        assert!(!allowed(&all, "222222222222", Operation::DeleteQueue, ARN), "that is for its owner alone");
+        assert!(!allows(None, &facts("222222222222"), Operation::SendMessage, ARN));
     }
 
     #[test]
     fn an_account_is_bound_by_what_its_own_queue_denies_and_can_undo_it() {
+        let forbidden =
+            |one: &Value, operation| forbids(Some(&one.to_string()), &facts("000000000000"), operation, ARN);
         let mut one = policy("Deny", json!("*"), "SQS:*");
-        let forbids = |one: &Value, operation| forbids(one, "000000000000", operation, ARN);
-        assert!(forbids(&one, Operation::SendMessageBatch) && forbids(&one, Operation::DeleteQueue));
-        assert!(!forbids(&one, Operation::SetQueueAttributes) && !forbids(&one, Operation::RemovePermission));
-        one["Statement"][0]["Condition"] = json!({"Bool": {"aws:SecureTransport": "false"}});
-        assert!(!forbids(&one, Operation::SendMessage), "nobody looks at conditions");
-        assert!(!forbids(&policy("Deny", json!("*"), "SQS:SendMessage"), Operation::ReceiveMessage));
-        assert!(!forbids(&policy("Allow", json!("*"), "SQS:*"), Operation::SendMessage));
+        assert!(forbidden(&one, Operation::SendMessageBatch) && forbidden(&one, Operation::DeleteQueue));
+        let is_rescued = |one: &Value| {
+            !forbidden(one, Operation::SetQueueAttributes)
+                && !forbidden(one, Operation::RemovePermission)
+                && !forbidden(one, Operation::GetQueueAttributes)
+        };
+        assert!(is_rescued(&one));
+        one["Statement"][0]["Condition"] = json!({"DateGreaterThan": {"aws:CurrentTime": "2001-01-01"}});
+        assert!(!forbidden(&one, Operation::SendMessage), "its time has not come");
+        one["Statement"][0]["Condition"] = json!({"DateLessThan": {"aws:CurrentTime": "2001-01-01"}});
+        assert!(forbidden(&one, Operation::SendMessage));
+        assert!(!forbidden(&policy("Deny", json!("*"), "SQS:SendMessage"), Operation::ReceiveMessage));
+        assert!(!forbidden(&policy("Allow", json!("*"), "SQS:*"), Operation::SendMessage));
+        let unreadable = json!({"Statement": "all"});
+        assert!(forbidden(&unreadable, Operation::SendMessage) && is_rescued(&unreadable));
     }
 
     #[test]
-    fn what_is_denied_or_has_conditions_is_not_allowed() {
+    fn what_is_denied_or_has_conditions_that_fail_is_not_allowed() {
         let mut both = policy("Allow", json!("*"), "SQS:*");
         let denial = policy("Deny", json!({"AWS": ["111111111111"]}), "SQS:SendMessage");
         both["Statement"].as_array_mut().unwrap().push(denial["Statement"][0].clone());
-        assert!(!allows(&both, "111111111111", Operation::SendMessage, ARN));
-        assert!(allows(&both, "222222222222", Operation::SendMessage, ARN));
+        assert!(!allowed(&both, "111111111111", Operation::SendMessage, ARN));
+        assert!(allowed(&both, "222222222222", Operation::SendMessage, ARN));
         let mut bound = policy("Allow", json!("*"), "SQS:*");
         bound["Statement"][0]["Condition"] = json!({"Bool": {"aws:SecureTransport": "true"}});
-        assert!(!allows(&bound, "111111111111", Operation::SendMessage, ARN));
+        assert!(!allowed(&bound, "111111111111", Operation::SendMessage, ARN), "nobody knows");
+        let in_the_clear = facts("111111111111");
+        let encrypted = RequestFacts { source: Some("https 192.0.2.7".parse().unwrap()), ..in_the_clear };
+        assert!(allows(Some(&bound.to_string()), &encrypted, Operation::SendMessage, ARN));
     }
 }

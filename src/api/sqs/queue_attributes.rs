@@ -23,7 +23,7 @@ use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
 use super::fifo::{self, Fifo, Throughput};
-use super::redrive;
+use super::{policy, redrive};
 use crate::broker::QueueDescription;
 use crate::domain::attributes as keys;
 use crate::domain::claim::ClaimWait;
@@ -204,13 +204,20 @@ pub fn invalid(name: &str, value: &str) -> Fault {
     Fault::new(Kind::InvalidAttributeValue, format!("Invalid value {shown:?} for the attribute {name}."))
 }
 
+/// A policy would not mean what it says.
+pub fn unusable_policy(why: &str) -> Fault {
+    let why: String = why.chars().take(400).collect();
+    Fault::new(Kind::InvalidAttributeValue, format!("Invalid value for the attribute Policy: {why}."))
+}
+
 fn policy(value: &str) -> Result<Value, Fault> {
     if value.is_empty() {
         return Ok(Value::Null);
     }
-    let policy = serde_json::from_str::<Value>(value).ok().filter(Value::is_object);
-    let policy = policy.filter(|policy| policy.get("Statement").is_some());
-    policy.filter(|_| value.len() <= limits::SQS_POLICY_BYTES).ok_or_else(|| invalid(POLICY, value))
+    if value.len() > limits::SQS_POLICY_BYTES {
+        return Err(unusable_policy(&format!("it has more than {} bytes", limits::SQS_POLICY_BYTES)));
+    }
+    policy::check(value).map_err(|why| unusable_policy(&why))
 }
 
 /// All attributes of a queue, with the defaults of SQS where it says nothing.
