@@ -35,6 +35,8 @@ struct Shared {
     doubt: AtomicU64,
     /// Whether an operator accepts steps of any size.
     accepts: AtomicBool,
+    /// Milliseconds since the Unix epoch that the wall clock of a manual clock shows.
+    wall: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +54,7 @@ pub struct Asked(u64);
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let base = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX / 2);
-        Self::of(Source::System { started: Instant::now() }, base)
+        Self::of(Source::System { started: Instant::now() }, wall_millis())
     }
 
     /// A clock that stands at `millis` until it is moved.
@@ -69,6 +68,7 @@ impl Clock {
             told: AtomicU64::new(0),
             doubt: AtomicU64::new(0),
             accepts: AtomicBool::new(false),
+            wall: AtomicU64::new(base),
         };
         Self { source, shared: Arc::new(shared) }
     }
@@ -82,6 +82,15 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         let now = self.shared.base.load(Ordering::Relaxed).saturating_add(self.passed());
         Timestamp::from_millis(self.shared.told.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+
+    /// What the machine's wall clock shows, whatever tree time is: for dates that other machines write by theirs, as those of
+    /// signatures. It may go back. A manual clock shows what it was set to and advanced by, without the steps of tree time.
+    pub fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(match self.source {
+            Source::System { .. } => wall_millis(),
+            Source::Manual => self.shared.wall.load(Ordering::Relaxed),
+        })
     }
 
     /// Milliseconds since the start of a machine's clock.
@@ -175,8 +184,15 @@ impl Clock {
     pub fn advance(&self, millis: u64) {
         if let Source::Manual = self.source {
             self.shared.base.fetch_add(millis, Ordering::Relaxed);
+            self.shared.wall.fetch_add(millis, Ordering::Relaxed);
         }
     }
+}
+
+fn wall_millis() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(wall.as_millis()).unwrap_or(u64::MAX / 2)
 }
 
 /// Milliseconds since the machine started. It goes on while the machine is suspended and while this process is
@@ -234,6 +250,17 @@ mod tests {
         clock.accept_steps();
         clock.resume(at(NOW - DAY - 1));
         assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
+    }
+
+    #[test]
+    fn wall_clock_ignores_steps_of_tree_time() {
+        let clock = Clock::manual(NOW);
+        clock.begin(clock.asking(), at(NOW - 7_000_000), None);
+        assert_eq!((clock.now(), clock.wall()), (at(NOW - 7_000_000), at(NOW)));
+        clock.learn(clock.asking(), at(NOW + 7_000_000));
+        assert_eq!((clock.now(), clock.wall()), (at(NOW + 7_000_000), at(NOW)));
+        clock.advance(5);
+        assert_eq!(clock.wall(), at(NOW + 5));
     }
 
     #[test]
