@@ -168,7 +168,7 @@ pub fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(field: D) -> Res
 
 /// Whether arrays and objects are nested deeper than the bound. Counts brackets outside of strings, so it is
 /// exact for JSON and harmless for anything else.
-fn is_too_deep(bytes: &[u8]) -> bool {
+pub fn is_too_deep(bytes: &[u8]) -> bool {
     // Most texts have fewer brackets in all, and those are counted many bytes at a time.
     if bytes.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() <= limits::JSON_DEPTH {
         return false;

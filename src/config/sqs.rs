@@ -6,6 +6,7 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args};
 
 use crate::domain::limits;
+use crate::domain::region::{Regions, is_region};
 
 /// The endpoint of SQS.
 #[derive(Args, Clone, Debug)]
@@ -13,6 +14,12 @@ pub struct SqsSettings {
     /// Region of SQS whose queues are those of REST; another region has queues of its own
     #[arg(long, env = "ANGARIUM_SQS_REGION", default_value = "us-east-1", value_name = "REGION", value_parser = region)]
     pub sqs_region: String,
+
+    /// Regions that SQS requests may be for, with commas between them; the service's own always, and `*` for any. A client
+    /// chooses its region, and that of the project `ACCOUNT@REGION` with it: beside --sqs-keys a token whose project has an
+    /// `@` is refused unless this names no other region
+    #[arg(long, env = "ANGARIUM_SQS_REGIONS", default_value_t, value_name = "REGIONS")]
+    pub sqs_regions: Regions,
 
     /// File of the keys that SQS clients sign their requests with; without it they need none, or with --tokens are
     /// refused. It is read again when it changes
@@ -53,9 +60,11 @@ fn number(text: &str, (least, most): (usize, usize)) -> Result<usize, String> {
 }
 
 fn region(text: &str) -> Result<String, &'static str> {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_region = (1..=32).contains(&text.len()) && text.bytes().all(plain);
-    if is_region { Ok(text.to_owned()) } else { Err("it is 1 to 32 lower-case letters, digits and hyphens") }
+    if is_region(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("it is 1 to 32 lower-case letters, digits and hyphens")
+    }
 }
 
 fn public_url(text: &str) -> Result<String, &'static str> {

@@ -5,12 +5,14 @@
 
 mod entry;
 mod settable;
+mod sqs;
 mod stores;
 
 use std::time::Duration;
 
 pub use entry::*;
 pub use settable::{Limits, Span};
+pub use sqs::*;
 pub use stores::*;
 
 /// Bytes of the body of a request that posts messages (Zaqar: `max_messages_post_size`).

@@ -27,6 +27,7 @@ pub mod queue;
 pub mod quota;
 pub mod rate;
 pub mod receipt;
+pub mod region;
 pub mod source;
 pub mod time;
 pub mod trace;

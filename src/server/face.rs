@@ -74,6 +74,7 @@ fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, Unreadab
     });
     Ok(SqsSettings {
         region: settings.sqs_region.clone(),
+        regions: settings.sqs_regions.clone(),
         public_url: settings.sqs_public_url.clone(),
         scheme: config.scheme(),
         keys: keys.transpose()?,

@@ -68,9 +68,14 @@ impl Opener for OneStore {
 
 impl Service {
     pub fn start() -> Self {
+        Self::start_with(Clock::system(), SqsSettings::default())
+    }
+
+    /// A service that lives by this clock, with an endpoint of SQS that was set up like this.
+    pub fn start_with(clock: Clock, sqs: SqsSettings) -> Self {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be started");
         let data = tempfile::tempdir().expect("there is room for a temporary directory");
-        let app = runtime.block_on(app(data.path().join("journal")));
+        let app = runtime.block_on(app(data.path().join("journal"), clock, sqs));
         Self { runtime, app, _data: data }
     }
 
@@ -113,8 +118,7 @@ impl Service {
     }
 }
 
-async fn app(journal: PathBuf) -> Front {
-    let clock = Clock::system();
+async fn app(journal: PathBuf, clock: Clock, sqs: SqsSettings) -> Front {
     let journal = Journal::open(&journal, &clock).expect("the journal can be made");
     let tree = EmbeddedTree::open(journal.clone()).await.expect("the tree can be made");
     let (name, uri) = ("default", "embedded:journal");
@@ -129,7 +133,7 @@ async fn app(journal: PathBuf) -> Front {
     // A claim that waits would hold up all others.
     broker.end_waits();
     let limits = RequestLimits { requests: 64, long_polls: 64, project_rate: None };
-    api::front(broker, Authentication::Off, limits, clock, None, SqsSettings::default())
+    api::front(broker, Authentication::Off, limits, clock, None, sqs)
 }
 
 /// A request in the form of HTTP/1.1: a line with method and target, headers, an empty line, the body.

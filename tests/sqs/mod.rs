@@ -1,6 +1,8 @@
 //! The endpoint of SQS, met by the clients that programs use: the scripts of this folder against a real server.
 
 mod cluster;
+mod identity;
+mod signing;
 
 use std::process::Command;
 

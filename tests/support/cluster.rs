@@ -127,6 +127,11 @@ impl Cluster {
         Client::new(&self.balancer.base())
     }
 
+    /// `http://ADDRESS` of one replica.
+    pub fn base_of(&self, replica: usize) -> String {
+        format!("http://{}", self.members[replica].address)
+    }
+
     /// A client of one replica.
     pub fn client_of(&self, replica: usize) -> Client {
         Client::new(&format!("http://{}", self.members[replica].address))

@@ -3,8 +3,10 @@
 //! The account is the project. In another region than the service's own the project is `ACCOUNT@REGION`, so that one queue
 //! name in two regions is two queues, as in SQS.
 
+use super::decode::shown;
 use super::fault::{Fault, Kind};
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::region::{Accounts, Regions};
 
 /// Who asks, and where.
 #[derive(Clone, Debug)]
@@ -22,11 +24,25 @@ pub struct Caller {
 pub struct Places {
     /// The region of projects that name none.
     pub region: String,
+    /// The regions that requests may be for beside it.
+    pub regions: Regions,
 }
 
 impl Places {
-    /// The project of an account in a region.
+    /// The project of an account in a region that is served. An account that is itself the project of another one in some
+    /// region is refused: one project would have two names.
     pub fn project(&self, account: &str, region: &str) -> Result<ProjectId, Fault> {
+        if !self.regions.contains(&self.region, region) {
+            let why = format!("The region {:?} is not served here (--sqs-regions).", shown(region));
+            return Err(Fault::new(Kind::AccessDenied, why));
+        }
+        if self.accounts().split(account).1.is_some() {
+            let why = format!(
+                "{:?} is no account: it names a region, and the region is that of the request (--sqs-regions).",
+                shown(account)
+            );
+            return Err(Fault::new(Kind::AccessDenied, why));
+        }
         let project = if region == self.region { account.to_owned() } else { format!("{account}@{region}") };
         Ok(ProjectId::new(&project)?)
     }
@@ -48,9 +64,15 @@ impl Places {
         Some(QueueRef { project: self.project(account, region).ok()?, name: QueueName::new(name).ok()? })
     }
 
+    /// How projects belong to accounts.
+    pub fn accounts(&self) -> Accounts {
+        self.regions.accounts(&self.region)
+    }
+
     /// Account and region of a project.
     pub fn split<'a>(&'a self, project: &'a ProjectId) -> (&'a str, &'a str) {
-        project.as_str().rsplit_once('@').unwrap_or((project.as_str(), &self.region))
+        let (account, region) = self.accounts().split(project.as_str());
+        (account, region.unwrap_or(&self.region))
     }
 }
 
@@ -104,7 +126,7 @@ mod tests {
     use super::*;
 
     fn places() -> Places {
-        Places { region: "us-east-1".into() }
+        Places { region: "us-east-1".into(), regions: Regions::Any }
     }
 
     #[test]

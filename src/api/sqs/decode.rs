@@ -1,11 +1,15 @@
 //! Requests of both protocols as the same values: the JSON of the one is read as it is, the parameters of the other are put
 //! into the form that the JSON would have had.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 use super::fault::{Fault, Kind};
+use crate::domain::limits;
 
 /// Which of the two protocols of SQS a request speaks, and so its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +32,17 @@ pub enum Arguments {
 }
 
 impl Arguments {
-    /// Reads them as the request of an operation.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, Fault> {
+    /// Reads them as the request of an operation, or a part of it. Members that `T` does not have are skipped, whatever they
+    /// are; one that is there twice is refused.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         let read = match self {
             Self::Json(bytes) if bytes.trim_ascii().is_empty() => serde_json::from_slice(b"{}"),
             // serde reads structs from arrays too, field by field.
             Self::Json(bytes) if !bytes.trim_ascii_start().starts_with(b"{") => {
                 return Err(Fault::new(Kind::Serialization, "The body is not a JSON object."));
             }
-            Self::Json(bytes) => serde_json::from_slice(&bytes),
-            Self::Query(value) => serde_json::from_value(value),
+            Self::Json(bytes) => serde_json::from_slice(bytes),
+            Self::Query(value) => T::deserialize(value),
         };
         read.map_err(|error| Fault::new(Kind::Serialization, format!("The request cannot be read: {error}.")))
     }
@@ -68,28 +73,59 @@ const MANY: [(&str, &str, Many); 13] = [
     ("TagKey", "TagKeys", Many::List),
 ];
 
-/// The parameters of a query, by their names.
-pub fn parameters(pairs: impl Iterator<Item = (String, String)>) -> Result<Map<String, Value>, Fault> {
+/// The parameters of a query, at most `most` of them, in the form of the JSON. Names have at most
+/// [`limits::SQS_NAME_PARTS`] parts, so that the result is no deeper than that; a parameter is there once, or each time with
+/// the same value.
+pub fn parameters<'a>(
+    pairs: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
+    most: usize,
+) -> Result<Map<String, Value>, Fault> {
     let mut tree = Map::new();
-    for (name, value) in pairs {
-        let mut names = name.split('.').peekable();
-        let mut at = &mut tree;
-        while let Some(name) = names.next() {
-            if names.peek().is_none() {
-                at.entry(name).or_insert(Value::String(value));
-                break;
-            }
-            let below = at.entry(name).or_insert_with(|| Value::Object(Map::new()));
-            let Value::Object(below) = below else {
-                return Err(Fault::new(Kind::Serialization, format!("{name} is one parameter and several.")));
-            };
-            at = below;
+    for (count, (name, value)) in pairs.enumerate() {
+        if count == most {
+            let why = format!(
+                "The request has more than {most} parameters, which is the bound of this service: send smaller batches."
+            );
+            return Err(Fault::value(why));
         }
+        put(&mut tree, &name, value)?;
     }
-    Ok(in_json_form(tree))
+    in_json_form(tree)
 }
 
-fn in_json_form(tree: Map<String, Value>) -> Map<String, Value> {
+/// Puts a parameter where the parts of its name say.
+fn put(tree: &mut Map<String, Value>, name: &str, value: Cow<'_, str>) -> Result<(), Fault> {
+    if name.split('.').nth(limits::SQS_NAME_PARTS).is_some() {
+        let why = format!(
+            "The name of the parameter {} has more than {} parts.",
+            shown(name),
+            limits::SQS_NAME_PARTS
+        );
+        return Err(Fault::new(Kind::Serialization, why));
+    }
+    let twice =
+        || Fault::new(Kind::Serialization, format!("The parameter {} is there more than once.", shown(name)));
+    let (above, last) = name.rsplit_once('.').map_or((None, name), |(above, last)| (Some(above), last));
+    let mut at = tree;
+    for part in above.into_iter().flat_map(|above| above.split('.')) {
+        let below = at.entry(part).or_insert_with(|| Value::Object(Map::new()));
+        let Value::Object(below) = below else { return Err(twice()) };
+        at = below;
+    }
+    match at.entry(last) {
+        Entry::Vacant(entry) => drop(entry.insert(Value::String(value.into_owned()))),
+        Entry::Occupied(entry) if *entry.get() == *value => {}
+        Entry::Occupied(_) => return Err(twice()),
+    }
+    Ok(())
+}
+
+/// The beginning of a text that an error repeats.
+pub fn shown(text: &str) -> String {
+    text.chars().take(limits::SQS_SHOWN_CHARS).collect()
+}
+
+fn in_json_form(tree: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
     let mut members = Map::new();
     for (name, value) in tree {
         // An empty list is one parameter without a value, under the name of the JSON.
@@ -97,41 +133,48 @@ fn in_json_form(tree: Map<String, Value>) -> Map<String, Value> {
             continue;
         }
         let many = MANY.iter().find(|(query, _, _)| *query == name);
-        match (many, value) {
-            (Some((_, json, many)), Value::Object(entries)) => {
-                members.insert((*json).to_owned(), several(entries, *many));
-            }
-            (_, Value::Object(below)) => {
-                members.insert(name, Value::Object(in_json_form(below)));
-            }
-            (_, value) => {
-                members.insert(name, value);
+        let (name, value) = match (many, value) {
+            (Some((_, json, many)), Value::Object(entries)) => ((*json).to_owned(), several(entries, *many)?),
+            (_, Value::Object(below)) => (name, Value::Object(in_json_form(below)?)),
+            (_, value) => (name, value),
+        };
+        match members.entry(name) {
+            Entry::Vacant(entry) => drop(entry.insert(value)),
+            // As the list of another operation, or as JSON has it.
+            Entry::Occupied(entry) => {
+                let why = format!("{} is there in two forms.", shown(entry.key()));
+                return Err(Fault::new(Kind::Serialization, why));
             }
         }
     }
-    members
+    Ok(members)
 }
 
 /// The entries of a list or a map, in the order of their numbers.
-fn several(entries: Map<String, Value>, many: Many) -> Value {
+fn several(entries: Map<String, Value>, many: Many) -> Result<Value, Fault> {
     let mut numbered: Vec<(u64, Value)> =
         entries.into_iter().filter_map(|(number, value)| Some((number.parse().ok()?, value))).collect();
     numbered.sort_by_key(|(number, _)| *number);
     let values = numbered.into_iter().map(|(_, value)| match value {
-        Value::Object(below) => Value::Object(in_json_form(below)),
-        value => value,
+        Value::Object(below) => in_json_form(below).map(Value::Object),
+        value => Ok(value),
     });
-    match many {
-        Many::List => Value::Array(values.collect()),
-        Many::Map(key, value) => {
-            let entry = |entry: Value| {
-                let Value::Object(mut entry) = entry else { return None };
-                let name = entry.get(key)?.as_str()?.to_owned();
-                Some((name, entry.remove(value).unwrap_or(Value::Null)))
-            };
-            Value::Object(values.filter_map(entry).collect())
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    let (key, part) = match many {
+        Many::List => return Ok(Value::Array(values)),
+        Many::Map(key, value) => (key, value),
+    };
+    let mut map = Map::new();
+    for entry in values {
+        let Value::Object(mut entry) = entry else { continue };
+        let Some(name) = entry.get(key).and_then(Value::as_str).map(str::to_owned) else { continue };
+        if map.contains_key(&name) {
+            let why = format!("{} is there more than once.", shown(&name));
+            return Err(Fault::new(Kind::Serialization, why));
         }
+        map.insert(name, entry.remove(part).unwrap_or(Value::Null));
     }
+    Ok(Value::Object(map))
 }
 
 #[cfg(test)]
@@ -141,8 +184,11 @@ mod tests {
     use super::*;
 
     fn read(query: &str) -> Value {
-        let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
-        Value::Object(parameters(pairs).unwrap())
+        Value::Object(parsed(query, 64).unwrap())
+    }
+
+    fn parsed(query: &str, most: usize) -> Result<Map<String, Value>, Fault> {
+        parameters(form_urlencoded::parse(query.as_bytes()), most)
     }
 
     #[test]
@@ -173,8 +219,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_one_parameter_and_several_is_refused() {
-        let pairs = [("A", "1"), ("A.1", "2")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert!(parameters(pairs.into_iter()).is_err());
+    fn ambiguous_parameter_is_refused() {
+        for query in [
+            "A=1&A.1=2",
+            "A.1=2&A=1",
+            "A=1&A=2",
+            "Attribute.1.Name=n&Attribute.1.Value=1&Attribute.2.Name=n&Attribute.2.Value=2",
+            "AttributeName.1=a&AttributeNames=b",
+            "SendMessageBatchRequestEntry.1.Id=a&DeleteMessageBatchRequestEntry.1.Id=b",
+        ] {
+            assert_eq!(parsed(query, 64).unwrap_err().kind, Kind::Serialization, "{query}");
+        }
+        assert_eq!(read("Action=ListQueues&Action=ListQueues"), json!({"Action": "ListQueues"}));
+    }
+
+    #[test]
+    fn parameter_name_parts_are_bounded() {
+        assert!(parsed("a.b.c.d.e.f.g.h=1", 64).is_ok());
+        let refused = parsed("a.b.c.d.e.f.g.h.i=1", 64).unwrap_err();
+        assert!(refused.message.contains("more than 8 parts"), "{}", refused.message);
+        let long = format!("{}a=1", "a.".repeat(1_000_000));
+        assert!(parsed(&long, 64).unwrap_err().message.len() < 1_000);
+    }
+
+    #[test]
+    fn parameter_count_is_bounded() {
+        let query = |count: usize| (0..count).map(|at| format!("a.{at}=1&")).collect::<String>();
+        assert!(parsed(&query(64), 64).is_ok());
+        let refused = parsed(&query(65), 64).unwrap_err();
+        assert!(refused.message.contains("more than 64 parameters"), "{}", refused.message);
     }
 }

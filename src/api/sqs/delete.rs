@@ -11,7 +11,6 @@ use super::fault::Fault;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct DeleteMessage {
-    queue_url: Option<String>,
     receipt_handle: Option<String>,
 }
 
@@ -25,28 +24,27 @@ struct Entry {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct DeleteMessageBatch {
-    queue_url: Option<String>,
     #[serde(default)]
     entries: Option<Vec<Entry>>,
 }
 
 /// Deletes one message. One that is gone is deleted already.
 pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let handle = required("ReceiptHandle", asked.receipt_handle)?;
-    let outcomes = context.broker.receipts_delete(&queue, &[&handle]).await?;
+    let outcomes = context.broker.receipts_delete(queue, &[&handle]).await?;
     outcomes.into_iter().collect::<Result<(), _>>()?;
     Ok(Answer::done())
 }
 
 /// Deletes several messages, each for itself.
 pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let entries = asked.entries.unwrap_or_default();
     check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
     let handles: Vec<&str> =
         entries.iter().map(|entry| entry.receipt_handle.as_deref().unwrap_or_default()).collect();
-    let outcomes = context.broker.receipts_delete(&queue, &handles).await?;
+    let outcomes = context.broker.receipts_delete(queue, &handles).await?;
     let results = entries.iter().zip(outcomes).map(|(entry, outcome)| {
         let id = entry.id.clone().unwrap_or_default();
         (id.clone(), outcome.map(|()| Done::new(id)).map_err(Fault::from))

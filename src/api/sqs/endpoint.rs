@@ -12,21 +12,22 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::account::{self, Caller, Places};
+use super::authorization::authorize;
 use super::context::{Context, Most};
 use super::decode::Protocol;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
-use super::incoming::{Asked, Named, asked, credential, queue_of_path};
+use super::incoming::{Asked, asked, credential, queue_of_path};
 use super::operation::{ALL, Operation};
 use super::pauses::Pauses;
 use super::policy::RequestFacts;
-use super::{move_tasks, permissions, signature};
+use super::resolution::{Part, ResolvedRequest};
+use super::signature;
 use crate::api::auth::{Authentication, Identity};
 use crate::api::error::ApiError;
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
@@ -37,9 +38,9 @@ use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::domain::access::Role;
 use crate::domain::access_keys::AccessKeyTable;
-use crate::domain::attributes;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
+use crate::domain::region::Regions;
 use crate::domain::source::Source;
 use crate::metrics::OperationMeter;
 
@@ -52,6 +53,8 @@ const SENDER: HeaderName = HeaderName::from_static("x-angarium-sqs-sender");
 pub struct SqsSettings {
     /// The region of projects that name none.
     pub region: String,
+    /// The regions that requests may be for beside it.
+    pub regions: Regions,
     /// What the URLs of queues begin with, without a slash at the end; the address that the request was sent to when absent.
     pub public_url: Option<String>,
     /// The scheme of that address.
@@ -68,6 +71,7 @@ impl Default for SqsSettings {
     fn default() -> Self {
         Self {
             region: "us-east-1".to_owned(),
+            regions: Regions::Any,
             public_url: None,
             scheme: "http",
             keys: None,
@@ -100,13 +104,11 @@ pub struct Sqs {
 #[derive(Clone, Debug)]
 struct Call {
     protocol: Protocol,
-    asked: Asked,
-    caller: Caller,
+    request: ResolvedRequest,
     identity: Identity,
     /// Where it comes from.
     source: Option<Source>,
     base: String,
-    addressed: Option<(String, String)>,
 }
 
 /// On an answer in the form of SQS.
@@ -138,7 +140,7 @@ impl Sqs {
             Ok(bytes) => bytes,
             Err(error) => return endpoint.refuse(error.into(), protocol, id),
         };
-        let asked = match asked(&head, protocol, bytes.clone()) {
+        let asked = match asked(&head, protocol, bytes.clone(), &endpoint.settings.most) {
             Ok(asked) => asked,
             Err(fault) => return endpoint.refuse(fault, protocol, id),
         };
@@ -190,7 +192,7 @@ impl Endpoint {
         };
         let meters = ALL.iter().copied().map(meter).collect();
         let is_open = matches!(authentication, Authentication::Off);
-        let places = Places { region: settings.region.clone() };
+        let places = Places { region: settings.region.clone(), regions: settings.regions.clone() };
         Self { broker, settings, places, is_open, quota, clock, meters }
     }
 
@@ -204,30 +206,28 @@ impl Endpoint {
         asked: Asked,
     ) -> Result<(Call, Option<tokio::sync::SemaphorePermit<'_>>), Fault> {
         let caller = self.identify(head, body)?;
-        let identity = Identity {
-            project: self.places.project(&caller.account, &caller.region)?,
-            role: Role::Member,
-            is_anonymous: false,
-        };
+        let project = self.places.project(&caller.account, &caller.region)?;
+        let identity = Identity { project: project.clone(), role: Role::Member, is_anonymous: false };
         let place = match head.extensions.get::<FromPeer>() {
             // The replica that passed it on has let it in.
             Some(_) => None,
             // A queue may say itself that receives wait.
             None => Some(self.quota.let_in_as(asked.operation == Operation::ReceiveMessage, &identity)?),
         };
-        let (base, addressed) = (self.base(head), queue_of_path(head.uri.path()));
+        let addressed = queue_of_path(head.uri.path());
+        let request = ResolvedRequest::new(asked, caller, project, &addressed, &self.places)?;
         let source = head.extensions.get().copied();
-        Ok((Call { protocol, asked, caller, identity, source, base, addressed }, place))
+        Ok((Call { protocol, request, identity, source, base: self.base(head) }, place))
     }
 
     /// Puts to a request what the replica that serves it has to know.
     fn address(&self, head: &mut Parts, call: Call, id: &str) {
-        for (name, text) in [(BASE, &call.base), (SENDER, &call.caller.sender)] {
+        for (name, text) in [(BASE, &call.base), (SENDER, &call.request.caller.sender)] {
             head.headers.remove(&name);
             head.headers.extend(HeaderValue::from_str(text).ok().map(|value| (name, value)));
         }
-        let slot = self.meant(&call).map(|queue| queue.slot());
-        let is_repeatable = call.asked.operation.may_be_done_twice();
+        let slot = call.request.queue(Part::Subject).map(QueueRef::slot);
+        let is_repeatable = call.request.operation.may_be_done_twice();
         head.extensions.insert(Meant { slot, is_repeatable, most: limits::SQS_REQUEST_BYTES });
         head.extensions.insert(call.identity.clone());
         head.extensions.insert(RequestId(id.to_owned()));
@@ -243,7 +243,7 @@ impl Endpoint {
         }
         if let Some(keys) = &self.settings.keys {
             let keys = Arc::clone(&keys.borrow());
-            let signer = signature::verify(head, body, &keys, self.clock.now())?;
+            let signer = signature::verify(head, body, &keys, self.clock.wall())?;
             let account = signer.project.as_str().to_owned();
             return Ok(Caller { account, region: signer.region, sender: signer.key });
         }
@@ -277,10 +277,9 @@ impl Endpoint {
     fn context<'a>(&'a self, call: &'a Call) -> Context<'a> {
         Context {
             broker: &self.broker,
-            caller: &call.caller,
+            request: &call.request,
             places: &self.places,
             base: &call.base,
-            addressed: call.addressed.as_ref(),
             trace: None,
             waited: std::time::Duration::ZERO,
             most: self.settings.most,
@@ -288,50 +287,16 @@ impl Endpoint {
         }
     }
 
-    /// The queue that a request means, if it means one.
-    fn meant(&self, call: &Call) -> Option<QueueRef> {
-        let named: Named = call.asked.arguments.clone().read().ok()?;
-        let context = self.context(call);
-        match named {
-            Named { queue_name: Some(name), owner, .. } => context.named(&name, owner.as_deref()).ok(),
-            Named { source_arn: Some(arn), .. } => self.places.of_arn(&arn),
-            Named { task_handle: Some(handle), .. } => move_tasks::source_of(&handle, &self.places),
-            Named { queue_url, .. } => context.queue(queue_url).ok(),
-        }
-    }
-
     async fn carry_out(&self, head: &Parts, call: &Call) -> Result<Answer, Fault> {
-        self.permit(call).await?;
+        // Without keys nobody knows who somebody is.
+        if self.settings.keys.is_some() {
+            let (account, now) = (&call.request.caller.account, self.clock.wall());
+            let facts = RequestFacts { account, source: call.source, now };
+            authorize(&self.broker, &self.places, &call.request, &facts).await?;
+        }
         let waited = head.extensions.get::<Waited>().copied().unwrap_or_default().0;
         let context = Context { trace: trace::of_request(&head.headers), waited, ..self.context(call) };
-        call.asked.operation.run(&context, call.asked.arguments.clone()).await
-    }
-
-    /// Refuses a queue of somebody else whose policy does not allow this, and one's own whose policy forbids it. Without keys
-    /// nobody knows who somebody is.
-    async fn permit(&self, call: &Call) -> Result<(), Fault> {
-        if self.settings.keys.is_none() {
-            return Ok(());
-        }
-        let Some(queue) = self.meant(call) else { return Ok(()) };
-        let is_own = queue.project == call.identity.project;
-        if is_own && !self.broker.may_have_policy(&queue) {
-            return Ok(());
-        }
-        let metadata = self.broker.queue_metadata(&queue).await?;
-        let policy = metadata.and_then(|metadata| metadata.own().remove(attributes::POLICY));
-        let policy = policy.as_deref().map(RawValue::get).filter(|policy| *policy != "null");
-        let (operation, arn) = (call.asked.operation, self.places.arn(&queue));
-        let facts =
-            RequestFacts { account: &call.caller.account, source: call.source, now: self.clock.now() };
-        let is_permitted = match is_own {
-            true => !permissions::forbids(policy, &facts, operation, &arn),
-            false => permissions::allows(policy, &facts, operation, &arn),
-        };
-        if is_permitted {
-            return Ok(());
-        }
-        Err(Fault::new(Kind::AccessDenied, "Access to the resource is denied."))
+        call.request.operation.run(&context).await
     }
 
     /// An error stops here, so it is logged and counted here, once.
@@ -356,7 +321,7 @@ impl Serving for Endpoint {
                 .into_response(Protocol::Json, "");
         };
         let mut response = match self.carry_out(&head, call).await {
-            Ok(answer) => answer.into_response(call.protocol, call.asked.operation, id),
+            Ok(answer) => answer.into_response(call.protocol, call.request.operation, id),
             Err(Fault { cause: Some(cause), .. }) => {
                 let mut response = Response::new(Body::empty());
                 response.extensions_mut().insert(ApiError(cause));

@@ -4,11 +4,11 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::account;
-use super::decode::{Arguments, Protocol, parameters};
+use super::context::Most;
+use super::decode::{Arguments, Protocol, parameters, shown};
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 
@@ -25,23 +25,6 @@ pub struct Asked {
     pub operation: Operation,
     /// With what.
     pub arguments: Arguments,
-}
-
-/// The parameters of operations that say which queue is meant.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub struct Named {
-    /// The URL of the queue.
-    pub queue_url: Option<String>,
-    /// Its name.
-    pub queue_name: Option<String>,
-    /// Whose it is, beside the name.
-    #[serde(rename = "QueueOwnerAWSAccountId")]
-    pub owner: Option<String>,
-    /// The ARN of the queue whose messages a task moves.
-    pub source_arn: Option<String>,
-    /// The handle of such a task.
-    pub task_handle: Option<String>,
 }
 
 /// Which protocol of SQS a request speaks; none when it is not for SQS.
@@ -82,18 +65,19 @@ pub fn queue_of_path(path: &str) -> Option<(String, String)> {
 }
 
 /// The operation of a request, and what it is to be done with.
-pub fn asked(head: &Parts, protocol: Protocol, body: Bytes) -> Result<Asked, Fault> {
+pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Result<Asked, Fault> {
     if protocol == Protocol::Json {
         let target = head.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
         let name = target.strip_prefix(SERVICE).unwrap_or_default();
-        let unknown = || Fault::new(Kind::UnknownOperation, format!("There is no operation {name:?}."));
+        let unknown =
+            || Fault::new(Kind::UnknownOperation, format!("There is no operation {:?}.", shown(name)));
         let operation = Operation::named(name).ok_or_else(unknown)?;
         return Ok(Asked { operation, arguments: Arguments::Json(body) });
     }
     let query = head.uri.query().unwrap_or_default();
     let body = if head.method == Method::POST { &body[..] } else { &[] };
     let pairs = form_urlencoded::parse(query.as_bytes()).chain(form_urlencoded::parse(body));
-    let parameters = parameters(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())))?;
+    let parameters = parameters(pairs, most.parameters())?;
     let operation = action(&parameters, queue_of_path(head.uri.path()).is_some())?;
     Ok(Asked { operation, arguments: Arguments::Query(Value::Object(parameters)) })
 }
@@ -109,7 +93,10 @@ fn action(parameters: &Map<String, Value>, is_queue: bool) -> Result<Operation, 
         Some(operation) => return Ok(operation),
         None => {}
     }
-    Err(Fault::new(Kind::InvalidAction, format!("The action {name} is not valid for this endpoint.")))
+    Err(Fault::new(
+        Kind::InvalidAction,
+        format!("The action {} is not valid for this endpoint.", shown(name)),
+    ))
 }
 
 /// The key and the region that a request says it is signed with.

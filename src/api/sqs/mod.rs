@@ -2,10 +2,12 @@
 //!
 //! It lies on the same port, on `/`, on the URLs of queues and on any path below, beside the routes of REST, which win.
 //! Both protocols end in the same requests and answers: `decode` makes the one of what came, `encode` writes the other.
-//! What an operation means to the product is the broker's to say.
+//! Which queues a request names is found once, by `resolution`; what is asked of policies, where it is served and what the
+//! operation is done with is that value. What an operation means to the product is the broker's to say.
 
 mod account;
 mod arguments;
+mod authorization;
 mod batch;
 mod context;
 mod decode;
@@ -25,6 +27,7 @@ mod queue_attributes;
 mod queues;
 mod receive;
 mod redrive;
+mod resolution;
 mod rewrite;
 mod send;
 mod signature;

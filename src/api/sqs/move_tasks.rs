@@ -7,33 +7,34 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::account::Places;
 use super::arguments::{Whole, required, within};
 use super::context::Context;
+use super::decode::shown;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
+use super::resolution::Part;
 use crate::broker::MoveRefusal;
 use crate::domain::limits;
 use crate::domain::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask};
 use crate::domain::names::QueueRef;
 
-const SOURCE: &str = "SourceArn";
-const TARGET: &str = "DestinationArn";
-const HANDLE: &str = "TaskHandle";
+/// The member that names the queue whose messages a task moves.
+pub const SOURCE: &str = "SourceArn";
+/// The member that names where it moves them to.
+pub const TARGET: &str = "DestinationArn";
+/// The member that names the task, and its source with it.
+pub const HANDLE: &str = "TaskHandle";
 const RATE: &str = "MaxNumberOfMessagesPerSecond";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct StartMessageMoveTask {
-    source_arn: Option<String>,
-    destination_arn: Option<String>,
     max_number_of_messages_per_second: Option<Whole>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ListMessageMoveTasks {
-    source_arn: Option<String>,
     max_results: Option<Whole>,
 }
 
@@ -91,8 +92,10 @@ struct Handle {
 }
 
 impl Handle {
-    fn of(text: &str) -> Option<Self> {
-        serde_json::from_slice(&STANDARD.decode(text).ok()?).ok()
+    fn read(text: &str) -> Result<Self, Fault> {
+        let handle = STANDARD.decode(text).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        let wrong = || Fault::value(format!("Value {} for parameter {HANDLE} is invalid.", shown(text)));
+        handle.ok_or_else(wrong)
     }
 
     fn text(id: Uuid, source_arn: String) -> Result<String, Fault> {
@@ -103,25 +106,20 @@ impl Handle {
     }
 }
 
-/// The queue whose messages the task of a handle moves.
-pub fn source_of(handle: &str, places: &Places) -> Option<QueueRef> {
-    places.of_arn(&Handle::of(handle)?.source_arn)
+/// The ARN of the queue whose messages the task of a handle moves.
+pub fn source_of(handle: &str) -> Result<String, Fault> {
+    Handle::read(handle).map(|handle| handle.source_arn)
 }
 
 /// Starts a task.
 pub async fn start(context: &Context<'_>, asked: StartMessageMoveTask) -> Result<Answer, Fault> {
-    let source = queue(context, SOURCE, &required(SOURCE, asked.source_arn)?)?;
-    let target = asked.destination_arn.filter(|arn| !arn.is_empty());
-    let target = target.map(|arn| queue(context, TARGET, &arn)).transpose()?;
-    if target.as_ref().is_some_and(|target| target.project != source.project) {
-        return Err(Fault::value("Both queues must be of one account and region."));
-    }
+    let (source, target) = (context.request.subject()?, context.request.queue(Part::Destination).cloned());
     let (least, most) = limits::MOVE_TASK_RATE;
     let rate = within(RATE, asked.max_number_of_messages_per_second, (least.into(), most.into()))?;
     let rate = rate.map(|rate| MoveRate::new(rate, RATE)).transpose()?;
-    let started = context.broker.move_task_start(&source, target, rate).await?;
+    let started = context.broker.move_task_start(source, target, rate).await?;
     let id = started.map_err(refused)?;
-    Ok(Answer::new(Started { task_handle: Handle::text(id, context.places.arn(&source))? }))
+    Ok(Answer::new(Started { task_handle: Handle::text(id, context.places.arn(source))? }))
 }
 
 fn refused(refusal: MoveRefusal) -> Fault {
@@ -150,35 +148,28 @@ fn refused(refusal: MoveRefusal) -> Fault {
 
 /// The latest tasks of a queue, the newest first.
 pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<Answer, Fault> {
-    let source = queue(context, SOURCE, &required(SOURCE, asked.source_arn)?)?;
+    let source = context.request.subject()?;
     let most = i64::try_from(limits::MOVE_TASKS).unwrap_or(i64::MAX);
     let most = within("MaxResults", asked.max_results, (1, most))?.unwrap_or(1);
-    let tasks = context.broker.move_tasks_list(&source).await?.ok_or_else(|| missing(SOURCE))?;
+    let tasks = context.broker.move_tasks_list(source).await?.ok_or_else(|| missing(SOURCE))?;
     let tasks = tasks.into_iter().take(usize::try_from(most).unwrap_or(1));
-    let results = tasks.map(|task| Shown::new(context, &source, task)).collect::<Result<_, _>>()?;
+    let results = tasks.map(|task| Shown::new(context, source, task)).collect::<Result<_, _>>()?;
     Ok(Answer::new(Listed { results }))
 }
 
 /// Stops a task.
 pub async fn cancel(context: &Context<'_>, asked: CancelMessageMoveTask) -> Result<Answer, Fault> {
-    let text = required(HANDLE, asked.task_handle)?;
-    let wrong = || Fault::value(format!("Value {text} for parameter {HANDLE} is invalid."));
-    let handle = Handle::of(&text).ok_or_else(wrong)?;
-    let source = context.places.of_arn(&handle.source_arn).ok_or_else(|| missing(SOURCE))?;
-    context.broker.queue_metadata(&source).await?.ok_or_else(|| missing(SOURCE))?;
+    let handle = Handle::read(&required(HANDLE, asked.task_handle)?)?;
+    let source = context.request.subject()?;
+    context.broker.queue_metadata(source).await?.ok_or_else(|| missing(SOURCE))?;
     let unknown = || Fault::new(Kind::ResourceNotFound, "Task does not exist.");
     let id = handle.task_id.parse().map_err(|_| unknown())?;
-    let moved = context.broker.move_task_cancel(&source, id).await?.ok_or_else(unknown)?;
+    let moved = context.broker.move_task_cancel(source, id).await?.ok_or_else(unknown)?;
     Ok(Answer::new(Cancelled { approximate_number_of_messages_moved: moved }))
 }
 
-/// The queue of an ARN.
-fn queue(context: &Context<'_>, parameter: &str, arn: &str) -> Result<QueueRef, Fault> {
-    let wrong = || Fault::value(format!("Value {arn} for parameter {parameter} is invalid."));
-    context.places.of_arn(arn).ok_or_else(wrong)
-}
-
-fn missing(parameter: &str) -> Fault {
+/// There is no queue where this parameter says.
+pub fn missing(parameter: &str) -> Fault {
     let why = format!("The resource that you specified for the {parameter} parameter doesn't exist.");
     Fault::new(Kind::ResourceNotFound, why)
 }

@@ -1,7 +1,6 @@
 //! The operations of SQS, by the names that both protocols give them.
 
 use super::context::Context;
-use super::decode::Arguments;
 use super::encode::Answer;
 use super::fault::Fault;
 use super::{
@@ -62,6 +61,11 @@ impl Operation {
         ALL.iter().copied().find(|operation| operation.name() == name)
     }
 
+    /// Itself, as what a policy must permit.
+    pub fn as_action(self) -> &'static [Self] {
+        std::slice::from_ref(&ALL[self as usize])
+    }
+
     /// Whether doing it twice is as doing it once.
     pub fn may_be_done_twice(self) -> bool {
         matches!(
@@ -78,7 +82,8 @@ impl Operation {
     }
 
     /// Carries it out.
-    pub async fn run(self, context: &Context<'_>, arguments: Arguments) -> Result<Answer, Fault> {
+    pub async fn run(self, context: &Context<'_>) -> Result<Answer, Fault> {
+        let arguments = &context.request.arguments;
         match self {
             Self::AddPermission => permissions::add(context, arguments.read()?).await,
             Self::CancelMessageMoveTask => move_tasks::cancel(context, arguments.read()?).await,
@@ -87,14 +92,14 @@ impl Operation {
             Self::CreateQueue => queues::create(context, arguments.read()?).await,
             Self::DeleteMessage => delete::one(context, arguments.read()?).await,
             Self::DeleteMessageBatch => delete::batch(context, arguments.read()?).await,
-            Self::DeleteQueue => queues::delete(context, arguments.read()?).await,
+            Self::DeleteQueue => queues::delete(context).await,
             Self::GetQueueAttributes => queue_attributes::get(context, arguments.read()?).await,
-            Self::GetQueueUrl => queues::url(context, arguments.read()?).await,
+            Self::GetQueueUrl => queues::url(context).await,
             Self::ListDeadLetterSourceQueues => redrive::sources(context, arguments.read()?).await,
             Self::ListMessageMoveTasks => move_tasks::list(context, arguments.read()?).await,
-            Self::ListQueueTags => tags::list(context, arguments.read()?).await,
+            Self::ListQueueTags => tags::list(context).await,
             Self::ListQueues => queues::list(context, arguments.read()?).await,
-            Self::PurgeQueue => queues::purge(context, arguments.read()?).await,
+            Self::PurgeQueue => queues::purge(context).await,
             Self::ReceiveMessage => receive::receive(context, arguments.read()?).await,
             Self::RemovePermission => permissions::remove(context, arguments.read()?).await,
             Self::SendMessage => send::one(context, arguments.read()?).await,

@@ -21,7 +21,6 @@ use crate::domain::limits;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct AddPermission {
-    queue_url: Option<String>,
     label: Option<String>,
     #[serde(default, rename = "AWSAccountIds")]
     accounts: Option<Vec<String>>,
@@ -32,13 +31,12 @@ pub struct AddPermission {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct RemovePermission {
-    queue_url: Option<String>,
     label: Option<String>,
 }
 
 /// Adds a statement that allows actions to accounts.
 pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let label = label(asked.label)?;
     let accounts =
         asked.accounts.filter(|all| !all.is_empty()).ok_or_else(|| Fault::missing("AWSAccountIds"))?;
@@ -52,7 +50,7 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
         let why = "Reason: Only the queue owner is allowed to invoke this action.";
         return Err(Fault::value(format!("Value SQS:{wrong} for parameter ActionName is invalid. {why}")));
     }
-    let arn = context.places.arn(&queue);
+    let arn = context.places.arn(queue);
     let principals =
         one_or_all(accounts.iter().map(|account| format!("arn:aws:iam::{account}:root")).collect());
     let statement = json!({
@@ -61,7 +59,7 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
     });
     let whole = json!({"Statement": [statement]});
     policy::check(&whole.to_string()).map_err(Fault::value)?;
-    rewrite(context, &queue, keys::POLICY, |policy| {
+    rewrite(context, queue, keys::POLICY, |policy| {
         let mut policy = match policy {
             // A statement beside one that is not understood would be of no use.
             Value::Object(_) => policy::check(&policy.to_string()).map_err(|why| unusable_policy(&why))?,
@@ -85,9 +83,9 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
 
 /// Removes the statement with this label; with the last one goes the policy.
 pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let label = label(asked.label)?;
-    rewrite(context, &queue, keys::POLICY, |mut policy| {
+    rewrite(context, queue, keys::POLICY, |mut policy| {
         let mut statements = statements(&policy);
         let before = statements.len();
         statements.retain(|statement| statement["Sid"] != label.as_str());

@@ -37,8 +37,8 @@ use crate::domain::queue::Metadata;
 pub type Attributes = BTreeMap<String, String>;
 
 const ALL: &str = "All";
-const REDRIVE: &str = "RedrivePolicy";
-const REDRIVE_ALLOW: &str = "RedriveAllowPolicy";
+const REDRIVE: &str = redrive::NAME;
+const REDRIVE_ALLOW: &str = redrive::ALLOW;
 const POLICY: &str = "Policy";
 
 /// Attributes that are only shown.
@@ -69,7 +69,6 @@ const SETTABLE: [&str; 11] = [
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct GetQueueAttributes {
-    queue_url: Option<String>,
     #[serde(default)]
     attribute_names: Option<Vec<String>>,
 }
@@ -83,7 +82,7 @@ struct Shown {
 
 /// The attributes that are asked for.
 pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let names = asked.attribute_names.unwrap_or_default();
     let known = |name: &&String| {
         [&SETTABLE[..], &FIGURES, &fifo::NAMES, &[ALL]].iter().any(|known| known.contains(&name.as_str()))
@@ -91,8 +90,8 @@ pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Ans
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
         return Err(Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {unknown}.")));
     }
-    let found = context.broker.queue_describe(&queue).await?.ok_or_else(Fault::no_queue)?;
-    let mut attributes = shown(context, &queue, &found);
+    let found = context.broker.queue_describe(queue).await?.ok_or_else(Fault::no_queue)?;
+    let mut attributes = shown(context, queue, &found);
     if !names.iter().any(|name| name == ALL) {
         attributes.retain(|name, _| names.iter().any(|asked| asked == name));
     }
@@ -102,19 +101,18 @@ pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Ans
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct SetQueueAttributes {
-    queue_url: Option<String>,
     #[serde(default)]
     attributes: Option<Attributes>,
 }
 
 /// Sets attributes, all of them or none.
 pub async fn set(context: &Context<'_>, asked: SetQueueAttributes) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let attributes = asked.attributes.ok_or_else(|| Fault::missing("Attributes"))?;
-    let changes = checked(context, &queue, &attributes).await?;
-    let metadata = context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    let changes = checked(context, queue, &attributes).await?;
+    let metadata = context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
     fifo::check_throughput(&attributes, &Throughput::of(&metadata))?;
-    context.broker.queue_patch_within(&queue, changes, Limits::WIDEST).await?;
+    context.broker.queue_patch_within(queue, changes, Limits::WIDEST).await?;
     Ok(Answer::done())
 }
 
@@ -182,7 +180,7 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
         }
         "VisibilityTimeout" => (keys::VISIBILITY, number(wide(limits::VISIBILITY))?),
         "ReceiveMessageWaitTimeSeconds" => (keys::RECEIVE_WAIT, number(wide(limits::CLAIM_WAIT))?),
-        REDRIVE_ALLOW => (keys::REDRIVE_ALLOW, redrive::allow_policy(context, value)?),
+        REDRIVE_ALLOW => (keys::REDRIVE_ALLOW, redrive::allow_policy(value)?),
         POLICY => (keys::POLICY, policy(value)?),
         "KmsMasterKeyId" if value.is_empty() => (keys::KMS_KEY, Value::Null),
         "KmsMasterKeyId" => (keys::KMS_KEY, json!(value)),

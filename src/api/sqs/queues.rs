@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Whole, required, within};
+use super::arguments::{Whole, within};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
@@ -13,14 +13,13 @@ use super::queue_attributes::{self, Attributes};
 use super::tags;
 use crate::broker::QueueFilter;
 use crate::domain::limits::{self, Span};
-use crate::domain::names::{QueueName, QueueRef};
+use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::page::PageLimit;
 use crate::domain::queue::Created;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct CreateQueue {
-    queue_name: Option<String>,
     #[serde(default)]
     attributes: Option<Attributes>,
     #[serde(default, alias = "tags")]
@@ -35,17 +34,16 @@ struct QueueUrl {
 
 /// Creates a queue. One that exists must not differ in what the request says.
 pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer, Fault> {
-    let name = required("QueueName", asked.queue_name)?;
-    let queue = context.named(&name, None)?;
+    let queue = context.request.subject()?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), asked.tags.unwrap_or_default());
-    context.pauses.check_creation(context.broker, &queue).await?;
+    context.pauses.check_creation(context.broker, queue).await?;
     fifo::check_new(&queue.name, &attributes)?;
-    let changes = queue_attributes::checked(context, &queue, &attributes).await?;
+    let changes = queue_attributes::checked(context, queue, &attributes).await?;
     let metadata = queue_attributes::of_new_queue(changes, tags::checked(tags)?)?;
-    if context.broker.queue_create(&queue, metadata).await? == Created::Existed {
-        check_same(context, &queue, &attributes).await?;
+    if context.broker.queue_create(queue, metadata).await? == Created::Existed {
+        check_same(context, queue, &attributes).await?;
     }
-    Ok(Answer::new(QueueUrl { queue_url: context.url(&queue) }))
+    Ok(Answer::new(QueueUrl { queue_url: context.url(queue) }))
 }
 
 async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes) -> Result<(), Fault> {
@@ -66,20 +64,11 @@ async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes)
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub struct GetQueueUrl {
-    queue_name: Option<String>,
-    #[serde(rename = "QueueOwnerAWSAccountId")]
-    owner: Option<String>,
-}
-
 /// The URL of a queue that exists.
-pub async fn url(context: &Context<'_>, asked: GetQueueUrl) -> Result<Answer, Fault> {
-    let name = required("QueueName", asked.queue_name)?;
-    let queue = context.named(&name, asked.owner.as_deref())?;
-    context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
-    Ok(Answer::new(QueueUrl { queue_url: context.url(&queue) }))
+pub async fn url(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue = context.request.subject()?;
+    context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
+    Ok(Answer::new(QueueUrl { queue_url: context.url(queue) }))
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,7 +92,7 @@ struct QueueUrls {
 pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<Answer, Fault> {
     let (filter, is_paged) = filter(asked.max_results, asked.next_token)?;
     let prefix = asked.queue_name_prefix.filter(|prefix| !prefix.is_empty());
-    let (urls, next) = urls(context, QueueFilter { prefix, ..filter }).await?;
+    let (urls, next) = urls(context, &context.request.project, QueueFilter { prefix, ..filter }).await?;
     Ok(Answer::new(QueueUrls { queue_urls: urls, next_token: next.filter(|_| is_paged) }))
 }
 
@@ -124,17 +113,17 @@ pub fn filter(most: Option<Whole>, after: Option<String>) -> Result<(QueueFilter
     Ok((filter, asked.is_some()))
 }
 
-/// The URLs on a page, and where the next one begins if there may be one. What the broker looks at for one page is bounded,
+/// The URLs of queues of a project on a page, and where the next one begins if there may be one. What the broker looks at for one page is bounded,
 /// so that a page of it may end before it is full: then this one goes on, since SQS has no page that is empty and not the last.
 pub async fn urls(
     context: &Context<'_>,
+    project: &ProjectId,
     mut filter: QueueFilter,
 ) -> Result<(Vec<String>, Option<String>), Fault> {
-    let project = context.project()?;
     let most = filter.limit.get();
     let mut names: Vec<QueueName> = Vec::new();
     loop {
-        let page = context.broker.queues_list(&project, &filter).await?;
+        let page = context.broker.queues_list(project, &filter).await?;
         names.extend(page.queues.into_iter().map(|queue| queue.name));
         if names.len() >= most || page.next.is_none() {
             break;
@@ -147,26 +136,20 @@ pub async fn urls(
     Ok((names.into_iter().map(url).collect(), next))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub struct OneQueue {
-    pub queue_url: Option<String>,
-}
-
 /// Removes all messages of a queue that exists.
-pub async fn purge(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
-    context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
-    context.pauses.begin_purge(context.broker, &queue).await?;
-    context.broker.queue_purge(&queue).await?;
+pub async fn purge(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue = context.request.subject()?;
+    context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
+    context.pauses.begin_purge(context.broker, queue).await?;
+    context.broker.queue_purge(queue).await?;
     Ok(Answer::done())
 }
 
 /// Deletes a queue that exists.
-pub async fn delete(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
-    context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
-    context.pauses.begin_deletion(context.broker, &queue).await?;
-    context.broker.queue_delete(&queue).await?;
+pub async fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue = context.request.subject()?;
+    context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
+    context.pauses.begin_deletion(context.broker, queue).await?;
+    context.broker.queue_delete(queue).await?;
     Ok(Answer::done())
 }

@@ -24,7 +24,6 @@ const ATTEMPT: &str = "ReceiveRequestAttemptId";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ReceiveMessage {
-    queue_url: Option<String>,
     max_number_of_messages: Option<Whole>,
     visibility_timeout: Option<Whole>,
     wait_time_seconds: Option<Whole>,
@@ -70,7 +69,7 @@ struct Wanted {
 
 /// Receives messages, waiting for the first one as long as the request or the queue says.
 pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let most = i64::try_from(context.most.batch).unwrap_or(i64::MAX);
     let count = within("MaxNumberOfMessages", asked.max_number_of_messages, (1, most))?.unwrap_or(1);
     let visibility = within("VisibilityTimeout", asked.visibility_timeout, wide(limits::VISIBILITY))?;
@@ -86,10 +85,10 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
     let system = [asked.attribute_names, asked.message_system_attribute_names];
     let system = system.into_iter().flatten().flatten().collect();
     let wanted = Wanted { system, own: asked.message_attribute_names.unwrap_or_default() };
-    let Some(received) = context.broker.receive(&queue, receive).await? else {
+    let Some(received) = context.broker.receive(queue, receive).await? else {
         return Ok(Answer::new(Messages { messages: Vec::new() }));
     };
-    let message = |(view, handle)| Message::new(context, &queue, &wanted, view, handle);
+    let message = |(view, handle)| Message::new(context, queue, &wanted, view, handle);
     let messages = received.messages.into_iter().map(message).collect();
     Ok(Answer::new(Messages { messages }).handing(received.handover))
 }

@@ -5,18 +5,22 @@ use serde_json::{Value, json};
 
 use super::arguments::Whole;
 use super::context::Context;
+use super::decode::shown;
 use super::encode::Answer;
 use super::fault::Fault;
 use super::fifo::Fifo;
 use super::queue_attributes::invalid;
 use super::queues::{filter, urls};
+use super::resolution::Part;
 use crate::broker::QueueFilter;
 use crate::domain::attributes as keys;
 use crate::domain::limits;
 use crate::domain::names::{QueueName, QueueRef};
 
-const NAME: &str = "RedrivePolicy";
-const ALLOW: &str = "RedriveAllowPolicy";
+/// The attribute that names what takes the dead letters of a queue.
+pub const NAME: &str = "RedrivePolicy";
+/// The attribute that says whose dead letters a queue takes.
+pub const ALLOW: &str = "RedriveAllowPolicy";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,35 +37,43 @@ struct AllowPolicy {
     source_queue_arns: Vec<String>,
 }
 
-/// The queue that a policy names, and how often a message may be received; none when the policy takes both away. That
-/// queue must exist, be of the same account and region, and allow it.
+/// A redrive policy does not say what it must.
+pub fn wrong(value: &str, why: &str) -> Fault {
+    Fault::value(format!("Value {} for parameter {NAME} is invalid. Reason: {why}.", shown(value)))
+}
+
+fn read(value: &str) -> Result<Policy, Fault> {
+    let why = "It is a JSON object with deadLetterTargetArn and maxReceiveCount";
+    serde_json::from_str(value).map_err(|_| wrong(value, why))
+}
+
+/// The ARN that a policy names.
+pub fn target(value: &str) -> Result<String, Fault> {
+    read(value).map(|policy| policy.dead_letter_target_arn)
+}
+
+/// The queue that the policy of a request names, and how often a message may be received; none when it takes both away. That
+/// queue must exist and allow it.
 pub async fn policy(
     context: &Context<'_>,
     queue: &QueueRef,
     value: &str,
 ) -> Result<Option<(QueueName, u32)>, Fault> {
-    if value.is_empty() {
+    let Some(target) = context.request.queue(Part::DeadLetters).filter(|_| !value.is_empty()) else {
         return Ok(None);
-    }
-    let wrong =
-        |why: &str| Fault::value(format!("Value {value} for parameter {NAME} is invalid. Reason: {why}."));
-    let policy: Policy = serde_json::from_str(value)
-        .map_err(|_| wrong("It is a JSON object with deadLetterTargetArn and maxReceiveCount"))?;
+    };
+    let wrong = |why: &str| wrong(value, why);
     let (least, most) = limits::SQS_RECEIVES;
-    let count = u32::try_from(policy.max_receive_count.0).ok().filter(|count| (least..=most).contains(count));
+    let count = u32::try_from(read(value)?.max_receive_count.0).ok();
+    let count = count.filter(|count| (least..=most).contains(count));
     let count = count.ok_or_else(|| wrong("maxReceiveCount is 1 to 1000"))?;
-    let target = context.places.of_arn(&policy.dead_letter_target_arn);
-    let target = target.ok_or_else(|| wrong("deadLetterTargetArn is not the ARN of a queue"))?;
-    if target.project != queue.project {
-        return Err(wrong("Both queues must be of one account and region"));
-    }
-    if target == *queue {
+    if target == queue {
         return Err(wrong("A queue cannot take its own dead letters"));
     }
     if Fifo::of(&target.name) != Fifo::of(&queue.name) {
         return Err(wrong("Both queues must be FIFO queues, or both standard queues"));
     }
-    let Some(metadata) = context.broker.queue_metadata_anywhere(&target).await? else {
+    let Some(metadata) = context.broker.queue_metadata_anywhere(target).await? else {
         return Err(wrong("Dead letter target does not exist"));
     };
     let allow =
@@ -69,7 +81,7 @@ pub async fn policy(
     if !is_allowed(allow.as_ref(), &context.places.arn(queue)) {
         return Err(wrong("The dead letter target does not allow this source queue"));
     }
-    Ok(Some((target.name, count)))
+    Ok(Some((target.name.clone(), count)))
 }
 
 fn is_allowed(allow: Option<&AllowPolicy>, source: &str) -> bool {
@@ -80,23 +92,25 @@ fn is_allowed(allow: Option<&AllowPolicy>, source: &str) -> bool {
     }
 }
 
-/// Checks which queues may name this one for their dead letters.
-pub fn allow_policy(context: &Context<'_>, value: &str) -> Result<Value, Fault> {
+/// The ARNs of the queues that an allow policy names.
+pub fn sources_of(value: &str) -> Result<Vec<String>, Fault> {
+    let allow: AllowPolicy = serde_json::from_str(value).map_err(|_| invalid(ALLOW, value))?;
+    Ok(allow.source_queue_arns)
+}
+
+/// Checks which queues may name this one for their dead letters; their names are those of the request.
+pub fn allow_policy(value: &str) -> Result<Value, Fault> {
     if value.is_empty() {
         return Ok(Value::Null);
     }
-    let wrong = || invalid(ALLOW, value);
-    let allow: AllowPolicy = serde_json::from_str(value).map_err(|_| wrong())?;
+    let allow: AllowPolicy = serde_json::from_str(value).map_err(|_| invalid(ALLOW, value))?;
     let sources = &allow.source_queue_arns;
     let is_lawful = match allow.redrive_permission.as_str() {
         "allowAll" | "denyAll" => sources.is_empty(),
         "byQueue" => (1..=limits::SQS_SOURCES).contains(&sources.len()),
         _ => false,
     };
-    if !is_lawful || sources.iter().any(|arn| context.places.of_arn(arn).is_none()) {
-        return Err(wrong());
-    }
-    Ok(json!(allow))
+    if is_lawful { Ok(json!(allow)) } else { Err(invalid(ALLOW, value)) }
 }
 
 /// Whether two policies say the same: the number may be written as text.
@@ -111,7 +125,6 @@ pub fn is_same(there: &str, asked: &str) -> bool {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ListSources {
-    queue_url: Option<String>,
     max_results: Option<Whole>,
     next_token: Option<String>,
 }
@@ -126,10 +139,10 @@ struct Sources {
 
 /// The queues whose dead letters a queue takes.
 pub async fn sources(context: &Context<'_>, asked: ListSources) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
-    context.broker.queue_metadata(&queue).await?.ok_or_else(Fault::no_queue)?;
+    let queue = context.request.subject()?;
+    context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
     let (filter, is_paged) = filter(asked.max_results, asked.next_token)?;
     let metadata = vec![(keys::DEAD_LETTER_QUEUE.to_owned(), queue.name.to_string())];
-    let (queue_urls, next) = urls(context, QueueFilter { metadata, ..filter }).await?;
+    let (queue_urls, next) = urls(context, &queue.project, QueueFilter { metadata, ..filter }).await?;
     Ok(Answer::new(Sources { queue_urls, next_token: next.filter(|_| is_paged) }))
 }

@@ -22,11 +22,10 @@ use crate::domain::message_attribute::{MessageAttributes, Value};
 
 const AWS_TRACE: &str = "AWSTraceHeader";
 
-/// A message: alone beside the URL of its queue, or in a batch beside an id of its own.
+/// A message: alone, or in a batch beside an id of its own.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct SendMessage {
-    queue_url: Option<String>,
     id: Option<String>,
     message_body: Option<String>,
     delay_seconds: Option<Whole>,
@@ -41,7 +40,6 @@ pub struct SendMessage {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct SendMessageBatch {
-    queue_url: Option<String>,
     #[serde(default)]
     entries: Option<Vec<SendMessage>>,
 }
@@ -78,8 +76,8 @@ struct Checked {
 }
 
 /// Sends one message.
-pub async fn one(context: &Context<'_>, mut asked: SendMessage) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url.take())?;
+pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fault> {
+    let queue = context.request.subject()?;
     let fifo = Fifo::of(&queue.name);
     if fifo == Fifo::Yes && asked.message_group_id.is_none() {
         return Err(Fault::missing("MessageGroupId"));
@@ -91,7 +89,7 @@ pub async fn one(context: &Context<'_>, mut asked: SendMessage) -> Result<Answer
             format!("One or more parameters are invalid. Reason: Message must be shorter than {most} bytes.");
         return Err(Fault::value(why));
     }
-    let mut ids = context.broker.messages_send(&queue, vec![sending]).await?;
+    let mut ids = context.broker.messages_send(queue, vec![sending]).await?;
     if let Some(id) = ids.pop().transpose()? {
         sent.is(id, fifo);
     }
@@ -100,7 +98,7 @@ pub async fn one(context: &Context<'_>, mut asked: SendMessage) -> Result<Answer
 
 /// Sends several messages, each for itself.
 pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let entries = asked.entries.unwrap_or_default();
     check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
     let fifo = Fifo::of(&queue.name);
@@ -121,7 +119,7 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ans
         });
         waiting.push((id, sent));
     }
-    let mut outcomes = context.broker.messages_send(&queue, sendings).await?.into_iter();
+    let mut outcomes = context.broker.messages_send(queue, sendings).await?.into_iter();
     let results = waiting.into_iter().map(|(id, sent)| {
         let result = sent.and_then(|mut sent| match outcomes.next() {
             Some(outcome) => {
@@ -179,7 +177,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         trace: context.trace.clone(),
         attributes,
         aws_trace: system.iter().next().and_then(|(_, header)| text(&header.value)),
-        sender: Some(context.caller.sender.clone()),
+        sender: Some(context.request.caller.sender.clone()),
         dedup: dedup.clone(),
         ..Envelope::default()
     };

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::Fault;
-use super::queues::OneQueue;
 use super::rewrite::{rewrite, value};
 use crate::domain::attributes as keys;
 use crate::domain::limits;
@@ -18,7 +17,6 @@ type Tags = BTreeMap<String, String>;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct TagQueue {
-    queue_url: Option<String>,
     #[serde(default)]
     tags: Option<Tags>,
 }
@@ -26,7 +24,6 @@ pub struct TagQueue {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct UntagQueue {
-    queue_url: Option<String>,
     #[serde(default)]
     tag_keys: Option<Vec<String>>,
 }
@@ -60,32 +57,32 @@ pub fn checked(tags: Tags) -> Result<Tags, Fault> {
 
 /// Sets tags, and leaves the others.
 pub async fn add(context: &Context<'_>, asked: TagQueue) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let new = asked.tags.filter(|tags| !tags.is_empty()).ok_or_else(|| Fault::missing("Tags"))?;
     let changed = |kept| {
         let mut tags = read(kept);
         tags.extend(new.clone());
         Ok(json!(checked(tags)?))
     };
-    rewrite(context, &queue, keys::TAGS, changed).await
+    rewrite(context, queue, keys::TAGS, changed).await
 }
 
 /// Takes tags away; those that are not there are gone already.
 pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let names = asked.tag_keys.filter(|names| !names.is_empty()).ok_or_else(|| Fault::missing("TagKeys"))?;
     let changed = |kept| {
         let mut tags = read(kept);
         tags.retain(|name, _| !names.contains(name));
         Ok(json!(tags))
     };
-    rewrite(context, &queue, keys::TAGS, changed).await
+    rewrite(context, queue, keys::TAGS, changed).await
 }
 
 /// The tags of a queue.
-pub async fn list(context: &Context<'_>, asked: OneQueue) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
-    let (kept, _) = value(context, &queue, keys::TAGS).await?;
+pub async fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+    let queue = context.request.subject()?;
+    let (kept, _) = value(context, queue, keys::TAGS).await?;
     Ok(Answer::new(Listed { tags: read(kept) }))
 }
 

@@ -20,7 +20,6 @@ const TIMEOUT: &str = "VisibilityTimeout";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ChangeMessageVisibility {
-    queue_url: Option<String>,
     receipt_handle: Option<String>,
     visibility_timeout: Option<Whole>,
 }
@@ -36,17 +35,16 @@ struct Entry {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ChangeMessageVisibilityBatch {
-    queue_url: Option<String>,
     #[serde(default)]
     entries: Option<Vec<Entry>>,
 }
 
 /// Hides one message for another time from now on, or shows it.
 pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let handle = required("ReceiptHandle", asked.receipt_handle)?;
     let visibility = visibility(asked.visibility_timeout)?;
-    let outcomes = context.broker.receipts_change(&queue, &[(&handle, visibility)]).await?;
+    let outcomes = context.broker.receipts_change(queue, &[(&handle, visibility)]).await?;
     outcomes.into_iter().try_for_each(|outcome| told(Fifo::of(&queue.name), outcome))?;
     Ok(Answer::done())
 }
@@ -56,7 +54,7 @@ pub async fn change_batch(
     context: &Context<'_>,
     asked: ChangeMessageVisibilityBatch,
 ) -> Result<Answer, Fault> {
-    let queue = context.queue(asked.queue_url)?;
+    let queue = context.request.subject()?;
     let entries = asked.entries.unwrap_or_default();
     check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
     let checks: Vec<Result<Visibility, Fault>> =
@@ -65,7 +63,7 @@ pub async fn change_batch(
         let handle = entry.receipt_handle.as_deref().unwrap_or_default();
         Some((handle, *check.as_ref().ok()?))
     });
-    let outcomes = context.broker.receipts_change(&queue, &asked.collect::<Vec<_>>()).await?;
+    let outcomes = context.broker.receipts_change(queue, &asked.collect::<Vec<_>>()).await?;
     let mut outcomes = outcomes.into_iter();
     let results: Vec<_> = entries
         .iter()

@@ -1,0 +1,329 @@
+//! Which queues a request names: found once, out of one reading, for all that follows.
+//!
+//! ```text
+//! request ──▶ identify ──▶ ResolvedRequest::new ──▶ slot of the subject (forwarding)
+//!                               │                 ├▶ authorize: each target, each action
+//!                               ▼                 └▶ the operation, which reads no other name
+//!                            refused: unresolved, of a wrong type, there twice, of another region
+//! ```
+//!
+//! Only the members that an operation takes are looked at; a `QueueName` beside the `QueueUrl` of SendMessage names nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::account::{self, Caller, Places};
+use super::arguments::required;
+use super::decode::{Arguments, shown};
+use super::fault::Fault;
+use super::incoming::Asked;
+use super::operation::Operation;
+use super::{move_tasks, queue_attributes, redrive};
+use crate::api::json;
+use crate::domain::names::{ProjectId, QueueRef};
+
+/// A request whose caller and queues are known.
+#[derive(Clone, Debug)]
+pub struct ResolvedRequest {
+    /// What is to be done.
+    pub operation: Operation,
+    /// Who asks.
+    pub caller: Caller,
+    /// The project of the caller in the region of the request.
+    pub project: ProjectId,
+    /// The members that name no queue are read from here.
+    pub arguments: Arguments,
+    targets: Vec<Target>,
+}
+
+/// A queue that a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Which one.
+    pub queue: QueueRef,
+    /// What it is to the request.
+    pub part: Part,
+    /// What a policy of it must permit.
+    pub actions: &'static [Operation],
+}
+
+/// What a queue is to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What the operation is done with. Its owner serves the request.
+    Subject,
+    /// Where a task is to move messages to.
+    Destination,
+    /// What is to take the dead letters of the subject. Its own attribute says whether it does, as in AWS.
+    DeadLetters,
+    /// What may have the subject take its dead letters.
+    DeadLetterSource,
+}
+
+/// The account and the name in the path of a request that was sent to the URL of a queue.
+pub type Addressed = Option<(String, String)>;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ByUrl {
+    queue_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ByName {
+    queue_name: Option<String>,
+    #[serde(rename = "QueueOwnerAWSAccountId")]
+    owner: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct NewQueue {
+    queue_name: Option<String>,
+    attributes: Option<Distinct>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ChangedQueue {
+    queue_url: Option<String>,
+    attributes: Option<Distinct>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ByArn {
+    source_arn: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ByArns {
+    source_arn: Option<String>,
+    destination_arn: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ByHandle {
+    task_handle: Option<String>,
+}
+
+/// Attributes of which none is there twice.
+struct Distinct(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Distinct;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("attributes by their names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Distinct, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some((name, value)) = map.next_entry::<String, String>()? {
+                    if entries.insert(name, value).is_some() {
+                        return Err(serde::de::Error::custom("an attribute is there twice"));
+                    }
+                }
+                Ok(Distinct(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+impl ResolvedRequest {
+    /// Finds the queues of a request of `caller`, whose project in the region of the request is `project`; or refuses it.
+    pub fn new(
+        asked: Asked,
+        caller: Caller,
+        project: ProjectId,
+        addressed: &Addressed,
+        places: &Places,
+    ) -> Result<Self, Fault> {
+        let Asked { operation, arguments } = asked;
+        let names = Names { places, caller: &caller, addressed };
+        let targets = names.targets(operation, &arguments)?;
+        Ok(Self { operation, caller, project, arguments, targets })
+    }
+
+    /// The queues that the request names; none for an operation of the account.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// The queue that is this to the request, if there is one.
+    pub fn queue(&self, part: Part) -> Option<&QueueRef> {
+        self.targets.iter().find(|target| target.part == part).map(|target| &target.queue)
+    }
+
+    /// What the operation is done with.
+    pub fn subject(&self) -> Result<&QueueRef, Fault> {
+        self.queue(Part::Subject).ok_or_else(|| Fault::missing("QueueUrl"))
+    }
+}
+
+/// What names are read with.
+struct Names<'a> {
+    places: &'a Places,
+    caller: &'a Caller,
+    addressed: &'a Addressed,
+}
+
+impl Names<'_> {
+    fn targets(&self, operation: Operation, arguments: &Arguments) -> Result<Vec<Target>, Fault> {
+        use Operation as O;
+        match operation {
+            O::ListQueues => Ok(Vec::new()),
+            O::CreateQueue => {
+                let NewQueue { queue_name, attributes } = arguments.read()?;
+                let queue = self.of_name(&required("QueueName", queue_name)?, None)?;
+                self.with_attributes(queue, &[O::CreateQueue], attributes)
+            }
+            O::SetQueueAttributes => {
+                let ChangedQueue { queue_url, attributes } = arguments.read()?;
+                self.with_attributes(self.of_url(queue_url)?, &[O::SetQueueAttributes], attributes)
+            }
+            O::GetQueueUrl => {
+                let ByName { queue_name, owner } = arguments.read()?;
+                let queue = self.of_name(&required("QueueName", queue_name)?, owner.as_deref())?;
+                Ok(vec![subject(queue, operation.as_action())])
+            }
+            O::StartMessageMoveTask => self.of_move(arguments.read()?),
+            O::ListMessageMoveTasks => {
+                let ByArn { source_arn } = arguments.read()?;
+                let queue = self.of_arn(move_tasks::SOURCE, &required(move_tasks::SOURCE, source_arn)?)?;
+                Ok(vec![subject(queue, operation.as_action())])
+            }
+            O::CancelMessageMoveTask => {
+                let ByHandle { task_handle } = arguments.read()?;
+                let arn = move_tasks::source_of(&required(move_tasks::HANDLE, task_handle)?)?;
+                let queue = self.places.of_arn(&arn).filter(|queue| self.is_of_region(queue));
+                let queue = queue.ok_or_else(|| move_tasks::missing(move_tasks::SOURCE))?;
+                Ok(vec![subject(queue, operation.as_action())])
+            }
+            O::AddPermission
+            | O::ChangeMessageVisibility
+            | O::ChangeMessageVisibilityBatch
+            | O::DeleteMessage
+            | O::DeleteMessageBatch
+            | O::DeleteQueue
+            | O::GetQueueAttributes
+            | O::ListDeadLetterSourceQueues
+            | O::ListQueueTags
+            | O::PurgeQueue
+            | O::ReceiveMessage
+            | O::RemovePermission
+            | O::SendMessage
+            | O::SendMessageBatch
+            | O::TagQueue
+            | O::UntagQueue => {
+                let ByUrl { queue_url } = arguments.read()?;
+                Ok(vec![subject(self.of_url(queue_url)?, operation.as_action())])
+            }
+        }
+    }
+
+    /// The queue of a URL, or else the one that the request was sent to.
+    fn of_url(&self, url: Option<String>) -> Result<QueueRef, Fault> {
+        let (account, name) = match (url.filter(|url| !url.is_empty()), self.addressed) {
+            (Some(url), _) => account::of_url(&url).ok_or_else(Fault::no_queue)?,
+            (None, Some((account, name))) => (Some(account.clone()), name.clone()),
+            (None, None) => return Err(Fault::missing("QueueUrl")),
+        };
+        let account = account.unwrap_or_else(|| self.caller.account.clone());
+        let project = self.places.project(&account, &self.caller.region)?;
+        let name = account::name(&name).map_err(|_| Fault::no_queue())?;
+        Ok(QueueRef { project, name })
+    }
+
+    /// A queue by its name, of the caller or of another account.
+    fn of_name(&self, name: &str, owner: Option<&str>) -> Result<QueueRef, Fault> {
+        let account = owner.filter(|owner| !owner.is_empty()).unwrap_or(&self.caller.account);
+        let project = self.places.project(account, &self.caller.region)?;
+        Ok(QueueRef { project, name: account::name(name)? })
+    }
+
+    /// The queue of an ARN, which must be of the region of the request.
+    fn of_arn(&self, member: &str, arn: &str) -> Result<QueueRef, Fault> {
+        let queue = self.places.of_arn(arn).filter(|queue| self.is_of_region(queue));
+        queue.ok_or_else(|| {
+            let region = &self.caller.region;
+            Fault::value(format!(
+                "Value {} for parameter {member} is invalid. Reason: It must be the ARN of a queue in {region}.",
+                shown(arn)
+            ))
+        })
+    }
+
+    fn is_of_region(&self, queue: &QueueRef) -> bool {
+        self.places.split(&queue.project).1 == self.caller.region
+    }
+
+    /// A task takes messages out of one queue, and puts them into another one of the same account and region.
+    fn of_move(&self, named: ByArns) -> Result<Vec<Target>, Fault> {
+        const FROM: &[Operation] =
+            &[Operation::StartMessageMoveTask, Operation::ReceiveMessage, Operation::DeleteMessage];
+        let source = self.of_arn(move_tasks::SOURCE, &required(move_tasks::SOURCE, named.source_arn)?)?;
+        let destination = named.destination_arn.filter(|arn| !arn.is_empty());
+        let destination = destination.map(|arn| self.of_arn(move_tasks::TARGET, &arn)).transpose()?;
+        if destination.as_ref().is_some_and(|destination| destination.project != source.project) {
+            return Err(Fault::value("Both queues must be of one account and region."));
+        }
+        let destination = destination.map(|queue| Target {
+            queue,
+            part: Part::Destination,
+            actions: &[Operation::SendMessage],
+        });
+        Ok([subject(source, FROM)].into_iter().chain(destination).collect())
+    }
+
+    /// A queue with the others that its attributes are to name.
+    fn with_attributes(
+        &self,
+        queue: QueueRef,
+        actions: &'static [Operation],
+        attributes: Option<Distinct>,
+    ) -> Result<Vec<Target>, Fault> {
+        let Distinct(attributes) = attributes.unwrap_or(Distinct(BTreeMap::new()));
+        if let Some((name, value)) = attributes.iter().find(|(_, value)| json::is_too_deep(value.as_bytes()))
+        {
+            return Err(queue_attributes::invalid(name, value));
+        }
+        let text = |name: &str| attributes.get(name).filter(|value| !value.is_empty());
+        let mut others = Vec::new();
+        if let Some(value) = text(redrive::NAME) {
+            let target = redrive::target(value)?;
+            let target = self
+                .places
+                .of_arn(&target)
+                .ok_or_else(|| redrive::wrong(value, "deadLetterTargetArn is not the ARN of a queue"))?;
+            if target.project != queue.project {
+                return Err(redrive::wrong(value, "Both queues must be of one account and region"));
+            }
+            others.push(Target { queue: target, part: Part::DeadLetters, actions: &[] });
+        }
+        if let Some(value) = text(redrive::ALLOW) {
+            for arn in redrive::sources_of(value)? {
+                let source = self.places.of_arn(&arn).filter(|source| source.project == queue.project);
+                let source = source.ok_or_else(|| queue_attributes::invalid(redrive::ALLOW, value))?;
+                others.push(Target { queue: source, part: Part::DeadLetterSource, actions: &[] });
+            }
+        }
+        Ok([subject(queue, actions)].into_iter().chain(others).collect())
+    }
+}
+
+fn subject(queue: QueueRef, actions: &'static [Operation]) -> Target {
+    Target { queue, part: Part::Subject, actions }
+}

@@ -1,0 +1,14 @@
+//! Bounds of what a request of SQS may name.
+
+/// Parts of the name of a parameter of the query protocol, with dots between them. The longest that an operation has is
+/// `SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.StringListValue.1`, with seven.
+pub const SQS_NAME_PARTS: usize = 8;
+/// Parameters of a request of the query protocol beside those of the entries of a batch: attributes, tags (two each), those
+/// of a signature in the URL.
+pub const SQS_PARAMETERS: usize = 256;
+/// Parameters of each entry of a batch: its own five, and ten attributes with three to five each.
+pub const SQS_ENTRY_PARAMETERS: usize = 64;
+/// Characters of a value or a name that an error repeats.
+pub const SQS_SHOWN_CHARS: usize = 200;
+/// Characters of the name of a region, which has lower-case letters, digits and hyphens.
+pub const SQS_REGION_CHARS: usize = 32;
