@@ -156,6 +156,9 @@ pub enum Error {
     /// The service has as much in progress as it takes on.
     #[error("the service is busy, please try again in a few seconds")]
     Overloaded,
+    /// As many bytes of request bodies are in memory as there may be, of all or of this project.
+    #[error("there is no room for the request body at the moment, please try again in a few seconds")]
+    BodiesFull,
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
@@ -212,14 +215,24 @@ impl Error {
 
     /// Whether `error`, or anything it stems from, says that a request did not arrive in time.
     pub fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
+        matches!(Self::within(error), Some(Self::Late))
+    }
+
+    /// Whether `error`, or anything it stems from, says that there is no room for the body of a request.
+    pub fn is_bodies_full(error: &(dyn std::error::Error + 'static)) -> bool {
+        matches!(Self::within(error), Some(Self::BodiesFull))
+    }
+
+    /// The first of ours that `error` is or stems from.
+    fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {
-            if matches!(error.downcast_ref(), Some(Self::Late)) {
-                return true;
+            if let Some(ours) = error.downcast_ref() {
+                return Some(ours);
             }
             cause = error.source();
         }
-        false
+        None
     }
 
     /// The stable code word: part of the API, so it never changes.
@@ -245,6 +258,7 @@ impl Error {
             Self::TooFast { .. } => "too_fast",
             Self::OverQuota { .. } => "over_quota",
             Self::Overloaded => "overloaded",
+            Self::BodiesFull => "bodies_full",
             Self::Late => "late",
             Self::Moved(_) => "moved",
             Self::Unavailable { .. } => "unavailable",
@@ -277,6 +291,7 @@ impl Error {
             | Self::TooMany { .. }
             | Self::TooFast { .. }
             | Self::Overloaded
+            | Self::BodiesFull
             | Self::Late
             | Self::Moved(_)
             | Self::Unavailable { .. }

@@ -15,6 +15,7 @@
 //! | [`journal`] | the embedded database under both seams: one committer, one sync for all that waits | knows no meaning of its bytes |
 //! | [`domain`] | words and rules: names, ids, messages, claims, limits, times | no I/O, no clock, no async |
 //! | [`error`] | the one error of the core: names the situation | knows no HTTP |
+//! | [`budget`] | bounds of the memory that clients make us hold, and whom it is taken from | sees no body, never waits |
 //! | [`metrics`] | what is counted and measured, and the page that shows it | decides nothing |
 //! | [`server`] | the composition root, and the accept loop with its deadlines | holds no product rule |
 //! | [`cli`] | the commands, among them the load generator | is not used by any other part |
@@ -33,7 +34,7 @@
 //! 1. [`server::listener`] accepted the connection, [`server::tls`] shook hands; [`server::deadline`] watches its bytes. hyper parses the
 //!    header, [`server::exchange`] hands the request to `api::front`, whose one service is all that follows.
 //! 2. `api::layers` gives it an id, `api::auth` learns who asks and refuses who may not, `api::quota` refuses what is
-//!    too much, `api::forward` passes on what another replica serves. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
+//!    too much, `api::bodies` charges the bytes of the body as they come, `api::forward` passes on what another replica serves. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
 //!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one
 //!    call: [`broker::Broker::messages_post`], which keeps room for them within the project's quota (`broker::quotas`).
 //! 3. The queue's name gives its [`domain::ids::Slot`]. If the queue is not open, its record is read from the
@@ -54,6 +55,7 @@
 
 pub mod api;
 pub mod broker;
+pub mod budget;
 pub mod catalogue;
 pub mod cli;
 pub mod clock;

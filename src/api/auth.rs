@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::openapi::OpenApi;
 
+use super::bodies::{BodyBudget, BodyCharge, BodyOwner};
 use super::error::{ApiError, refusals};
 use super::extract::{PROJECT, text};
 use super::forward::peer::FromPeer;
@@ -77,14 +78,22 @@ pub struct Gate {
     unknown: OperationMeter,
     /// How much is let in.
     quota: Arc<Quota>,
+    /// How much of it is in memory.
+    bodies: BodyBudget,
 }
 
 impl Gate {
-    /// A gate before the operations of `document`, measured by `meter`, which lets in what `quota` has room for.
-    pub fn new(authentication: Authentication, document: &OpenApi, meter: &Meter, quota: Arc<Quota>) -> Self {
+    /// A gate before the operations of `document`, measured by `meter`, which lets in what `quota` and `bodies` have room for.
+    pub fn new(
+        authentication: Authentication,
+        document: &OpenApi,
+        meter: &Meter,
+        quota: Arc<Quota>,
+        bodies: BodyBudget,
+    ) -> Self {
         let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
         let (operations, unknown) = (operations(&document, meter), meter.operation(UNKNOWN));
-        Self { authentication, operations, unknown, quota }
+        Self { authentication, operations, unknown, quota, bodies }
     }
 
     /// What a request needs, and where it is noted.
@@ -105,17 +114,18 @@ impl Gate {
     /// Learns who asks, and refuses who may not and what is too much.
     pub async fn admit<F: Future<Output = Response>>(
         &self,
-        mut request: Request,
+        request: Request,
         serve: impl FnOnce(Request) -> F,
     ) -> Response {
         let began = Instant::now();
         let (need, meter) = self.operation(&request);
         let admitted = self.identify(&request, need).and_then(|identity| {
             let place = self.quota.let_in(&request, &identity)?;
-            Ok((identity, place))
+            let (request, charge) = self.charge(request, &identity)?;
+            Ok((request, identity, place, charge))
         });
         let answer = match admitted {
-            Ok((identity, _place)) => {
+            Ok((mut request, identity, _place, _charge)) => {
                 request.extensions_mut().insert(identity);
                 serve(request).await
             }
@@ -123,6 +133,17 @@ impl Gate {
         };
         meter.note(answer.status().as_u16(), began.elapsed());
         answer
+    }
+
+    /// Has the body of a request count for its project, or for its client when only the client names the project.
+    fn charge(&self, request: Request, identity: &Identity) -> Result<(Request, BodyCharge<'_>), Error> {
+        let (head, body) = request.into_parts();
+        let owner = || match identity.is_anonymous {
+            true => BodyOwner::client(&head.extensions),
+            false => BodyOwner::Project(identity.project.clone()),
+        };
+        let (body, charge) = self.bodies.charge(body, owner)?;
+        Ok((Request::from_parts(head, body), charge))
     }
 
     fn identify(&self, request: &Request, need: Need) -> Result<Identity, Error> {

@@ -15,7 +15,7 @@ use utoipa::{IntoResponses, ToSchema};
 use crate::error::{Error, Place};
 
 /// Seconds after which a client may try again when a part was unavailable.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
+pub const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
 /// How a client can say who it is (RFC 6750).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"angarium\"");
@@ -65,6 +65,7 @@ impl ApiError {
             Error::NoPool
             | Error::NotDurable(_)
             | Error::Overloaded
+            | Error::BodiesFull
             | Error::Moved(_)
             | Error::Unavailable { .. }
             | Error::Unknown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable"),

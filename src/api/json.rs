@@ -92,6 +92,7 @@ pub async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
             Err(Error::invalid(Place::Limit, "", why))
         }
         Ok(Err(error)) if Error::is_late(&error) => Err(Error::Late),
+        Ok(Err(error)) if Error::is_bodies_full(&error) => Err(Error::BodiesFull),
         Ok(Err(_)) => Err(Error::invalid(Place::Body, "", "the request body broke off")),
         Err(_) => Err(Error::Late),
     }

@@ -12,7 +12,7 @@ use super::accept;
 use super::error::{ApiError, plain_body};
 use super::forward::Relayed;
 use super::forward::peer::RequestId;
-use super::{trace, unread};
+use super::{query, trace, unread};
 use crate::domain::trace::TraceContext;
 use crate::error::Error;
 use crate::metrics::{Meter, Refusal};
@@ -58,7 +58,8 @@ pub async fn frame<F: Future<Output = Response>>(
         request.extensions_mut().insert(trace);
     }
     let (request, unread) = unread::watch(request);
-    let mut response = match accept::check(&path, request.headers()) {
+    let checked = accept::check(&path, request.headers()).and_then(|()| query::check_length(request.uri()));
+    let mut response = match checked {
         Ok(()) if span.is_disabled() => serve(request).await,
         Ok(()) => serve(request).instrument(span).await,
         Err(refused) => refuse(request, refused),
@@ -168,6 +169,7 @@ pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::TooFast { .. }
         | Error::OverQuota { .. }
         | Error::Overloaded
+        | Error::BodiesFull
         | Error::Moved(_)
         | Error::Late => debug!(request_id, trace_id, "{error}"),
     }

@@ -5,6 +5,8 @@
 
 mod accept;
 mod auth;
+mod bodies;
+pub mod client_address;
 mod error;
 mod explain;
 mod extract;
@@ -56,9 +58,10 @@ pub fn front(
     let (routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
     let quota = Arc::new(quota::Quota::new(limits, clock.clone()));
+    let bodies = bodies::BodyBudget::new(limits);
     let sqs = sqs::Endpoint::new(broker.clone(), &authentication, sqs, Arc::clone(&quota), clock);
-    let sqs = sqs::Sqs::new(sqs, relay.clone());
-    let gate = auth::Gate::new(authentication, &document, &meter, quota);
+    let sqs = sqs::Sqs::new(sqs, bodies.clone(), relay.clone());
+    let gate = auth::Gate::new(authentication, &document, &meter, quota, bodies);
     let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
     Front::new(front::Way { sqs, meter, gate, relay, routes })
 }

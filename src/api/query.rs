@@ -2,11 +2,13 @@
 //! more than once, and a word that must be a number or a boolean is one or is refused.
 
 use axum::extract::FromRequestParts;
+use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
+use crate::domain::limits;
 use crate::error::{Error, Place};
 
 /// The parameters of a query, each of them text. Unknown ones are dropped, unless `T` keeps them.
@@ -19,6 +21,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         Ok(Self(parse(parts.uri.query().unwrap_or_default())?))
     }
+}
+
+/// Refuses a query that is longer than any that means something.
+pub fn check_length(uri: &Uri) -> Result<(), Error> {
+    if uri.query().is_none_or(|query| query.len() <= limits::QUERY_BYTES) {
+        return Ok(());
+    }
+    let why = format!("the query is longer than {} bytes", limits::QUERY_BYTES);
+    Err(Error::invalid(Place::Query, "", why))
 }
 
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {

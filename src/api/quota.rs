@@ -28,6 +28,8 @@ pub struct RequestLimits {
     pub long_polls: usize,
     /// Requests of a project in a second; none: as many as it likes.
     pub project_rate: Option<Rate>,
+    /// Bytes of bodies in memory.
+    pub body_bytes: usize,
 }
 
 /// What is in progress, and what each project has used.
@@ -74,13 +76,21 @@ impl Quota {
     }
 
     /// A place for a request, for as long as it is in progress.
-    fn place(&self, waits: bool) -> Result<SemaphorePermit<'_>, Error> {
+    pub fn place(&self, waits: bool) -> Result<SemaphorePermit<'_>, Error> {
         let places = if waits { &self.long_polls } else { &self.requests };
         places.try_acquire().map_err(|_| Error::Overloaded)
     }
 
+    /// Refuses a request of a project that has used its rate, and counts none: it may be somebody else's.
+    pub fn check_rate(&self, project: &ProjectId) -> Result<(), Error> {
+        let Some(rate) = self.limits.project_rate else { return Ok(()) };
+        let before = self.used.lock().get(project).copied().unwrap_or_default();
+        let after = rate.spend(before, self.clock.now());
+        after.map(drop).ok_or(Error::TooFast { per_second: rate.per_second() })
+    }
+
     /// Counts one more request of a project.
-    fn spend(&self, project: &ProjectId) -> Result<(), Error> {
+    pub fn spend(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
         let now = self.clock.now();
         let mut used = self.used.lock();
@@ -114,7 +124,10 @@ mod tests {
     fn quota(requests: usize, long_polls: usize, per_second: Option<u32>) -> (Quota, Clock) {
         let clock = Clock::manual(1_000);
         let project_rate = per_second.and_then(NonZeroU32::new).map(Rate::new);
-        (Quota::new(RequestLimits { requests, long_polls, project_rate }, clock.clone()), clock)
+        (
+            Quota::new(RequestLimits { requests, long_polls, project_rate, body_bytes: 0 }, clock.clone()),
+            clock,
+        )
     }
 
     fn project(name: &str) -> ProjectId {

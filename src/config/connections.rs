@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::units::duration;
+use crate::domain::limits;
 
 /// Bounds of the connections of clients. What a deadline counts from stands at `server::listener::ConnectionLimits`.
 #[derive(Args, Clone, Debug)]
@@ -48,6 +49,11 @@ pub struct ConnectionSettings {
     #[arg(long, env = "ANGARIUM_WRITE_TIMEOUT", default_value = "30s", value_name = "DURATION")]
     #[arg(value_parser = duration)]
     pub write_timeout: Duration,
+
+    /// Bytes of answers that wait for their clients to read on; beyond them the slowest connection is cut
+    #[arg(long, env = "ANGARIUM_MAX_UNSENT_BYTES", default_value_t = limits::UNSENT_BYTES, value_name = "BYTES")]
+    #[arg(value_parser = clap::value_parser!(u32).range(i64::from(limits::UNSENT_BYTES_LEAST)..))]
+    pub max_unsent_bytes: u32,
 
     /// How long a connection may rest between requests; more than a load balancer in front keeps its own
     #[arg(long, env = "ANGARIUM_IDLE_TIMEOUT", default_value = "90s", value_name = "DURATION")]

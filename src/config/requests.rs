@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 
 use clap::Args;
 
+use crate::domain::limits;
+
 /// Bounds of the requests of all clients. One more is answered at once, 503 or 429, with `Retry-After`.
 #[derive(Args, Clone, Debug)]
 pub struct RequestSettings {
@@ -16,6 +18,11 @@ pub struct RequestSettings {
     #[arg(long, env = "ANGARIUM_MAX_LONG_POLLS", default_value = "4096", value_name = "NUMBER")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_long_polls: u32,
+
+    /// Bytes of request bodies in memory, from their arrival to the answer; a project holds a quarter of them at most
+    #[arg(long, env = "ANGARIUM_MAX_BODY_BYTES", default_value_t = limits::BODY_BYTES, value_name = "BYTES")]
+    #[arg(value_parser = clap::value_parser!(u32).range(i64::from(limits::BODY_BYTES_LEAST)..))]
+    pub max_body_bytes: u32,
 
     /// Requests of each project in a second; without it as many as it likes
     #[arg(long, env = "ANGARIUM_PROJECT_REQUESTS_PER_SECOND", value_name = "NUMBER")]

@@ -4,6 +4,7 @@
 //! may set others (see [`Limits`]) up to the bounds of the second group.
 
 mod entry;
+mod memory;
 mod settable;
 mod sqs;
 mod stores;
@@ -11,6 +12,7 @@ mod stores;
 use std::time::Duration;
 
 pub use entry::*;
+pub use memory::*;
 pub use settable::{Limits, Span};
 pub use sqs::*;
 pub use stores::*;

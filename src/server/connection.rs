@@ -8,6 +8,7 @@
 //! HTTP/2 is spoken only to who chose it in the handshake of TLS. In the clear it would have to be guessed from the first
 //! bytes, and hyper's guess waits for them for ever.
 
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use tracing::debug;
 use super::deadline::{DeadlineIo, Phase};
 use super::exchange::{App, Exchange};
 use super::listener::ConnectionLimits;
+use super::unsent::{Unsent, UnsentBudget};
 
 /// The least read buffer hyper accepts, in bytes.
 const LEAST_BUFFER: usize = 8 * 1024;
@@ -34,6 +36,15 @@ const CONNECTION_WINDOW: u32 = 512 * 1024;
 /// Bytes of one answer that wait for an HTTP/2 client to read on, beside the answer itself.
 const SEND_BUFFER: usize = 64 * 1024;
 
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Its address.
+    pub address: IpAddr,
+    /// What its answers count for.
+    pub unsent: UnsentBudget,
+}
+
 /// Serves one connection of HTTP/1.1 to its end: the client closes, a deadline passes, or `stop` is cancelled and the
 /// request in progress is answered, for which it has `limits.drain`.
 ///
@@ -43,6 +54,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 pub async fn serve<T, A>(
     stream: T,
     app: A,
+    client: Client,
     limits: ConnectionLimits,
     stop: CancellationToken,
 ) -> hyper::Result<()>
@@ -51,10 +63,11 @@ where
     A: App,
 {
     let phase = Phase::requests();
-    let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), limits));
+    let unsent = Unsent::of_requests(client.unsent, client.address);
+    let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
     let mut http = http1::Builder::new();
     http.half_close(false).header_read_timeout(None).max_buf_size(limits.buffer.max(LEAST_BUFFER));
-    let connection = http.serve_connection(io, Exchange::new(app, phase, limits));
+    let connection = http.serve_connection(io, Exchange::new(app, client.address, phase, unsent, limits));
     drive(connection, http1::Connection::graceful_shutdown, limits.drain, stop).await
 }
 
@@ -67,6 +80,7 @@ where
 pub async fn serve_h2<T, A>(
     stream: T,
     app: A,
+    client: Client,
     limits: ConnectionLimits,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -76,7 +90,8 @@ where
     A: App,
 {
     let phase = Phase::streams();
-    let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), limits));
+    let unsent = Unsent::of_streams(client.unsent, client.address);
+    let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
     let mut http = http2::Builder::new(Tracked(tasks));
     http.timer(TokioTimer::new())
         .keep_alive_interval(limits.probe)
@@ -86,7 +101,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER);
-    let connection = http.serve_connection(io, Exchange::new(app, phase, limits));
+    let connection = http.serve_connection(io, Exchange::new(app, client.address, phase, unsent, limits));
     drive(connection, http2::Connection::graceful_shutdown, limits.drain, stop).await
 }
 

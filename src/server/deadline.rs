@@ -20,7 +20,8 @@
 //! * `Request`: no read deadline here. hyper polls the socket all the while to notice a client that went away, and the
 //!   handler may take as long as it likes. The progress of a request's body is watched in `exchange`, because only the
 //!   body knows whether the handler is waiting for it, and because in HTTP/2 many bodies share one socket.
-//! * Writing is apart from all this: in any state, a write that makes no progress for `write` ends the connection.
+//! * Writing is apart from all this: in any state, a write that makes no progress for `write` ends the connection, and so
+//!   does a want of room for the answers of others (see `unsent`).
 //!
 //! In HTTP/2 bytes do not tell whether a request comes, because the protocol talks of itself too. There a connection is in
 //! `Request` while a handler is at work, and in `Idle` at any other time, from its handshake on. What is written as an
@@ -42,6 +43,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::listener::ConnectionLimits;
+use super::unsent::Unsent;
 
 /// What a client that did not finish its header is told before the connection closes.
 const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -169,6 +171,7 @@ impl Alarm {
 pub struct DeadlineIo<T> {
     inner: T,
     phase: Phase,
+    unsent: Unsent,
     limits: ConnectionLimits,
     /// The state in which the pending read began to wait, and when that state ends.
     reading: Option<(Mark, Instant)>,
@@ -178,9 +181,9 @@ pub struct DeadlineIo<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
-    /// Watches `inner`, whose requests are marked in `phase`.
-    pub fn new(inner: T, phase: Phase, limits: ConnectionLimits) -> Self {
-        Self { inner, phase, limits, reading: None, writing: None, alarm: Alarm::default() }
+    /// Watches `inner`, whose requests are marked in `phase` and whose answers are counted in `unsent`.
+    pub fn new(inner: T, phase: Phase, unsent: Unsent, limits: ConnectionLimits) -> Self {
+        Self { inner, phase, unsent, limits, reading: None, writing: None, alarm: Alarm::default() }
     }
 
     fn received(&mut self, bytes: usize) {
@@ -194,6 +197,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
     }
 
     fn await_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.unsent.poll_cut(cx) {
+            return Poll::Ready(Err(too_many_unsent()));
+        }
         let mark = self.phase.mark();
         let state = self.phase.state(mark);
         let patience = match state {
@@ -238,6 +244,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
             self.writing = None;
             return done;
         }
+        if self.unsent.poll_cut(cx) {
+            return Poll::Ready(Err(too_many_unsent()));
+        }
         let deadline = *self.writing.get_or_insert_with(|| Instant::now() + self.limits.write);
         if self.alarm.passed(cx, deadline) {
             return Poll::Ready(Err(late("the reading of an answer", self.limits.write)));
@@ -247,6 +256,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
 
     /// A client that still reads the last answer is not idle yet: its rest begins with the last bytes written.
     fn sent(&mut self, cx: &mut Context<'_>, bytes: usize) {
+        self.unsent.sent(bytes);
         let is_answer = !self.phase.has_streams || bytes >= ANSWER_BYTES;
         if self.phase.get() == State::Idle && (is_answer || !self.is_resting()) {
             self.begin_rest(cx);
@@ -275,6 +285,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
 
 fn late(what: &str, patience: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("{what} made no progress for {patience:?}"))
+}
+
+fn too_many_unsent() -> io::Error {
+    io::Error::other("too many bytes of answers wait to be read, and this client made the least progress")
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for DeadlineIo<T> {

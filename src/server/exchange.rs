@@ -3,6 +3,7 @@
 //! at a path, a header or a byte of a body, and never answers: that is the router's.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -18,6 +19,8 @@ use tower::Service;
 
 use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
+use super::unsent::{AnswerCharge, Unsent};
+use crate::api::client_address::ClientAddress;
 use crate::error::Error;
 
 /// What answers the requests of a listener, such as a router of axum.
@@ -43,14 +46,17 @@ impl<T> App for T where
 #[derive(Debug)]
 pub struct Exchange<A> {
     app: A,
+    client: ClientAddress,
     phase: Phase,
+    unsent: Unsent,
     limits: ConnectionLimits,
 }
 
 impl<A: App> Exchange<A> {
-    /// Answers the requests of one connection from `app` and marks them in `phase`.
-    pub fn new(app: A, phase: Phase, limits: ConnectionLimits) -> Self {
-        Self { app, phase, limits }
+    /// Answers the requests of one connection of the client at `address` from `app`, marks them in `phase` and counts their
+    /// answers in `unsent`.
+    pub fn new(app: A, address: IpAddr, phase: Phase, unsent: Unsent, limits: ConnectionLimits) -> Self {
+        Self { app, client: ClientAddress(address), phase, unsent, limits }
     }
 }
 
@@ -61,9 +67,11 @@ impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mark = self.phase.request();
-        let request =
+        let mut request =
             request.map(|body| Body::new(RequestBody::new(body, self.limits.body, self.limits.body_step)));
-        Answering { answer: self.app.clone().call(request), mark: Some(mark) }
+        request.extensions_mut().insert(self.client);
+        let unsent = self.unsent.clone();
+        Answering { answer: self.app.clone().call(request), mark: Some(mark), unsent }
     }
 }
 
@@ -73,6 +81,7 @@ pin_project! {
         #[pin]
         answer: F,
         mark: Option<InRequest>,
+        unsent: Unsent,
     }
 }
 
@@ -83,14 +92,17 @@ impl<F: Future<Output = Result<Response<Body>, Infallible>>> Future for Answerin
         let me = self.project();
         let Ok(answer) = ready!(me.answer.poll(cx));
         let mark = me.mark.take().and_then(InRequest::answered);
-        Poll::Ready(Ok(answer.map(|inner| AnswerBody { inner, _mark: mark })))
+        let charge = me.unsent.charge(answer.body().size_hint().lower());
+        Poll::Ready(Ok(answer.map(|inner| AnswerBody { inner, charge, _mark: mark })))
     }
 }
 
-/// The body of an answer. hyper drops it when its last byte is in the write buffer; that ends the request.
+/// The body of an answer. hyper drops it when its last byte is in the write buffer; that ends the request. Its bytes count
+/// on until they are written.
 #[derive(Debug)]
 pub struct AnswerBody {
     inner: Body,
+    charge: Option<AnswerCharge>,
     _mark: Option<InRequest>,
 }
 
@@ -102,7 +114,14 @@ impl HttpBody for AnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
+        let me = &mut *self;
+        let polled = Pin::new(&mut me.inner).poll_frame(cx);
+        match (&mut me.charge, polled) {
+            (Some(charge), Poll::Ready(Some(Ok(frame)))) => {
+                Poll::Ready(Some(Ok(frame.map_data(|bytes| charge.carried_by(bytes)))))
+            }
+            (_, polled) => polled,
+        }
     }
 
     fn is_end_stream(&self) -> bool {

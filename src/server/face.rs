@@ -112,6 +112,7 @@ fn request_limits(settings: &RequestSettings) -> RequestLimits {
     RequestLimits {
         requests: number(settings.max_requests),
         long_polls: number(settings.max_long_polls),
+        body_bytes: number(settings.max_body_bytes),
         project_rate: settings.project_requests_per_second.map(Rate::new),
     }
 }
@@ -128,6 +129,7 @@ fn connection_limits(settings: &ConnectionSettings) -> ConnectionLimits {
         body: settings.body_timeout,
         write: settings.write_timeout,
         drain: settings.drain_timeout,
+        unsent: number(settings.max_unsent_bytes),
         buffer: number(settings.max_header_bytes),
         ..ConnectionLimits::default()
     }

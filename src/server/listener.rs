@@ -6,7 +6,7 @@
 //! from the end of the request before, so it would end idle connections too.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +18,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::addresses::Addresses;
-use super::connection::{serve, serve_h2};
+use super::connection::{Client, serve, serve_h2};
 use super::exchange::App;
 use super::tls::{Protocol, Transport, shake_hands};
+use super::unsent::{UnsentBudget, unsent_budget};
 use crate::metrics::Meter;
 
 /// What a client is told whose address has too many connections.
@@ -61,6 +62,9 @@ pub struct ConnectionLimits {
     pub body_step: usize,
     /// How long an answer may wait for its client to read on. Default 30 s.
     pub write: Duration,
+    /// Bytes of answers that wait for their clients to read on, in all. Beyond them the slowest connection of the address
+    /// that has most of them is cut. Default 256 MiB.
+    pub unsent: usize,
     /// How long requests in progress may take to finish once the server stops. Default 25 s: orchestrators kill after 30 s.
     pub drain: Duration,
     /// The most a connection buffers, and with it the longest request header, in bytes, at least 8 KiB. A longer header
@@ -83,6 +87,7 @@ impl Default for ConnectionLimits {
             body: Duration::from_secs(30),
             body_step: 1024,
             write: Duration::from_secs(30),
+            unsent: 256 << 20,
             drain: Duration::from_secs(25),
             buffer: 64 * 1024,
             accept_pause: Duration::from_millis(100),
@@ -108,7 +113,8 @@ pub async fn run<A: App>(
     // Holds the tasks of connections and of their requests. Each ends with its client, by a deadline, or by `stop` and
     // `drain`.
     let tasks = TaskTracker::new();
-    let host = Host { transport, app, limits, tasks: tasks.clone() };
+    let unsent = unsent_budget(limits.unsent);
+    let host = Host { transport, app, limits, unsent, tasks: tasks.clone() };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
         let Some(counted) = addresses.admit(from.ip()) else {
             meter.refuse_connection();
@@ -120,7 +126,7 @@ pub async fn run<A: App>(
         let open = meter.open_connection();
         tasks.spawn(async move {
             let _held = (slot, counted, open);
-            host.welcome(stream, stop).await;
+            host.welcome(stream, from.ip(), stop).await;
         });
     }
     drop(listener);
@@ -134,14 +140,16 @@ struct Host<A> {
     transport: Transport,
     app: A,
     limits: ConnectionLimits,
+    unsent: UnsentBudget,
     tasks: TaskTracker,
 }
 
 impl<A: App> Host<A> {
     /// Serves a connection to its end.
-    async fn welcome(self, stream: TcpStream, stop: CancellationToken) {
+    async fn welcome(self, stream: TcpStream, address: IpAddr, stop: CancellationToken) {
+        let client = Client { address: address.to_canonical(), unsent: self.unsent };
         let ended = match &self.transport {
-            Transport::Plain => serve(stream, self.app, self.limits, stop).await,
+            Transport::Plain => serve(stream, self.app, client, self.limits, stop).await,
             Transport::Tls(current) => {
                 let credentials = Arc::clone(&current.borrow());
                 let shaken = tokio::select! {
@@ -150,9 +158,9 @@ impl<A: App> Host<A> {
                     shaken = shake_hands(stream, &credentials, self.limits.first_byte) => shaken,
                 };
                 match shaken {
-                    Ok((stream, Protocol::Http1)) => serve(stream, self.app, self.limits, stop).await,
+                    Ok((stream, Protocol::Http1)) => serve(stream, self.app, client, self.limits, stop).await,
                     Ok((stream, Protocol::Http2)) => {
-                        serve_h2(stream, self.app, self.limits, self.tasks, stop).await
+                        serve_h2(stream, self.app, client, self.limits, self.tasks, stop).await
                     }
                     Err(error) => return debug!(%error, "no handshake"),
                 }

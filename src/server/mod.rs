@@ -11,6 +11,7 @@ mod peers;
 mod reload;
 pub mod tls;
 pub mod tree;
+pub mod unsent;
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use angarium::error::Error;
-use angarium::server::connection::serve;
+use angarium::server::connection::{Client as Peer, serve};
 use angarium::server::listener::ConnectionLimits;
+use angarium::server::unsent::unsent_budget;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;
@@ -54,7 +56,9 @@ impl Client {
     /// A connection whose pipe holds `buffer` bytes in each direction.
     fn connect(buffer: usize) -> Self {
         let (io, socket) = tokio::io::duplex(buffer);
-        let served = serve(socket, app(), ConnectionLimits::default(), CancellationToken::new());
+        let limits = ConnectionLimits::default();
+        let client = Peer { address: Ipv4Addr::LOCALHOST.into(), unsent: unsent_budget(limits.unsent) };
+        let served = serve(socket, app(), client, limits, CancellationToken::new());
         Self { io, served: TaskTracker::new().spawn(served), since: Instant::now() }
     }
 

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use angarium::error::Error;
-use angarium::server::connection::serve_h2;
+use angarium::server::connection::{Client, serve_h2};
 use angarium::server::listener::ConnectionLimits;
+use angarium::server::unsent::unsent_budget;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;
@@ -78,7 +80,8 @@ impl Pair {
         let (io, socket) = tokio::io::duplex(64 * 1024);
         let (on_held, held) = unbounded_channel();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let served = tasks.spawn(serve_h2(socket, app(on_held), limits, tasks.clone(), stop.clone()));
+        let peer = Client { address: Ipv4Addr::LOCALHOST.into(), unsent: unsent_budget(limits.unsent) };
+        let served = tasks.spawn(serve_h2(socket, app(on_held), peer, limits, tasks.clone(), stop.clone()));
         let (client, mut connection): (_, Connection<DuplexStream, Bytes>) =
             client.handshake(io).await.unwrap();
         let gone = CancellationToken::new();

@@ -4,6 +4,7 @@ mod auth;
 mod bad_requests;
 mod balance;
 mod batches;
+mod body_budget;
 mod bounds;
 mod bulk;
 mod claims;
@@ -40,6 +41,7 @@ mod shapes;
 mod tls;
 mod traces;
 mod unread;
+mod unsent;
 mod vanished;
 
 use tempfile::TempDir;

@@ -149,6 +149,14 @@ impl Server {
         self.child.id()
     }
 
+    /// Bytes of its memory that are resident.
+    pub fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
+        let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("it is a number");
+        kib * 1024
+    }
+
     /// SIGHUP.
     pub fn hang_up(&self) {
         kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is our child");

@@ -35,11 +35,14 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
+    ("server/exchange.rs", &["api::client_address", "budget", "error"]),
     ("server/face.rs", &["api", "config", "domain"]),
     ("server/peers.rs", &["config", "domain"]),
     ("server/tree.rs", &["catalogue", "clock", "config", "coordination", "journal"]),
-    ("server", &["domain", "error", "metrics"]),
+    ("server", &["budget", "domain", "error", "metrics"]),
+    ("budget.rs", &[]),
     ("api", &["broker", "domain", "error", "metrics"]),
+    ("api/bodies.rs", &["budget", "domain", "error"]),
     // Of the clock only the handle: rates are by the second.
     ("api/mod.rs", &["broker", "clock", "domain", "metrics"]),
     ("api/quota.rs", &["clock", "domain", "error"]),
@@ -111,6 +114,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "hyper",
         &[
+            "api/bodies.rs",
             "api/forward/kept.rs",
             "api/handed.rs",
             "api/unread.rs",
@@ -134,6 +138,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "api/quota.rs",
             "api/sqs/pauses.rs",
             "broker",
+            "budget.rs",
             "cluster/connection.rs",
             "coordination",
             "journal",
@@ -174,6 +179,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
         &[
             "api",
             "broker",
+            "budget.rs",
             "catalogue",
             "cli",
             "cluster/answer.rs",

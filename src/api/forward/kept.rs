@@ -36,6 +36,7 @@ enum Rest {
 #[derive(Clone, Copy)]
 enum Break {
     Late,
+    NoRoom,
     Other,
 }
 
@@ -43,6 +44,7 @@ impl Break {
     fn error(self) -> axum::Error {
         match self {
             Self::Late => axum::Error::new(Error::Late),
+            Self::NoRoom => axum::Error::new(Error::BodiesFull),
             Self::Other => axum::Error::new(std::io::Error::other("the body of the request broke off")),
         }
     }
@@ -82,7 +84,10 @@ impl Kept {
         }
         let mut whole = BytesMut::with_capacity(bytes);
         frames.iter().for_each(|frame| whole.extend_from_slice(frame));
-        Ok(whole.freeze())
+        let whole = whole.freeze();
+        // Once in memory, not twice. Nobody is in the middle of it: one at a time reads.
+        self.0.lock().frames = vec![whole.clone()];
+        Ok(whole)
     }
 }
 
@@ -121,7 +126,11 @@ impl HttpBody for Again {
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 Some(Err(error)) => {
-                    let by = if Error::is_late(&error) { Break::Late } else { Break::Other };
+                    let by = match () {
+                        () if Error::is_late(&error) => Break::Late,
+                        () if Error::is_bodies_full(&error) => Break::NoRoom,
+                        () => Break::Other,
+                    };
                     read.rest = Rest::Broken { by };
                     return Poll::Ready(Some(Err(error)));
                 }

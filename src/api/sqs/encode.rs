@@ -10,6 +10,7 @@ use super::decode::Protocol;
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 use super::xml;
+use crate::api::error::RETRY_AFTER;
 use crate::api::handed::handing;
 use crate::broker::Handover;
 
@@ -94,6 +95,9 @@ impl Fault {
             Protocol::QueryJson => json!({"Error": error, "RequestId": id}).to_string(),
         };
         let mut response = framed(form.status, protocol, id, Body::from(body));
+        if form.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
         if protocol == Protocol::Json
             && let Ok(told) = HeaderValue::try_from(format!("{};{}", form.code(), form.side()))
         {

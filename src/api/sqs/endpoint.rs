@@ -1,7 +1,7 @@
 //! Where SQS requests come in and their answers leave: who sends them, whether they may, and where they are served.
 //!
 //! ```text
-//! request ──▶ which operation? ──▶ who asks? ──▶ room? ──▶ here, or passed on to the owner of the queue ──▶ answer
+//! headers ──▶ who asks? room? ──▶ body ──▶ which operation? is it signed so? ──▶ here, or passed on to the owner of the queue ──▶ answer
 //! ```
 
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{SemaphorePermit, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -22,18 +22,19 @@ use super::context::{Context, Most};
 use super::decode::Protocol;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
-use super::incoming::{Asked, asked, credential, queue_of_path};
+use super::incoming::{Asked, asked, credential, queue_of_path, target};
 use super::operation::{ALL, Operation};
 use super::pauses::Pauses;
 use super::policy::RequestFacts;
 use super::resolution::{Part, ResolvedRequest};
 use super::signature;
 use crate::api::auth::{Authentication, Identity};
+use crate::api::bodies::{BodyBudget, BodyOwner};
 use crate::api::error::ApiError;
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
 use crate::api::forward::{Meant, Relay, Relayed, Serving};
 use crate::api::quota::Quota;
-use crate::api::{json, layers, origin, trace};
+use crate::api::{json, layers, origin, trace, unread};
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::domain::access::Role;
@@ -96,6 +97,7 @@ pub struct Endpoint {
 /// The endpoint, and the way of its requests to where they are served.
 pub struct Sqs {
     endpoint: Endpoint,
+    bodies: BodyBudget,
     /// Passes requests on; none for a service that is alone.
     relay: Option<Relay>,
 }
@@ -111,14 +113,36 @@ struct Call {
     base: String,
 }
 
+/// A request of which only the headers are known, and hold.
+struct Judged<'a> {
+    by: Sender,
+    /// None for what another replica has let in.
+    place: Option<Place<'a>>,
+}
+
+/// Who sends a request.
+enum Sender {
+    /// Somebody known.
+    Caller(Caller),
+    /// Who has signed it, if it is signed so.
+    Signer(signature::Judged),
+}
+
+/// Where a request counts among those in progress.
+struct Place<'a> {
+    permit: SemaphorePermit<'a>,
+    /// Whether it is one of those that wait for a message.
+    waits: bool,
+}
+
 /// On an answer in the form of SQS.
 #[derive(Clone, Copy, Debug)]
 struct Told;
 
 impl Sqs {
-    /// `endpoint`, with what other replicas serve passed on by `relay`.
-    pub fn new(endpoint: Endpoint, relay: Option<Relay>) -> Self {
-        Self { endpoint, relay }
+    /// `endpoint`, with bodies for which `bodies` has room, and what other replicas serve passed on by `relay`.
+    pub fn new(endpoint: Endpoint, bodies: BodyBudget, relay: Option<Relay>) -> Self {
+        Self { endpoint, bodies, relay }
     }
 
     /// Answers a request in its `protocol`.
@@ -127,7 +151,12 @@ impl Sqs {
             Some(RequestId(id)) => id.clone(),
             None => Uuid::new_v4().to_string(),
         };
+        let (request, unread) = unread::watch(request);
         let mut response = self.answer_as(request, protocol, &id).await;
+        // A body that is late already is not waited for again.
+        if let Some(unread) = unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
+            unread.read().await;
+        }
         response.headers_mut().insert(header::SERVER, layers::SERVER);
         response
     }
@@ -136,6 +165,14 @@ impl Sqs {
         let began = Instant::now();
         let (mut head, body) = request.into_parts();
         let endpoint = &self.endpoint;
+        let judged = match endpoint.judge(&head, protocol) {
+            Ok(judged) => judged,
+            Err(fault) => return endpoint.refuse(fault, protocol, id),
+        };
+        let (body, charge) = match self.bodies.charge(body, || judged.owner(&head, &endpoint.places)) {
+            Ok(charged) => charged,
+            Err(error) => return endpoint.refuse(error.into(), protocol, id),
+        };
         let bytes = match json::read(body, limits::SQS_REQUEST_BYTES).await {
             Ok(bytes) => bytes,
             Err(error) => return endpoint.refuse(error.into(), protocol, id),
@@ -145,8 +182,12 @@ impl Sqs {
             Err(fault) => return endpoint.refuse(fault, protocol, id),
         };
         let operation = asked.operation;
-        let response = match endpoint.admit(&head, &bytes, protocol, asked) {
-            Ok((call, _place)) => match &self.relay {
+        let admitted = endpoint.admit(&head, &bytes, protocol, asked, judged).and_then(|(call, place)| {
+            let owner = BodyOwner::Project(call.identity.project.clone());
+            Ok((call, place, self.bodies.assign(charge, owner)?))
+        });
+        let response = match admitted {
+            Ok((call, _place, _charge)) => match &self.relay {
                 Some(relay) => {
                     endpoint.address(&mut head, call, id);
                     self.pass_on(relay, Request::from_parts(head, Body::from(bytes)), protocol, id).await
@@ -196,23 +237,52 @@ impl Endpoint {
         Self { broker, settings, places, is_open, quota, clock, meters }
     }
 
+    /// Judges a request by its headers, before anything of its body is read.
+    fn judge(&self, head: &Parts, protocol: Protocol) -> Result<Judged<'_>, Fault> {
+        if head.uri.query().is_some_and(|query| query.len() > limits::QUERY_BYTES) {
+            let why = format!("The query is longer than {} bytes: send a form.", limits::QUERY_BYTES);
+            return Err(Fault::value(why));
+        }
+        let is_clients = head.extensions.get::<FromPeer>().is_none();
+        let by = match self.settings.keys.as_ref().filter(|_| is_clients) {
+            Some(keys) => {
+                let keys = Arc::clone(&keys.borrow());
+                Sender::Signer(signature::judge(head, &keys, self.clock.wall())?)
+            }
+            None => Sender::Caller(self.identify(head)?),
+        };
+        if !is_clients {
+            // The replica that passed it on has let it in.
+            return Ok(Judged { by, place: None });
+        }
+        let (account, region) = by.account();
+        self.quota.check_rate(&self.places.project(account, region)?)?;
+        let waits = protocol == Protocol::Json && target(head) == Some(Operation::ReceiveMessage);
+        let place = Place { permit: self.quota.place(waits)?, waits };
+        Ok(Judged { by, place: Some(place) })
+    }
+
     /// Finds out who asks, and refuses who may not and what is too much. What is returned beside the call is held while it is
     /// in progress.
-    fn admit(
-        &self,
+    fn admit<'a>(
+        &'a self,
         head: &Parts,
         body: &Bytes,
         protocol: Protocol,
         asked: Asked,
-    ) -> Result<(Call, Option<tokio::sync::SemaphorePermit<'_>>), Fault> {
-        let caller = self.identify(head, body)?;
+        Judged { by, place }: Judged<'a>,
+    ) -> Result<(Call, Option<SemaphorePermit<'a>>), Fault> {
+        let caller = by.verify(head, body)?;
         let project = self.places.project(&caller.account, &caller.region)?;
         let identity = Identity { project: project.clone(), role: Role::Member, is_anonymous: false };
-        let place = match head.extensions.get::<FromPeer>() {
-            // The replica that passed it on has let it in.
-            Some(_) => None,
-            // A queue may say itself that receives wait.
-            None => Some(self.quota.let_in_as(asked.operation == Operation::ReceiveMessage, &identity)?),
+        let place = match place {
+            None => None,
+            Some(place) => {
+                self.quota.spend(&identity.project)?;
+                // A queue may say itself that receives wait.
+                let waits = asked.operation == Operation::ReceiveMessage;
+                Some(if waits == place.waits { place.permit } else { self.quota.place(waits)? })
+            }
         };
         let addressed = queue_of_path(head.uri.path());
         let request = ResolvedRequest::new(asked, caller, project, &addressed, &self.places)?;
@@ -234,18 +304,12 @@ impl Endpoint {
         head.extensions.insert(Arc::new(call));
     }
 
-    /// Who asks. Without keys and without authentication the account and the region are what the request says.
-    fn identify(&self, head: &Parts, body: &[u8]) -> Result<Caller, Fault> {
+    /// Who asks, where no signature says it. Without authentication the account and the region are what the request says.
+    fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
         if let Some(FromPeer { identity, .. }) = head.extensions.get() {
             let (account, region) = self.places.split(&identity.project);
             let sender = head.headers.get(SENDER).and_then(|sender| sender.to_str().ok()).unwrap_or(account);
             return Ok(Caller { account: account.into(), region: region.into(), sender: sender.into() });
-        }
-        if let Some(keys) = &self.settings.keys {
-            let keys = Arc::clone(&keys.borrow());
-            let signer = signature::verify(head, body, &keys, self.clock.wall())?;
-            let account = signer.project.as_str().to_owned();
-            return Ok(Caller { account, region: signer.region, sender: signer.key });
         }
         if !self.is_open {
             let why =
@@ -308,6 +372,43 @@ impl Endpoint {
             layers::count(self.broker.meter(), response.status(), &cause);
         }
         response
+    }
+}
+
+impl Judged<'_> {
+    /// Whose the body is until it has been read: the key of a request is no secret, its signature may be for another body.
+    fn owner(&self, head: &Parts, places: &Places) -> BodyOwner {
+        let (account, region) = self.by.account();
+        match (&self.by, places.project(account, region)) {
+            (Sender::Signer(signer), _) if !signer.is_certain() => BodyOwner::client(&head.extensions),
+            (_, Ok(project)) => BodyOwner::Project(project),
+            (_, Err(_)) => BodyOwner::client(&head.extensions),
+        }
+    }
+}
+
+impl Sender {
+    /// The account and the region that it says it is of.
+    fn account(&self) -> (&str, &str) {
+        match self {
+            Self::Caller(caller) => (&caller.account, &caller.region),
+            Self::Signer(signer) => {
+                let (project, region) = signer.project();
+                (project.as_str(), region)
+            }
+        }
+    }
+
+    /// Who it is, for certain.
+    fn verify(self, head: &Parts, body: &[u8]) -> Result<Caller, Fault> {
+        match self {
+            Self::Caller(caller) => Ok(caller),
+            Self::Signer(signer) => {
+                let signer = signer.verify(head, body)?;
+                let account = signer.project.as_str().to_owned();
+                Ok(Caller { account, region: signer.region, sender: signer.key })
+            }
+        }
     }
 }
 

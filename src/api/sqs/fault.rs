@@ -206,6 +206,7 @@ impl From<Arc<Error>> for Fault {
             Error::TooMany { .. } | Error::TooFast { .. } | Error::Overloaded => Kind::RequestThrottled,
             Error::Late => Kind::RequestTimeout,
             Error::Conflict(_)
+            | Error::BodiesFull
             | Error::Moved(_)
             | Error::NoPool
             | Error::NotDurable(_)

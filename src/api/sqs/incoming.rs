@@ -64,6 +64,12 @@ pub fn queue_of_path(path: &str) -> Option<(String, String)> {
     Some((account, name))
 }
 
+/// The operation that the headers of a request name, if they do.
+pub fn target(head: &Parts) -> Option<Operation> {
+    let target = head.headers.get(TARGET).and_then(|target| target.to_str().ok())?;
+    Operation::named(target.strip_prefix(SERVICE)?)
+}
+
 /// The operation of a request, and what it is to be done with.
 pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Result<Asked, Fault> {
     if protocol == Protocol::Json {

@@ -4,6 +4,8 @@
 //! Nothing beyond the request is remembered: who has caught one can send it again for as long as its date is good, which
 //! TLS is there to prevent.
 
+use std::fmt;
+
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use hmac::{Hmac, KeyInit, Mac};
@@ -46,8 +48,26 @@ struct Signed {
     expires: Option<u32>,
 }
 
-/// Checks the signature of a request with this body.
-pub fn verify(head: &Parts, body: &[u8], keys: &AccessKeyTable, now: Timestamp) -> Result<Signer, Fault> {
+/// A request whose headers hold: what is left to check is its body.
+pub struct Judged {
+    signed: Signed,
+    query: Vec<(String, String)>,
+    secret: String,
+    project: ProjectId,
+    region: String,
+    /// The hash of the body, if the headers tell it. Then the signature holds for a body with this hash.
+    told: Option<String>,
+}
+
+impl fmt::Debug for Judged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Judged").field("signed", &self.signed).finish_non_exhaustive()
+    }
+}
+
+/// Checks what the headers of a request say: whether the key is known, for what the signature is, whether its date is good,
+/// and, if they tell the hash of the body, the signature itself.
+pub fn judge(head: &Parts, keys: &AccessKeyTable, now: Timestamp) -> Result<Judged, Fault> {
     let query = pairs(head.uri.query().unwrap_or_default());
     let signed = match query.iter().any(|(name, _)| name == SIGNATURE) {
         true => in_query(&query)?,
@@ -64,16 +84,49 @@ pub fn verify(head: &Parts, body: &[u8], keys: &AccessKeyTable, now: Timestamp) 
     }
     check_date(&signed, now)?;
     check_headers(head, &signed)?;
-    let content = content(head, body, &signed)?;
-    let text = to_sign(&canonical(head, &query, &signed, &content), &signed);
-    let signature =
-        from_hex(&signed.signature).ok_or_else(|| incomplete("the signature is not hexadecimal"))?;
-    let mut mac = mac(&signing_key(&key.secret, &signed.scope));
-    mac.update(text.as_bytes());
-    let why = "The request signature we calculated does not match the signature you provided. Check your secret access \
-               key and signing method.";
-    mac.verify_slice(&signature).map_err(|_| mismatch(why))?;
-    Ok(Signer { key: signed.key, project: key.project.clone(), region: region.to_owned() })
+    let region = region.to_owned();
+    let told = told(head, &signed);
+    let (secret, project) = (key.secret.clone(), key.project.clone());
+    let judged = Judged { signed, query, secret, project, region, told };
+    if let Some(told) = &judged.told {
+        judged.check(head, told)?;
+    }
+    Ok(judged)
+}
+
+impl Judged {
+    /// The account of the key, and the region that the signature is for.
+    pub fn project(&self) -> (&ProjectId, &str) {
+        (&self.project, &self.region)
+    }
+
+    /// Whether nobody else can have sent the headers.
+    pub fn is_certain(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// Checks that the signature is for this body.
+    pub fn verify(self, head: &Parts, body: &[u8]) -> Result<Signer, Fault> {
+        let hash = hex(&Sha256::digest(body));
+        match &self.told {
+            Some(told) if *told == hash => {}
+            Some(_) => return Err(mismatch("The body is not the one of X-Amz-Content-Sha256.")),
+            None => self.check(head, &hash)?,
+        }
+        Ok(Signer { key: self.signed.key, project: self.project, region: self.region })
+    }
+
+    /// Checks that the signature is for a body with this hash.
+    fn check(&self, head: &Parts, content: &str) -> Result<(), Fault> {
+        let text = to_sign(&canonical(head, &self.query, &self.signed, content), &self.signed);
+        let signature =
+            from_hex(&self.signed.signature).ok_or_else(|| incomplete("the signature is not hexadecimal"))?;
+        let mut mac = mac(&signing_key(&self.secret, &self.signed.scope));
+        mac.update(text.as_bytes());
+        let why = "The request signature we calculated does not match the signature you provided. Check your secret \
+                   access key and signing method.";
+        mac.verify_slice(&signature).map_err(|_| mismatch(why))
+    }
 }
 
 fn incomplete(why: &str) -> Fault {
@@ -133,7 +186,12 @@ impl Signed {
     ) -> Result<Self, Fault> {
         let (key, scope) =
             credential.split_once('/').ok_or_else(|| incomplete("the credential has no scope"))?;
-        let headers = headers.split(';').map(str::to_ascii_lowercase).collect();
+        let headers: Vec<_> = headers.split(';').map(str::to_ascii_lowercase).collect();
+        // Each is looked up and its value copied, before anybody knows who asks.
+        let is_repeated = |(at, name): (usize, &String)| headers.iter().skip(at + 1).any(|next| next == name);
+        if headers.len() > limits::SIGNED_HEADERS || headers.iter().enumerate().any(is_repeated) {
+            return Err(incomplete("SignedHeaders names a header twice, or more than 100 of them"));
+        }
         Ok(Self { key: key.to_owned(), scope: scope.to_owned(), headers, signature, date, expires })
     }
 }
@@ -172,16 +230,11 @@ fn check_headers(head: &Parts, signed: &Signed) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The hash of the body, which is also that of the header if there is one.
-fn content(head: &Parts, body: &[u8], signed: &Signed) -> Result<String, Fault> {
-    let hash = hex(&Sha256::digest(body));
-    let told = head.headers.get(CONTENT).filter(|_| signed.headers.iter().any(|name| name == CONTENT));
-    match told {
-        Some(told) if told.as_bytes() != hash.as_bytes() => {
-            Err(mismatch("The body is not the one of X-Amz-Content-Sha256."))
-        }
-        _ => Ok(hash),
-    }
+/// The hash of the body, as a signed header tells it.
+fn told(head: &Parts, signed: &Signed) -> Option<String> {
+    let told = head.headers.get(CONTENT).filter(|_| signed.headers.iter().any(|name| name == CONTENT))?;
+    // What is no text is no hash of any body.
+    Some(String::from_utf8_lossy(told.as_bytes()).into_owned())
 }
 
 /// What was signed of the request.
@@ -390,7 +443,7 @@ mod tests {
         let key = crate::domain::access_keys::AccessKey { secret: SECRET.to_owned(), project };
         let keys = [("AKIDEXAMPLE".to_owned(), key)].into_iter().collect();
         let head = head("POST", "/", &[&all[..], &[("authorization", &authorization)]].concat());
-        verify(&head, b"{}", &keys, now).map_err(|fault| fault.kind)
+        judge(&head, &keys, now).and_then(|judged| judged.verify(&head, b"{}")).map_err(|fault| fault.kind)
     }
 
     #[test]

@@ -1,0 +1,453 @@
+//! Bounds of the memory that clients make the service hold: the bytes of their bodies, or of answers they do not read.
+//! Owns who holds how much, and whom it is taken from when it is short. Never sees a body, and never waits.
+//!
+//! ```text
+//!   open            add, slow               add, no room
+//!  ──────▶ Open ───────────────▶ Evicted        and nobody is slow: refused
+//!            │ keep
+//!            ▼
+//!          Kept: nobody takes it away; its bytes are free when it is dropped
+//! ```
+//!
+//! The common case is one addition and one subtraction of an atomic ([`Budget::reserve`]). A lock is held when a holder is
+//! opened and dropped, and while somebody is looked for who must go.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Bytes after which a holder has made progress. Less does not count: single bytes now and then keep nothing for ever.
+const STEP: usize = 16 * 1024;
+
+/// How much is held, by whom at most, and who is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes in all.
+    pub total: usize,
+    /// Bytes of one user.
+    pub share: usize,
+    /// A holder is slow that has not made progress for this long.
+    pub patience: Duration,
+}
+
+/// Why a holder may hold no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no room, and no slow holder to take it from.
+    Full,
+    /// This holder was the slowest of the user that holds the most.
+    Slow,
+}
+
+/// A budget of bytes, shared by users of the kind `U`.
+pub struct Budget<U>(Arc<Ledger<U>>);
+
+/// Bytes of a budget that nobody takes away; they are free when it is dropped.
+pub struct Reserved<'a, U> {
+    budget: &'a Budget<U>,
+    bytes: usize,
+}
+
+/// What holds bytes of a budget for a user; they are free when it is dropped.
+pub struct Holder<U: Clone + Eq + Hash> {
+    budget: Budget<U>,
+    user: U,
+    account: Arc<Account>,
+    id: u64,
+    entry: Arc<Entry>,
+}
+
+struct Ledger<U> {
+    bounds: Bounds,
+    began: Instant,
+    used: AtomicUsize,
+    next: AtomicU64,
+    /// Held for single changes, and while a slow holder is looked for.
+    users: Mutex<HashMap<U, Holders>>,
+}
+
+/// What a user holds.
+#[derive(Default)]
+struct Holders {
+    account: Arc<Account>,
+    entries: HashMap<u64, Arc<Entry>>,
+}
+
+#[derive(Default)]
+struct Account {
+    used: AtomicUsize,
+}
+
+const OPEN: u8 = 0;
+const KEPT: u8 = 1;
+const EVICTED: u8 = 2;
+
+#[derive(Default)]
+struct Entry {
+    state: AtomicU8,
+    held: AtomicUsize,
+    /// Bytes of the present step, and when it began, in microseconds of the ledger.
+    step: AtomicUsize,
+    since: AtomicU64,
+    /// Woken when the entry is evicted. Held for a moment by its holder and by who evicts it.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl<U> Clone for Budget<U> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<U> fmt::Debug for Budget<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget").field("used", &self.used()).field("bounds", &self.0.bounds).finish()
+    }
+}
+
+impl<U: Clone + Eq + Hash> fmt::Debug for Holder<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder").field("held", &self.held()).finish_non_exhaustive()
+    }
+}
+
+impl<U> fmt::Debug for Reserved<'_, U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reserved").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl<U> Budget<U> {
+    /// A budget of which nothing is used.
+    pub fn new(bounds: Bounds) -> Self {
+        Self(Arc::new(Ledger {
+            bounds,
+            began: Instant::now(),
+            used: AtomicUsize::new(0),
+            next: AtomicU64::new(0),
+            users: Mutex::default(),
+        }))
+    }
+
+    /// Bytes held in all.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    fn now(&self) -> u64 {
+        micros(self.0.began.elapsed())
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl<U: Clone + Eq + Hash> Budget<U> {
+    /// Holds `bytes` that are too few to count for a user. Costs no lock while there is room.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Full`].
+    pub fn reserve(&self, bytes: usize) -> Result<Reserved<'_, U>, Refused> {
+        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+        let reserved = Reserved { budget: self, bytes };
+        if self.used() > self.0.bounds.total {
+            self.make_room(None)?;
+        }
+        Ok(reserved)
+    }
+
+    /// A holder for `user` that holds nothing yet.
+    pub fn open(&self, user: U) -> Holder<U> {
+        let id = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let entry = Arc::new(Entry { since: AtomicU64::new(self.now()), ..Entry::default() });
+        let mut users = self.0.users.lock();
+        let holders = users.entry(user.clone()).or_default();
+        holders.entries.insert(id, Arc::clone(&entry));
+        let account = Arc::clone(&holders.account);
+        drop(users);
+        Holder { budget: self.clone(), user, account, id, entry }
+    }
+
+    /// Evicts slow holders until there is room in all, and in the share of `own`.
+    fn make_room(&self, own: Option<&Account>) -> Result<(), Refused> {
+        let Bounds { total, share, patience } = self.0.bounds;
+        let slow = self.now().saturating_sub(micros(patience));
+        loop {
+            let is_over_share = own.is_some_and(|own| own.used() > share);
+            if !is_over_share && self.used() <= total {
+                return Ok(());
+            }
+            let users = self.0.users.lock();
+            let holders = match own {
+                Some(own) if is_over_share => {
+                    users.values().find(|holders| std::ptr::eq(Arc::as_ptr(&holders.account), own))
+                }
+                _ => users.values().max_by_key(|holders| holders.account.used()),
+            };
+            let Some(holders) = holders else { return Err(Refused::Full) };
+            let Some(slowest) = holders.slowest(slow) else { return Err(Refused::Full) };
+            if slowest.evict() {
+                self.free(slowest, &holders.account);
+            }
+        }
+    }
+
+    /// Takes from an entry what it holds.
+    fn free(&self, entry: &Entry, account: &Account) {
+        let held = entry.held.swap(0, Ordering::Acquire);
+        account.used.fetch_sub(held, Ordering::Relaxed);
+        self.0.used.fetch_sub(held, Ordering::Relaxed);
+    }
+}
+
+impl<U> Drop for Reserved<'_, U> {
+    fn drop(&mut self) {
+        self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Account {
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Holders {
+    /// The entry that made its last progress first, if that was not after `slow`. One that holds nothing frees nothing.
+    fn slowest(&self, slow: u64) -> Option<&Entry> {
+        let is_open = |entry: &&Arc<Entry>| {
+            entry.state.load(Ordering::Relaxed) == OPEN && entry.held.load(Ordering::Relaxed) > 0
+        };
+        let since = |entry: &&Arc<Entry>| entry.since.load(Ordering::Relaxed);
+        let slowest = self.entries.values().filter(is_open).min_by_key(since)?;
+        (since(&slowest) <= slow).then_some(slowest)
+    }
+}
+
+impl Entry {
+    /// Returns whether it was open until now.
+    fn evict(&self) -> bool {
+        let changed = self.state.compare_exchange(OPEN, EVICTED, Ordering::AcqRel, Ordering::Acquire);
+        if changed.is_ok()
+            && let Some(waker) = self.waker.lock().take()
+        {
+            waker.wake();
+        }
+        changed.is_ok()
+    }
+}
+
+impl<U: Clone + Eq + Hash> Holder<U> {
+    /// Holds `bytes` more, and notes that it has made so much progress. What is refused is held nevertheless, until it is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Full`], and [`Refused::Slow`] when this holder was evicted, now or before.
+    pub fn add(&self, bytes: usize) -> Result<(), Refused> {
+        self.hold(bytes);
+        self.note_progress(bytes);
+        if self.account.used() > self.budget.0.bounds.share || self.budget.used() > self.budget.0.bounds.total
+        {
+            self.budget.make_room(Some(&*self.account))?;
+        }
+        if self.is_evicted() { Err(Refused::Slow) } else { Ok(()) }
+    }
+
+    /// Holds `bytes` more in any case: they are there already. When there is no room, slow holders are evicted, among them
+    /// this one.
+    pub fn add_anyway(&self, bytes: usize) {
+        if self.entry.held.load(Ordering::Relaxed) == 0 {
+            self.begin_step();
+        }
+        self.hold(bytes);
+        // When nobody can be evicted any more, all that is left is in good hands.
+        let _ = self.budget.make_room(Some(&*self.account));
+    }
+
+    fn hold(&self, bytes: usize) {
+        // The entry last: who evicts it meanwhile takes away no more than was added.
+        self.budget.0.used.fetch_add(bytes, Ordering::Relaxed);
+        self.account.used.fetch_add(bytes, Ordering::Relaxed);
+        self.entry.held.fetch_add(bytes, Ordering::Release);
+    }
+
+    /// Holds `bytes` less, of those that it holds.
+    pub fn release(&self, bytes: usize) {
+        let less = |held: usize| Some(held.saturating_sub(bytes));
+        // An evicted one holds nothing any more.
+        let held = self.entry.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let released = held.unwrap_or_default().min(bytes);
+        self.account.used.fetch_sub(released, Ordering::Relaxed);
+        self.budget.0.used.fetch_sub(released, Ordering::Relaxed);
+    }
+
+    /// Notes that `bytes` have moved. Called by one task at a time.
+    pub fn note_progress(&self, bytes: usize) {
+        let step = self.entry.step.load(Ordering::Relaxed).saturating_add(bytes);
+        if step < STEP {
+            return self.entry.step.store(step, Ordering::Relaxed);
+        }
+        self.begin_step();
+    }
+
+    fn begin_step(&self) {
+        self.entry.step.store(0, Ordering::Relaxed);
+        self.entry.since.store(self.budget.now(), Ordering::Relaxed);
+    }
+
+    /// From now on it is not evicted: what it waits for is no longer its client.
+    pub fn keep(&self) {
+        // Fails when it is evicted already.
+        let _ = self.entry.state.compare_exchange(OPEN, KEPT, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Whether it was evicted. If not, the task of `cx` is woken when it is.
+    pub fn poll_evicted(&self, cx: &Context<'_>) -> bool {
+        let mut waker = self.entry.waker.lock();
+        if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        drop(waker);
+        self.is_evicted()
+    }
+
+    /// Whether it was evicted.
+    pub fn is_evicted(&self) -> bool {
+        self.entry.state.load(Ordering::Acquire) == EVICTED
+    }
+
+    /// Whose it is.
+    pub fn user(&self) -> &U {
+        &self.user
+    }
+
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.entry.held.load(Ordering::Relaxed)
+    }
+}
+
+impl<U: Clone + Eq + Hash> Drop for Holder<U> {
+    fn drop(&mut self) {
+        self.budget.free(&self.entry, &self.account);
+        let mut users = self.budget.0.users.lock();
+        let Some(holders) = users.get_mut(&self.user) else { return };
+        holders.entries.remove(&self.id);
+        if holders.entries.is_empty() {
+            users.remove(&self.user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { total: 400, share: 100, patience: Duration::from_millis(100) };
+
+    async fn pass(millis: u64) {
+        tokio::time::advance(Duration::from_millis(millis)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn user_over_its_share_is_refused_and_others_are_not() {
+        let budget = Budget::new(BOUNDS);
+        let (first, second, other) = (budget.open("a"), budget.open("a"), budget.open("b"));
+        assert_eq!(first.add(60), Ok(()));
+        assert_eq!(second.add(60), Err(Refused::Full), "the first one is not slow yet");
+        assert_eq!(other.add(100), Ok(()));
+        drop(second);
+        assert_eq!(budget.used(), 160);
+        drop((first, other));
+        assert_eq!((budget.used(), budget.0.users.lock().len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slowest_holder_of_the_user_makes_room() {
+        let budget = Budget::new(BOUNDS);
+        let slowest = budget.open("a");
+        slowest.add(50).unwrap();
+        pass(10).await;
+        let slower = budget.open("a");
+        slower.add(50).unwrap();
+        pass(200).await;
+        let next = budget.open("a");
+        assert_eq!(next.add(40), Ok(()));
+        assert!(slowest.is_evicted() && !slower.is_evicted());
+        assert_eq!((slowest.add(1), budget.used()), (Err(Refused::Slow), 91));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn largest_user_makes_room_when_all_is_used() {
+        let budget = Budget::new(BOUNDS);
+        let large = budget.open("a");
+        large.add(100).unwrap();
+        let small: Vec<_> = ["b", "c", "d", "e", "f"].map(|user| budget.open(user)).into();
+        small.iter().for_each(|holder| holder.add(60).unwrap());
+        pass(200).await;
+        let next = budget.open("g");
+        assert_eq!(next.add(60), Ok(()));
+        assert!(large.is_evicted() && small.iter().all(|holder| !holder.is_evicted()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kept_holder_is_not_evicted() {
+        let budget = Budget::new(BOUNDS);
+        let kept = budget.open("a");
+        kept.add(100).unwrap();
+        kept.keep();
+        pass(200).await;
+        assert_eq!(budget.open("a").add(1), Err(Refused::Full));
+        assert!(!kept.is_evicted());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_amounts_count_for_the_whole_alone() {
+        let budget: Budget<&str> = Budget::new(BOUNDS);
+        let reserved: Vec<_> = (0..4).map(|_| budget.reserve(100).unwrap()).collect();
+        assert_eq!(budget.reserve(1).unwrap_err(), Refused::Full);
+        drop(reserved);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_a_step_and_not_a_byte() {
+        let budget = Budget::new(Bounds { total: 10 * STEP, share: 4 * STEP, ..BOUNDS });
+        let (dribbling, steady) = (budget.open("a"), budget.open("a"));
+        dribbling.add(STEP).unwrap();
+        steady.add(STEP).unwrap();
+        for _ in 0..10 {
+            pass(50).await;
+            dribbling.add(1).unwrap();
+        }
+        steady.add(STEP).unwrap();
+        let next = budget.open("a");
+        assert_eq!(next.add(2 * STEP), Ok(()));
+        assert!(dribbling.is_evicted() && !steady.is_evicted());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_that_are_there_already_evict_the_slowest() {
+        let budget = Budget::new(Bounds { share: 200, total: 200, patience: Duration::ZERO });
+        let slow = budget.open("a");
+        slow.add_anyway(160);
+        pass(1).await;
+        let next = budget.open("b");
+        next.add_anyway(150);
+        assert!(slow.is_evicted() && !next.is_evicted());
+        next.release(150);
+        next.release(1);
+        slow.release(150);
+        assert_eq!(budget.used(), 0);
+    }
+}

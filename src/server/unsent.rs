@@ -1,0 +1,154 @@
+//! Answers that wait for their clients to read on: how many bytes of them each connection keeps in memory.
+//! Owns the count of one connection, and whether it is to be cut because there are too many in all. Never sees an answer.
+//!
+//! An answer counts from the moment the handler gave it until its last byte has gone to the socket: its bytes carry the
+//! count with them, through all that hyper does with them. Short ones do not count: they cost less than what a connection,
+//! or a stream, costs anyway.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::task::Context;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::budget::{Bounds, Budget, Holder};
+
+/// Bytes of the longest answer that does not count. Of HTTP/1.1 there is one at a time on a connection.
+const SHORT_ANSWER: usize = 16 * 1024;
+/// Likewise for HTTP/2, where there are a hundred.
+const SHORT_STREAM: usize = 1024;
+
+/// The bytes of unsent answers of all connections of a listener.
+pub type UnsentBudget = Budget<IpAddr>;
+
+/// At most `total` bytes of unsent answers. Beyond it the connection is cut that made the least progress, of the address
+/// that has most of them.
+pub fn unsent_budget(total: usize) -> UnsentBudget {
+    Budget::new(Bounds { total, share: total, patience: Duration::ZERO })
+}
+
+/// The unsent answers of one connection.
+#[derive(Clone, Debug)]
+pub struct Unsent(Arc<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    budget: UnsentBudget,
+    address: IpAddr,
+    short: usize,
+    /// Made for the first answer that counts.
+    holder: OnceLock<Holder<IpAddr>>,
+}
+
+/// Bytes of an answer that are not sent yet.
+#[derive(Debug)]
+pub struct AnswerCharge {
+    unsent: Unsent,
+    bytes: usize,
+}
+
+impl Unsent {
+    /// Of a connection of HTTP/1.1 from `address`.
+    pub fn of_requests(budget: UnsentBudget, address: IpAddr) -> Self {
+        Self::new(budget, address, SHORT_ANSWER)
+    }
+
+    /// Of a connection of HTTP/2.
+    pub fn of_streams(budget: UnsentBudget, address: IpAddr) -> Self {
+        Self::new(budget, address, SHORT_STREAM)
+    }
+
+    fn new(budget: UnsentBudget, address: IpAddr, short: usize) -> Self {
+        Self(Arc::new(Connection { budget, address, short, holder: OnceLock::new() }))
+    }
+
+    /// Counts an answer of so many bytes; none when it is a short one.
+    pub fn charge(&self, bytes: u64) -> Option<AnswerCharge> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes <= self.0.short {
+            return None;
+        }
+        let holder = self.0.holder.get_or_init(|| self.0.budget.open(self.0.address));
+        holder.add_anyway(bytes);
+        Some(AnswerCharge { unsent: self.clone(), bytes })
+    }
+
+    /// Notes that bytes went to the socket.
+    pub fn sent(&self, bytes: usize) {
+        if let Some(holder) = self.0.holder.get() {
+            holder.note_progress(bytes);
+        }
+    }
+
+    /// Whether the connection is to be cut. If not, the task of `cx` is woken when it is.
+    pub fn poll_cut(&self, cx: &Context<'_>) -> bool {
+        self.0.holder.get().is_some_and(|holder| holder.poll_evicted(cx))
+    }
+}
+
+impl AnswerCharge {
+    /// The same bytes, with the part of the count that is theirs.
+    pub fn carried_by(&mut self, bytes: Bytes) -> Bytes {
+        let part = bytes.len().min(self.bytes);
+        self.bytes -= part;
+        let charge = Self { unsent: self.unsent.clone(), bytes: part };
+        Bytes::from_owner(Carried { bytes, _charge: charge })
+    }
+}
+
+impl Drop for AnswerCharge {
+    fn drop(&mut self) {
+        if let Some(holder) = self.unsent.0.holder.get() {
+            holder.release(self.bytes);
+        }
+    }
+}
+
+/// Bytes that are counted until hyper has written the last of them.
+struct Carried {
+    bytes: Bytes,
+    _charge: AnswerCharge,
+}
+
+impl AsRef<[u8]> for Carried {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn answer_counts_until_its_last_byte_is_dropped() {
+        let budget = unsent_budget(1 << 20);
+        let unsent = Unsent::of_requests(budget.clone(), Ipv4Addr::LOCALHOST.into());
+        assert!(unsent.charge(100).is_none(), "it is short");
+        let mut charge = unsent.charge(50_000).unwrap();
+        let mut first = charge.carried_by(Bytes::from(vec![0; 20_000]));
+        drop(charge);
+        assert_eq!(budget.used(), 20_000, "the rest is dropped");
+        let part = first.split_to(5_000);
+        drop(first);
+        assert_eq!(budget.used(), 20_000, "a part is still to be written");
+        drop(part);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn connection_without_progress_is_cut_for_others() {
+        let budget = unsent_budget(100_000);
+        let [stuck, next] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last).into());
+        let (stuck, next) =
+            (Unsent::of_requests(budget.clone(), stuck), Unsent::of_requests(budget.clone(), next));
+        let _unread = stuck.charge(60_000).unwrap();
+        let _more = next.charge(50_000).unwrap();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(stuck.poll_cut(&mut cx) && !next.poll_cut(&mut cx));
+        assert_eq!(budget.used(), 50_000);
+    }
+}

@@ -1,0 +1,221 @@
+//! Bodies that clients send and do not finish, or send all at once: what they cost in memory, and who is refused for it.
+//! Sockets by hand, since a client of HTTP would finish what it begins.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::server::{Server, ServerBuilder};
+
+const MIB: usize = 1 << 20;
+/// The longest body of an SQS request.
+const LONGEST: usize = 6 * MIB + MIB / 4;
+/// The least budget that can be set, and what a project may hold of it.
+const SMALL_BUDGET: &str = "--max-body-bytes=33554432";
+const SHARE: usize = 8 * MIB;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn start(settings: &[&str]) -> (Server, TempDir) {
+    let data = tempfile::tempdir().unwrap();
+    let builder = ServerBuilder::new(data.path());
+    (settings.iter().fold(builder, |builder, setting| builder.arg(*setting)).start(), data)
+}
+
+/// The header of a request of SQS by `account`, whose body has so many bytes.
+fn head(server: &Server, operation: &str, account: &str, length: usize) -> String {
+    let host = server.base().trim_start_matches("http://");
+    let credential = format!("{account}/20260101/us-east-1/sqs/aws4_request");
+    format!(
+        "POST / HTTP/1.1\r\nhost: {host}\r\nx-amz-target: AmazonSQS.{operation}\r\n\
+         content-type: application/x-amz-json-1.0\r\nx-amz-date: 20260101T000000Z\r\n\
+         authorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host;x-amz-date;x-amz-target, \
+         Signature={}\r\ncontent-length: {length}\r\n",
+        "0".repeat(64)
+    )
+}
+
+/// A connection that has sent `head` and so many bytes of blanks, as far as the server took them.
+fn sending(server: &Server, head: &str, bytes: usize) -> TcpStream {
+    let mut socket = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();
+    socket.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Fails when the server has ended the request by then.
+    let _ = write!(socket, "{head}\r\n").and_then(|()| socket.write_all(&vec![b' '; bytes]));
+    socket
+}
+
+/// The whole answer to a request; empty when there is none.
+fn answer(socket: &TcpStream) -> String {
+    let mut answer = String::new();
+    let mut length = 0;
+    let mut reader = BufReader::new(socket);
+    while let Ok(1..) = reader.read_line(&mut answer) {
+        let line = answer.lines().last().unwrap_or_default().to_ascii_lowercase();
+        if let Some(told) = line.strip_prefix("content-length: ") {
+            length = told.parse().unwrap();
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    let _ = reader.read_exact(&mut body);
+    answer + &String::from_utf8_lossy(&body)
+}
+
+/// Whether an answer came already, and its status.
+fn status_so_far(socket: &TcpStream) -> Option<u16> {
+    socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let mut line = [0; 12];
+    let read = (&*socket).read(&mut line).ok()?;
+    std::str::from_utf8(line.get(..read)?).ok()?.strip_prefix("HTTP/1.1 ")?.parse().ok()
+}
+
+/// The answer to a whole request of SQS.
+fn call(server: &Server, operation: &str, account: &str, body: &str) -> String {
+    let head = head(server, operation, account, body.len());
+    let mut socket = sending(server, &head, 0);
+    socket.write_all(body.as_bytes()).unwrap();
+    answer(&socket)
+}
+
+fn url(server: &Server, account: &str) -> String {
+    format!("{}/{account}/q", server.base())
+}
+
+#[test]
+fn withheld_bodies_refuse_no_other_tenant() {
+    let (server, _data) = start(&[]);
+    for account in ["111111111111", "222222222222"] {
+        let made = call(&server, "CreateQueue", account, r#"{"QueueName": "q"}"#);
+        assert!(made.starts_with("HTTP/1.1 200"), "{made}");
+    }
+    let before = server.memory();
+    let withheld = head(&server, "SendMessage", "111111111111", LONGEST);
+    let withheld: Vec<_> = (0..41).map(|_| sending(&server, &withheld, LONGEST - 1)).collect();
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 160 * MIB, "a quarter of 256 MiB, and what collects it, and not {} MiB", grown / MIB);
+
+    let message = json!({"QueueUrl": url(&server, "222222222222"), "MessageBody": "x".repeat(MIB - 100)});
+    for _ in 0..5 {
+        let sent = call(&server, "SendMessage", "222222222222", &message.to_string());
+        assert!(sent.starts_with("HTTP/1.1 200"), "{}", sent.get(..400).unwrap_or(&sent));
+    }
+    let rest = server.client().with_header("X-Project-Id", "other");
+    let posted = rest.post("/v2/queues/q/messages", &json!({"messages": [{"body": "y".repeat(200_000)}]}));
+    assert_eq!(posted.unwrap().status, 201);
+    let late = withheld.iter().filter(|socket| status_so_far(socket) == Some(408)).count();
+    assert!(late >= 20, "only {late} of 41 were told that they are late");
+}
+
+#[test]
+fn project_holds_a_quarter_of_the_bodies() {
+    let (server, _data) = start(&[SMALL_BUDGET]);
+    for account in ["111111111111", "222222222222"] {
+        call(&server, "CreateQueue", account, r#"{"QueueName": "q"}"#);
+    }
+    // A body counts until its request is answered, here after a wait of some seconds.
+    let waiting = |account: &str| {
+        let body =
+            json!({"QueueUrl": url(&server, account), "WaitTimeSeconds": 6, "Pad": "x".repeat(5 * MIB)});
+        let body = body.to_string();
+        let mut socket = sending(&server, &head(&server, "ReceiveMessage", account, body.len()), 0);
+        socket.write_all(body.as_bytes()).unwrap();
+        socket
+    };
+    let first = waiting("111111111111");
+    thread::sleep(Duration::from_millis(500));
+    let second = answer(&waiting("111111111111"));
+    assert!(second.starts_with("HTTP/1.1 503"), "{second}");
+    assert!(second.to_ascii_lowercase().contains("retry-after: "), "{second}");
+    let other = waiting("222222222222");
+    for served in [&first, &other] {
+        let answer = answer(served);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let freed = answer(&waiting("111111111111"));
+    assert!(freed.starts_with("HTTP/1.1 200"), "{freed}");
+}
+
+#[test]
+fn rest_bodies_of_a_project_count_likewise() {
+    let (server, _data) = start(&[SMALL_BUDGET, "--max-messages-post-size=4194304"]);
+    let head = |project: &str| {
+        format!(
+            "POST /v2/queues/q/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nx-project-id: {project}\r\n\
+             content-length: {}\r\n",
+            4 * MIB
+        )
+    };
+    let withheld: Vec<_> = (0..10)
+        .map(|_| {
+            // Long enough for those before to be slow.
+            thread::sleep(Duration::from_millis(150));
+            sending(&server, &head("a"), 4 * MIB - 1)
+        })
+        .collect();
+    let posted = server.client().with_header("X-Project-Id", "b");
+    let posted = posted.post("/v2/queues/q/messages", &json!({"messages": [{"body": "y".repeat(3 * MIB)}]}));
+    assert_eq!(posted.unwrap().status, 201);
+    let ended = withheld.iter().map(status_so_far).collect::<Vec<_>>();
+    let (evicted, kept) = ended.split_at(10 - SHARE / (4 * MIB));
+    assert!(evicted.iter().all(|status| *status == Some(408)), "{ended:?}");
+    assert!(kept.contains(&None), "{ended:?}");
+}
+
+#[test]
+fn half_sent_bodies_stay_within_the_budget() {
+    let (server, _data) = start(&[SMALL_BUDGET]);
+    let before = server.memory();
+    // Each of a project of its own, so that they share all of the budget.
+    let sockets: Vec<_> = (0..200)
+        .map(|number| {
+            let account = format!("{:012}", 500_000_000_000_u64 + number);
+            sending(&server, &head(&server, "SendMessage", &account, LONGEST), MIB)
+        })
+        .collect();
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 110 * MIB, "200 MiB were sent, of which {} MiB are kept", grown / MIB);
+    let next = call(&server, "CreateQueue", "111111111111", r#"{"QueueName": "q"}"#);
+    assert!(next.starts_with("HTTP/1.1 200"), "{next}");
+    drop(sockets);
+}
+
+#[test]
+fn headers_are_judged_before_the_body_is_read() {
+    let keys = tempfile::tempdir().unwrap();
+    let file = keys.path().join("keys");
+    let known = "[[key]]\nid = 'AKIDEXAMPLE'\nsecret = 'a secret'\nproject = '111111111111'\n";
+    std::fs::write(&file, known).unwrap();
+    let (server, _data) = start(&["--sqs-keys", file.to_str().unwrap()]);
+    for (key, code) in [("AKIDUNKNOWN", "UnrecognizedClient"), ("AKIDEXAMPLE", "InvalidSignature")] {
+        let asks = format!("{}expect: 100-continue\r\n", head(&server, "SendMessage", key, LONGEST));
+        let since = Instant::now();
+        let answer = answer(&sending(&server, &asks, 0));
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(code), "{answer}");
+        assert!(since.elapsed() < Duration::from_secs(5), "the body was waited for");
+    }
+    // Who sends it nevertheless makes nobody keep it.
+    let before = server.memory();
+    let unknown = head(&server, "SendMessage", "AKIDUNKNOWN", LONGEST);
+    let sockets: Vec<_> = (0..30).map(|_| sending(&server, &unknown, LONGEST - 1)).collect();
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 40 * MIB, "{} MiB", grown / MIB);
+    drop(sockets);
+}
+
+#[test]
+fn query_is_shorter_than_a_header() {
+    let (server, _data) = start(&[]);
+    let long = "x".repeat(17_000);
+    let listed = server.client().get(&format!("/v2/queues?marker={long}")).unwrap();
+    assert_eq!(listed.status, 400);
+    assert!(listed.json()["description"].as_str().unwrap().contains("16384"), "{:?}", listed.json());
+    let sent = server.client().get(&format!("/?Action=ListQueues&QueueNamePrefix={long}")).unwrap();
+    assert_eq!(sent.status, 400);
+    assert!(String::from_utf8_lossy(&sent.body).contains("16384"));
+}
