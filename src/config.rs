@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod connections;
+pub mod hosts;
 pub mod layers;
 pub mod limits;
 pub mod quotas;
@@ -26,6 +27,7 @@ use crate::placement::Algorithm;
 use cluster::ClusterSettings;
 use connections::ConnectionSettings;
 use limits::{BadLimits, LimitSettings};
+use hosts::HostSettings;
 use quotas::QuotaSettings;
 use requests::RequestSettings;
 use sqs::SqsSettings;
@@ -87,6 +89,10 @@ pub struct Config {
     pub tls_cert: Option<PathBuf>,
 
     /// File of the certificate's key (PEM)
+    /// The host names of the service.
+    #[command(flatten)]
+    pub hosts: HostSettings,
+
     #[arg(long, env = "ANGARIUM_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 

@@ -99,6 +99,20 @@ pub enum Error {
     /// A page of some other site made a browser send this.
     #[error("the request comes from a page of {0}, which is not this service")]
     ForeignOrigin(String),
+    /// The request proves nothing about its sender, and names a host that is none of this service's.
+    #[error(
+        "the host name {0} is not known as one of this service: if it is, name it with --allowed-host {0} \
+         (ANGARIUM_ALLOWED_HOST)"
+    )]
+    ForeignHost(String),
+    /// A browser says that a page of another site made it send this. With what it says in `Sec-Fetch-Site`.
+    #[error(
+        "a page of another site sends this (Sec-Fetch-Site: {0}): send it from a program or a page of this service"
+    )]
+    ForeignSite(String),
+    /// A request that any page can make a browser send would change something. With its operation.
+    #[error("{0} by GET needs credentials, which no page can add: send an Authorization header, or use POST")]
+    UnsafeGet(&'static str),
     /// Only one replica may be up for this, and there is another one. Says which, and why.
     #[error("{0}")]
     NotAlone(String),
@@ -247,6 +261,9 @@ impl Error {
             Self::Unauthenticated(_) => "unauthenticated",
             Self::ForeignProject => "foreign_project",
             Self::ForeignOrigin(_) => "foreign_origin",
+            Self::ForeignHost(_) => "foreign_host",
+            Self::ForeignSite(_) => "foreign_site",
+            Self::UnsafeGet(_) => "unsafe_get",
             Self::NotAlone(_) => "not_alone",
             Self::InUse { .. } => "in_use",
             Self::Conflict(_) => "conflict",
@@ -280,6 +297,9 @@ impl Error {
             | Self::NotAuthorized(_)
             | Self::ForeignProject
             | Self::ForeignOrigin(_)
+            | Self::ForeignHost(_)
+            | Self::ForeignSite(_)
+            | Self::UnsafeGet(_)
             | Self::NotAlone(_)
             | Self::InUse { .. }
             | Self::Conflict(_) => false,

@@ -21,6 +21,7 @@ use super::forward::peer::FromPeer;
 use super::origin;
 use super::quota::Quota;
 use crate::domain::access::{Role, TokenTable};
+use crate::domain::hosts::AllowedHosts;
 use crate::domain::names::ProjectId;
 use crate::error::Error;
 use crate::metrics::{Meter, OperationMeter};
@@ -35,7 +36,8 @@ const UNKNOWN: &str = "unknown";
 #[derive(Clone, Debug)]
 pub enum Authentication {
     /// It does not: callers are what they say they are, as in Zaqar without Keystone.
-    Off,
+    /// What a page makes a browser send is refused, and so is a host that is not among these.
+    Off(Arc<AllowedHosts>),
     /// By these tokens, which may change while it runs.
     Tokens(watch::Receiver<Arc<TokenTable>>),
 }
@@ -153,8 +155,8 @@ impl Gate {
         }
         let headers = request.headers();
         let identity = match &self.authentication {
-            Authentication::Off => {
-                origin::check(request.uri(), headers)?;
+            Authentication::Off(hosts) => {
+                origin::check(hosts, request.uri(), headers)?;
                 Identity {
                     project: named_project(headers)?,
                     role: claimed_role(headers),

@@ -50,9 +50,12 @@ impl ApiError {
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Error::BadReceipt => (StatusCode::BAD_REQUEST, "Invalid receipt handle"),
             Error::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
-            Error::NotAuthorized(_) | Error::ForeignProject | Error::ForeignOrigin(_) => {
-                (StatusCode::FORBIDDEN, "Not authorized")
-            }
+            Error::NotAuthorized(_)
+            | Error::ForeignProject
+            | Error::ForeignOrigin(_)
+            | Error::ForeignHost(_)
+            | Error::ForeignSite(_)
+            | Error::UnsafeGet(_) => (StatusCode::FORBIDDEN, "Not authorized"),
             Error::NotAlone(_) => (StatusCode::FORBIDDEN, "Not alone"),
             Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),

@@ -161,6 +161,9 @@ pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::NotAuthorized(_)
         | Error::ForeignProject
         | Error::ForeignOrigin(_)
+        | Error::ForeignHost(_)
+        | Error::ForeignSite(_)
+        | Error::UnsafeGet(_)
         | Error::NotAlone(_)
         | Error::InUse { .. }
         | Error::Conflict(_)

@@ -184,12 +184,14 @@ impl Given {
         let mut text = String::new();
         for arg in settings().get_arguments() {
             let key = arg.get_id().as_str();
-            let value = matches.get_raw(key).and_then(|mut values| values.next());
-            match value {
+            // A setting that may be repeated is one value with commas, as the file and the environment have it.
+            let values: Option<Vec<_>> =
+                matches.get_raw(key).map(|values| values.map(|value| value.to_string_lossy()).collect());
+            match values.filter(|values| !values.is_empty()) {
                 _ if key == FILE => {}
                 None => text.push_str(&format!("# {key} is not set\n")),
                 Some(value) => {
-                    let value = literal(&hide_passwords(&value.to_string_lossy()));
+                    let value = literal(&hide_passwords(&value.join(",")));
                     text.push_str(&format!("{key} = {value}  # {}\n", self.source(matches, key)));
                 }
             }

@@ -13,6 +13,7 @@ pub mod durability;
 pub mod envelope;
 pub mod flavor;
 pub mod group;
+pub mod hosts;
 pub mod ids;
 pub mod limits;
 pub mod message;

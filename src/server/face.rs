@@ -14,6 +14,7 @@ use crate::config::connections::ConnectionSettings;
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
 use crate::config::{Config, quotas, sqs_keys, tokens};
+use crate::domain::hosts::{AllowedHosts, host_of};
 use crate::domain::quota::QuotaTable;
 use crate::domain::rate::Rate;
 
@@ -61,9 +62,21 @@ impl Face {
 }
 
 fn authentication(config: &Config, reloader: &mut Reloader) -> Result<Authentication, UnreadableFile> {
-    let Some(path) = config.tokens.clone() else { return Ok(Authentication::Off) };
+    let Some(path) = config.tokens.clone() else {
+        return Ok(Authentication::Off(Arc::new(allowed_hosts(config))));
+    };
     let from = path.clone();
     Ok(Authentication::Tokens(reloader.watch(&[&path], move || tokens::read(&from))?))
+}
+
+/// The names that the settings give the service, that which its queues' URLs have, and that of the machine.
+fn allowed_hosts(config: &Config) -> AllowedHosts {
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let url = config.sqs.sqs_public_url.as_deref().unwrap_or_default();
+    let public = url.split_once("://").and_then(|(_, rest)| host_of(rest.split('/').next()?));
+    // An address is admitted anyway.
+    let own = [Some(machine.as_str()), public].into_iter().flatten().filter_map(|name| name.parse().ok());
+    AllowedHosts::new(config.hosts.allowed_host.iter().cloned().chain(own))
 }
 
 fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, UnreadableFile> {

@@ -133,7 +133,7 @@ async fn app(journal: PathBuf, clock: Clock, sqs: SqsSettings) -> Front {
     // A claim that waits would hold up all others.
     broker.end_waits();
     let limits = RequestLimits { requests: 64, long_polls: 64, project_rate: None, body_bytes: 256 << 20 };
-    api::front(broker, Authentication::Off, limits, clock, None, sqs)
+    api::front(broker, Authentication::Off(Arc::default()), limits, clock, None, sqs)
 }
 
 /// A request in the form of HTTP/1.1: a line with method and target, headers, an empty line, the body.

@@ -15,6 +15,7 @@ mod deadlines;
 mod defects;
 mod durability;
 mod flavors;
+mod foreign;
 mod groups;
 mod h2;
 mod health;

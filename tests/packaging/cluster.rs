@@ -11,7 +11,7 @@ use super::{settings, strings, text, words, yaml};
 const COMPOSE: &str = "docker/cluster.yaml";
 const KUBERNETES: &str = "packaging/kubernetes/angarium.yaml";
 /// Who is let in is for each of them to say.
-const OF_ACCESS: [&str; 2] = ["ANGARIUM_TOKENS", "ANGARIUM_INSECURE_NO_AUTH"];
+const OF_ACCESS: [&str; 3] = ["ANGARIUM_TOKENS", "ANGARIUM_INSECURE_NO_AUTH", "ANGARIUM_ALLOWED_HOST"];
 
 fn compose() -> Value {
     yaml(COMPOSE).remove(0)
@@ -69,6 +69,26 @@ fn all_three_start_replicas_with_the_same_settings() {
         .map(|one| one["name"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(compared(mapped.as_object().unwrap().keys().chain(&named)), dev);
+}
+
+#[test]
+fn service_names_are_allowed_hosts() {
+    let compose = compose();
+    for (name, replica) in replicas(&compose) {
+        let allowed = replica["environment"]["ANGARIUM_ALLOWED_HOST"].as_str().unwrap();
+        let allowed: Vec<_> = allowed.split(',').collect();
+        assert!(allowed.contains(&name.as_str()) && allowed.contains(&"balancer"), "{name}: {allowed:?}");
+    }
+    let container = container();
+    let variables = container["env"].as_array().unwrap();
+    let allowed = variables.iter().find(|one| one["name"] == "ANGARIUM_ALLOWED_HOST").unwrap();
+    for service in kubernetes("Service").iter().filter(|one| one["spec"]["clusterIP"] != "None") {
+        let name = service["metadata"]["name"].as_str().unwrap();
+        assert!(allowed["value"].as_str().unwrap().split(',').any(|host| host == name), "{name}");
+    }
+    let image = Dockerfile::read("docker/Dockerfile");
+    let single = &yaml("docker/compose.yaml")[0]["services"]["angarium"]["environment"];
+    assert_eq!(single["ANGARIUM_ALLOWED_HOST"], image.env("ANGARIUM_ALLOWED_HOST"));
 }
 
 #[test]

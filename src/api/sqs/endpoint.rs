@@ -39,6 +39,7 @@ use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::domain::access::Role;
 use crate::domain::access_keys::AccessKeyTable;
+use crate::domain::hosts::AllowedHosts;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
 use crate::domain::region::Regions;
@@ -89,6 +90,8 @@ pub struct Endpoint {
     places: Places,
     /// Whether callers without keys are what they say they are.
     is_open: bool,
+    /// The host names that such callers may use.
+    hosts: Arc<AllowedHosts>,
     quota: Arc<Quota>,
     clock: Clock,
     meters: Vec<(Operation, OperationMeter)>,
@@ -232,9 +235,12 @@ impl Endpoint {
             (operation, broker.meter().operation(&format!("sqs_{}", operation.name())))
         };
         let meters = ALL.iter().copied().map(meter).collect();
-        let is_open = matches!(authentication, Authentication::Off);
+        let (is_open, hosts) = match authentication {
+            Authentication::Off(hosts) => (true, Arc::clone(hosts)),
+            Authentication::Tokens(_) => (false, Arc::default()),
+        };
         let places = Places { region: settings.region.clone(), regions: settings.regions.clone() };
-        Self { broker, settings, places, is_open, quota, clock, meters }
+        Self { broker, settings, places, is_open, hosts, quota, clock, meters }
     }
 
     /// Judges a request by its headers, before anything of its body is read.
@@ -284,6 +290,9 @@ impl Endpoint {
                 Some(if waits == place.waits { place.permit } else { self.quota.place(waits)? })
             }
         };
+        if self.is_unproven(head) && asked.operation.is_change() {
+            origin::check_change(head, asked.operation.name())?;
+        }
         let addressed = queue_of_path(head.uri.path());
         let request = ResolvedRequest::new(asked, caller, project, &addressed, &self.places)?;
         let source = head.extensions.get().copied();
@@ -316,12 +325,17 @@ impl Endpoint {
                 "This service has no keys for SQS: it serves those who have a token through its REST API.";
             return Err(Fault::new(Kind::AccessDenied, why));
         }
-        origin::check(&head.uri, &head.headers)?;
+        origin::check(&self.hosts, &head.uri, &head.headers)?;
         let (key, region) = credential(head).unwrap_or_default();
         let account = if account::is_account(&key) { key.clone() } else { ProjectId::DEFAULT.to_owned() };
         let region = if region.is_empty() { self.places.region.clone() } else { region };
         let sender = if key.is_empty() { account.clone() } else { key };
         Ok(Caller { account, region, sender })
+    }
+
+    /// Whether nothing was checked of who sends a request: there are no keys, and no other replica vouches for it.
+    fn is_unproven(&self, head: &Parts) -> bool {
+        self.settings.keys.is_none() && head.extensions.get::<FromPeer>().is_none()
     }
 
     /// What the URLs of queues begin with.

@@ -196,7 +196,10 @@ impl From<Arc<Error>> for Fault {
             Error::Unauthenticated(_)
             | Error::NotAuthorized(_)
             | Error::ForeignProject
-            | Error::ForeignOrigin(_) => Kind::AccessDenied,
+            | Error::ForeignOrigin(_)
+            | Error::ForeignHost(_)
+            | Error::ForeignSite(_)
+            | Error::UnsafeGet(_) => Kind::AccessDenied,
             Error::Claimed(_)
             | Error::NotClaimed(_)
             | Error::ClaimEnded(_)

@@ -81,6 +81,19 @@ impl Operation {
         )
     }
 
+    /// Whether it changes anything. A receive does: it hides what it hands out.
+    pub fn is_change(self) -> bool {
+        !matches!(
+            self,
+            Self::GetQueueAttributes
+                | Self::GetQueueUrl
+                | Self::ListDeadLetterSourceQueues
+                | Self::ListMessageMoveTasks
+                | Self::ListQueueTags
+                | Self::ListQueues
+        )
+    }
+
     /// Carries it out.
     pub async fn run(self, context: &Context<'_>) -> Result<Answer, Fault> {
         let arguments = &context.request.arguments;

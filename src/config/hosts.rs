@@ -1,0 +1,14 @@
+//! The setting of the host names that a service without authentication answers to.
+
+use clap::Args;
+
+use crate::domain::hosts::HostName;
+
+/// Names of the service, beside IP addresses, `localhost` and the machine's own name.
+#[derive(Args, Clone, Debug)]
+pub struct HostSettings {
+    /// Host name under which clients without credentials reach the service, beside IP addresses, localhost and the
+    /// machine's own name; *.NAME for all below it. May be repeated, or hold several with commas
+    #[arg(long, env = "ANGARIUM_ALLOWED_HOST", value_name = "NAME", value_delimiter = ',')]
+    pub allowed_host: Vec<HostName>,
+}
