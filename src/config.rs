@@ -11,6 +11,7 @@ pub mod sqs;
 pub mod sqs_keys;
 pub mod tokens;
 mod units;
+pub mod waits;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -26,11 +27,12 @@ use crate::domain::limits as bounds;
 use crate::placement::Algorithm;
 use cluster::ClusterSettings;
 use connections::ConnectionSettings;
-use limits::{BadLimits, LimitSettings};
 use hosts::HostSettings;
+use limits::{BadLimits, LimitSettings};
 use quotas::QuotaSettings;
 use requests::RequestSettings;
 use sqs::SqsSettings;
+use waits::WaitSettings;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
 /// and most have a default.
@@ -64,6 +66,10 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = bounds::RESERVE_BYTES, value_name = "BYTES")]
     pub reserve: u64,
 
+    /// Waits for the disk.
+    #[command(flatten)]
+    pub waits: WaitSettings,
+
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     pub coordination: TreeChoice,
@@ -83,16 +89,16 @@ pub struct Config {
     #[arg(value_parser = BoolishValueParser::new())]
     pub insecure_no_auth: bool,
 
+    /// The host names of the service.
+    #[command(flatten)]
+    pub hosts: HostSettings,
+
     /// File of the certificate to serve TLS with, its chain after it (PEM); needs --tls-key. It is read again when it
     /// changes
     #[arg(long, env = "ANGARIUM_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
     /// File of the certificate's key (PEM)
-    /// The host names of the service.
-    #[command(flatten)]
-    pub hosts: HostSettings,
-
     #[arg(long, env = "ANGARIUM_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 

@@ -22,7 +22,7 @@ use tower::Service;
 
 use super::auth::Gate;
 use super::forward::{Relay, Serving, peer};
-use super::{layers, peer as questions, sqs};
+use super::{deadline, layers, peer as questions, sqs};
 use crate::broker::Broker;
 use crate::domain::access::PeerSecret;
 use crate::metrics::Meter;
@@ -85,7 +85,7 @@ impl Way {
     }
 
     async fn admitted(&self, request: Request) -> Response {
-        self.gate.admit(request, |request| self.placed(request)).await
+        self.gate.admit(request, |request| deadline::serve(request, |request| self.placed(request))).await
     }
 
     async fn placed(&self, request: Request) -> Response {

@@ -7,6 +7,7 @@ mod accept;
 mod auth;
 mod bodies;
 pub mod client_address;
+mod deadline;
 mod error;
 mod explain;
 mod extract;

@@ -8,6 +8,7 @@ mod memory;
 mod settable;
 mod sqs;
 mod stores;
+mod waits;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub use memory::*;
 pub use settable::{Limits, Span};
 pub use sqs::*;
 pub use stores::*;
+pub use waits::*;
 
 /// Bytes of the body of a request that posts messages (Zaqar: `max_messages_post_size`).
 pub const POST_BYTES: usize = 262_144;

@@ -8,17 +8,19 @@
 //! unknown; the store is opened again, for as long as the process lives.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
 use super::current::Current;
 use super::disk::RoomWatch;
 use super::reclaim::Reclaimer;
 use super::rescue;
+use super::stall::{Queue, QueueEnd, Stall, StallWatch};
 use super::store::Store;
 use super::work::{self, Answer, Work};
 use super::{JournalError, Txn};
@@ -32,18 +34,41 @@ pub(super) struct Committer {
     queue: Option<SyncSender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
     current: Arc<Current>,
+    stall: Arc<Stall>,
+    /// Dropped last: it watches the end of the thread too.
+    _watch: StallWatch,
 }
 
 impl Committer {
     pub(super) fn start(current: Arc<Current>, path: PathBuf, clock: Clock, room: RoomWatch) -> Self {
         let (queue, work) = sync_channel(limits::JOURNAL_QUEUE);
-        let reclaimer = Reclaimer::default();
-        let run = Run { current: Arc::clone(&current), path, clock, work, room, reclaimer, unsynced: None };
+        let (reclaimer, work) = (Reclaimer::default(), Arc::new(Mutex::new(Some(work))));
+        let stall = Arc::new(Stall::new(Arc::clone(&current)));
+        let watch = StallWatch::start(Arc::clone(&stall), Arc::clone(&work));
+        let run = Run {
+            current: Arc::clone(&current),
+            path,
+            clock,
+            work,
+            room,
+            reclaimer,
+            unsynced: None,
+            stall: Arc::clone(&stall),
+        };
+        let end = QueueEnd { queue: Arc::clone(&run.work), stall: Arc::clone(&stall) };
         let thread = std::thread::Builder::new()
             .name("committer".into())
-            .spawn(move || run.until_closed())
+            .spawn(move || {
+                let _end = end;
+                run.until_closed();
+            })
             .expect("the process can start a thread while it opens a store");
-        Self { queue: Some(queue), thread: Some(thread), current }
+        Self { queue: Some(queue), thread: Some(thread), current, stall, _watch: watch }
+    }
+
+    /// Sets how long a commit may take before the journal counts as stalled.
+    pub(super) fn set_deadline(&self, deadline: std::time::Duration) {
+        self.stall.set_deadline(deadline);
     }
 
     /// Queues work. An error means that it never runs.
@@ -89,11 +114,13 @@ struct Run {
     current: Arc<Current>,
     path: PathBuf,
     clock: Clock,
-    work: Receiver<Box<dyn Work>>,
+    work: Arc<Queue>,
     room: RoomWatch,
     reclaimer: Reclaimer,
     /// When the first write was answered that no sync covers yet.
     unsynced: Option<Instant>,
+    /// Told when work on the disk begins and ends.
+    stall: Arc<Stall>,
 }
 
 /// What to do next.
@@ -106,14 +133,14 @@ enum Turn {
 impl Run {
     fn until_closed(mut self) {
         loop {
-            let (group, outcome) = match self.next() {
-                Turn::Group(mut group) => {
-                    let outcome = self.commit(&mut group);
-                    (group, outcome)
-                }
-                Turn::Sync => (Vec::new(), self.sync()),
+            let next = self.next();
+            self.stall.begin();
+            let outcome = match next {
+                Turn::Group(group) => self.commit(group),
+                Turn::Sync => self.sync(),
                 Turn::Close => break,
             };
+            let group = self.stall.end(outcome.is_ok());
             let failed = outcome.as_ref().err().map(|cause| self.close(cause));
             let outcome = outcome.map_err(JournalError::Unknown);
             for piece in group {
@@ -132,15 +159,17 @@ impl Run {
 
     /// Waits for work, and for the time of a sync when there is something to sync.
     fn next(&self) -> Turn {
+        let queue = self.work.lock();
+        let Some(work) = queue.as_ref() else { return Turn::Close };
         let first = match self.unsynced.map(|since| limits::RELAXED_SYNC.checked_sub(since.elapsed())) {
-            None => self.work.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(None) => return Turn::Sync,
-            Some(Some(left)) => self.work.recv_timeout(left),
+            Some(Some(left)) => work.recv_timeout(left),
         };
         match first {
             Ok(first) => {
                 let mut group = vec![first];
-                group.extend(self.work.try_iter().take(limits::JOURNAL_GROUP - 1));
+                group.extend(work.try_iter().take(limits::JOURNAL_GROUP - 1));
                 Turn::Group(group)
             }
             Err(RecvTimeoutError::Timeout) => Turn::Sync,
@@ -148,13 +177,20 @@ impl Run {
         }
     }
 
-    fn commit(&mut self, group: &mut [Box<dyn Work>]) -> Result<(), Arc<str>> {
-        let store = self.current.store().map_err(text)?;
+    fn commit(&mut self, mut group: Vec<Box<dyn Work>>) -> Result<(), Arc<str>> {
+        let store = match self.current.store() {
+            Ok(store) => store,
+            Err(error) => {
+                self.stall.hold(group);
+                return Err(text(error));
+            }
+        };
         let durability = group.iter().map(|piece| piece.durability()).max().unwrap_or_default();
         let mut txn = Txn::new(&store, durability, self.room.room(), self.clock.now());
-        for piece in group {
+        for piece in &mut group {
             piece.run(&mut txn);
         }
+        self.stall.hold(group);
         let wrote = txn.commit().map_err(text)?;
         if let Some(free) = self.room.shortage() {
             self.reclaimer.begin(Arc::clone(&store), free);
@@ -193,7 +229,10 @@ impl Run {
         loop {
             // A reader that is not done keeps the old store, and its lock.
             if old.strong_count() == 0 {
-                match self.open() {
+                self.stall.begin();
+                let opened = self.open();
+                self.stall.end(false);
+                match opened {
                     Ok(store) => {
                         self.current.reopened(store);
                         info!(path = %self.path.display(), "the journal is open again");
@@ -221,7 +260,9 @@ impl Run {
         let started = Instant::now();
         loop {
             let Some(left) = pause.checked_sub(started.elapsed()) else { return true };
-            match self.work.recv_timeout(left) {
+            let queue = self.work.lock();
+            let Some(work) = queue.as_ref() else { return false };
+            match work.recv_timeout(left) {
                 Ok(piece) => piece.settle(self.current.check_open()),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,

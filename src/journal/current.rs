@@ -13,6 +13,8 @@ pub(super) struct Current(RwLock<State>);
 
 enum State {
     Open(Arc<Store>),
+    /// A write has not ended in time. It serves again when that one has.
+    Stalled(Arc<Store>, Arc<str>),
     /// It is opened again, for as long as it takes.
     Reopening(Arc<str>),
     /// The committer's thread ended, so that nothing is ever written again.
@@ -27,20 +29,24 @@ impl Current {
     pub(super) fn store(&self) -> Result<Arc<Store>, JournalError> {
         match &*self.0.read() {
             State::Open(store) => Ok(Arc::clone(store)),
-            State::Reopening(cause) | State::Ended(cause) => Err(JournalError::Closed(Arc::clone(cause))),
+            State::Stalled(_, cause) | State::Reopening(cause) | State::Ended(cause) => {
+                Err(JournalError::Closed(Arc::clone(cause)))
+            }
         }
     }
 
     pub(super) fn check_open(&self) -> Result<(), JournalError> {
         match &*self.0.read() {
             State::Open(_) => Ok(()),
-            State::Reopening(cause) | State::Ended(cause) => Err(JournalError::Closed(Arc::clone(cause))),
+            State::Stalled(_, cause) | State::Reopening(cause) | State::Ended(cause) => {
+                Err(JournalError::Closed(Arc::clone(cause)))
+            }
         }
     }
 
     pub(super) fn check_alive(&self) -> Result<(), JournalError> {
         match &*self.0.read() {
-            State::Open(_) | State::Reopening(_) => Ok(()),
+            State::Open(_) | State::Stalled(..) | State::Reopening(_) => Ok(()),
             State::Ended(cause) => Err(JournalError::Closed(Arc::clone(cause))),
         }
     }
@@ -49,13 +55,29 @@ impl Current {
     pub(super) fn close(&self, cause: &Arc<str>) -> Weak<Store> {
         let old = std::mem::replace(&mut *self.0.write(), State::Reopening(Arc::clone(cause)));
         match old {
-            State::Open(store) => Arc::downgrade(&store),
+            State::Open(store) | State::Stalled(store, _) => Arc::downgrade(&store),
             State::Reopening(_) | State::Ended(_) => Weak::new(),
         }
     }
 
     pub(super) fn reopened(&self, store: Store) {
         *self.0.write() = State::Open(Arc::new(store));
+    }
+
+    /// Refuses all that is new until a write has ended, if the store is open.
+    pub(super) fn stall(&self, cause: &Arc<str>) {
+        let mut state = self.0.write();
+        if let State::Open(store) = &*state {
+            *state = State::Stalled(Arc::clone(store), Arc::clone(cause));
+        }
+    }
+
+    /// Serves again after a stall. Whether there was one.
+    pub(super) fn resume(&self) -> bool {
+        let mut state = self.0.write();
+        let State::Stalled(store, _) = &*state else { return false };
+        *state = State::Open(Arc::clone(store));
+        true
     }
 
     /// Closes the store for good.

@@ -13,6 +13,7 @@ mod current;
 mod disk;
 mod reclaim;
 mod rescue;
+mod stall;
 mod store;
 mod txn;
 mod view;
@@ -162,6 +163,12 @@ impl Journal {
         let room = RoomWatch::new(path.clone(), reserve);
         let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room);
         Self { path, reserve, current, committer: Arc::new(committer) }
+    }
+
+    /// Sets how long a commit may take, [`limits::COMMIT_DEADLINE`] at first: one that takes longer stalls the journal
+    /// until it ends. New work is then refused as not written.
+    pub fn set_commit_deadline(&self, deadline: std::time::Duration) {
+        self.committer.set_deadline(deadline);
     }
 
     /// The value of a key, as of the last commit.

@@ -136,9 +136,11 @@ impl Server {
             clock.accept_steps();
         }
         let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
+        journal.set_commit_deadline(config.waits.commit_timeout);
         let tree = open_tree(config, &journal).await?;
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
-        let settings = pool_settings(config, opener.reserving(config.reserve))?;
+        let opener = opener.reserving(config.reserve).committing_within(config.waits.commit_timeout);
+        let settings = pool_settings(config, opener)?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
         let quotas = face.quotas.clone();
         let broker =

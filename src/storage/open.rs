@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
@@ -54,6 +55,8 @@ pub struct PoolOpener {
     /// Held while a journal is opened, so that each is opened once.
     journals: Mutex<HashMap<PathBuf, Open>>,
 }
+    /// How long a commit of an embedded pool may take.
+    commit_deadline: Duration,
 
 struct Open {
     journal: Journal,
@@ -66,7 +69,13 @@ impl PoolOpener {
     pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
         let given = |(path, journal)| (path, Open { journal, is_given: true });
         let journals = Mutex::new(open.into_iter().map(given).collect());
-        Self { data: data.to_owned(), clock, reserve: limits::RESERVE_BYTES, journals }
+        Self {
+            data: data.to_owned(),
+            clock,
+            reserve: limits::RESERVE_BYTES,
+            commit_deadline: limits::COMMIT_DEADLINE,
+            journals,
+        }
     }
 
     /// The same with another reserve for the journals that it opens.
@@ -77,6 +86,11 @@ impl PoolOpener {
     /// Opens the storage at `uri`. Blocks while an embedded store replays its log: within the runtime this is for a
     /// thread that may block.
     pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+    /// The same with another deadline for the commits of the journals that it opens.
+    pub fn committing_within(self, commit_deadline: Duration) -> Self {
+        Self { commit_deadline, ..self }
+    }
+
         match uri.split_once(':') {
             Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
             Some(("postgres" | "postgresql", _)) => Ok(Arc::new(PostgresPool::new(uri.parse()?))),
@@ -126,3 +140,4 @@ impl PoolOpener {
         Ok(journal)
     }
 }
+        journal.set_commit_deadline(self.commit_deadline);

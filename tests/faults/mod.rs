@@ -28,6 +28,7 @@ mod rollback_test;
 mod small_disk;
 mod small_disk_test;
 mod sqs;
+mod stall_test;
 mod upgrade;
 mod verdict;
 pub mod writers;

@@ -122,6 +122,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "cluster/answer.rs",
             "cluster/connection.rs",
             "cluster/forward.rs",
+            // The body of a request is watched on its way.
+            "api/deadline.rs",
             "server",
         ],
     ),

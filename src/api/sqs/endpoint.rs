@@ -34,7 +34,7 @@ use crate::api::error::ApiError;
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
 use crate::api::forward::{Meant, Relay, Relayed, Serving};
 use crate::api::quota::Quota;
-use crate::api::{json, layers, origin, trace, unread};
+use crate::api::{deadline, json, layers, origin, trace, unread};
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::domain::access::Role;
@@ -190,16 +190,23 @@ impl Sqs {
             Ok((call, place, self.bodies.assign(charge, owner)?))
         });
         let response = match admitted {
-            Ok((call, _place, _charge)) => match &self.relay {
-                Some(relay) => {
-                    endpoint.address(&mut head, call, id);
-                    self.pass_on(relay, Request::from_parts(head, Body::from(bytes)), protocol, id).await
-                }
-                None => match endpoint.carry_out(&head, &call).await {
-                    Ok(answer) => answer.into_response(protocol, operation, id),
-                    Err(fault) => endpoint.refuse(fault, protocol, id),
-                },
-            },
+            Ok((call, _place, _charge)) => {
+                let served = async {
+                    match &self.relay {
+                        Some(relay) => {
+                            endpoint.address(&mut head, call, id);
+                            let request = Request::from_parts(head, Body::from(bytes));
+                            self.pass_on(relay, request, protocol, id).await
+                        }
+                        None => match endpoint.carry_out(&head, &call).await {
+                            Ok(answer) => answer.into_response(protocol, operation, id),
+                            Err(fault) => endpoint.refuse(fault, protocol, id),
+                        },
+                    }
+                };
+                let served = deadline::carry_out(operation, served).await;
+                served.unwrap_or_else(|late| endpoint.refuse(late.into(), protocol, id))
+            }
             Err(fault) => endpoint.refuse(fault, protocol, id),
         };
         if let Some((_, meter)) = endpoint.meters.iter().find(|(metered, _)| *metered == operation) {

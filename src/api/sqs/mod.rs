@@ -38,4 +38,5 @@ mod xml;
 pub use context::Most;
 pub use endpoint::{Endpoint, Sqs, SqsSettings};
 pub use incoming::protocol;
+pub use operation::Operation;
 pub use pauses::Pauses;

@@ -1,0 +1,17 @@
+//! The setting of how long the service waits for its own disk.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::units::duration;
+
+/// How long the service waits for what it depends on.
+#[derive(Args, Clone, Debug)]
+pub struct WaitSettings {
+    /// How long a commit of the embedded stores may take; then the service is not ready and refuses new work, until
+    /// the disk answers again
+    #[arg(long, env = "ANGARIUM_COMMIT_TIMEOUT", default_value = "10s", value_name = "DURATION")]
+    #[arg(value_parser = duration)]
+    pub commit_timeout: Duration,
+}

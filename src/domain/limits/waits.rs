@@ -1,0 +1,16 @@
+//! Bounds of how long a request and a commit may take.
+
+use std::time::Duration;
+
+/// How long a commit of the journal may take before new work is refused, and its waiters are answered that its outcome is
+/// unknown. The default of a setting: a disk that flushes takes seconds, a stalled one never ends.
+pub const COMMIT_DEADLINE: Duration = Duration::from_secs(10);
+/// How often the journal looks whether a commit is late: a tenth of its deadline, within these.
+pub const COMMIT_LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// How long a request may take from the last byte of its body on, without the time that it waits for a message. As long as
+/// another replica may take for it ([`super::FORWARD`]).
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(45);
+/// How long a purge may take: it removes what a queue holds, some thousands of messages a second.
+pub const PURGE_DEADLINE: Duration = Duration::from_secs(600);
+/// How long it may take to make or change a pool: an embedded store replays its log, of which it keeps 256 MiB.
+pub const POOL_DEADLINE: Duration = Duration::from_secs(300);
