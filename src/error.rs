@@ -96,6 +96,12 @@ pub enum Error {
     /// The caller asks for a project that is not its own.
     #[error("the token is for another project than X-Project-Id names")]
     ForeignProject,
+    /// The project may be that of a key of SQS in another region.
+    #[error(
+        "a project with an @ is not served: keys of SQS may sign for any region, and ACCOUNT@REGION is theirs; \
+         it is served once --sqs-regions names no region but the service's own"
+    )]
+    RegionalProject,
     /// A page of some other site made a browser send this.
     #[error("the request comes from a page of {0}, which is not this service")]
     ForeignOrigin(String),
@@ -260,6 +266,7 @@ impl Error {
             Self::BadReceipt => "bad_receipt",
             Self::Unauthenticated(_) => "unauthenticated",
             Self::ForeignProject => "foreign_project",
+            Self::RegionalProject => "regional_project",
             Self::ForeignOrigin(_) => "foreign_origin",
             Self::ForeignHost(_) => "foreign_host",
             Self::ForeignSite(_) => "foreign_site",
@@ -296,6 +303,7 @@ impl Error {
             | Self::Unauthenticated(_)
             | Self::NotAuthorized(_)
             | Self::ForeignProject
+            | Self::RegionalProject
             | Self::ForeignOrigin(_)
             | Self::ForeignHost(_)
             | Self::ForeignSite(_)

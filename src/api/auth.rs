@@ -82,6 +82,16 @@ pub struct Gate {
     quota: Arc<Quota>,
     /// How much of it is in memory.
     bodies: BodyBudget,
+    regional: RegionalAccess,
+}
+
+/// Whether a caller of REST may have a project `ACCOUNT@REGION`, which a key of SQS reaches by choosing its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionalAccess {
+    /// Nobody signs for other regions, or nobody knows who callers are.
+    Served,
+    /// A project with an `@` may be that of a key's account.
+    Refused,
 }
 
 impl Gate {
@@ -92,10 +102,11 @@ impl Gate {
         meter: &Meter,
         quota: Arc<Quota>,
         bodies: BodyBudget,
+        regional: RegionalAccess,
     ) -> Self {
         let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
         let (operations, unknown) = (operations(&document, meter), meter.operation(UNKNOWN));
-        Self { authentication, operations, unknown, quota, bodies }
+        Self { authentication, operations, unknown, quota, bodies, regional }
     }
 
     /// What a request needs, and where it is noted.
@@ -168,6 +179,10 @@ impl Gate {
             }
             Authentication::Tokens(table) => known(&table.borrow(), headers)?,
         };
+        let may_be_of_key = identity.project.as_str().contains('@') && !identity.is_anonymous;
+        if self.regional == RegionalAccess::Refused && may_be_of_key {
+            return Err(Error::RegionalProject);
+        }
         match need {
             Need::Role(role) if identity.role < role => Err(Error::NotAuthorized(role.as_str())),
             Need::Role(_) | Need::Nothing => Ok(identity),

@@ -52,6 +52,7 @@ impl ApiError {
             Error::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::NotAuthorized(_)
             | Error::ForeignProject
+            | Error::RegionalProject
             | Error::ForeignOrigin(_)
             | Error::ForeignHost(_)
             | Error::ForeignSite(_)

@@ -160,6 +160,7 @@ pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::Unauthenticated(_)
         | Error::NotAuthorized(_)
         | Error::ForeignProject
+        | Error::RegionalProject
         | Error::ForeignOrigin(_)
         | Error::ForeignHost(_)
         | Error::ForeignSite(_)

@@ -37,7 +37,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use auth::Authentication;
+pub use auth::{Authentication, RegionalAccess};
 pub use forward::Relay;
 pub use front::{Front, PeerFront};
 pub use quota::RequestLimits;
@@ -58,11 +58,12 @@ pub fn front(
 ) -> Front {
     let (routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
-    let quota = Arc::new(quota::Quota::new(limits, clock.clone()));
+    let quota = Arc::new(quota::Quota::new(limits, sqs.accounts(&authentication), clock.clone()));
     let bodies = bodies::BodyBudget::new(limits);
+    let regional = sqs.regional_projects(&authentication);
     let sqs = sqs::Endpoint::new(broker.clone(), &authentication, sqs, Arc::clone(&quota), clock);
     let sqs = sqs::Sqs::new(sqs, bodies.clone(), relay.clone());
-    let gate = auth::Gate::new(authentication, &document, &meter, quota, bodies);
+    let gate = auth::Gate::new(authentication, &document, &meter, quota, bodies, regional);
     let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
     Front::new(front::Way { sqs, meter, gate, relay, routes })
 }

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
 use crate::domain::rate::{Rate, Used};
+use crate::domain::region::Accounts;
 use crate::error::Error;
 
 /// Paths that are answered however much there is to do: whoever restarts a service that is busy makes it worse, and
@@ -40,15 +41,17 @@ pub struct Quota {
     long_polls: Semaphore,
     /// Held for one look at the map.
     used: Mutex<HashMap<ProjectId, Used>>,
+    /// What requests are counted for: a project, or the account of it.
+    accounts: Accounts,
     clock: Clock,
 }
 
 impl Quota {
-    /// Nothing in progress, nothing used.
-    pub fn new(limits: RequestLimits, clock: Clock) -> Self {
+    /// Nothing in progress, nothing used; rates are those of `accounts`.
+    pub fn new(limits: RequestLimits, accounts: Accounts, clock: Clock) -> Self {
         let places = |number: usize| Semaphore::new(number.min(Semaphore::MAX_PERMITS));
         let (requests, long_polls) = (places(limits.requests), places(limits.long_polls));
-        Self { limits, requests, long_polls, used: Mutex::default(), clock }
+        Self { limits, requests, long_polls, used: Mutex::default(), accounts, clock }
     }
 
     /// Lets a request in while there is room for it, unless another replica has done so. It holds what is returned for as long as it is in progress.
@@ -84,14 +87,15 @@ impl Quota {
     /// Refuses a request of a project that has used its rate, and counts none: it may be somebody else's.
     pub fn check_rate(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
-        let before = self.used.lock().get(project).copied().unwrap_or_default();
+        let before = self.used.lock().get(&self.accounts.of(project)).copied().unwrap_or_default();
         let after = rate.spend(before, self.clock.now());
         after.map(drop).ok_or(Error::TooFast { per_second: rate.per_second() })
     }
 
-    /// Counts one more request of a project.
+    /// Counts one more request of a project, for its account.
     pub fn spend(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
+        let project = &self.accounts.of(project);
         let now = self.clock.now();
         let mut used = self.used.lock();
         let before = used.get(project).copied().unwrap_or_default();
@@ -125,7 +129,11 @@ mod tests {
         let clock = Clock::manual(1_000);
         let project_rate = per_second.and_then(NonZeroU32::new).map(Rate::new);
         (
-            Quota::new(RequestLimits { requests, long_polls, project_rate, body_bytes: 0 }, clock.clone()),
+            Quota::new(
+                RequestLimits { requests, long_polls, project_rate, body_bytes: 0 },
+                Accounts::Regions,
+                clock.clone(),
+            ),
             clock,
         )
     }
@@ -161,6 +169,7 @@ mod tests {
         assert!(quota.spend(&project("a")).is_ok());
         assert!(quota.spend(&project("a")).is_ok());
         assert!(matches!(quota.spend(&project("a")), Err(Error::TooFast { per_second: 2 })));
+        assert!(matches!(quota.spend(&project("a@eu-west-1")), Err(Error::TooFast { .. })), "one account");
         assert!(quota.spend(&project("b")).is_ok());
         clock.advance(1_000);
         assert!(quota.spend(&project("a")).is_ok());

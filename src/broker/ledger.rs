@@ -1,5 +1,5 @@
 //! What the projects with quotas hold, by queue and in all. It only keeps books: it reads no pool and no tree, and waits
-//! for nobody. Who reads them for it, and when, stands in [`super::quotas`].
+//! for nobody. Who reads them for it, and when, stands in [`super::quotas`]. A project here is an account: all its regions.
 //!
 //! ```text
 //! reserved ──post settled: the pool's totals hold it, or it was refused──▶ gone
@@ -71,8 +71,8 @@ pub(super) enum Counting {
 /// What a pool says that a queue holds after a batch.
 pub(super) struct Counted {
     pub(super) queue: QueueId,
-    /// Absent when the queue is not open.
-    pub(super) project: Option<ProjectId>,
+    /// Whose it is; absent when the queue is not open.
+    pub(super) account: Option<ProjectId>,
     /// None when the pool did not say.
     pub(super) totals: Option<Totals>,
 }
@@ -204,9 +204,9 @@ impl Ledger {
     /// totals, or nowhere.
     pub(super) fn settle(&self, epoch: Epoch, counted: &[Counted], ended: &[(QueueId, Amount)]) {
         let books = &mut *self.0.lock();
-        for Counted { queue, project, totals } in counted {
+        for Counted { queue, account, totals } in counted {
             let known = books.queues.get(queue).map(|holding| holding.project.clone());
-            let Some(project) = project.clone().or(known) else { continue };
+            let Some(project) = account.clone().or(known) else { continue };
             match totals {
                 Some(totals) => books.change(&project, *queue, |holding| {
                     if holding.epoch <= epoch {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     fn batch(read: Option<u64>) -> [Counted; 1] {
-        [Counted { queue: QUEUE, project: Some(project()), totals: read.map(totals) }]
+        [Counted { queue: QUEUE, account: Some(project()), totals: read.map(totals) }]
     }
 
     #[test]

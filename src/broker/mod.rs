@@ -47,6 +47,7 @@ mod queue_store;
 mod queues;
 mod quotas;
 mod receipts;
+mod regional_projects;
 mod renewal;
 mod retake;
 mod schedule;
@@ -110,6 +111,7 @@ use ledger::Ledger;
 use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
+use regional_projects::RegionalProjects;
 
 /// The service without its faces. Clones share it.
 #[derive(Clone)]
@@ -133,8 +135,9 @@ struct Shared {
     /// What receipts are made with; read when the first one is.
     receipt_key: OnceCell<ReceiptKey>,
     quotas: Quotas,
-    /// What the projects with quotas hold.
+    /// What the accounts with quotas hold.
     ledger: Arc<Ledger>,
+    regional_projects: RegionalProjects,
     /// As what this process takes slots.
     owner: Owner,
     /// The greater part of every epoch.
@@ -208,6 +211,7 @@ impl Broker {
             receipt_key: OnceCell::new(),
             quotas,
             ledger,
+            regional_projects: RegionalProjects::default(),
             owner,
             generation,
             asker: OnceLock::new(),

@@ -43,7 +43,7 @@ impl Broker {
     /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
         metadata.attributes().check_for(&at.name)?;
-        let quota = self.counted_quota(&at.project).await?;
+        let quota = self.counted_quota(&self.account_of(&at.project)).await?;
         self.create_within(at, metadata, quota).await
     }
 
@@ -213,7 +213,8 @@ impl Broker {
             let pool = self.place_again(at, name, attributes).await?;
             let id = QueueId::new(slot.owned.slot, &mut rand::rng());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
-            self.0.ledger.add_queue(&at.project, quota, id, slot.epoch)?;
+            self.0.ledger.add_queue(&self.account_of(&at.project), quota, id, slot.epoch)?;
+            self.note_project(slot, &at.project);
             let recorded =
                 self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref()).await;
             self.enter_creation(&at.project, id, &recorded);
@@ -234,7 +235,7 @@ impl Broker {
             Ok(false) => self.0.ledger.remove_queue(queue),
             Err(error) if error.nothing_written() => self.0.ledger.remove_queue(queue),
             // It counts until it is known that it is not there.
-            Err(_) => self.0.ledger.make_stale(project, queue.slot()),
+            Err(_) => self.0.ledger.make_stale(&self.account_of(project), queue.slot()),
         }
     }
 

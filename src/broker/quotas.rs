@@ -1,4 +1,5 @@
-//! Quotas: what a project may hold, counted where that is decided. The books are kept by [`super::ledger`].
+//! Quotas: what a project may hold, counted where that is decided. The books are kept by [`super::ledger`]. Those of the
+//! projects of an account, one for each region, are kept together: see [`super::regional_projects`].
 //!
 //! A project is counted when it is first asked for: its queues are listed, and each pool is asked for their totals. From
 //! then on every batch brings the totals that its queues then have, so that nothing is ever counted message by message
@@ -68,24 +69,25 @@ impl Broker {
 
     async fn quota_here(&self, project: &ProjectId) -> Result<QuotaView, Error> {
         let slots = self.own_slots().await?;
-        self.counted_quota(project).await?;
-        let quota = self.0.quotas.borrow().of(project);
+        let account = self.account_of(project);
+        self.counted_quota(&account).await?;
+        let quota = self.0.quotas.borrow().of(&account);
         let used = if quota.is_bounded() {
-            Some(self.0.ledger.holdings(project).ok_or_else(uncounted)?)
+            Some(self.0.ledger.holdings(&account).ok_or_else(uncounted)?)
         } else {
             None
         };
         self.confirm_all(&slots, Ok(QuotaView { quota, used }))
     }
 
-    /// What this replica may let a project hold: of its quota the share that it has of the slots. When this returns one that
-    /// bounds something, it is known what the project holds here.
-    pub(super) async fn counted_quota(&self, project: &ProjectId) -> Result<Quota, Error> {
-        let quota = self.0.quotas.borrow().of(project);
+    /// What this replica may let an account hold: of its quota the share that it has of the slots. When this returns one that
+    /// bounds something, it is known what the account holds here.
+    pub(super) async fn counted_quota(&self, account: &ProjectId) -> Result<Quota, Error> {
+        let quota = self.0.quotas.borrow().of(account);
         if !quota.is_bounded() {
             return Ok(quota);
         }
-        self.count_once(project).await?;
+        self.count_once(account).await?;
         if !self.has_others() {
             return Ok(quota);
         }
@@ -95,27 +97,28 @@ impl Broker {
 
     /// Keeps room for messages that are about to be posted.
     pub(super) async fn reserve(&self, project: &ProjectId, more: Amount) -> Result<Reservation, Error> {
+        let account = self.account_of(project);
         for _ in 0..RESERVE_TRIES {
-            let quota = self.counted_quota(project).await?;
+            let quota = self.counted_quota(&account).await?;
             if !quota.is_bounded() {
                 return Ok(Reservation::none());
             }
-            if let Some(reservation) = self.0.ledger.reserve(project, &quota, more)? {
+            if let Some(reservation) = self.0.ledger.reserve(&account, &quota, more)? {
                 return Ok(reservation);
             }
         }
         Err(uncounted())
     }
 
-    /// Makes sure that a project is counted, but waits no longer than [`limits::COUNT_WAIT`] for it.
-    async fn count_once(&self, project: &ProjectId) -> Result<(), Error> {
-        let mut counted = match self.0.ledger.begin_count(project) {
+    /// Makes sure that an account is counted, but waits no longer than [`limits::COUNT_WAIT`] for it.
+    async fn count_once(&self, account: &ProjectId) -> Result<(), Error> {
+        let mut counted = match self.0.ledger.begin_count(account) {
             Counting::Done => return Ok(()),
             Counting::UnderWay(counted) => counted,
             Counting::Begun(counted) => {
                 // Of its own, since whoever asked first may leave.
-                let (broker, project) = (self.clone(), project.clone());
-                self.0.tasks.spawn(async move { broker.count_project(&project).await });
+                let (broker, account) = (self.clone(), account.clone());
+                self.0.tasks.spawn(async move { broker.count_account(&account).await });
                 counted
             }
         };
@@ -125,20 +128,20 @@ impl Broker {
         }
     }
 
-    /// Counts a project, however often that must be tried.
-    async fn count_project(&self, project: &ProjectId) {
-        while let Err(error) = self.try_count_project(project).await {
+    /// Counts an account, however often that must be tried.
+    async fn count_account(&self, account: &ProjectId) {
+        while let Err(error) = self.try_count_account(account).await {
             warn!(%error, "the queues of a project could not be counted");
             if !self.next_turn(limits::RECOUNT_TICK).await {
                 return;
             }
         }
-        self.0.ledger.end_count(project);
+        self.0.ledger.end_count(account);
     }
 
-    async fn try_count_project(&self, project: &ProjectId) -> Result<(), Error> {
-        for number in self.0.catalogue.slots_of(project).await? {
-            match self.count_slot(project, number).await {
+    async fn try_count_account(&self, account: &ProjectId) -> Result<(), Error> {
+        for number in self.slots_of_account(account).await? {
+            match self.count_slot(account, number).await {
                 // Its owner counts what lies there.
                 Ok(()) | Err(Error::Moved(_)) => {}
                 Err(error) => return Err(error),
@@ -151,34 +154,37 @@ impl Broker {
     /// which nobody knows whether they were created.
     pub(super) async fn recount(&self) {
         while self.next_turn(limits::RECOUNT_TICK).await {
-            for (project, number) in self.0.ledger.take_stale() {
-                let counted = self.count_slot(&project, number).await;
+            for (account, number) in self.0.ledger.take_stale() {
+                let counted = self.count_slot(&account, number).await;
                 if let Err(error) = counted.or_else(|error| match error {
                     Error::Moved(_) => Ok(()),
                     error => Err(error),
                 }) {
                     debug!(slot = %number, %error, "the queues of a slot could not be counted again");
-                    self.0.ledger.make_stale(&project, number);
+                    self.0.ledger.make_stale(&account, number);
                 }
             }
         }
     }
 
-    /// Counts the queues that a project has in a slot. A pool that does not answer stops nobody: of its queues the books
+    /// Counts the queues that the projects of an account have in a slot. A pool that does not answer stops nobody: of its queues the books
     /// say what they said before, until it answers.
-    async fn count_slot(&self, project: &ProjectId, number: SlotNumber) -> Result<(), Error> {
+    async fn count_slot(&self, account: &ProjectId, number: SlotNumber) -> Result<(), Error> {
         let slot = self.served(number).await?;
         // Nobody creates, opens or deletes queues meanwhile.
         let _gate = slot.gate.lock().await;
-        let records = self.0.catalogue.queues_of(&slot.owned, project).await?;
+        let mut records = Vec::new();
+        for project in self.projects_of(&slot, account).await? {
+            records.extend(self.0.catalogue.queues_of(&slot.owned, &project).await?);
+        }
         self.check_ours(&slot)?;
         let mut queues: Vec<(QueueId, Placement)> = Vec::with_capacity(records.len());
         for record in &records {
             queues.push((record.id, record.placement()?));
         }
         self.enter(&slot, |ledger| {
-            ledger.keep_only(project, number, &queues.iter().map(|(id, _)| *id).collect());
-            queues.iter().for_each(|(id, _)| ledger.exists(project, *id));
+            ledger.keep_only(account, number, &queues.iter().map(|(id, _)| *id).collect());
+            queues.iter().for_each(|(id, _)| ledger.exists(account, *id));
         });
         let mut silent: HashSet<&PoolName> = HashSet::new();
         for some in queues.chunks(limits::COUNT_AT_ONCE) {
@@ -187,7 +193,7 @@ impl Broker {
             let slot = &slot;
             let counts: Vec<_> = asked
                 .map(|(id, placement)| async move {
-                    (placement, self.count_queue(slot, project, *id, placement).await)
+                    (placement, self.count_queue(slot, account, *id, placement).await)
                 })
                 .collect();
             for (placement, counted) in join_all(counts).await {
@@ -198,7 +204,7 @@ impl Broker {
             }
         }
         if !silent.is_empty() {
-            self.0.ledger.make_stale(project, number);
+            self.0.ledger.make_stale(account, number);
         }
         slot.check_served()
     }
@@ -206,7 +212,7 @@ impl Broker {
     async fn count_queue(
         &self,
         slot: &Slot,
-        project: &ProjectId,
+        account: &ProjectId,
         queue: QueueId,
         placement: &Placement,
     ) -> Result<(), Error> {
@@ -215,7 +221,7 @@ impl Broker {
             self.open_lane(slot, pool, &*self.pool_of_record(pool).await?).await?;
         }
         let totals = self.store_at(placement, TaskTracker::new().token())?.totals(queue).await?;
-        self.enter(slot, |ledger| ledger.found(project, queue, (slot.epoch, since), totals));
+        self.enter(slot, |ledger| ledger.found(account, queue, (slot.epoch, since), totals));
         Ok(())
     }
 
@@ -235,11 +241,12 @@ impl Broker {
         changed: impl Iterator<Item = (QueueId, Option<&QueueRef>)>,
     ) -> Vec<Counted> {
         let mut seen = HashSet::new();
-        let project = |at: Option<&QueueRef>| at.map(|at| at.project.clone());
-        let counted = changed.filter(|(queue, at)| self.0.ledger.keeps(at.map(|at| &at.project), *queue));
+        let rule = self.0.quotas.borrow().accounts();
+        let account = |at: Option<&QueueRef>| at.map(|at| rule.of(&at.project));
+        let counted = changed.filter(|(queue, at)| self.0.ledger.keeps(account(*at).as_ref(), *queue));
         let counted: Vec<_> = counted.filter(|(queue, _)| seen.insert(*queue)).collect();
         let asked = counted.into_iter().map(|(queue, name)| async move {
-            let project = project(name);
+            let account = account(name);
             let totals = match self.store_counted(slot, at, (queue, name)) {
                 Ok(store) => store.totals(queue).await,
                 Err(error) => Err(error),
@@ -247,7 +254,7 @@ impl Broker {
             if let Err(error) = &totals {
                 warn!(%queue, %error, "a pool does not say what a queue holds; it is asked again");
             }
-            Counted { queue, project, totals: totals.ok() }
+            Counted { queue, account, totals: totals.ok() }
         });
         join_all(asked).await
     }

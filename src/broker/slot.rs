@@ -376,7 +376,7 @@ impl Broker {
             seen: None,
         };
         if !slot.closed.is_cancelled() {
-            self.0.ledger.opened(&at.project, record.id, slot.epoch, totals);
+            self.0.ledger.opened(&self.account_of(&at.project), record.id, slot.epoch, totals);
         }
         let queue = state.queues.entry(at.clone()).insert_entry(Box::new(queue)).into_mut();
         self.start_mover(slot, at, queue);

@@ -157,6 +157,11 @@ impl TokenTable {
         known.map(|(_, grant)| grant)
     }
 
+    /// The projects of all tokens.
+    pub fn projects(&self) -> impl Iterator<Item = &ProjectId> {
+        self.0.values().flatten().map(|(_, grant)| &grant.project)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.values().map(Vec::len).sum()

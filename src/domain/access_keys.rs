@@ -23,6 +23,11 @@ impl AccessKeyTable {
     pub fn get(&self, id: &str) -> Option<&AccessKey> {
         self.0.get(id)
     }
+
+    /// The projects of all keys.
+    pub fn projects(&self) -> impl Iterator<Item = &ProjectId> {
+        self.0.values().map(|key| &key.project)
+    }
 }
 
 impl FromIterator<(String, AccessKey)> for AccessKeyTable {

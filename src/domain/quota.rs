@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use crate::domain::message::NewMessage;
 use crate::domain::names::ProjectId;
+use crate::domain::region::Accounts;
 use crate::error::Error;
 
 /// The most that a project may hold of each; none: as much as it likes.
@@ -112,17 +113,28 @@ pub struct QuotaTable {
     /// Of every project that is not named.
     default: Quota,
     projects: HashMap<ProjectId, Quota>,
+    accounts: Accounts,
 }
 
 impl QuotaTable {
     /// `default` for every project but those of `projects`.
     pub fn new(default: Quota, projects: HashMap<ProjectId, Quota>) -> Self {
-        Self { default, projects }
+        Self { default, projects, accounts: Accounts::Projects }
     }
 
-    /// The quota of a project.
+    /// The same, with projects counted by their accounts.
+    pub fn counted_by(self, accounts: Accounts) -> Self {
+        Self { accounts, ..self }
+    }
+
+    /// Whose quota that of a project is.
+    pub fn accounts(&self) -> Accounts {
+        self.accounts
+    }
+
+    /// The quota of a project: that of its account.
     pub fn of(&self, project: &ProjectId) -> Quota {
-        self.projects.get(project).copied().unwrap_or(self.default)
+        self.projects.get(&self.accounts.of(project)).copied().unwrap_or(self.default)
     }
 }
 

@@ -96,11 +96,16 @@ impl Accounts {
         }
     }
 
-    /// The account that a project belongs to, as the project that it has in the service's own region.
+    /// The account that a project belongs to, as the project that it has in the service's own region. An account belongs to
+    /// itself.
     pub fn of(self, project: &ProjectId) -> ProjectId {
-        match self.split(project.as_str()) {
-            (_, None) => project.clone(),
-            (account, Some(_)) => ProjectId::new(account).unwrap_or_else(|_| project.clone()),
+        let mut account = project.as_str();
+        while let (shorter, Some(_)) = self.split(account) {
+            account = shorter;
+        }
+        match account.len() == project.as_str().len() {
+            true => project.clone(),
+            false => ProjectId::new(account).unwrap_or_else(|_| project.clone()),
         }
     }
 }
@@ -137,7 +142,7 @@ mod tests {
         for (project, account) in [
             ("alice", "alice"),
             ("alice@corp", "alice"),
-            ("a@b@eu-west-1", "a@b"),
+            ("a@b@eu-west-1", "a"),
             ("joe@example.com", "joe@example.com"),
             ("@corp", "@corp"),
         ] {

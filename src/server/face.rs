@@ -15,8 +15,10 @@ use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
 use crate::config::{Config, quotas, sqs_keys, tokens};
 use crate::domain::hosts::{AllowedHosts, host_of};
+use crate::domain::names::ProjectId;
 use crate::domain::quota::QuotaTable;
 use crate::domain::rate::Rate;
+use crate::domain::region::Accounts;
 
 /// Why nobody can be served like this.
 #[derive(Debug, ThisError)]
@@ -55,9 +57,23 @@ impl Face {
         let transport = transport(config, &mut reloader)?;
         let requests = request_limits(&config.requests);
         let connections = connection_limits(&config.connections);
-        let quotas = quotas(&config.quotas, &mut reloader)?;
         let sqs = sqs(config, &mut reloader)?;
+        let quotas = quotas(&config.quotas, sqs.accounts(&authentication), &mut reloader)?;
         Ok(Self { authentication, requests, sqs, transport, connections, quotas, reloader })
+    }
+}
+
+impl Face {
+    /// The projects that tokens and keys are for.
+    pub fn projects(&self) -> Vec<ProjectId> {
+        let mut projects = Vec::new();
+        if let Authentication::Tokens(table) = &self.authentication {
+            projects.extend(table.borrow().projects().cloned());
+        }
+        if let Some(keys) = &self.sqs.keys {
+            projects.extend(keys.borrow().projects().cloned());
+        }
+        projects
     }
 }
 
@@ -107,14 +123,16 @@ fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, Unre
 
 fn quotas(
     settings: &QuotaSettings,
+    accounts: Accounts,
     reloader: &mut Reloader,
 ) -> Result<watch::Receiver<Arc<QuotaTable>>, UnreadableFile> {
     let default = settings.default_quota();
     let Some(path) = settings.quotas.clone() else {
-        return Ok(watch::Sender::new(Arc::new(QuotaTable::new(default, HashMap::new()))).subscribe());
+        let table = QuotaTable::new(default, HashMap::new()).counted_by(accounts);
+        return Ok(watch::Sender::new(Arc::new(table)).subscribe());
     };
     let from = path.clone();
-    reloader.watch(&[&path], move || quotas::read(&from, default))
+    reloader.watch(&[&path], move || quotas::read(&from, default).map(|table| table.counted_by(accounts)))
 }
 
 fn number(number: u32) -> usize {

@@ -13,6 +13,7 @@ pub mod tls;
 pub mod tree;
 pub mod unsent;
 
+use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
@@ -23,9 +24,9 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
-use crate::api::{self, PeerFront, Relay};
+use crate::api::{self, PeerFront, RegionalAccess, Relay};
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
@@ -53,6 +54,9 @@ const JOURNAL: &str = "journal";
 /// The pool of a fresh installation. Its weight matters once there are others to compare it with.
 const FIRST_POOL: &str = "default";
 const FIRST_WEIGHT: u32 = 100;
+
+/// Projects that a warning names at most.
+const LISTED_PROJECTS: usize = 100;
 
 /// Why the service could not start.
 #[derive(Debug, ThisError)]
@@ -101,6 +105,32 @@ fn described(error: &Error) -> String {
     }
 }
 
+/// Lists the projects that callers of REST are refused because a key of SQS may reach them by its region.
+async fn warn_of_regional_projects(broker: &Broker, face: &Face) {
+    if face.sqs.regional_projects(&face.authentication) == RegionalAccess::Served {
+        return;
+    }
+    let granted = face.projects().into_iter().filter(|project| project.as_str().contains('@'));
+    let granted: BTreeSet<String> =
+        granted.map(|project| project.to_string()).take(LISTED_PROJECTS).collect();
+    if !granted.is_empty() {
+        warn!(
+            projects = ?granted,
+            "tokens or keys of projects with an @ are refused: keys of SQS may sign for any region, and ACCOUNT@REGION is \
+             theirs. Name the regions with --sqs-regions"
+        );
+    }
+    match broker.stored_regional_projects(LISTED_PROJECTS).await {
+        Ok(stored) if stored.is_empty() => {}
+        Ok(stored) => warn!(
+            projects = ?stored,
+            "projects of other regions have queues: REST is refused to them, keys of SQS of their accounts reach them. \
+             Name the regions with --sqs-regions"
+        ),
+        Err(error) => warn!(%error, "projects of other regions could not be listed"),
+    }
+}
+
 /// A service that is ready to serve.
 pub struct Server {
     listener: TcpListener,
@@ -145,6 +175,7 @@ impl Server {
         let quotas = face.quotas.clone();
         let broker =
             Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
+        warn_of_regional_projects(&broker, &face).await;
         broker.meter().name_queues(usize::try_from(config.metrics_queues).unwrap_or(usize::MAX));
         let peers = match peers {
             Some(PeerListener { listener, .. }) => {

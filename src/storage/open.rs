@@ -10,8 +10,8 @@ use thiserror::Error as ThisError;
 
 use super::PoolStore;
 use super::embedded::EmbeddedPool;
-use super::postgres::{AddressError as PostgresAddressError, PostgresPool};
-use super::redis::{AddressError as RedisAddressError, RedisPool};
+use super::postgres::{Address as PostgresAddress, AddressError as PostgresAddressError, PostgresPool};
+use super::redis::{Address as RedisAddress, AddressError as RedisAddressError, RedisPool};
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::journal::{Journal, OpenError};
@@ -31,6 +31,9 @@ pub enum PoolOpenError {
     /// The URI of a Redis pool.
     #[error(transparent)]
     Redis(#[from] RedisAddressError),
+    /// A file that the URI names.
+    #[error("{0}")]
+    File(String),
     /// The path leads out of the data directory.
     #[error("{0:?} is not a path below the data directory")]
     Path(String),
@@ -52,11 +55,11 @@ pub struct PoolOpener {
     clock: Clock,
     /// Bytes of free space that embedded pools keep.
     reserve: u64,
+    /// How long a commit of an embedded pool may take.
+    commit_deadline: Duration,
     /// Held while a journal is opened, so that each is opened once.
     journals: Mutex<HashMap<PathBuf, Open>>,
 }
-    /// How long a commit of an embedded pool may take.
-    commit_deadline: Duration,
 
 struct Open {
     journal: Journal,
@@ -83,19 +86,25 @@ impl PoolOpener {
         Self { reserve, ..self }
     }
 
-    /// Opens the storage at `uri`. Blocks while an embedded store replays its log: within the runtime this is for a
-    /// thread that may block.
-    pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
     /// The same with another deadline for the commits of the journals that it opens.
     pub fn committing_within(self, commit_deadline: Duration) -> Self {
         Self { commit_deadline, ..self }
     }
 
+    /// Opens the storage at `uri`. Blocks while an embedded store replays its log: within the runtime this is for a
+    /// thread that may block.
+    pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         match uri.split_once(':') {
             Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
-            Some(("postgres" | "postgresql", _)) => Ok(Arc::new(PostgresPool::new(uri.parse()?))),
+            Some(("postgres" | "postgresql", _)) => {
+                let address: PostgresAddress = uri.parse()?;
+                address.check_files().map_err(PoolOpenError::File)?;
+                Ok(Arc::new(PostgresPool::new(address)))
+            }
             Some(("redis" | "rediss" | "redis-cluster" | "redis-sentinel", _)) => {
-                Ok(Arc::new(RedisPool::new(uri.parse()?)))
+                let address: RedisAddress = uri.parse()?;
+                address.check_files().map_err(PoolOpenError::File)?;
+                Ok(Arc::new(RedisPool::new(address)))
             }
             // The rest may hold a password.
             Some((scheme, _)) => Err(PoolOpenError::Scheme(scheme.to_owned())),
@@ -136,8 +145,8 @@ impl PoolOpener {
             return Err(PoolOpenError::Shared(path.to_owned()));
         }
         let journal = Journal::open_beside(&full, &self.clock, self.reserve)?;
+        journal.set_commit_deadline(self.commit_deadline);
         journals.insert(full, Open { journal: journal.clone(), is_given: false });
         Ok(journal)
     }
 }
-        journal.set_commit_deadline(self.commit_deadline);

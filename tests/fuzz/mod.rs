@@ -4,6 +4,7 @@
 //! Each run makes the same ones; more, or others: `ANGARIUM_FUZZ_ROUNDS=1000000 ANGARIUM_SEED=7 cargo test --release --test it
 //! fuzz::`. What finds its way by coverage is in `fuzz/`, over the same inputs and the same judge.
 
+mod depth;
 pub mod judge;
 mod mutation;
 mod seeds;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod identity;
+mod regions;
 mod signing;
 
 use std::process::Command;

@@ -46,8 +46,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // Of the clock only the handle: rates are by the second.
     ("api/mod.rs", &["broker", "clock", "domain", "metrics"]),
     ("api/quota.rs", &["clock", "domain", "error"]),
-    // The clock judges dates of signatures.
-    ("api/sqs/endpoint.rs", &["broker", "clock", "domain", "metrics"]),
+    // The clock judges dates of signatures. Of the errors the one that REST gives callers of the same projects.
+    ("api/sqs/endpoint.rs", &["broker", "clock", "domain", "error", "metrics"]),
     // Of the cluster only the way to the other replicas: where a queue is served is the broker's to say.
     ("api/forward", &["broker", "cluster::forward", "cluster::questions", "domain", "error", "metrics"]),
     ("api/peer.rs", &["broker", "cluster::questions", "error"]),

@@ -28,7 +28,7 @@ use super::pauses::Pauses;
 use super::policy::RequestFacts;
 use super::resolution::{Part, ResolvedRequest};
 use super::signature;
-use crate::api::auth::{Authentication, Identity};
+use crate::api::auth::{Authentication, Identity, RegionalAccess};
 use crate::api::bodies::{BodyBudget, BodyOwner};
 use crate::api::error::ApiError;
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
@@ -42,8 +42,9 @@ use crate::domain::access_keys::AccessKeyTable;
 use crate::domain::hosts::AllowedHosts;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
-use crate::domain::region::Regions;
+use crate::domain::region::{Accounts, Regions};
 use crate::domain::source::Source;
+use crate::error::Error;
 use crate::metrics::OperationMeter;
 
 /// What one replica tells another beside the request: what URLs begin with, and who sends.
@@ -79,6 +80,26 @@ impl Default for SqsSettings {
             keys: None,
             most: Most::default(),
             pauses: Pauses::Off,
+        }
+    }
+}
+
+impl SqsSettings {
+    /// How projects belong to accounts: by their regions, where somebody can choose one.
+    pub fn accounts(&self, authentication: &Authentication) -> Accounts {
+        match (&self.keys, authentication) {
+            // Nobody is served by SQS.
+            (None, Authentication::Tokens(_)) => Accounts::Projects,
+            (Some(_), _) | (None, Authentication::Off(_)) => self.regions.accounts(&self.region),
+        }
+    }
+
+    /// What becomes of callers of REST whose project a key may reach by its region.
+    pub fn regional_projects(&self, authentication: &Authentication) -> RegionalAccess {
+        let has_others = self.regions.accounts(&self.region) == Accounts::Regions;
+        match authentication {
+            Authentication::Tokens(_) if self.keys.is_some() && has_others => RegionalAccess::Refused,
+            Authentication::Tokens(_) | Authentication::Off(_) => RegionalAccess::Served,
         }
     }
 }
@@ -269,6 +290,10 @@ impl Endpoint {
             return Ok(Judged { by, place: None });
         }
         let (account, region) = by.account();
+        if matches!(by, Sender::Signer(_)) && self.places.accounts() == Accounts::Regions && account.contains('@')
+        {
+            return Err(Error::RegionalProject.into());
+        }
         self.quota.check_rate(&self.places.project(account, region)?)?;
         let waits = protocol == Protocol::Json && target(head) == Some(Operation::ReceiveMessage);
         let place = Place { permit: self.quota.place(waits)?, waits };

@@ -196,6 +196,7 @@ impl From<Arc<Error>> for Fault {
             Error::Unauthenticated(_)
             | Error::NotAuthorized(_)
             | Error::ForeignProject
+            | Error::RegionalProject
             | Error::ForeignOrigin(_)
             | Error::ForeignHost(_)
             | Error::ForeignSite(_)

@@ -1,0 +1,98 @@
+//! The client chooses the region of its requests: what that must not give it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use super::signing::{Signer, Transport};
+use crate::support::held::wait_until;
+use crate::support::server::ServerBuilder;
+
+fn alice(region: &str) -> Signer {
+    Signer { region: region.to_owned(), ..Signer::new("AKIDALICE", "the secret of alice") }
+}
+
+/// A server with a key of `alice`, and with tokens of these projects.
+fn guarded(data: &Path, projects: &[&str]) -> (ServerBuilder, Vec<String>) {
+    let (keys, tokens) = (data.join("keys"), data.join("tokens"));
+    let key = "[[key]]\nid = 'AKIDALICE'\nsecret = 'the secret of alice'\nproject = 'alice'\n";
+    std::fs::write(&keys, key).unwrap();
+    std::fs::write(&tokens, "").unwrap();
+    let token = |project: &&str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_angarium"));
+        let made = program.args(["token", "new", "--project", project, "--role", "member", "--tokens"]);
+        String::from_utf8(made.arg(&tokens).output().unwrap().stdout).unwrap().trim().to_owned()
+    };
+    let shown = projects.iter().map(token).collect();
+    let builder =
+        ServerBuilder::new(&data.join("data")).arg("--sqs-keys").arg(keys).arg("--tokens").arg(tokens);
+    (builder, shown)
+}
+
+#[test]
+fn rest_project_of_a_region_is_refused_beside_keys() {
+    let data = tempfile::tempdir().unwrap();
+    let (builder, tokens) = guarded(data.path(), &["alice@corp", "alice", "bob@example.com"]);
+    let server = builder.start();
+    let url = server.url("/alice/secrets");
+    let region = alice("corp");
+    let made = region.send(server.base(), Transport::Json, "CreateQueue", &json!({"QueueName": "secrets"}));
+    assert_eq!(made.status, 200, "{}", made.text);
+    for (token, status) in [(&tokens[0], 403), (&tokens[1], 200), (&tokens[2], 403)] {
+        let client = server.client().with_header("X-Auth-Token", token);
+        let answer = client.get("/v2/queues").unwrap();
+        assert_eq!(answer.status.as_u16(), status);
+        if status == 403 {
+            assert_eq!(answer.json()["code"], "regional_project");
+            assert!(String::from_utf8_lossy(&answer.body).contains("--sqs-regions"));
+        }
+    }
+    drop(server);
+    let server = builder.start();
+    wait_until("the start lists the projects", || {
+        let said = server.last_lines();
+        said.contains("alice@corp") && said.contains("bob@example.com") && said.contains("have queues")
+    });
+    drop(server);
+    // With only its own region there is no other name of the project.
+    let server = builder.arg("--sqs-regions=us-east-1").start();
+    let client = server.client().with_header("X-Auth-Token", &tokens[0]);
+    assert_eq!(client.get("/v2/queues/secrets").unwrap().status.as_u16(), 200);
+    let refused =
+        region.send(server.base(), Transport::Json, "GetQueueUrl", &json!({"QueueName": "secrets"}));
+    assert_eq!((refused.status, refused.text.contains("--sqs-regions")), (403, true), "{}", refused.text);
+    let named = json!({"QueueUrl": url.replace("/alice/", "/alice%40corp/"), "AttributeNames": ["All"]});
+    let refused = alice("us-east-1").send(server.base(), Transport::Json, "GetQueueAttributes", &named);
+    assert_eq!(refused.status, 403, "{}", refused.text);
+}
+
+#[test]
+fn quota_is_shared_by_the_regions_of_an_account() {
+    let data = tempfile::tempdir().unwrap();
+    let (builder, tokens) = guarded(data.path(), &["alice"]);
+    let builder = builder.arg("--project-messages=3").arg("--project-queues=2");
+    let server = builder.start();
+    let create = json!({"QueueName": "q"});
+    let message = json!({"QueueUrl": "q", "MessageBody": "x"});
+    for region in ["us-east-1", "eu-west-1"] {
+        let made = alice(region).send(server.base(), Transport::Json, "CreateQueue", &create);
+        assert_eq!(made.status, 200, "{}", made.text);
+        let sent = alice(region).send(server.base(), Transport::Json, "SendMessage", &message);
+        assert_eq!(sent.status, 200, "{}", sent.text);
+    }
+    let refused = alice("ap-east-1").send(server.base(), Transport::Json, "CreateQueue", &create);
+    assert!(refused.status == 403 && refused.text.contains("OverLimit"), "{}", refused.text);
+    drop(server);
+    // What was stored before the start is counted too.
+    let server = builder.start();
+    let client = server.client().with_header("X-Auth-Token", &tokens[0]);
+    let quota = client.get("/v2/quota").unwrap().json();
+    assert_eq!((&quota["queues"]["used"], &quota["messages"]["used"]), (&json!(2), &json!(2)), "{quota}");
+    for (region, status) in [("eu-west-1", 200), ("us-east-1", 403), ("eu-west-1", 403)] {
+        let sent = alice(region).send(server.base(), Transport::Json, "SendMessage", &message);
+        assert_eq!(sent.status, status, "{region}: {}", sent.text);
+    }
+    let refused = alice("ap-east-1").send(server.base(), Transport::Json, "CreateQueue", &create);
+    assert_eq!(refused.status, 403, "{}", refused.text);
+}
