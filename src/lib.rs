@@ -19,6 +19,7 @@
 //! | [`metrics`] | what is counted and measured, and the page that shows it | decides nothing |
 //! | [`server`] | the composition root, and the accept loop with its deadlines | holds no product rule |
 //! | [`cli`] | the commands, among them the load generator | is not used by any other part |
+//! | [`files`] | reads the files that settings and pools name: regular ones, up to a bound | does not know what is in them |
 //! | [`clock`], [`config`], [`telemetry`] | the one reader of clocks; the settings; the logs | |
 //!
 //! # Layers
@@ -65,6 +66,7 @@ pub mod coordination;
 pub mod domain;
 pub mod engine;
 pub mod error;
+pub mod files;
 pub mod journal;
 pub mod metrics;
 pub mod placement;

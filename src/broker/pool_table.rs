@@ -436,6 +436,7 @@ pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
         PoolOpenError::Scheme(_)
         | PoolOpenError::Postgres(_)
         | PoolOpenError::Redis(_)
+        | PoolOpenError::File(_)
         | PoolOpenError::Path(_)
         | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),
         PoolOpenError::Journal(_) | PoolOpenError::Interrupted(_) => {

@@ -14,6 +14,7 @@ use thiserror::Error as ThisError;
 
 use super::Config;
 use crate::domain::pool::hide_passwords;
+use crate::files;
 
 /// The sub-commands that take settings. So does the program without one.
 const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];
@@ -115,7 +116,8 @@ fn settings() -> Command {
 impl SettingsFile {
     fn read(path: &Path) -> Result<Self, BadFile> {
         let failed = |why| BadFile { path: path.to_owned(), why };
-        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let text =
+            files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| failed(error.to_string()))?;
         let values = parse(&text).map_err(failed)?;
         Ok(Self { path: path.to_owned(), values })
     }
@@ -190,8 +192,8 @@ impl Given {
             match values.filter(|values| !values.is_empty()) {
                 _ if key == FILE => {}
                 None => text.push_str(&format!("# {key} is not set\n")),
-                Some(value) => {
-                    let value = literal(&hide_passwords(&value.join(",")));
+                Some(values) => {
+                    let value = literal(&hide_passwords(&values.join(",")));
                     text.push_str(&format!("{key} = {value}  # {}\n", self.source(matches, key)));
                 }
             }

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use super::layers::in_words;
 use crate::domain::names::ProjectId;
 use crate::domain::quota::{Quota, QuotaTable};
+use crate::files;
 
 /// Bounds of what a project holds. Beyond one of them a request that adds to it is answered 429.
 #[derive(Args, Clone, Debug, Default)]
@@ -80,7 +81,7 @@ impl TryFrom<toml::Value> for Bound {
 
 /// Reads a file of quotas, or says what is wrong with it, by its name.
 pub fn read(path: &Path, default: Quota) -> Result<QuotaTable, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let text = files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| error.to_string());
     text.and_then(|text| parse(&text, default)).map_err(|why| format!("{}: {why}", path.display()))
 }
 

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::layers::in_words;
 use crate::domain::access_keys::{AccessKey, AccessKeyTable};
 use crate::domain::names::ProjectId;
+use crate::files;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +36,7 @@ struct KeyEntry {
 
 /// Reads a file of keys, or says what is wrong with it, by its name.
 pub fn read(path: &Path) -> Result<AccessKeyTable, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let text = files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| error.to_string());
     text.and_then(|text| parse(&text)).map_err(|why| format!("{}: {why}", path.display()))
 }
 

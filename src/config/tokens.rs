@@ -16,6 +16,7 @@ use super::layers::in_words;
 use super::quoted;
 use crate::domain::access::{Grant, Role, TokenHash, TokenTable};
 use crate::domain::names::ProjectId;
+use crate::files;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +36,7 @@ struct TokenEntry {
 
 /// Reads a file of tokens, or says what is wrong with it, by its name.
 pub fn read(path: &Path) -> Result<TokenTable, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let text = files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| error.to_string());
     text.and_then(|text| parse(&text)).map_err(|why| format!("{}: {why}", path.display()))
 }
 

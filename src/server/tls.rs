@@ -15,6 +15,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
+use crate::files;
+
 /// The name of HTTP/2 in the negotiation of protocols (RFC 7301).
 const H2: &[u8] = b"h2";
 
@@ -29,14 +31,18 @@ impl Credentials {
     ///
     /// What is wrong, with the file it is wrong in: also a key of another certificate.
     pub fn read(certificates: &Path, key: &Path) -> Result<Self, String> {
-        let chain = CertificateDer::pem_file_iter(certificates)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        let read = |path: &Path| {
+            let read = files::read(path, files::SETTINGS_FILE_BYTES);
+            read.map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let chain = CertificateDer::pem_slice_iter(&read(certificates)?)
+            .collect::<Result<Vec<_>, _>>()
             .map_err(|error| format!("{}: {error}", certificates.display()))?;
         if chain.is_empty() {
             return Err(format!("{}: there is no certificate in it", certificates.display()));
         }
-        let secret =
-            PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{}: {error}", key.display()))?;
+        let secret = PrivateKeyDer::from_pem_slice(&read(key)?)
+            .map_err(|error| format!("{}: {error}", key.display()))?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?

@@ -27,6 +27,7 @@ mod metadata;
 mod metrics;
 mod migration;
 mod pool_drain;
+mod pool_files;
 mod pools;
 mod postgres_pools;
 mod purge;

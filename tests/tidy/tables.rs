@@ -10,7 +10,9 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cli/bench", &[]),
     ("cli/token.rs", &["config", "domain"]),
     ("cli/client", &[]),
-    ("config", &["domain"]),
+    ("config", &["domain", "files"]),
+    // What anybody may read.
+    ("files.rs", &[]),
     // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
     // domain the defaults.
     ("config.rs", &["coordination::zookeeper", "domain::limits", "placement"]),
@@ -40,6 +42,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("server/peers.rs", &["config", "domain"]),
     ("server/tree.rs", &["catalogue", "clock", "config", "coordination", "journal"]),
     ("server", &["budget", "domain", "error", "metrics"]),
+    // Certificates are files.
+    ("server/tls.rs", &["files"]),
     ("budget.rs", &[]),
     ("api", &["broker", "domain", "error", "metrics"]),
     ("api/bodies.rs", &["budget", "domain", "error"]),
@@ -63,6 +67,9 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("metrics", &["domain"]),
     ("storage", &["domain", "error"]),
     ("storage/embedded", &["domain", "error", "journal"]),
+    // Certificates are files.
+    ("storage/postgres", &["domain", "error", "files"]),
+    ("storage/redis", &["domain", "error", "files"]),
     ("storage/open.rs", &["clock", "domain", "error", "journal"]),
     ("coordination", &["domain", "error"]),
     ("coordination/embedded", &["domain", "error", "journal"]),
@@ -99,6 +106,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "futures_util",
         &[
+            "broker/listing_turns.rs",
             "broker/loads.rs",
             "broker/overview.rs",
             "broker/quotas.rs",
@@ -115,6 +123,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
         "hyper",
         &[
             "api/bodies.rs",
+            // The body of a request is watched on its way.
+            "api/deadline.rs",
             "api/forward/kept.rs",
             "api/handed.rs",
             "api/unread.rs",
@@ -122,8 +132,6 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "cluster/answer.rs",
             "cluster/connection.rs",
             "cluster/forward.rs",
-            // The body of a request is watched on its way.
-            "api/deadline.rs",
             "server",
         ],
     ),
@@ -166,7 +174,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("redis", &["storage/redis"]),
-    ("rustix", &["cli", "clock.rs", "journal", "metrics/process.rs", "server"]),
+    ("rustix", &["cli", "clock.rs", "files.rs", "journal", "metrics/process.rs", "server"]),
     ("rustls", &["server/tls.rs", "storage/postgres", "storage/redis"]),
     ("rustls_native_certs", &["storage/postgres"]),
     ("serde", &["api", "catalogue", "cli", "cluster/questions.rs", "config", "domain"]),

@@ -8,6 +8,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
 use crate::domain::limits;
+use crate::files;
 
 const SCHEMA: &str = "angarium";
 /// Bytes of a name that PostgreSQL does not cut.
@@ -36,6 +37,20 @@ pub struct Address {
     /// Bytes that messages may take.
     pub(super) quota: Option<u64>,
     pub(super) ca: Option<PathBuf>,
+}
+
+impl Address {
+    /// The certificates to trust in PEM, if others than the system's are. Reads the file.
+    pub(super) fn certificates(&self) -> Result<Option<Vec<u8>>, String> {
+        let read = |path: &PathBuf| files::read(path, files::POOL_FILE_BYTES);
+        let read = self.ca.as_ref().map(read).transpose();
+        read.map_err(|error| format!("the certificates in `sslrootcert`: {error}"))
+    }
+
+    /// Checks that the files that it names can be read.
+    pub fn check_files(&self) -> Result<(), String> {
+        self.certificates().map(drop)
+    }
 }
 
 impl FromStr for Address {

@@ -202,10 +202,10 @@ where
 /// Which certificates are trusted. Reads files.
 fn trust(address: &Address) -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
-    match &address.ca {
-        Some(path) => {
+    match address.certificates()? {
+        Some(pem) => {
             let wrong = |error| format!("the certificates in `sslrootcert`: {error}");
-            for certificate in CertificateDer::pem_file_iter(path).map_err(wrong)? {
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
                 roots.add(certificate.map_err(wrong)?).map_err(|error| error.to_string())?;
             }
         }

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates};
 use thiserror::Error as ThisError;
 
+use crate::files;
+
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 const PREFIX: &str = "angarium";
@@ -127,10 +129,16 @@ impl Address {
         settings
     }
 
+    /// Checks that the files that it names can be read.
+    pub fn check_files(&self) -> Result<(), String> {
+        self.certificates().map(drop)
+    }
+
     /// The certificates to trust, if others than the system's are. Reads the file.
     pub(super) fn certificates(&self) -> Result<Option<TlsCertificates>, String> {
         let Some(path) = &self.ca else { return Ok(None) };
-        let read = std::fs::read(path).map_err(|error| format!("the certificates in `ca`: {error}"))?;
+        let read = files::read(path, files::POOL_FILE_BYTES);
+        let read = read.map_err(|error| format!("the certificates in `ca`: {error}"))?;
         Ok(Some(TlsCertificates { client_tls: None, root_cert: Some(read) }))
     }
 }
