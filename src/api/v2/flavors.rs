@@ -123,6 +123,7 @@ pub struct FlavorsReply {
 /// The flavors, by name.
 #[utoipa::path(
     get, path = "/v2/flavors", operation_id = "flavors_list", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(NamesQuery, CallerHeaders),
     responses(
         (status = 200, description = "A page of them.", body = FlavorsReply,
@@ -146,6 +147,7 @@ pub async fn list(
 /// A flavor.
 #[utoipa::path(
     get, path = "/v2/flavors/{flavor}", operation_id = "flavor_get", tag = "flavors",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders),
     responses(
         (status = 200, description = "The flavor.", body = FlavorReply),
