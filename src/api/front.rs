@@ -16,16 +16,22 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tower::Service;
 
 use super::auth::Gate;
+use super::error::ApiError;
+use super::forward::peer::FromPeer;
 use super::forward::{Relay, Serving, peer};
 use super::{deadline, layers, peer as questions, sqs};
 use crate::broker::Broker;
 use crate::domain::access::PeerSecret;
+use crate::domain::hosts::WrongHost;
+use crate::error::{Error, Place};
 use crate::metrics::Meter;
+
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// An answer in the making.
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
@@ -77,11 +83,18 @@ impl PeerFront {
 
 impl Way {
     async fn serve(&self, request: Request) -> Response {
-        match sqs::protocol(&request) {
+        // Other replicas name none.
+        let extensions = request.extensions();
+        let is_host_wrong = extensions.get::<WrongHost>().is_some() && extensions.get::<FromPeer>().is_none();
+        let mut response = match sqs::protocol(&request) {
+            _ if is_host_wrong => layers::frame(&self.meter, request, refuse_host).await,
             // Apart, as every request would carry the room that all operations of SQS need.
             Some(protocol) => Box::pin(self.sqs.answer(request, protocol)).await,
             None => layers::frame(&self.meter, request, |request| self.admitted(request)).await,
-        }
+        };
+        // A browser takes no answer for a page or a script that is not said to be one.
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        response
     }
 
     async fn admitted(&self, request: Request) -> Response {
@@ -94,6 +107,12 @@ impl Way {
             None => self.routes.serve(request).await,
         }
     }
+}
+
+/// Answers a request that does not say for which host it is meant.
+async fn refuse_host(_: Request) -> Response {
+    let why = "the request must have the header once, with the name or the address of the service";
+    ApiError::from(Error::invalid(Place::Header, "Host", why)).into_response()
 }
 
 impl Service<Request> for Front {

@@ -72,6 +72,10 @@ impl AllowedHosts {
     }
 }
 
+/// With a request over HTTP/1.1 that names no host, or several (RFC 9112, 3.2): what it is meant for is not certain.
+#[derive(Clone, Copy, Debug)]
+pub struct WrongHost;
+
 /// The host of an authority, without its port; an IPv6 address keeps its brackets. None when it is no authority.
 pub fn host_of(authority: &str) -> Option<&str> {
     let end = match authority.starts_with('[') {

@@ -46,7 +46,8 @@ use super::listener::ConnectionLimits;
 use super::unsent::Unsent;
 
 /// What a client that did not finish its header is told before the connection closes.
-const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
+    x-content-type-options: nosniff\r\ncontent-length: 0\r\n\r\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

@@ -1,6 +1,7 @@
 //! One request and its answer, as the connection sees them.
-//! Owns the marks that tell the socket when a request begins and ends, and the progress of a request's body. Never looks
-//! at a path, a header or a byte of a body, and never answers: that is the router's.
+//! Owns the marks that tell the socket when a request begins and ends, the mark of one that does not say its host, and the
+//! progress of a request's body. Never looks at a path, at another header or at a byte of a body, and never answers: that
+//! is the router's.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use axum::BoxError;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version, header};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
 use super::unsent::{AnswerCharge, Unsent};
 use crate::api::client_address::ClientAddress;
+use crate::domain::hosts::WrongHost;
 use crate::error::Error;
 
 /// What answers the requests of a listener, such as a router of axum.
@@ -70,9 +72,18 @@ impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
         let mut request =
             request.map(|body| Body::new(RequestBody::new(body, self.limits.body, self.limits.body_step)));
         request.extensions_mut().insert(self.client);
+        if has_wrong_host(&request) {
+            request.extensions_mut().insert(WrongHost);
+        }
         let unsent = self.unsent.clone();
         Answering { answer: self.app.clone().call(request), mark: Some(mark), unsent }
     }
+}
+
+/// Whether a request names several hosts, or over HTTP/1.1 none. In HTTP/2 the host is a part of the URI.
+fn has_wrong_host(request: &Request<Body>) -> bool {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11)
 }
 
 pin_project! {

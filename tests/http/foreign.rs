@@ -104,6 +104,41 @@ fn change_by_get_needs_credentials() {
     assert_eq!(ask(&format!("{SEND}{signed}")).0, 200);
 }
 
+#[test]
+fn request_without_one_host_is_refused() {
+    let service = service();
+    let list = "GET /v2/queues HTTP/1.1\r\n";
+    for head in [
+        list.to_owned(),
+        format!("{list}Host: 127.0.0.1\r\nHost: 127.0.0.1\r\n"),
+        format!("{list}Host: 127.0.0.1\r\nHost: evil.example\r\n"),
+        "GET /?Action=ListQueues HTTP/1.1\r\n".to_owned(),
+    ] {
+        let (status, said) = asked(&service.server, &head);
+        assert!(status == 400 && said.contains("Host"), "{head}: {said}");
+    }
+    assert_eq!(asked(&service.server, "GET /v2/queues HTTP/1.0\r\n").0, 200);
+}
+
+#[test]
+fn every_answer_forbids_sniffing() {
+    let service = service();
+    for head in [
+        "GET /v2/queues HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /nothing HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /livez HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /v2/docs HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /?Action=ListQueues HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /?Action=Nothing HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /v2/queues HTTP/1.1\r\nHost: evil.example\r\n",
+        "GET /v2/queues HTTP/1.1\r\n",
+        "OPTIONS /v2/queues HTTP/1.1\r\nHost: localhost\r\n",
+    ] {
+        let (_, said) = asked(&service.server, head);
+        assert!(said.contains("x-content-type-options: nosniff\r\n"), "{head}: {said}");
+    }
+}
+
 /// An attacker's server: a page for the browser, and beside it the way to the service under the attacker's own name, as
 /// after DNS rebinding.
 struct Attacker {
