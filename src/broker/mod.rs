@@ -23,6 +23,7 @@ mod group_reads;
 mod lanes;
 mod ledger;
 mod listing;
+mod listing_turns;
 mod loads;
 mod membership;
 mod messages;
@@ -108,6 +109,7 @@ use assignment::{Assignment, Following};
 use cells::Cells;
 use far_moves::Heard;
 use ledger::Ledger;
+use listing_turns::ListingTurns;
 use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
@@ -145,6 +147,8 @@ struct Shared {
     /// The way to ask other replicas; a service that is alone has none.
     asker: OnceLock<Asker>,
     heard: Heard,
+    /// Of listings that look through many names.
+    listing_turns: ListingTurns,
     /// See [`overview`].
     memory: overview::Memory,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
@@ -216,6 +220,7 @@ impl Broker {
             generation,
             asker: OnceLock::new(),
             heard: Heard::default(),
+            listing_turns: ListingTurns::default(),
             memory: overview::Memory::default(),
             tasks,
             stop,

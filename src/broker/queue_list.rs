@@ -42,6 +42,11 @@ impl QueueFilter {
         self.metadata.iter().all(is_met)
     }
 
+    /// Whether names are looked at that are not on the page.
+    fn looks_through(&self) -> bool {
+        self.name_part.is_some() || self.prefix.is_some() || !self.metadata.is_empty()
+    }
+
     /// How many records are read at once: no more than the page takes, unless only they say what belongs on it.
     fn step(&self) -> usize {
         if self.metadata.is_empty() { self.limit.get() } else { limits::LISTING_RECORDS }
@@ -85,6 +90,11 @@ impl Broker {
     /// A page of the queues of a project, whoever owns their slots: the tree has them all, and shows every change that
     /// was answered before the request came.
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
+        // One that only takes a page looks at little more.
+        let _turn = match filter.looks_through() {
+            true => Some(self.0.listing_turns.take(project).await?),
+            false => None,
+        };
         self.0.catalogue.catch_up().await?;
         self.queue_page(project, filter).await
     }

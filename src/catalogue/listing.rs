@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 
 use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout};
 use crate::domain::ids::Slot;
-use crate::domain::limits::TREE_READS_AT_ONCE;
+use crate::domain::limits::{LISTING_DIRECTORIES, TREE_READS_AT_ONCE};
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::error::{Error, Part};
 
@@ -38,10 +38,16 @@ impl QueueNames<'_> {
         }
         let (after, share) = (self.after.as_deref(), self.share);
         let (tree, project) = (&self.catalogue.tree, &self.project);
-        let pages = self.directories.iter().map(|slot| async move {
-            tree.children_behind(&layout::project(*slot, project), after, share).await
-        });
-        let pages = try_join_all(pages).await.map_err(failed)?;
+        let mut pages = Vec::with_capacity(self.directories.len());
+        let at_once = if share == SHARE { self.directories.len() } else { LISTING_DIRECTORIES };
+        for some in self.directories.chunks(at_once) {
+            let read = some.iter().map(|slot| async move {
+                tree.children_behind(&layout::project(*slot, project), after, share).await
+            });
+            pages.extend(try_join_all(read).await.map_err(failed)?);
+            // An embedded tree reads without waiting for anything.
+            tokio::task::yield_now().await;
+        }
         // A directory that gave its whole share may have more behind its last name: up to the least of these names
         // nothing is missing.
         let end = pages.iter().filter(|page| page.len() == share).filter_map(|page| page.last()).min();

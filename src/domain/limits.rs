@@ -5,6 +5,8 @@
 
 mod entry;
 mod memory;
+mod connections;
+mod listings;
 mod settable;
 mod sqs;
 mod stores;
@@ -14,6 +16,8 @@ use std::time::Duration;
 
 pub use entry::*;
 pub use memory::*;
+pub use connections::*;
+pub use listings::*;
 pub use settable::{Limits, Span};
 pub use sqs::*;
 pub use stores::*;

@@ -1,0 +1,9 @@
+//! Bounds of what listings of queues do at once.
+
+/// Listings of queues with filters that are under way for one project. One may look at all names that it has.
+pub const LISTINGS_AT_ONCE: usize = 2;
+/// Such listings under way and in line; one more is refused.
+pub const LISTINGS_IN_LINE: usize = 128;
+/// Directories of names that a long listing reads before others have their turn: some thousands of names, which an embedded
+/// tree reads in a few milliseconds of one thread.
+pub const LISTING_DIRECTORIES: usize = 16;
