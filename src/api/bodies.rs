@@ -16,11 +16,11 @@ use axum::http::Extensions;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::client_address::ClientAddress;
 use super::quota::RequestLimits;
 use crate::budget::{Bounds, Budget, Holder, Refused, Reserved};
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
+use crate::domain::source::Source;
 use crate::error::Error;
 
 /// Whose body it is.
@@ -35,7 +35,7 @@ pub enum BodyOwner {
 impl BodyOwner {
     /// The client at the other end of the connection.
     pub fn client(extensions: &Extensions) -> Self {
-        let address = extensions.get().map(|ClientAddress(address)| *address);
+        let address = extensions.get::<Source>().and_then(|source| source.address);
         Self::Address(address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()))
     }
 }

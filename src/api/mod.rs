@@ -6,7 +6,6 @@
 mod accept;
 mod auth;
 mod bodies;
-pub mod client_address;
 mod deadline;
 mod error;
 mod explain;

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::units::duration;
 use crate::domain::limits;
+use crate::domain::network::Network;
 
 /// Bounds of the connections of clients. What a deadline counts from stands at `server::listener::ConnectionLimits`.
 #[derive(Args, Clone, Debug)]
@@ -69,4 +70,10 @@ pub struct ConnectionSettings {
     #[arg(long, env = "ANGARIUM_MAX_HEADER_BYTES", default_value = "65536", value_name = "BYTES")]
     #[arg(value_parser = clap::value_parser!(u32).range(8_192..=1_048_576))]
     pub max_header_bytes: u32,
+
+    /// Networks of the proxies, with commas between them, that are believed when they say where a request comes from: in a
+    /// PROXY header (version 2), or in X-Forwarded-For and X-Forwarded-Proto, which they must set themselves. Of all others the
+    /// connection counts
+    #[arg(long, env = "ANGARIUM_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',')]
+    pub trusted_proxy: Vec<Network>,
 }

@@ -261,6 +261,15 @@ mod tests {
     }
 
     #[test]
+    fn list_in_a_file_has_commas() {
+        let values = parse("trusted_proxy = '10.0.0.0/8,fd00::/8'").unwrap();
+        let command = with_defaults(settings(), &values);
+        let config = Config::from_arg_matches(&command.get_matches_from(["angarium"])).unwrap();
+        assert_eq!(config.connections.trusted_proxy.len(), 2);
+        assert!(parse("trusted_proxy = '10.0.0.0/8,proxy.internal'").unwrap_err().contains("a network is"));
+    }
+
+    #[test]
     fn a_wrong_line_is_named_and_not_shown() {
         let error = parse("listen = '127.0.0.1:1'\npool = redis://me:secret@host\n").unwrap_err();
         assert!(error.starts_with("line 2: "), "{error}");

@@ -3,10 +3,10 @@
 //! The values of the first group are Zaqar's defaults (its `[transport]` options), which its clients expect. An operator
 //! may set others (see [`Limits`]) up to the bounds of the second group.
 
-mod entry;
-mod memory;
 mod connections;
+mod entry;
 mod listings;
+mod memory;
 mod settable;
 mod sqs;
 mod stores;
@@ -14,10 +14,10 @@ mod waits;
 
 use std::time::Duration;
 
-pub use entry::*;
-pub use memory::*;
 pub use connections::*;
+pub use entry::*;
 pub use listings::*;
+pub use memory::*;
 pub use settable::{Limits, Span};
 pub use sqs::*;
 pub use stores::*;

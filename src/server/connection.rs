@@ -67,7 +67,7 @@ where
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
     let mut http = http1::Builder::new();
     http.half_close(false).header_read_timeout(None).max_buf_size(limits.buffer.max(LEAST_BUFFER));
-    let connection = http.serve_connection(io, Exchange::new(app, client.address, phase, unsent, limits));
+    let connection = http.serve_connection(io, Exchange::new(app, phase, unsent, limits));
     drive(connection, http1::Connection::graceful_shutdown, limits.drain, stop).await
 }
 
@@ -101,7 +101,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER);
-    let connection = http.serve_connection(io, Exchange::new(app, client.address, phase, unsent, limits));
+    let connection = http.serve_connection(io, Exchange::new(app, phase, unsent, limits));
     drive(connection, http2::Connection::graceful_shutdown, limits.drain, stop).await
 }
 

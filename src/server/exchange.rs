@@ -4,7 +4,6 @@
 //! is the router's.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -21,7 +20,6 @@ use tower::Service;
 use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
 use super::unsent::{AnswerCharge, Unsent};
-use crate::api::client_address::ClientAddress;
 use crate::domain::hosts::WrongHost;
 use crate::error::Error;
 
@@ -48,17 +46,16 @@ impl<T> App for T where
 #[derive(Debug)]
 pub struct Exchange<A> {
     app: A,
-    client: ClientAddress,
     phase: Phase,
     unsent: Unsent,
     limits: ConnectionLimits,
 }
 
 impl<A: App> Exchange<A> {
-    /// Answers the requests of one connection of the client at `address` from `app`, marks them in `phase` and counts their
+    /// Answers the requests of one connection from `app`, marks them in `phase` and counts their
     /// answers in `unsent`.
-    pub fn new(app: A, address: IpAddr, phase: Phase, unsent: Unsent, limits: ConnectionLimits) -> Self {
-        Self { app, client: ClientAddress(address), phase, unsent, limits }
+    pub fn new(app: A, phase: Phase, unsent: Unsent, limits: ConnectionLimits) -> Self {
+        Self { app, phase, unsent, limits }
     }
 }
 
@@ -71,7 +68,6 @@ impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
         let mark = self.phase.request();
         let mut request =
             request.map(|body| Body::new(RequestBody::new(body, self.limits.body, self.limits.body_step)));
-        request.extensions_mut().insert(self.client);
         if has_wrong_host(&request) {
             request.extensions_mut().insert(WrongHost);
         }

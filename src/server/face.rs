@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::listener::ConnectionLimits;
 use super::reload::{Reloader, UnreadableFile};
+use super::source::Proxies;
 use super::tls::{Credentials, Transport};
 use crate::api::{Authentication, Most, Pauses, RequestLimits, SqsSettings};
 use crate::config::connections::ConnectionSettings;
@@ -43,6 +44,8 @@ pub struct Face {
     pub transport: Transport,
     /// How much of connections.
     pub connections: ConnectionLimits,
+    /// The proxies that may say where a request comes from.
+    pub proxies: Proxies,
     /// How much a project may hold.
     pub quotas: watch::Receiver<Arc<QuotaTable>>,
     /// Keeps tokens, certificates and quotas true to their files.
@@ -57,9 +60,10 @@ impl Face {
         let transport = transport(config, &mut reloader)?;
         let requests = request_limits(&config.requests);
         let connections = connection_limits(&config.connections);
+        let proxies = config.connections.trusted_proxy.iter().copied().collect();
         let sqs = sqs(config, &mut reloader)?;
         let quotas = quotas(&config.quotas, sqs.accounts(&authentication), &mut reloader)?;
-        Ok(Self { authentication, requests, sqs, transport, connections, quotas, reloader })
+        Ok(Self { authentication, requests, sqs, transport, connections, proxies, quotas, reloader })
     }
 }
 

@@ -20,8 +20,10 @@ use tracing::{debug, warn};
 use super::addresses::Addresses;
 use super::connection::{Client, serve, serve_h2};
 use super::exchange::App;
+use super::source::{Proxies, Sourced};
 use super::tls::{Protocol, Transport, shake_hands};
 use super::unsent::{UnsentBudget, unsent_budget};
+use crate::domain::source::Source;
 use crate::metrics::Meter;
 
 /// What a client is told whose address has too many connections.
@@ -108,13 +110,27 @@ pub async fn run<A: App>(
     meter: Meter,
     stop: CancellationToken,
 ) {
+    run_behind(Proxies::default(), listener, transport, app, limits, meter, stop).await;
+}
+
+/// As [`run`], behind proxies that may say where a connection or a request comes from. Each request carries a
+/// [`Source`].
+pub async fn run_behind<A: App>(
+    proxies: Proxies,
+    listener: TcpListener,
+    transport: Transport,
+    app: A,
+    limits: ConnectionLimits,
+    meter: Meter,
+    stop: CancellationToken,
+) {
     let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
     let addresses = Addresses::new(limits.per_address.max(1));
     // Holds the tasks of connections and of their requests. Each ends with its client, by a deadline, or by `stop` and
     // `drain`.
     let tasks = TaskTracker::new();
     let unsent = unsent_budget(limits.unsent);
-    let host = Host { transport, app, limits, unsent, tasks: tasks.clone() };
+    let host = Host { proxies, transport, app, limits, unsent, tasks: tasks.clone() };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
         let Some(counted) = addresses.admit(from.ip()) else {
             meter.refuse_connection();
@@ -137,6 +153,7 @@ pub async fn run<A: App>(
 /// What every connection needs.
 #[derive(Clone)]
 struct Host<A> {
+    proxies: Proxies,
     transport: Transport,
     app: A,
     limits: ConnectionLimits,
@@ -146,10 +163,22 @@ struct Host<A> {
 
 impl<A: App> Host<A> {
     /// Serves a connection to its end.
-    async fn welcome(self, stream: TcpStream, address: IpAddr, stop: CancellationToken) {
-        let client = Client { address: address.to_canonical(), unsent: self.unsent };
+    async fn welcome(self, stream: TcpStream, from: IpAddr, stop: CancellationToken) {
+        let seen = Source::new(from, matches!(self.transport, Transport::Tls(_)));
+        let source = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            source = self.proxies.source(&stream, seen, self.limits.first_byte) => source,
+        };
+        let connection = match source {
+            Ok(connection) => connection,
+            Err(error) => return debug!(%from, %error, "connection of a proxy failed"),
+        };
+        let address = connection.address.unwrap_or(from).to_canonical();
+        let client = Client { address, unsent: self.unsent };
+        let app = Sourced { app: self.app, connection, proxies: self.proxies };
         let ended = match &self.transport {
-            Transport::Plain => serve(stream, self.app, client, self.limits, stop).await,
+            Transport::Plain => serve(stream, app, client, self.limits, stop).await,
             Transport::Tls(current) => {
                 let credentials = Arc::clone(&current.borrow());
                 let shaken = tokio::select! {
@@ -158,9 +187,9 @@ impl<A: App> Host<A> {
                     shaken = shake_hands(stream, &credentials, self.limits.first_byte) => shaken,
                 };
                 match shaken {
-                    Ok((stream, Protocol::Http1)) => serve(stream, self.app, client, self.limits, stop).await,
+                    Ok((stream, Protocol::Http1)) => serve(stream, app, client, self.limits, stop).await,
                     Ok((stream, Protocol::Http2)) => {
-                        serve_h2(stream, self.app, client, self.limits, self.tasks, stop).await
+                        serve_h2(stream, app, client, self.limits, self.tasks, stop).await
                     }
                     Err(error) => return debug!(%error, "no handshake"),
                 }

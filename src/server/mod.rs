@@ -8,7 +8,9 @@ mod face;
 mod instance;
 pub mod listener;
 mod peers;
+mod proxy_header;
 mod reload;
+pub mod source;
 pub mod tls;
 pub mod tree;
 pub mod unsent;
@@ -194,7 +196,7 @@ impl Server {
     /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes the
     /// stores.
     pub async fn run(self, stop: CancellationToken) {
-        let Face { authentication, requests, transport, connections, reloader, sqs, .. } = self.face;
+        let Face { authentication, requests, transport, connections, proxies, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
         let relay = |face: &PeerFace| {
             let peers: Arc<Peers> = Arc::default();
@@ -220,7 +222,8 @@ impl Server {
         };
         let clients = async {
             let (app, meter) = (app.clone(), meter.clone());
-            listener::run(self.listener, transport, app, connections, meter, no_clients.clone()).await;
+            let (listener, stop) = (self.listener, no_clients.clone());
+            listener::run_behind(proxies, listener, transport, app, connections, meter, stop).await;
             no_peers.cancel();
         };
         tokio::select! {

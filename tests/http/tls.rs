@@ -12,6 +12,7 @@ use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
@@ -69,6 +70,16 @@ async fn connect(
     certificate: &CertificateDer<'static>,
     protocols: &[&[u8]],
 ) -> std::io::Result<TlsStream<tokio::net::TcpStream>> {
+    connect_after(&[], server, certificate, protocols).await
+}
+
+/// As [`connect`], after these bytes in the clear.
+async fn connect_after(
+    before: &[u8],
+    server: &Server,
+    certificate: &CertificateDer<'static>,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<tokio::net::TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -77,7 +88,8 @@ async fn connect(
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    let stream = tokio::net::TcpStream::connect(address(server)).await?;
+    let mut stream = tokio::net::TcpStream::connect(address(server)).await?;
+    stream.write_all(before).await?;
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
@@ -117,6 +129,32 @@ async fn http2_is_served_to_whom_offers_it() {
     TaskTracker::new().spawn(connection);
     let answer = client.send_request(ping(Version::HTTP_2)).await.unwrap();
     assert_eq!((answer.status(), answer.version()), (StatusCode::NO_CONTENT, Version::HTTP_2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_header_comes_before_the_handshake() {
+    let place = Place::new();
+    let certificate = place.issue();
+    let builder = ServerBuilder::new(&place.0.path().join("data"));
+    let files = [place.certificate(), place.key()];
+    let server = ["--tls-cert", "--tls-key"]
+        .iter()
+        .zip(files)
+        .fold(builder, |builder, (setting, file)| builder.arg(*setting).arg(file));
+    let server = server.arg("--trusted-proxy").arg("127.0.0.1").start();
+    let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x0a\0\0\x01\0\x50\x01\xbb";
+    for before in [&header[..], b""] {
+        let stream = connect_after(before, &server, &certificate, &[b"h2"]).await.unwrap();
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (mut client, connection) = handshake.await.unwrap();
+        TaskTracker::new().spawn(connection);
+        assert_eq!(
+            client.send_request(ping(Version::HTTP_2)).await.unwrap().status(),
+            StatusCode::NO_CONTENT
+        );
+    }
+    let cut = connect_after(&header[..20], &server, &certificate, &[b"h2"]).await;
+    cut.expect_err("its handshake is taken for the rest of the header");
 }
 
 /// Whether a client that trusts `certificate` only is served, at some time.

@@ -5,6 +5,7 @@ mod identity;
 mod regions;
 mod signing;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
@@ -167,12 +168,27 @@ fn a_task_of_celery_whose_worker_is_killed_is_done_by_the_next() {
 #[test]
 fn requests_are_signed_and_queues_of_others_are_closed() {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
-    let keys = data.path().join("keys");
+    let keys = keys_of_two(data.path());
+    let server = ServerBuilder::new(&data.path().join("data")).arg("--sqs-keys").arg(keys).start();
+    run_against(&server, "signed.py", |_| {});
+}
+
+/// The keys of two accounts, in a file of this directory.
+pub fn keys_of_two(data: &Path) -> PathBuf {
+    let keys = data.join("keys");
     let text = "[[key]]\nid = 'AKIDONE'\nsecret = 'secret one'\nproject = '111111111111'\n\
         [[key]]\nid = 'AKIDOTHER'\nsecret = 'secret/other'\nproject = '222222222222'\n";
     std::fs::write(&keys, text).expect("the directory is there");
-    let server = ServerBuilder::new(&data.path().join("data")).arg("--sqs-keys").arg(&keys).start();
-    run_against(&server, "signed.py", |_| {});
+    keys
+}
+
+#[test]
+fn policies_allow_and_deny_by_all_their_elements() {
+    let data = tempfile::tempdir().expect("there is room for a temporary directory");
+    let server =
+        ServerBuilder::new(&data.path().join("data")).arg("--sqs-keys").arg(keys_of_two(data.path()));
+    let server = server.arg("--trusted-proxy").arg("127.0.0.1").start();
+    run_against(&server, "policies.py", |_| {});
 }
 
 #[test]

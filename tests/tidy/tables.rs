@@ -37,7 +37,6 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("server/exchange.rs", &["api::client_address", "budget", "error"]),
     ("server/face.rs", &["api", "config", "domain"]),
     ("server/peers.rs", &["config", "domain"]),
     ("server/tree.rs", &["catalogue", "clock", "config", "coordination", "journal"]),

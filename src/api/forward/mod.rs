@@ -286,7 +286,8 @@ impl Relay {
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.path_and_query()?.clone().into();
         let times = (asking.waited(), limits::FORWARD);
-        *request.headers_mut() = passed_on(&parts.headers, &self.secret, identity, id, times);
+        let caller = (identity, parts.extensions.get().copied());
+        *request.headers_mut() = passed_on(&parts.headers, &self.secret, caller, id, times);
         Some(request)
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `x-angarium-secret` | that the sender is a replica of this installation |
 //! | `x-angarium-project`, `x-angarium-role` | who asks, as the replica found out that the client spoke to; the project form-encoded |
+//! | `x-angarium-source` | the client's address and whether it speaks TLS, as that replica found out; absent when it is an older version |
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds of a long poll that are over |
 //! | `x-angarium-patience` | milliseconds after which the sender does not wait any more |
@@ -23,13 +24,20 @@ use crate::api::handed::Hands;
 use crate::cluster::questions;
 use crate::domain::access::PeerSecret;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
+use crate::domain::source::Source;
 
 const SECRET: HeaderName = HeaderName::from_static(questions::SECRET);
 const PROJECT: HeaderName = HeaderName::from_static("x-angarium-project");
 const ROLE: HeaderName = HeaderName::from_static("x-angarium-role");
+const SOURCE: HeaderName = HeaderName::from_static("x-angarium-source");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-angarium-request-id");
 const WAITED: HeaderName = HeaderName::from_static("x-angarium-waited");
 const PATIENCE: HeaderName = HeaderName::from_static("x-angarium-patience");
+
+/// What headers between replicas begin with. A client's own of this kind are not passed on, but for those of SQS, which the
+/// endpoint has replaced.
+const OURS: &str = "x-angarium-";
+const OURS_OF_SQS: &str = "x-angarium-sqs-";
 
 /// On an answer: the replica does not serve the slot, and has done nothing.
 pub const MOVED: HeaderName = HeaderName::from_static("x-angarium-moved");
@@ -82,16 +90,22 @@ pub struct FromPeer {
     pub patience: Duration,
 }
 
-/// The headers of a request on its way to another replica.
+/// Whether a header of a client is passed on.
+fn is_passed_on(name: &HeaderName) -> bool {
+    let is_ours = name.as_str().starts_with(OURS) && !name.as_str().starts_with(OURS_OF_SQS);
+    !is_ours && !NOT_PASSED_ON.contains(name)
+}
+
+/// The headers of a request from `source` on its way to another replica.
 pub fn passed_on(
     headers: &HeaderMap,
     secret: &HeaderValue,
-    identity: &Identity,
+    (identity, source): (&Identity, Option<Source>),
     id: &RequestId,
     (waited, patience): (Duration, Duration),
 ) -> HeaderMap {
-    let mut passed = HeaderMap::with_capacity(headers.len() + 6);
-    for (name, value) in headers.iter().filter(|(name, _)| !NOT_PASSED_ON.contains(name)) {
+    let mut passed = HeaderMap::with_capacity(headers.len() + 7);
+    for (name, value) in headers.iter().filter(|(name, _)| is_passed_on(name)) {
         passed.append(name.clone(), value.clone());
     }
     let project: String = form_urlencoded::byte_serialize(identity.project.as_str().as_bytes()).collect();
@@ -100,6 +114,7 @@ pub fn passed_on(
     passed.insert(SECRET, secret.clone());
     passed.insert(PROJECT, visible(&project));
     passed.insert(ROLE, HeaderValue::from_static(identity.role.as_str()));
+    passed.extend(source.map(|source| (SOURCE, visible(&source.to_string()))));
     passed.insert(REQUEST_ID, visible(&id.0));
     passed.insert(WAITED, millis(waited));
     passed.insert(PATIENCE, millis(patience));
@@ -144,7 +159,12 @@ pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
 /// Notes what a replica says of a request that it passes on. Returns whether it says all that is needed.
 pub fn note(request: &mut Request) -> bool {
     let Some((id, from, waited)) = said(request.headers()) else { return false };
+    let source: Option<Source> =
+        request.headers().get(SOURCE).and_then(|source| source.to_str().ok()?.parse().ok());
     let extensions = request.extensions_mut();
+    // The connection is the other replica's.
+    extensions.remove::<Source>();
+    source.map(|source| extensions.insert(source));
     extensions.insert(id);
     extensions.insert(from);
     extensions.insert(waited);
@@ -177,19 +197,39 @@ mod tests {
         headers.insert("client-id", HeaderValue::from_static("c"));
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer token"));
         headers.insert(WAITED, HeaderValue::from_static("999"));
+        headers.insert("x-angarium-other", HeaderValue::from_static("forged"));
         let secret = HeaderValue::from_static("s");
         for project in ["000000000000", "a b/ü=&+%", "x@eu-west-1"] {
             let project = ProjectId::new(project).unwrap();
             let identity = Identity { project: project.clone(), role: Role::Admin, is_anonymous: false };
             let times = (Duration::from_millis(7), Duration::from_secs(20));
-            let passed = passed_on(&headers, &secret, &identity, &RequestId("req-1".into()), times);
+            let passed = passed_on(&headers, &secret, (&identity, None), &RequestId("req-1".into()), times);
             assert_eq!(passed.get("client-id").unwrap(), "c");
-            assert!(!passed.contains_key(header::AUTHORIZATION));
+            assert!(!passed.contains_key(header::AUTHORIZATION) && !passed.contains_key("x-angarium-other"));
             let (id, from, waited) = said(&passed).unwrap();
             assert_eq!((id.0.as_str(), waited.0, from.patience), ("req-1", times.0, times.1));
             assert_eq!((from.identity.project, from.identity.role), (project, Role::Admin));
         }
         assert!(said(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn source_is_that_of_the_entry_replica() {
+        let identity =
+            Identity { project: ProjectId::new("p").unwrap(), role: Role::Member, is_anonymous: false };
+        let mut forged = HeaderMap::new();
+        forged.insert(SOURCE, HeaderValue::from_static("https 192.0.2.66"));
+        for told in [Some("https 203.0.113.9"), Some("http unknown"), None] {
+            let source: Option<Source> = told.map(|source| source.parse().unwrap());
+            let times = (Duration::ZERO, Duration::ZERO);
+            let (secret, id) = (HeaderValue::from_static("s"), RequestId("req-1".into()));
+            let passed = passed_on(&forged, &secret, (&identity, source), &id, times);
+            let mut request = Request::new(Body::empty());
+            *request.headers_mut() = passed;
+            request.extensions_mut().insert(Source::new([10, 0, 0, 1].into(), true));
+            assert!(note(&mut request));
+            assert_eq!(request.extensions().get::<Source>().copied(), source);
+        }
     }
 
     #[test]

@@ -290,7 +290,9 @@ impl Endpoint {
             return Ok(Judged { by, place: None });
         }
         let (account, region) = by.account();
-        if matches!(by, Sender::Signer(_)) && self.places.accounts() == Accounts::Regions && account.contains('@')
+        if matches!(by, Sender::Signer(_))
+            && self.places.accounts() == Accounts::Regions
+            && account.contains('@')
         {
             return Err(Error::RegionalProject.into());
         }

@@ -272,7 +272,7 @@ fn misfits() -> Vec<(Value, &'static str)> {
         (json!({"Principal": {"AWS": []}}), "Principal: the list is empty"),
         (json!({"Principal": {}}), "Principal: the key \"AWS\""),
         (json!({"Principal": TWO}), "Principal"),
-        (json!({"Principal": "*", "NotPrincipal": {"AWS": TWO}, "Sid": 1}), "Sid"),
+        (json!({"Sid": 1}), "Sid"),
         (json!({"Action": "SendMessage"}), "Action: \"SendMessage\""),
         (json!({"Action": ["sqs:SendMessage", "sns:Publish"]}), "Action: \"sns:Publish\""),
         (json!({"NotAction": "sqs:SendMesage"}), "NotAction: there is no action \"sqs:SendMesage\""),
@@ -338,6 +338,10 @@ fn misfit_is_refused_by_name() {
         ),
         (json!({"Statement": "all"}).to_string(), "Statement"),
         (json!({"Statement": [1]}).to_string(), "statement 1"),
+        (
+            whole.replace("\"Principal\"", "\"NotPrincipal\":{\"AWS\":\"1\"},\"Principal\""),
+            "exclude each other",
+        ),
         (json!({"Id": 1, "Statement": []}).to_string(), "Id"),
         (policy("Deny", json!({})).replace("\"Resource\":\"*\"", "\"Sid\":\"s\""), "\"Resource\" is missing"),
     ] {

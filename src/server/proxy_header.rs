@@ -1,0 +1,188 @@
+//! The header of the PROXY protocol, version 2, with which a proxy begins a connection: before TLS, in bytes.
+//!
+//! ```text
+//! 12 signature │ version and command │ family │ 2 length │ addresses │ fields: type, 2 length, value │ what the client sends
+//! ```
+//!
+//! Only connections of trusted proxies are looked at. The header is looked for without being taken; a connection that begins
+//! otherwise is left as it is. One that begins with the signature must be right to its last byte.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::domain::limits;
+
+const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+/// The signature, the command, the family and the length.
+const FIXED: usize = 16;
+
+/// Version and command: a connection of the proxy's own, and one that it passes on.
+const LOCAL: u8 = 0x20;
+const PASSED_ON: u8 = 0x21;
+/// Families with their protocol: the only ones that HTTP comes over.
+const TCP_V4: u8 = 0x11;
+const TCP_V6: u8 = 0x21;
+/// The field that says whether the client spoke TLS with the proxy, and the bit of its first byte that does.
+const FIELD_TLS: u8 = 0x20;
+const CLIENT_TLS: u8 = 0x01;
+/// That byte, and the outcome of a check of certificates; more fields follow.
+const TLS_BYTES: usize = 5;
+
+/// What a proxy says of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The address of its client; none when the connection is of the proxy itself.
+    pub address: Option<IpAddr>,
+    /// Whether its client speaks TLS with it; none when it does not say.
+    pub is_secure: Option<bool>,
+}
+
+/// Takes the header off a connection; none when it begins with something else.
+///
+/// # Errors
+///
+/// A header that is wrong, or not there whole within `patience`.
+pub async fn take(stream: &TcpStream, patience: Duration) -> io::Result<Option<Told>> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no PROXY header within {patience:?}"));
+    timeout(patience, taken(stream)).await.map_err(late)?
+}
+
+async fn taken(stream: &TcpStream) -> io::Result<Option<Told>> {
+    let mut fixed = [0; FIXED];
+    loop {
+        let seen = stream.peek(&mut fixed).await?;
+        let known = seen.min(SIGNATURE.len());
+        if seen == 0 || fixed[..known] != SIGNATURE[..known] {
+            return Ok(None);
+        }
+        if seen == FIXED {
+            break;
+        }
+        // There is something to peek at all the while.
+        sleep(limits::PROXY_HEADER_LOOK).await;
+    }
+    fill(stream, &mut fixed).await?;
+    let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    let [.., high, low] = fixed;
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > limits::PROXY_HEADER_BYTES {
+        return Err(wrong("the PROXY header is too long"));
+    }
+    let mut rest = vec![0; length];
+    fill(stream, &mut rest).await?;
+    parse(fixed[12], fixed[13], &rest).map(Some).map_err(wrong)
+}
+
+/// Reads exactly so many bytes.
+async fn fill(stream: &TcpStream, mut buffer: &mut [u8]) -> io::Result<()> {
+    while !buffer.is_empty() {
+        stream.readable().await?;
+        match stream.try_read(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => buffer = &mut buffer[bytes..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What the rest of a header says, by its command and its family.
+fn parse(command: u8, family: u8, rest: &[u8]) -> Result<Told, &'static str> {
+    match command {
+        LOCAL => return Ok(Told::default()),
+        PASSED_ON => {}
+        _ => return Err("the PROXY header is of another version or command"),
+    }
+    // The source is followed by the destination, and both by their ports.
+    let (address, fields): (IpAddr, &[u8]) = match family {
+        TCP_V4 => {
+            let (addresses, fields) = rest.split_first_chunk::<12>().ok_or(SHORT)?;
+            let [a, b, c, d, ..] = *addresses;
+            (Ipv4Addr::new(a, b, c, d).into(), fields)
+        }
+        TCP_V6 => {
+            let (addresses, fields) = rest.split_first_chunk::<36>().ok_or(SHORT)?;
+            let (source, _) = addresses.split_first_chunk::<16>().ok_or(SHORT)?;
+            (Ipv6Addr::from(*source).into(), fields)
+        }
+        _ => return Err("the PROXY header is of another family than TCP over IP"),
+    };
+    Ok(Told { address: Some(address), is_secure: tls(fields)? })
+}
+
+const SHORT: &str = "the PROXY header is shorter than what it announces";
+
+/// What the fields say of TLS, all of which must be whole.
+fn tls(mut fields: &[u8]) -> Result<Option<bool>, &'static str> {
+    let mut is_secure = None;
+    while let Some((&[kind, high, low], rest)) = fields.split_first_chunk::<3>() {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let (value, others) = rest.split_at_checked(length).ok_or(SHORT)?;
+        if kind == FIELD_TLS {
+            let (&[client, ..], _) = value.split_first_chunk::<TLS_BYTES>().ok_or(SHORT)?;
+            if is_secure.replace(client & CLIENT_TLS != 0).is_some() {
+                return Err("the PROXY header speaks of TLS twice");
+            }
+        }
+        fields = others;
+    }
+    if fields.is_empty() { Ok(is_secure) } else { Err(SHORT) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4: [u8; 12] = [203, 0, 113, 9, 10, 0, 0, 1, 0x12, 0x67, 0x01, 0xbb];
+
+    fn v4(fields: &[u8]) -> Result<Told, &'static str> {
+        parse(PASSED_ON, TCP_V4, &[&V4, fields].concat())
+    }
+
+    #[test]
+    fn header_names_the_client() {
+        let told = |address: &str, is_secure| Ok(Told { address: Some(address.parse().unwrap()), is_secure });
+        assert_eq!(v4(&[]), told("203.0.113.9", None));
+        assert_eq!(v4(&[0x20, 0, 5, 1, 0, 0, 0, 0]), told("203.0.113.9", Some(true)));
+        assert_eq!(
+            v4(&[0x04, 0, 1, 9, 0x20, 0, 8, 0, 0, 0, 0, 0, 0x21, 0, 0]),
+            told("203.0.113.9", Some(false))
+        );
+        let mut v6 = [0; 36];
+        v6[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+        v6[15] = 1;
+        assert_eq!(parse(PASSED_ON, TCP_V6, &v6), told("2001:db8::1", None));
+        for (family, rest) in [(0, &[][..]), (TCP_V4, &V4), (TCP_V4, &[1, 2])] {
+            assert_eq!(parse(LOCAL, family, rest), Ok(Told::default()));
+        }
+    }
+
+    #[test]
+    fn malformed_header_is_refused() {
+        for (command, family) in
+            [(0x11, TCP_V4), (0x22, TCP_V4), (0x31, TCP_V4), (PASSED_ON, 0), (PASSED_ON, 0x12)]
+        {
+            assert!(parse(command, family, &V4).is_err(), "{command} {family}");
+        }
+        for length in 0..V4.len() {
+            assert!(parse(PASSED_ON, TCP_V4, &V4[..length]).is_err());
+        }
+        assert!(parse(PASSED_ON, TCP_V6, &[0; 35]).is_err());
+        let wrong: [&[u8]; 6] = [
+            &[0x20],
+            &[0x20, 0],
+            &[4, 0, 2, 1],
+            &[0x20, 0, 4, 1, 0, 0, 0],
+            &[4, 0xff, 0xff],
+            &[0x20, 0, 5, 1, 0, 0, 0, 0, 0x20, 0, 5, 1, 0, 0, 0, 0],
+        ];
+        for fields in wrong {
+            assert!(v4(fields).is_err(), "{fields:?}");
+        }
+    }
+}
