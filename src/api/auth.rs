@@ -17,6 +17,7 @@ use utoipa::openapi::OpenApi;
 use super::bodies::{BodyBudget, BodyCharge, BodyOwner};
 use super::error::{ApiError, refusals};
 use super::extract::{PROJECT, text};
+use super::failures::{self, FailureLog};
 use super::forward::peer::FromPeer;
 use super::origin;
 use super::quota::Quota;
@@ -24,7 +25,7 @@ use crate::domain::access::{Role, TokenTable};
 use crate::domain::hosts::AllowedHosts;
 use crate::domain::names::ProjectId;
 use crate::error::Error;
-use crate::metrics::{Meter, OperationMeter};
+use crate::metrics::{AuthenticationFailure, Meter, OperationMeter};
 
 const ROLES: &str = "x-roles";
 const TOKEN: &str = "x-auth-token";
@@ -83,6 +84,7 @@ pub struct Gate {
     /// How much of it is in memory.
     bodies: BodyBudget,
     regional: RegionalAccess,
+    failures: Arc<FailureLog>,
 }
 
 /// Whether a caller of REST may have a project `ACCOUNT@REGION`, which a key of SQS reaches by choosing its region.
@@ -94,8 +96,29 @@ pub enum RegionalAccess {
     Refused,
 }
 
+/// Why a request is not let in.
+#[derive(Debug)]
+struct Refused {
+    error: Error,
+    /// What failed, if the caller is not known.
+    failure: Option<AuthenticationFailure>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { error, failure: None }
+    }
+}
+
+impl Refused {
+    fn of(failure: AuthenticationFailure, error: Error) -> Self {
+        Self { error, failure: Some(failure) }
+    }
+}
+
 impl Gate {
-    /// A gate before the operations of `document`, measured by `meter`, which lets in what `quota` and `bodies` have room for.
+    /// A gate before the operations of `document`, measured by `meter`, which lets in what `quota` and `bodies` have room for
+    /// and notes in `failures` who is not known.
     pub fn new(
         authentication: Authentication,
         document: &OpenApi,
@@ -103,10 +126,11 @@ impl Gate {
         quota: Arc<Quota>,
         bodies: BodyBudget,
         regional: RegionalAccess,
+        failures: Arc<FailureLog>,
     ) -> Self {
         let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
         let (operations, unknown) = (operations(&document, meter), meter.operation(UNKNOWN));
-        Self { authentication, operations, unknown, quota, bodies, regional }
+        Self { authentication, operations, unknown, quota, bodies, regional, failures }
     }
 
     /// What a request needs, and where it is noted.
@@ -132,7 +156,13 @@ impl Gate {
     ) -> Response {
         let began = Instant::now();
         let (need, meter) = self.operation(&request);
-        let admitted = self.identify(&request, need).and_then(|identity| {
+        let identified = self.identify(&request, need).map_err(|Refused { error, failure }| {
+            if let Some(failure) = failure {
+                self.failures.note(failure, request.extensions(), failures::kind(request.uri().path()));
+            }
+            error
+        });
+        let admitted = identified.and_then(|identity| {
             let place = self.quota.let_in(&request, &identity)?;
             let (request, charge) = self.charge(request, &identity)?;
             Ok((request, identity, place, charge))
@@ -142,7 +172,7 @@ impl Gate {
                 request.extensions_mut().insert(identity);
                 serve(request).await
             }
-            Err(refused) => ApiError::from(refused).into_response(),
+            Err(error) => ApiError::from(error).into_response(),
         };
         meter.note(answer.status().as_u16(), began.elapsed());
         answer
@@ -159,7 +189,7 @@ impl Gate {
         Ok((Request::from_parts(head, body), charge))
     }
 
-    fn identify(&self, request: &Request, need: Need) -> Result<Identity, Error> {
+    fn identify(&self, request: &Request, need: Need) -> Result<Identity, Refused> {
         // The replica that passed it on has looked, and its quota has let it in.
         if let Some(from) = request.extensions().get::<FromPeer>() {
             return Ok(from.identity.clone());
@@ -167,7 +197,8 @@ impl Gate {
         let headers = request.headers();
         let identity = match &self.authentication {
             Authentication::Off(hosts) => {
-                origin::check(hosts, request.uri(), headers)?;
+                origin::check(hosts, request.uri(), headers)
+                    .map_err(|error| Refused::of(AuthenticationFailure::ForeignOrigin, error))?;
                 Identity {
                     project: named_project(headers)?,
                     role: claimed_role(headers),
@@ -181,10 +212,10 @@ impl Gate {
         };
         let may_be_of_key = identity.project.as_str().contains('@') && !identity.is_anonymous;
         if self.regional == RegionalAccess::Refused && may_be_of_key {
-            return Err(Error::RegionalProject);
+            return Err(Error::RegionalProject.into());
         }
         match need {
-            Need::Role(role) if identity.role < role => Err(Error::NotAuthorized(role.as_str())),
+            Need::Role(role) if identity.role < role => Err(Error::NotAuthorized(role.as_str()).into()),
             Need::Role(_) | Need::Nothing => Ok(identity),
         }
     }
@@ -207,28 +238,34 @@ pub fn describe(document: &mut OpenApi) {
 }
 
 /// What the token of a request grants.
-fn known(table: &TokenTable, headers: &HeaderMap) -> Result<Identity, Error> {
-    let token = token(headers)?.ok_or(Error::Unauthenticated("the request has no token"))?;
-    let grant = table.grant(token).ok_or(Error::Unauthenticated("the token is not known"))?;
+fn known(table: &TokenTable, headers: &HeaderMap) -> Result<Identity, Refused> {
+    let missing = Error::Unauthenticated("the request has no token");
+    let token = token(headers)?.ok_or_else(|| Refused::of(AuthenticationFailure::MissingToken, missing))?;
+    let grant = table.grant(token).ok_or_else(unknown)?;
     let project = match text(headers, PROJECT)?.filter(|named| !named.is_empty()) {
         None => grant.project.clone(),
         Some(named) if named == grant.project.as_str() => grant.project.clone(),
         Some(named) if grant.role >= Role::Admin => ProjectId::new(named)?,
-        Some(_) => return Err(Error::ForeignProject),
+        Some(_) => return Err(Refused::of(AuthenticationFailure::ForeignProject, Error::ForeignProject)),
     };
     Ok(Identity { project, role: grant.role, is_anonymous: false })
 }
 
+fn unknown() -> Refused {
+    Refused::of(AuthenticationFailure::UnknownToken, Error::Unauthenticated("the token is not known"))
+}
+
 /// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it.
-fn token(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+fn token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     let Some(credentials) = headers.get(header::AUTHORIZATION) else {
         let token = headers.get(TOKEN).map(|token| token.to_str());
-        return token.transpose().map_err(|_| Error::Unauthenticated("the token is not known"));
+        return token.transpose().map_err(|_| unknown());
     };
     let credentials = credentials.to_str().unwrap_or_default();
     let (scheme, token) = credentials.split_once(' ').unwrap_or_default();
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(Error::Unauthenticated("`Authorization` must be `Bearer TOKEN`"));
+        let error = Error::Unauthenticated("`Authorization` must be `Bearer TOKEN`");
+        return Err(Refused::of(AuthenticationFailure::MalformedToken, error));
     }
     Ok(Some(token.trim()))
 }

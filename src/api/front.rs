@@ -22,6 +22,7 @@ use tower::Service;
 
 use super::auth::Gate;
 use super::error::ApiError;
+use super::failures::{self, FailureLog};
 use super::forward::peer::FromPeer;
 use super::forward::{Relay, Serving, peer};
 use super::{deadline, layers, peer as questions, sqs};
@@ -29,7 +30,7 @@ use crate::broker::Broker;
 use crate::domain::access::PeerSecret;
 use crate::domain::hosts::WrongHost;
 use crate::error::{Error, Place};
-use crate::metrics::Meter;
+use crate::metrics::{AuthenticationFailure, Meter};
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
@@ -53,6 +54,7 @@ pub(super) struct Way {
     pub(super) sqs: sqs::Sqs,
     pub(super) meter: Meter,
     pub(super) gate: Gate,
+    pub(super) failures: Arc<FailureLog>,
     /// Passes requests on; none for a service that is alone.
     pub(super) relay: Option<Relay>,
     pub(super) routes: Routes,
@@ -141,6 +143,8 @@ impl Service<Request> for PeerFront {
 
     fn call(&mut self, mut request: Request) -> Self::Future {
         if !peer::is_admitted(&self.secret, &request) {
+            let failure = AuthenticationFailure::PeerSecret;
+            self.front.0.failures.note(failure, request.extensions(), failures::PEER);
             return Box::pin(async { Ok(StatusCode::FORBIDDEN.into_response()) });
         }
         if questions::is_question(request.uri().path()) {

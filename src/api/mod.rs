@@ -10,6 +10,7 @@ mod deadline;
 mod error;
 mod explain;
 mod extract;
+mod failures;
 mod forward;
 mod front;
 mod handed;
@@ -59,12 +60,21 @@ pub fn front(
     let meter = broker.meter().clone();
     let quota = Arc::new(quota::Quota::new(limits, sqs.accounts(&authentication), clock.clone()));
     let bodies = bodies::BodyBudget::new(limits);
+    let failures = Arc::new(failures::FailureLog::new(meter.clone()));
     let regional = sqs.regional_projects(&authentication);
-    let sqs = sqs::Endpoint::new(broker.clone(), &authentication, sqs, Arc::clone(&quota), clock);
+    let sqs = sqs::Endpoint::new(
+        broker.clone(),
+        &authentication,
+        sqs,
+        Arc::clone(&quota),
+        clock,
+        Arc::clone(&failures),
+    );
     let sqs = sqs::Sqs::new(sqs, bodies.clone(), relay.clone());
-    let gate = auth::Gate::new(authentication, &document, &meter, quota, bodies, regional);
+    let gate =
+        auth::Gate::new(authentication, &document, &meter, quota, bodies, regional, Arc::clone(&failures));
     let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
-    Front::new(front::Way { sqs, meter, gate, relay, routes })
+    Front::new(front::Way { sqs, meter, gate, failures, relay, routes })
 }
 
 /// The document of all routes, with what the gate before them answers.

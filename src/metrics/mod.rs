@@ -4,6 +4,7 @@
 //! a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up before;
 //! what is a state (how much waits, how a pool does) is gathered when the page is asked for.
 
+mod authentication;
 mod forwards;
 mod observed;
 mod process;
@@ -20,6 +21,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+pub use authentication::AuthenticationFailure;
 pub use forwards::{ForwardMeter, Forwarded};
 pub use observed::{Observed, ObservedPool, ObservedQueue, QueueFigures, SessionState};
 pub use queues::QueueCounters;
@@ -28,6 +30,7 @@ pub use work::{CommitMeter, OpenConnection};
 
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
+use authentication::Failures;
 use observed::States;
 use process::Process;
 use queues::Queues;
@@ -45,6 +48,7 @@ struct All {
     registry: Registry,
     queues: Queues,
     requests: Requests,
+    failures: Failures,
     work: Work,
     forwards: ForwardMeter,
     /// Held while a page is made: its states are set and written by one at a time.
@@ -62,6 +66,7 @@ impl Default for Meter {
         let mut registry = Registry::default();
         let queues = Queues::register(&mut registry);
         let requests = Requests::register(&mut registry);
+        let failures = Failures::register(&mut registry);
         let work = Work::register(&mut registry);
         let forwards = forwards::register(&mut registry);
         let states = States::register(&mut registry);
@@ -71,7 +76,7 @@ impl Default for Meter {
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("angarium_build_info", "The program that serves", build);
         let states = Mutex::new((states, process));
-        Self(Arc::new(All { registry, queues, requests, work, forwards, states }))
+        Self(Arc::new(All { registry, queues, requests, failures, work, forwards, states }))
     }
 }
 
@@ -105,6 +110,11 @@ impl Meter {
     /// Counts a request that was refused for want of something.
     pub fn refuse(&self, refusal: &Refusal) {
         self.0.requests.refuse(refusal);
+    }
+
+    /// Counts a request whose caller was not known.
+    pub fn fail_authentication(&self, failure: AuthenticationFailure) {
+        self.0.failures.note(failure);
     }
 
     /// The meter of commits to a pool, by its name.

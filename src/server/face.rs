@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::listener::ConnectionLimits;
 use super::reload::{Reloader, UnreadableFile};
+use super::secret_files;
 use super::source::Proxies;
 use super::tls::{Credentials, Transport};
 use crate::api::{Authentication, Most, Pauses, RequestLimits, SqsSettings};
@@ -55,6 +56,11 @@ pub struct Face {
 impl Face {
     /// Reads the files that the settings name.
     pub fn new(config: &Config) -> Result<Self, FaceError> {
+        let secrets =
+            [("tokens", &config.tokens), ("sqs_keys", &config.sqs.sqs_keys), ("tls_key", &config.tls_key)];
+        secret_files::warn_of_others(
+            secrets.iter().filter_map(|(setting, path)| Some((*setting, path.as_deref()?))),
+        );
         let mut reloader = Reloader::new().map_err(FaceError::Signal)?;
         let authentication = authentication(config, &mut reloader)?;
         let transport = transport(config, &mut reloader)?;

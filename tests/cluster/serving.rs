@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, queues, slot_of};
 use crate::support::client::Client;
+use crate::support::held::wait_until;
 
 #[test]
 fn any_replica_serves_any_queue() {
@@ -139,6 +140,14 @@ fn whoever_does_not_know_the_secret_is_no_replica() {
             assert_eq!(answer.text(), "");
         }
     }
+    for replica in 0..2 {
+        let page = cluster.client(replica).get("/metrics").unwrap().text();
+        let counted = "angarium_authentication_failures_total{reason=\"peer_secret\"} 2";
+        assert!(page.lines().any(|line| line == counted), "{page}");
+        wait_until("it is logged", || {
+            cluster.replicas[replica].server().last_lines().contains("reason=\"peer_secret\"")
+        });
+    }
     // Nor does a client become somebody else by what replicas tell each other.
     let client = cluster.client(0);
     let headers = [("x-angarium-project", "other"), ("x-angarium-role", "admin"), ("x-project-id", "mine")];
@@ -162,4 +171,25 @@ fn sqs_clients_may_ask_any_replica() {
         |_| {},
         || cluster.replicas.iter().map(|replica| replica.server().last_lines()).collect(),
     );
+}
+
+#[test]
+fn sources_are_judged_as_the_entry_replica_saw_them() {
+    let data = tempfile::tempdir().unwrap();
+    let keys = crate::sqs::keys_of_two(data.path()).display().to_string();
+    // Settings of a cluster live as long as the tests.
+    let settings: Vec<&'static str> = vec!["--sqs-keys", keys.leak(), "--trusted-proxy", "127.0.0.1"];
+    let cluster = Cluster::start_with(2, settings.leak());
+    let bases: Vec<&str> = cluster.replicas.iter().map(|replica| replica.server().base()).collect();
+    crate::sqs::run_at(
+        &bases.join(","),
+        "sources.py",
+        |_| {},
+        || cluster.replicas.iter().map(|replica| replica.server().last_lines()).collect(),
+    );
+    for replica in 0..2 {
+        let page = cluster.client(replica).get("/metrics").unwrap().text();
+        let none = "angarium_forwards_total{outcome=\"answered\"} 0";
+        assert!(page.lines().all(|line| line != none), "some requests were passed on: {page}");
+    }
 }

@@ -14,6 +14,7 @@ mod connections;
 mod deadlines;
 mod defects;
 mod durability;
+mod failures;
 mod flavors;
 mod foreign;
 mod groups;

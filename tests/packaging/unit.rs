@@ -53,3 +53,20 @@ fn it_runs_as_nobody_in_particular_and_gains_nothing() {
     }
     assert_eq!(value("CapabilityBoundingSet"), "");
 }
+
+#[test]
+fn secrets_are_handed_over_as_credentials() {
+    let loaded = value("LoadCredential");
+    let (id, directory) = loaded.split_once(':').expect("it has an id and a path");
+    let file = text(FILE);
+    let made = file.lines().find_map(|line| line.strip_prefix("#   install -d -m 0700 "));
+    assert_eq!(made, Some(directory), "systemd refuses the start without it");
+    let handed_over = format!("/run/credentials/angarium.service/{id}_");
+    let known = settings("serve");
+    let named: Vec<_> = file.lines().filter_map(|line| line.strip_prefix("#   ")?.split_once('=')).collect();
+    for wanted in ["ANGARIUM_TOKENS", "ANGARIUM_SQS_KEYS", "ANGARIUM_TLS_KEY"] {
+        assert!(known.iter().any(|setting| setting == wanted), "{wanted} is none of {known:?}");
+        let path = named.iter().find(|(name, _)| *name == wanted).map(|(_, path)| *path);
+        assert!(path.is_some_and(|path| path.starts_with(&handed_over)), "{wanted}: {path:?}");
+    }
+}

@@ -143,6 +143,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "parking_lot",
         &[
+            "api/failures.rs",
             "api/forward/kept.rs",
             "api/quota.rs",
             "api/sqs/pauses.rs",

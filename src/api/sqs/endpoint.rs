@@ -31,6 +31,7 @@ use super::signature;
 use crate::api::auth::{Authentication, Identity, RegionalAccess};
 use crate::api::bodies::{BodyBudget, BodyOwner};
 use crate::api::error::ApiError;
+use crate::api::failures::{self, FailureLog};
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
 use crate::api::forward::{Meant, Relay, Relayed, Serving};
 use crate::api::quota::Quota;
@@ -45,7 +46,7 @@ use crate::domain::names::{ProjectId, QueueRef};
 use crate::domain::region::{Accounts, Regions};
 use crate::domain::source::Source;
 use crate::error::Error;
-use crate::metrics::OperationMeter;
+use crate::metrics::{AuthenticationFailure, OperationMeter};
 
 /// What one replica tells another beside the request: what URLs begin with, and who sends.
 const BASE: HeaderName = HeaderName::from_static("x-angarium-sqs-base");
@@ -115,6 +116,7 @@ pub struct Endpoint {
     hosts: Arc<AllowedHosts>,
     quota: Arc<Quota>,
     clock: Clock,
+    failures: Arc<FailureLog>,
     meters: Vec<(Operation, OperationMeter)>,
 }
 
@@ -251,13 +253,14 @@ impl Sqs {
 
 impl Endpoint {
     /// The endpoint over `broker`, for callers that are known by its keys or else by `authentication`, which lets in what
-    /// `quota` has room for.
+    /// `quota` has room for and notes in `failures` who is not known.
     pub fn new(
         broker: Broker,
         authentication: &Authentication,
         settings: SqsSettings,
         quota: Arc<Quota>,
         clock: Clock,
+        failures: Arc<FailureLog>,
     ) -> Self {
         let meter = |operation: Operation| {
             (operation, broker.meter().operation(&format!("sqs_{}", operation.name())))
@@ -268,7 +271,7 @@ impl Endpoint {
             Authentication::Tokens(_) => (false, Arc::default()),
         };
         let places = Places { region: settings.region.clone(), regions: settings.regions.clone() };
-        Self { broker, settings, places, is_open, hosts, quota, clock, meters }
+        Self { broker, settings, places, is_open, hosts, quota, clock, failures, meters }
     }
 
     /// Judges a request by its headers, before anything of its body is read.
@@ -278,13 +281,7 @@ impl Endpoint {
             return Err(Fault::value(why));
         }
         let is_clients = head.extensions.get::<FromPeer>().is_none();
-        let by = match self.settings.keys.as_ref().filter(|_| is_clients) {
-            Some(keys) => {
-                let keys = Arc::clone(&keys.borrow());
-                Sender::Signer(signature::judge(head, &keys, self.clock.wall())?)
-            }
-            None => Sender::Caller(self.identify(head)?),
-        };
+        let by = self.sender(head, is_clients).inspect_err(|fault| self.note_failure(fault, head))?;
         if !is_clients {
             // The replica that passed it on has let it in.
             return Ok(Judged { by, place: None });
@@ -312,7 +309,7 @@ impl Endpoint {
         asked: Asked,
         Judged { by, place }: Judged<'a>,
     ) -> Result<(Call, Option<SemaphorePermit<'a>>), Fault> {
-        let caller = by.verify(head, body)?;
+        let caller = by.verify(head, body).inspect_err(|fault| self.note_failure(fault, head))?;
         let project = self.places.project(&caller.account, &caller.region)?;
         let identity = Identity { project: project.clone(), role: Role::Member, is_anonymous: false };
         let place = match place {
@@ -370,6 +367,34 @@ impl Endpoint {
     /// Whether nothing was checked of who sends a request: there are no keys, and no other replica vouches for it.
     fn is_unproven(&self, head: &Parts) -> bool {
         self.settings.keys.is_none() && head.extensions.get::<FromPeer>().is_none()
+    }
+
+    /// Who sends a request, as its headers say.
+    fn sender(&self, head: &Parts, is_clients: bool) -> Result<Sender, Fault> {
+        match self.settings.keys.as_ref().filter(|_| is_clients) {
+            Some(keys) => {
+                let keys = Arc::clone(&keys.borrow());
+                signature::judge(head, &keys, self.clock.wall()).map(Sender::Signer)
+            }
+            None => self.identify(head).map(Sender::Caller),
+        }
+    }
+
+    fn note_failure(&self, fault: &Fault, head: &Parts) {
+        self.failures.note(self.failure(fault), &head.extensions, failures::SQS);
+    }
+
+    /// Why a caller is not known, by the answer that it gets.
+    fn failure(&self, fault: &Fault) -> AuthenticationFailure {
+        match fault.kind {
+            _ if self.settings.keys.is_none() && self.is_open => AuthenticationFailure::ForeignOrigin,
+            _ if self.settings.keys.is_none() => AuthenticationFailure::NoKeys,
+            Kind::MissingAuthenticationToken => AuthenticationFailure::MissingSignature,
+            Kind::IncompleteSignature => AuthenticationFailure::MalformedSignature,
+            Kind::InvalidClientTokenId => AuthenticationFailure::UnknownKey,
+            Kind::AccessDenied => AuthenticationFailure::ExpiredSignature,
+            _ => AuthenticationFailure::SignatureMismatch,
+        }
     }
 
     /// What the URLs of queues begin with.

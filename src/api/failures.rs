@@ -1,0 +1,130 @@
+//! Failed authentication leaves a trace: each is counted, and the log names address, reason and kind of path, never a
+//! credential. Whoever tries many does not fill the log: in ten seconds an address has one line for each reason, and all of
+//! them together have twenty; the line after those says how many were left out.
+
+use std::net::IpAddr;
+
+use axum::http::Extensions;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::domain::limits;
+use crate::domain::source::Source;
+use crate::metrics::{AuthenticationFailure, Meter};
+
+/// Counts and logs failed authentication.
+#[derive(Debug)]
+pub struct FailureLog {
+    meter: Meter,
+    /// Held for one look.
+    window: Mutex<Window>,
+}
+
+/// What was logged lately.
+#[derive(Debug, Default)]
+struct Window {
+    began: Option<Instant>,
+    logged: Vec<(Option<IpAddr>, AuthenticationFailure)>,
+    /// Failures since the last line.
+    left_out: u64,
+}
+
+impl Window {
+    /// Whether a failure has a line of its own: if so, how many had none since the last line.
+    fn admit(&mut self, now: Instant, failure: (Option<IpAddr>, AuthenticationFailure)) -> Option<u64> {
+        if self.began.is_none_or(|began| now.duration_since(began) >= limits::AUTHENTICATION_LOG) {
+            self.began = Some(now);
+            self.logged.clear();
+        }
+        if self.logged.len() >= limits::AUTHENTICATION_LINES || self.logged.contains(&failure) {
+            self.left_out += 1;
+            return None;
+        }
+        self.logged.push(failure);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl FailureLog {
+    /// Nothing has failed yet.
+    pub fn new(meter: Meter) -> Self {
+        Self { meter, window: Mutex::default() }
+    }
+
+    /// Notes a failure of a request for a path of this [`kind`].
+    pub fn note(&self, failure: AuthenticationFailure, extensions: &Extensions, path: &'static str) {
+        self.meter.fail_authentication(failure);
+        let address = extensions.get::<Source>().and_then(|source| source.address);
+        let Some(left_out) = self.window.lock().admit(Instant::now(), (address, failure)) else { return };
+        let (reason, address) = (failure.as_str(), address.map(|address| address.to_string()));
+        warn!(address, reason, path, left_out, "authentication failed");
+    }
+}
+
+/// The kind of paths of SQS.
+pub const SQS: &str = "sqs";
+/// The kind of paths between replicas.
+pub const PEER: &str = "peer";
+
+/// What paths of REST begin with that the log names. Any other one may hold what a caller has put there.
+const KINDS: [&str; 10] = [
+    "/v2/queues",
+    "/v2/pools",
+    "/v2/flavors",
+    "/v2/admin",
+    "/v2/components",
+    "/v2/health",
+    "/v2/stats",
+    "/v2/quota",
+    "/v2",
+    "/metrics",
+];
+
+/// The kind of a path of REST.
+pub fn kind(path: &str) -> &'static str {
+    let is_below =
+        |kind: &&&str| path.strip_prefix(**kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    KINDS.iter().find(is_below).copied().unwrap_or("other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_logged_once_for_each_address_and_reason() {
+        use AuthenticationFailure::{MissingToken, UnknownToken};
+        let mut window = Window::default();
+        let address = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        let start = Instant::now();
+        assert_eq!(window.admit(start, (address(1), UnknownToken)), Some(0));
+        assert_eq!(window.admit(start, (address(1), UnknownToken)), None);
+        assert_eq!(window.admit(start, (address(1), UnknownToken)), None);
+        assert_eq!(window.admit(start, (address(1), MissingToken)), Some(2), "it says what was left out");
+        assert_eq!(window.admit(start, (address(2), UnknownToken)), Some(0));
+        for last in 0..=255 {
+            window.admit(start, (address(last), UnknownToken));
+        }
+        assert_eq!(window.logged.len(), limits::AUTHENTICATION_LINES);
+        // Two of those without a line were told by a later one.
+        let left_out = 256 + 3 - 2 - u64::try_from(limits::AUTHENTICATION_LINES).unwrap();
+        let later = start + limits::AUTHENTICATION_LOG;
+        assert_eq!(window.admit(later, (address(1), UnknownToken)), Some(left_out));
+    }
+
+    #[test]
+    fn paths_are_named_by_their_kind_alone() {
+        for (path, named) in [
+            ("/v2/queues/orders/messages", "/v2/queues"),
+            ("/v2/queuesx", "/v2"),
+            ("/v2/pools", "/v2/pools"),
+            ("/metrics", "/metrics"),
+            ("/111111111111/orders", "other"),
+            ("/", "other"),
+            ("", "other"),
+        ] {
+            assert_eq!(kind(path), named, "{path}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Failed authentication: counted by reason, logged with the address of the client, and never with a secret. What proxies say of
+//! that address counts from those that are trusted only.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde_json::json;
+use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::held::wait_until;
+use crate::support::server::{Server, ServerBuilder};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const SECRET: &str = "very-secret-words";
+/// The header of a PROXY protocol of version 2, without the length and what follows.
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11";
+const REQUEST: &[u8] = b"GET /v2/queues HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+
+/// How often a reason was counted.
+fn failures(client: &Client, reason: &str) -> f64 {
+    let page = client.get("/metrics").unwrap().text();
+    let series = format!("angarium_authentication_failures_total{{reason=\"{reason}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(series.as_str())?.parse().ok()).expect("it is there")
+}
+
+/// A file of keys or tokens.
+fn written(data: &TempDir, text: &str) -> PathBuf {
+    let path = data.path().join("secrets");
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A server that lets in a member and an administrator by their names.
+fn with_tokens(data: &TempDir, settings: &[&str]) -> Server {
+    use sha2::{Digest, Sha256};
+    let hash =
+        |token: &str| Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let entry =
+        |token, role| format!("[[token]]\nsha256='{}'\nproject='{role}'\nrole='{role}'\n", hash(token));
+    let tokens = written(data, &format!("{}{}", entry("member", "member"), entry("admin", "admin")));
+    let builder = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(tokens);
+    settings.iter().fold(builder, |builder, setting| builder.arg(*setting)).start()
+}
+
+fn administrator(server: &Server) -> Client {
+    server.client().with_header("authorization", "Bearer admin")
+}
+
+/// Whether a line of the log has all of this.
+fn logs(server: &Server, parts: &[&str]) -> bool {
+    server.last_lines().lines().any(|line| parts.iter().all(|part| line.contains(part)))
+}
+
+fn wait_for_log(server: &Server, parts: &[&str]) {
+    wait_until(&format!("the log has {parts:?}"), || logs(server, parts));
+}
+
+#[test]
+fn refused_tokens_are_counted_and_logged_without_them() {
+    let data = tempfile::tempdir().unwrap();
+    let server = with_tokens(&data, &[]);
+    for (headers, status, reason) in [
+        (&[][..], StatusCode::UNAUTHORIZED, "missing_token"),
+        (&[("authorization", "Basic very-secret-words")], StatusCode::UNAUTHORIZED, "malformed_token"),
+        (&[("x-auth-token", SECRET)], StatusCode::UNAUTHORIZED, "unknown_token"),
+        (&[("x-auth-token", "member"), ("x-project-id", SECRET)], StatusCode::FORBIDDEN, "foreign_project"),
+    ] {
+        let path = format!("/v2/queues/{SECRET}/messages");
+        for _ in 0..3 {
+            assert_eq!(server.client().send(Method::GET, &path, headers, None).unwrap().status, status);
+        }
+        assert_eq!(failures(&administrator(&server), reason), 3.0, "{reason}");
+        let reason = format!("reason=\"{reason}\"");
+        let line = ["authentication failed", &reason, "address=\"127.0.0.1\"", "path=\"/v2/queues\""];
+        wait_for_log(&server, &line);
+        assert_eq!(server.last_lines().matches(&reason).count(), 1, "{}", server.last_lines());
+    }
+    assert!(!server.last_lines().contains(SECRET), "{}", server.last_lines());
+    // Who is known and may not is no failure of authentication.
+    let member = server.client().with_header("x-auth-token", "member");
+    assert_eq!(member.get("/v2/pools").unwrap().status, StatusCode::FORBIDDEN);
+    assert!(server.last_lines().matches("authentication failed").count() == 4, "{}", server.last_lines());
+}
+
+#[test]
+fn refused_signatures_are_counted_and_logged() {
+    let data = tempfile::tempdir().unwrap();
+    let keys = written(&data, "[[key]]\nid='AKIDONE'\nsecret='very-secret-words'\nproject='111111111111'\n");
+    let server = ServerBuilder::new(&data.path().join("data")).arg("--sqs-keys").arg(keys).start();
+    let signed = |key: &str| {
+        format!(
+            "AWS4-HMAC-SHA256 Credential={key}/20200101/us-east-1/sqs/aws4_request, \
+             SignedHeaders=host;x-amz-date;x-amz-target, Signature={}",
+            "0".repeat(64)
+        )
+    };
+    for (authorization, reason) in [
+        (None, "missing_signature"),
+        (Some("AWS4-HMAC-SHA256 very-secret-words".to_owned()), "malformed_signature"),
+        (Some(signed("AKIDNOBODY")), "unknown_key"),
+        (Some(signed("AKIDONE")), "signature_mismatch"),
+    ] {
+        let mut headers = vec![("x-amz-target", "AmazonSQS.ListQueues"), ("x-amz-date", "20200101T000000Z")];
+        headers.extend(authorization.as_deref().map(|text| ("authorization", text)));
+        let answer = server.client().send(Method::POST, "/", &headers, Some(&json!({}))).unwrap();
+        assert!(answer.status.is_client_error(), "{reason}");
+        assert_eq!(failures(&server.client(), reason), 1.0, "{reason}");
+        wait_for_log(&server, &["authentication failed", &format!("reason=\"{reason}\""), "path=\"sqs\""]);
+    }
+    let lines = server.last_lines();
+    assert!(!lines.contains(SECRET) && !lines.contains("AKID") && !lines.contains("000000"), "{lines}");
+}
+
+#[test]
+fn page_of_another_site_is_counted() {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).start();
+    let foreign = server.client().with_header("origin", "http://evil.example");
+    assert_eq!(foreign.get("/v2/queues").unwrap().status, StatusCode::FORBIDDEN);
+    assert_eq!(foreign.get("/?Action=ListQueues").unwrap().status, StatusCode::FORBIDDEN);
+    assert_eq!(failures(&server.client(), "foreign_origin"), 2.0);
+    wait_for_log(&server, &["authentication failed", "reason=\"foreign_origin\""]);
+}
+
+/// Sends bytes from an address of this machine, and reads the answer to its end.
+fn answer_from(server: &Server, from: &str, pieces: &[&[u8]]) -> String {
+    let address: SocketAddr = server.base().strip_prefix("http://").unwrap().parse().unwrap();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&format!("{from}:0").parse::<SocketAddr>().unwrap().into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for piece in pieces {
+        // A server that has closed takes no more.
+        let _ = stream.write_all(piece);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn address(text: &str) -> String {
+    format!("address=\"{text}\"")
+}
+
+#[test]
+fn forwarded_address_counts_from_trusted_proxies_only() {
+    let data = tempfile::tempdir().unwrap();
+    let server = with_tokens(&data, &["--trusted-proxy", "127.0.0.1/32,10.0.0.0/8"]);
+    let request = |last: &str| {
+        format!(
+            "GET /v2/queues HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx-forwarded-for: 192.0.2.66, {last}\r\n\r\n"
+        )
+    };
+    let said = answer_from(&server, "127.0.0.1", &[request("203.0.113.9, 10.0.0.7").as_bytes()]);
+    assert!(said.starts_with("HTTP/1.1 401"), "{said}");
+    wait_for_log(&server, &["authentication failed", &address("203.0.113.9")]);
+    let said = answer_from(&server, "127.0.0.2", &[request("203.0.113.10").as_bytes()]);
+    assert!(said.starts_with("HTTP/1.1 401"), "{said}");
+    wait_for_log(&server, &["authentication failed", &address("127.0.0.2")]);
+    let lines = server.last_lines();
+    assert!(!lines.contains("192.0.2.66") && !lines.contains("203.0.113.10"), "{lines}");
+}
+
+/// A header that says that a connection is of this address, with fields.
+fn proxy_header(last: u8, fields: &[u8]) -> Vec<u8> {
+    let addresses = [203, 0, 113, last, 10, 0, 0, 1, 0x12, 0x67, 0x01, 0xbb];
+    let length = u8::try_from(addresses.len() + fields.len()).unwrap();
+    [SIGNATURE, &[0, length], &addresses, fields].concat()
+}
+
+#[test]
+fn proxy_header_counts_from_trusted_proxies_only() {
+    let data = tempfile::tempdir().unwrap();
+    let server = with_tokens(&data, &["--trusted-proxy", "127.0.0.1", "--first-byte-timeout=2s"]);
+    let whole = [proxy_header(21, &[4, 0, 1, 0]), REQUEST.to_vec()].concat();
+    for (pieces, found) in [
+        (vec![whole.as_slice()], "203.0.113.21"),
+        (vec![REQUEST], "127.0.0.1"),
+        (proxy_header(22, &[]).chunks(5).chain([REQUEST]).collect(), "203.0.113.22"),
+    ] {
+        let said = answer_from(&server, "127.0.0.1", &pieces);
+        assert!(said.starts_with("HTTP/1.1 401"), "{found}: {said}");
+        wait_for_log(&server, &["authentication failed", &address(found)]);
+    }
+    // From elsewhere it is no HTTP; and one that is wrong or not whole is the end.
+    let said = answer_from(&server, "127.0.0.2", &[&proxy_header(23, &[]), REQUEST]);
+    assert!(!said.starts_with("HTTP/1.1 401"), "{said}");
+    let wrong = proxy_header(24, &[0x20, 0, 9]);
+    let late = &SIGNATURE[..8];
+    for pieces in [[&wrong[..], REQUEST], [late, b""]] {
+        assert_eq!(answer_from(&server, "127.0.0.1", &pieces), "");
+    }
+    let lines = server.last_lines();
+    assert!(!lines.contains("203.0.113.23") && !lines.contains("203.0.113.24"), "{lines}");
+}
+
+/// What a server says at its start about a file of tokens with this mode.
+fn warns(mode: u32) -> bool {
+    let data = tempfile::tempdir().unwrap();
+    let tokens: &Path = &written(&data, "");
+    std::fs::set_permissions(tokens, PermissionsExt::from_mode(mode)).unwrap();
+    let server = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(tokens).start();
+    assert_eq!(server.client().get("/livez").unwrap().status, StatusCode::OK);
+    logs(&server, &["secret file is open to others", "setting=\"tokens\"", "mode=\"0644\""])
+}
+
+#[test]
+fn secret_file_open_to_others_is_warned_of() {
+    assert!(warns(0o644));
+    assert!(!warns(0o600));
+}
