@@ -157,8 +157,9 @@ fn test(kind: Kind, key: &str, values: &Value, place: &str) -> Result<Test, Stri
         }
         ("aws:currenttime" | "aws:epochtime", Kind::Date(order)) => {
             let date = |value: &Value| {
-                let why = "a date is as in 2030-01-31T12:00:00Z, 2030-01-31, or seconds since 1970";
-                seconds(&text(value)).or_else(|| date(&text(value))).ok_or_else(|| wrong(value, why))
+                let why =
+                    "a date is as in 2030-01-31T12:00:00Z, 2030-01-31, or seconds since 1970 from 1973 on";
+                instant(&text(value)).ok_or_else(|| wrong(value, why))
             };
             Ok(Test::Time(order, values.iter().map(date).collect::<Result<_, _>>()?))
         }
@@ -198,8 +199,14 @@ fn seconds(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite() && text.bytes().all(plain))
 }
 
-/// The seconds of a date, with or without a time of day.
-fn date(text: &str) -> Option<f64> {
+/// Numbers that can be meant as seconds only: no year, no day without hyphens, and no milliseconds.
+const SECONDS: std::ops::Range<f64> = 1e8..1e11;
+
+/// The seconds of an instant: of a number, or of a date with or without a time of day.
+fn instant(text: &str) -> Option<f64> {
+    if let Some(number) = seconds(text) {
+        return Some(number).filter(|number| SECONDS.contains(number));
+    }
     let of_day = || Timestamp::from_calendar(&format!("{text}T00:00:00Z"));
     let instant = Timestamp::from_calendar(text).or_else(of_day)?;
     Some(whole_seconds(instant))

@@ -314,6 +314,9 @@ fn misfits() -> Vec<(Value, &'static str)> {
             "policy variable",
         ),
         (json!({"Condition": {"DateLessThan": {"aws:CurrentTime": "tomorrow"}}}), "\"tomorrow\""),
+        (json!({"Condition": {"DateLessThan": {"aws:CurrentTime": "2030"}}}), "\"2030\""),
+        (json!({"Condition": {"DateLessThan": {"aws:EpochTime": 20300131}}}), "20300131"),
+        (json!({"Condition": {"DateGreaterThan": {"aws:CurrentTime": NOON * 1_000}}}), "DateGreaterThan"),
         (json!({"Condition": {"NumericLessThan": {"aws:EpochTime": "inf"}}}), "\"inf\""),
     ]
 }
