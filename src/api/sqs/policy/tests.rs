@@ -32,13 +32,12 @@ fn policy(effect: &str, elements: Value) -> String {
 fn is_about(elements: &Value, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> bool {
     let [allow, deny] = ["Allow", "Deny"].map(|effect| policy(effect, elements.clone()));
     for text in [&allow, &deny] {
-        check(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        check(text).expect(text);
     }
-    match (decide(Some(&allow), facts, operation, arn), decide(Some(&deny), facts, operation, arn)) {
-        (Decision::Allowed, Decision::Denied) => true,
-        (Decision::Unmentioned, Decision::Unmentioned) => false,
-        other => panic!("{elements}: {other:?}"),
-    }
+    let decided = [allow, deny].map(|text| decide(Some(&text), facts, operation, arn));
+    let is_about = decided == [Decision::Allowed, Decision::Denied];
+    assert!(is_about || decided == [Decision::Unmentioned; 2], "{elements}: {decided:?}");
+    is_about
 }
 
 fn sends(elements: Value, account: &str) -> bool {
