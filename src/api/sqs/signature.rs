@@ -403,6 +403,13 @@ mod tests {
     }
 
     #[test]
+    fn signed_header_named_twice_is_refused() {
+        let refused =
+            Signed::new("K/20150830/r/sqs/aws4_request", "host;Host", String::new(), NOON.to_owned(), None);
+        assert_eq!(refused.unwrap_err().kind, Kind::IncompleteSignature);
+    }
+
+    #[test]
     fn a_path_is_escaped_once_more_and_its_dots_are_resolved() {
         let canonical = |target: &str| escaped(&path(&head("GET", target, &[])), true);
         for (target, expected) in
