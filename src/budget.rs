@@ -180,7 +180,6 @@ impl<U: Clone + Eq + Hash> Budget<U> {
     /// Evicts slow holders until there is room in all, and in the share of `own`.
     fn make_room(&self, own: Option<&Account>) -> Result<(), Refused> {
         let Bounds { total, share, patience } = self.0.bounds;
-        let slow = self.now().saturating_sub(micros(patience));
         loop {
             let is_over_share = own.is_some_and(|own| own.used() > share);
             if !is_over_share && self.used() <= total {
@@ -194,7 +193,10 @@ impl<U: Clone + Eq + Hash> Budget<U> {
                 _ => users.values().max_by_key(|holders| holders.account.used()),
             };
             let Some(holders) = holders else { return Err(Refused::Full) };
-            let Some(slowest) = holders.slowest(slow) else { return Err(Refused::Full) };
+            let Some((slowest, since)) = holders.slowest() else { return Err(Refused::Full) };
+            if self.now().saturating_sub(since) < micros(patience) {
+                return Err(Refused::Full);
+            }
             if slowest.evict() {
                 self.free(slowest, &holders.account);
             }
@@ -222,14 +224,14 @@ impl Account {
 }
 
 impl Holders {
-    /// The entry that made its last progress first, if that was not after `slow`. One that holds nothing frees nothing.
-    fn slowest(&self, slow: u64) -> Option<&Entry> {
+    /// The entry that made its last progress first, and when. One that holds nothing frees nothing.
+    fn slowest(&self) -> Option<(&Entry, u64)> {
         let is_open = |entry: &&Arc<Entry>| {
             entry.state.load(Ordering::Relaxed) == OPEN && entry.held.load(Ordering::Relaxed) > 0
         };
-        let since = |entry: &&Arc<Entry>| entry.since.load(Ordering::Relaxed);
-        let slowest = self.entries.values().filter(is_open).min_by_key(since)?;
-        (since(&slowest) <= slow).then_some(slowest)
+        let entries = self.entries.values().filter(is_open);
+        let since = entries.map(|entry| (&**entry, entry.since.load(Ordering::Relaxed)));
+        since.min_by_key(|(_, since)| *since)
     }
 }
 

@@ -172,3 +172,63 @@ impl HttpBody for Charged {
         self.inner.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn budget() -> BodyBudget {
+        let body_bytes = 64 << 10;
+        BodyBudget::new(RequestLimits { requests: 8, long_polls: 8, project_rate: None, body_bytes })
+    }
+
+    fn project(name: &str) -> BodyOwner {
+        BodyOwner::Project(ProjectId::new(name).unwrap())
+    }
+
+    #[tokio::test]
+    async fn short_body_of_known_length_counts_for_no_project() {
+        let budget = budget();
+        let (_, charge) = budget.charge(Body::from("x".repeat(1000)), || panic!("nobody asks")).unwrap();
+        assert_eq!(budget.budget.used(), 1000);
+        drop(charge);
+        assert_eq!(budget.budget.used(), 0);
+        let (_, charge) = budget.charge(Body::empty(), || panic!("nobody asks")).unwrap();
+        assert!(matches!(charge, BodyCharge::Nothing));
+    }
+
+    #[tokio::test]
+    async fn long_body_counts_as_it_comes_and_until_its_answer() {
+        let budget = budget();
+        let (mut body, charge) = budget.charge(Body::from("x".repeat(10_000)), || project("a")).unwrap();
+        assert_eq!(budget.budget.used(), 0, "nothing has come");
+        body.frame().await.unwrap().unwrap();
+        drop(body);
+        assert_eq!(budget.budget.used(), 10_000 + limits::BODY_PIECE_BYTES);
+        let (mut next, _charge) = budget.charge(Body::from("x".repeat(10_000)), || project("a")).unwrap();
+        let error = next.frame().await.unwrap().unwrap_err();
+        assert!(Error::is_bodies_full(&error), "{error}");
+        let (mut other, _charge) = budget.charge(Body::from("x".repeat(10_000)), || project("b")).unwrap();
+        other.frame().await.unwrap().unwrap();
+        drop(charge);
+    }
+
+    #[tokio::test]
+    async fn body_of_an_unknown_client_becomes_that_of_its_project() {
+        let budget = budget();
+        let address = || BodyOwner::Address(Ipv4Addr::LOCALHOST.into());
+        let mut charges = Vec::new();
+        for name in ["a", "b"] {
+            let (body, charge) = budget.charge(Body::from("x".repeat(10_000)), address).unwrap();
+            body.collect().await.unwrap();
+            charges.push(budget.assign(charge, project(name)).unwrap());
+        }
+        let (body, charge) = budget.charge(Body::from("x".repeat(10_000)), address).unwrap();
+        body.collect().await.unwrap();
+        assert!(matches!(budget.assign(charge, project("a")), Err(Error::BodiesFull)));
+        drop(charges);
+        assert_eq!(budget.budget.used(), 0);
+    }
+}

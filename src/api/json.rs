@@ -104,7 +104,7 @@ pub async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
 /// broken connection in place of the answer.
 async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Error> {
     let mut first = Bytes::new();
-    let mut whole = BytesMut::new();
+    let mut blocks = Vec::new();
     let mut length = 0;
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
@@ -115,14 +115,45 @@ async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Err
         match length <= most {
             true if length == data.len() => first = data,
             true => {
-                whole.extend_from_slice(&std::mem::take(&mut first));
-                whole.extend_from_slice(&data);
+                gather(&mut blocks, &std::mem::take(&mut first));
+                gather(&mut blocks, &data);
             }
-            false => {}
+            false => {
+                first = Bytes::new();
+                blocks = Vec::new();
+            }
         }
     }
-    let bytes = if whole.is_empty() { first } else { whole.freeze() };
+    let bytes = if blocks.is_empty() { first } else { joined(blocks) };
     Ok((length <= most).then_some(bytes))
+}
+
+/// Bytes of the blocks that a long body is gathered in, so that it takes as much memory as came of it: one buffer that
+/// grows is there twice whenever it does.
+const BLOCK: usize = 256 * 1024;
+
+fn gather(blocks: &mut Vec<BytesMut>, mut data: &[u8]) {
+    // Most bodies of several pieces have few.
+    let mut next = if blocks.is_empty() { (4 * data.len()).min(BLOCK) } else { BLOCK };
+    while !data.is_empty() {
+        if let Some(block) = blocks.last_mut().filter(|block| block.len() < block.capacity()) {
+            let (fits, rest) = data.split_at(data.len().min(block.capacity() - block.len()));
+            block.extend_from_slice(fits);
+            data = rest;
+        } else {
+            blocks.push(BytesMut::with_capacity(next));
+            next = BLOCK;
+        }
+    }
+}
+
+fn joined(mut blocks: Vec<BytesMut>) -> Bytes {
+    if blocks.len() == 1 {
+        return blocks.swap_remove(0).freeze();
+    }
+    let mut whole = BytesMut::with_capacity(blocks.iter().map(BytesMut::len).sum());
+    blocks.into_iter().for_each(|block| whole.extend_from_slice(&block));
+    whole.freeze()
 }
 
 /// The value of JSON text. An error names the field by its path.
@@ -230,5 +261,16 @@ mod tests {
         let text = format!(r#"["{}\"{}"]"#, "[".repeat(500), "{".repeat(500));
         assert!(!is_too_deep(text.as_bytes()));
         assert!(!is_too_deep("[],".repeat(500).as_bytes()));
+    }
+
+    #[test]
+    fn pieces_are_gathered_in_their_order() {
+        for (piece, pieces) in [(1, 3), (1_000, 700), (100_000, 9), (600_000, 2)] {
+            let data: Vec<u8> = (0..piece * pieces).map(|at| u8::try_from(at % 251).unwrap()).collect();
+            let mut blocks = Vec::new();
+            data.chunks(piece).for_each(|piece| gather(&mut blocks, piece));
+            assert!(blocks.iter().map(BytesMut::capacity).sum::<usize>() <= data.len() + 2 * BLOCK);
+            assert_eq!(joined(blocks), data);
+        }
     }
 }

@@ -110,3 +110,37 @@ fn a_session_as_long_as_was_set_is_how_long_the_queues_of_a_killed_replica_wait(
     // That of the usual setting ends seven seconds after the last word of the one that was killed, at the earliest.
     assert!(killed.elapsed() < Duration::from_secs(6), "{:?}", killed.elapsed());
 }
+
+/// The body of a request that waits at its owner counts there and where its client sent it.
+#[test]
+fn forwarded_body_counts_at_both_replicas() {
+    let cluster = Cluster::start_with(2, &["--max-body-bytes=33554432"]);
+    let queue = queue_of(&cluster, 1);
+    let posted = cluster.client(0).post_messages(&queue, &[json!("m")]).unwrap();
+    assert_eq!(posted.status, StatusCode::CREATED);
+    // More than half of what a project may have in memory at a replica.
+    let pad = "x".repeat(5 << 20);
+    let receive = |replica: usize, seconds: u8| {
+        let url = format!("http://localhost/000000000000/{queue}");
+        let body = json!({"QueueUrl": url, "WaitTimeSeconds": seconds, "Pad": pad});
+        let client = cluster.client(replica).with_header("x-amz-target", "AmazonSQS.ReceiveMessage");
+        client.post("/", &body).unwrap()
+    };
+    // Takes the message, so that the next one waits.
+    assert_eq!(receive(0, 0).status, StatusCode::OK);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| receive(0, 8));
+        std::thread::sleep(Duration::from_secs(3));
+        for replica in [0, 1] {
+            let refused = receive(replica, 0);
+            assert_eq!(
+                refused.status,
+                StatusCode::SERVICE_UNAVAILABLE,
+                "replica {replica}: {}",
+                refused.text()
+            );
+        }
+        assert_eq!(waiting.join().unwrap().status, StatusCode::OK);
+    });
+    assert_eq!(receive(1, 0).status, StatusCode::OK);
+}

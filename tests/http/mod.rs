@@ -19,6 +19,7 @@ mod flavors;
 mod foreign;
 mod groups;
 mod h2;
+mod h2_memory;
 mod health;
 mod home;
 mod limits;

@@ -16,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_util::task::TaskTracker;
@@ -25,10 +26,10 @@ use crate::support::server::{Server, ServerBuilder};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory with the certificate and the key of a service, and data.
-struct Place(TempDir);
+pub struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -41,7 +42,7 @@ impl Place {
     }
 
     /// Puts a new certificate there, and tells which.
-    fn issue(&self) -> CertificateDer<'static> {
+    pub fn issue(&self) -> CertificateDer<'static> {
         let (certificate, key) = issued();
         std::fs::write(self.certificate(), certificate.pem()).unwrap();
         std::fs::write(self.key(), key.serialize_pem()).unwrap();
@@ -49,12 +50,22 @@ impl Place {
     }
 
     fn start(&self) -> Server {
-        ServerBuilder::new(&self.0.path().join("data"))
+        self.start_with(&[])
+    }
+
+    /// The certificate that is there.
+    pub fn certificate_now(&self) -> CertificateDer<'static> {
+        let text = std::fs::read(self.certificate()).unwrap();
+        CertificateDer::from_pem_slice(&text).unwrap()
+    }
+
+    pub fn start_with(&self, settings: &[&str]) -> Server {
+        let builder = ServerBuilder::new(&self.0.path().join("data"))
             .arg("--tls-cert")
             .arg(self.certificate())
             .arg("--tls-key")
-            .arg(self.key())
-            .start()
+            .arg(self.key());
+        settings.iter().fold(builder, |builder, setting| builder.arg(*setting)).start()
     }
 }
 
@@ -65,7 +76,7 @@ fn issued() -> (rcgen::Certificate, rcgen::KeyPair) {
 }
 
 /// Shakes hands as a client that trusts `certificate` only and offers `protocols`.
-async fn connect(
+pub async fn connect(
     server: &Server,
     certificate: &CertificateDer<'static>,
     protocols: &[&[u8]],

@@ -478,4 +478,29 @@ mod tests {
             Err(Kind::SignatureDoesNotMatch)
         );
     }
+
+    #[test]
+    fn signature_over_a_told_hash_is_judged_without_the_body() {
+        let hash = hex(&Sha256::digest(b"{}"));
+        let told = [(CONTENT, hash.as_str())];
+        let noon = instant(NOON).unwrap();
+        assert!(check(&told, "host;x-amz-content-sha256;x-amz-date", noon).is_ok());
+        let project = ProjectId::new("123456789012").unwrap();
+        let key = crate::domain::access_keys::AccessKey { secret: SECRET.to_owned(), project };
+        let keys = [("AKIDEXAMPLE".to_owned(), key)].into_iter().collect();
+        let with = |signed: &str| {
+            let scope = "AKIDEXAMPLE/20150830/us-east-1/sqs/aws4_request";
+            let signature = "0".repeat(64);
+            let text =
+                format!("{ALGORITHM} Credential={scope}, SignedHeaders={signed}, Signature={signature}");
+            let headers = [("host", "h"), (DATE, NOON), told[0], ("authorization", &text)];
+            judge(&head("POST", "/", &headers), &keys, noon).map(|judged| judged.is_certain())
+        };
+        let wrong = with("host;x-amz-content-sha256;x-amz-date").unwrap_err();
+        assert_eq!(wrong.kind, Kind::SignatureDoesNotMatch);
+        assert!(!with("host;x-amz-date").unwrap(), "it is for the body to tell");
+        for malformed in ["host;host", &"a;".repeat(200)] {
+            assert_eq!(with(malformed).unwrap_err().kind, Kind::IncompleteSignature, "{malformed}");
+        }
+    }
 }
