@@ -131,7 +131,7 @@ impl Change {
                 changes.appends.extend_from_slice(messages);
                 changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
             }
-            Self::ForgetTwins(keys) => changes.note_removes.extend(keys.iter().map(twins::note_name)),
+            Self::ForgetTwins(keys) => changes.forget_notes(keys.iter().map(twins::note_name)),
             Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
             Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
                 changes.updates.extend_from_slice(headers);
@@ -144,7 +144,7 @@ impl Change {
                 changes.notes.push(note.clone());
             }
             Self::CopyNotes(notes) => changes.notes.extend_from_slice(notes),
-            Self::Arrived => changes.note_removes.push(copier::note_name()),
+            Self::Arrived => changes.forget_notes([copier::note_name()]),
         }
     }
 }

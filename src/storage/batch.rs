@@ -1,5 +1,7 @@
 //! What an owner writes to a pool: numbered batches of changes, fenced by its epoch.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use crate::domain::durability::Durability;
@@ -42,7 +44,11 @@ impl Batch {
     }
 }
 
-/// What a batch does to one queue, in this order: appends, updates, removes, notes, removes of notes.
+/// What a batch does to one queue, in this order: appends, updates, removes, removes of notes, notes.
+///
+/// An id of a message is never used again, so that its removal is always the last that is said of it. The key of a note is:
+/// one that is forgotten and posted anew in one batch stays, and where it is the other way round whoever makes the batch
+/// leaves the note out ([`QueueChanges::forget_notes`]).
 #[derive(Clone, Debug)]
 pub struct QueueChanges {
     /// The queue.
@@ -58,7 +64,7 @@ pub struct QueueChanges {
     pub leaving: Vec<KnownEntry>,
     /// Notes to keep. One of the same kind and key is replaced.
     pub notes: Vec<Note>,
-    /// Kinds and keys of notes that go. Absent ones do no harm.
+    /// Kinds and keys of notes that go, before the batch's own are kept. Absent ones do no harm.
     pub note_removes: Vec<(u8, Bytes)>,
     /// No ready entry below this id is left, as far as the owner knows: scans from the head begin here, so that
     /// they do not walk over what was removed.
@@ -77,6 +83,17 @@ impl QueueChanges {
             notes: Vec::new(),
             note_removes: Vec::new(),
             low,
+        }
+    }
+
+    /// Adds removals of notes that come after all that the batch does so far: a note of the same kind and key that it was to
+    /// keep goes too.
+    pub fn forget_notes(&mut self, names: impl IntoIterator<Item = (u8, Bytes)>) {
+        let first = self.note_removes.len();
+        self.note_removes.extend(names);
+        if !self.notes.is_empty() {
+            let gone: HashSet<&(u8, Bytes)> = self.note_removes[first..].iter().collect();
+            self.notes.retain(|note| !gone.contains(&(note.kind, note.key.clone())));
         }
     }
 }
@@ -111,4 +128,26 @@ pub struct Note {
     pub value: Bytes,
     /// When its owner may forget it.
     pub expires: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removal_of_a_note_after_it_leaves_no_note() {
+        let note = |key: &'static [u8], value: &'static [u8]| Note {
+            kind: 1,
+            key: Bytes::from_static(key),
+            value: Bytes::from_static(value),
+            expires: Timestamp::default(),
+        };
+        let queue = QueueId::from_bytes([1; 16]);
+        let mut changes = QueueChanges::of(queue, MessageId::ZERO);
+        changes.notes.extend([note(b"a", b"1"), note(b"b", b"1")]);
+        changes.forget_notes([(1, Bytes::from_static(b"a")), (2, Bytes::from_static(b"b"))]);
+        changes.notes.push(note(b"a", b"2"));
+        assert_eq!(changes.notes, [note(b"b", b"1"), note(b"a", b"2")]);
+        assert_eq!(changes.note_removes.len(), 2);
+    }
 }

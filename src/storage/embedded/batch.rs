@@ -30,6 +30,7 @@ pub(super) struct Encoded {
     removes: Vec<MessageId>,
     /// What is known of those that go.
     leaving: HashMap<MessageId, KnownEntry>,
+    /// Those that go, then those that are kept.
     notes: Vec<(Bytes, Option<Bytes>)>,
     touched: Touched,
     /// The greatest id among the appends, also of those that the batch removes again.
@@ -163,7 +164,7 @@ fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
     let key = |kind, name: &Bytes| stored::note_key(changes.queue, kind, name);
     let kept = changes.notes.iter().map(|note| (key(note.kind, &note.key), Some(stored::encode_note(note))));
     let gone = changes.note_removes.iter().map(|(kind, name)| (key(*kind, name), None));
-    kept.chain(gone).collect()
+    gone.chain(kept).collect()
 }
 
 /// Looks for an entry in its two places.

@@ -182,7 +182,7 @@ impl<'a> Arrays<'a> {
     fn add_notes(&mut self, slot: Slot, changes: &'a QueueChanges) {
         let kept = changes.notes.iter().map(|note| ((note.kind, &note.key[..]), Some(note)));
         let gone = changes.note_removes.iter().map(|(kind, key)| ((*kind, &key[..]), None));
-        let last: BTreeMap<(u8, &[u8]), Option<&Note>> = kept.chain(gone).collect();
+        let last: BTreeMap<(u8, &[u8]), Option<&Note>> = gone.chain(kept).collect();
         for ((kind, key), note) in last {
             let notes = if note.is_some() { &mut self.notes } else { &mut self.note_removes };
             notes.slot.push(slot.0.into());

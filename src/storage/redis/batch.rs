@@ -85,13 +85,13 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
         call.arg(&id.as_bytes()[..]);
     }
     add_buckets(call, changes);
-    call.arg(changes.notes.len());
-    for note in &changes.notes {
-        call.arg(stored::note_name(note.kind, &note.key)).arg(stored::encode_note(note));
-    }
     call.arg(changes.note_removes.len());
     for (kind, key) in &changes.note_removes {
         call.arg(stored::note_name(*kind, key));
+    }
+    call.arg(changes.notes.len());
+    for note in &changes.notes {
+        call.arg(stored::note_name(note.kind, &note.key)).arg(stored::encode_note(note));
     }
 }
 

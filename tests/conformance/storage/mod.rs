@@ -148,6 +148,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         pages_of_notes_join_to_all
         later_note_replaces_one_of_its_name
         removed_notes_are_gone_and_absent_ones_do_no_harm
+        note_and_removal_of_one_key_in_one_batch_keep_the_note
         note_is_written_with_its_message_or_not_at_all
         note_outlives_its_message_and_the_storage
         note_beyond_its_bounds_is_refused

@@ -48,11 +48,11 @@ impl NaiveQueue {
         for id in &changes.removes {
             self.entries.remove(id);
         }
-        for note in &changes.notes {
-            self.notes.insert((note.kind, note.key.clone()), note.clone());
-        }
         for gone in &changes.note_removes {
             self.notes.remove(gone);
+        }
+        for note in &changes.notes {
+            self.notes.insert((note.kind, note.key.clone()), note.clone());
         }
     }
 

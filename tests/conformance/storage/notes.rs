@@ -60,7 +60,23 @@ pub async fn removed_notes_are_gone_and_absent_ones_do_no_harm(storage: &mut dyn
     owner.apply(vec![notes(&[note(1, "a", "1"), note(1, "b", "2")])]).await;
     let note_removes = vec![(1, "a".into()), (2, "b".into()), (1, "never".into()), (1, "c".into())];
     owner.apply(vec![QueueChanges { note_removes, ..notes(&[note(1, "c", "3")]) }]).await;
-    assert_eq!(of_kind(&owner, 1).await, [note(1, "b", "2")]);
+    // What goes goes first.
+    assert_eq!(of_kind(&owner, 1).await, [note(1, "b", "2"), note(1, "c", "3")]);
+}
+
+/// An id of deduplication is forgotten, and a message posted anew with it, before the batch goes out.
+pub async fn note_and_removal_of_one_key_in_one_batch_keep_the_note(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    owner.apply(vec![notes(&[note(1, "a", "old"), note(1, "b", "old")])]).await;
+    let both = ["a", "b", "c"].map(|key| (1, Bytes::from_static(key.as_bytes())));
+    let kept = [note(1, "a", "new"), note(1, "c", "new")];
+    owner.apply(vec![QueueChanges { note_removes: both.to_vec(), ..notes(&kept) }]).await;
+    assert_eq!(of_kind(&owner, 1).await, kept);
+    let mut changes = notes(&[note(1, "a", "newer"), note(2, "c", "other")]);
+    changes.forget_notes(both);
+    owner.apply(vec![changes]).await;
+    assert_eq!(of_kind(&owner, 1).await, []);
+    assert_eq!(of_kind(&owner, 2).await, [note(2, "c", "other")]);
 }
 
 pub async fn note_is_written_with_its_message_or_not_at_all(storage: &mut dyn Storage) {

@@ -1,8 +1,8 @@
 -- A batch. KEYS: record, bytes, schedule, buckets, then nine of each queue.
 -- ARGV: epoch, number before, number, greatest id or nothing, then of each queue: its id, and lists that begin with
 -- the number of their elements: id and value of appends (and before them their bytes), ids of the ready among them,
--- id and header of updates, ids of removes, buckets with least and greatest id, name and value of notes, names of
--- notes that go.
+-- id and header of updates, ids of removes, buckets with least and greatest id, names of notes that go, name and
+-- value of notes.
 -- The record is checked before the first write and written last, since scripts do not roll back.
 
 local record = redis.call('GET', KEYS[1])
@@ -117,10 +117,10 @@ while at <= #ARGV do
   count_bytes(queue, bytes)
   first, last = list(3)
   for touched = first, last, 3 do touch(keys, queue, ARGV[touched], ARGV[touched + 1], ARGV[touched + 2]) end
-  add_notes(keys, list(2))
   first, last = list(1)
   call_many('HDEL', keys.notes, first, last)
   call_many('ZREM', keys.names, first, last)
+  add_notes(keys, list(2))
 end
 
 local greatest = string.sub(record, 41)
