@@ -229,6 +229,7 @@ impl Error {
     pub fn into_unknown(self) -> Self {
         match self {
             Self::Unavailable { part, cause } => Self::Unknown { part, cause },
+            other if other.nothing_written() && other.may_retry() => Self::unknown(Part::Server, other),
             other => other,
         }
     }

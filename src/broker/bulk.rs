@@ -161,34 +161,50 @@ impl Broker {
         }
         let (broker, at) = (self.clone(), at.clone());
         let purge = async move {
-            let (last, queue) = {
-                let state = slot.state.lock();
-                let Some(queue) = state.queues.get(&at) else { return Ok(()) };
-                (state.ids.last(), queue.id)
+            let _guard = slot.lost_on_panic();
+            let mut purging = {
+                let mut state = slot.state.lock();
+                let last = state.ids.last();
+                let Some(queue) = state.queues.get_mut(&at) else { return Ok(()) };
+                queue.engine.begin_purging(last);
+                Purging { slot: &slot, at: &at, id: queue.id, last, is_written: false }
             };
-            broker.forget_twins(&slot, &at, queue).await?;
-            for _ in 0..PURGE_PASSES {
-                let ready = broker.purge_order(&slot, &at, queue, Order::Ready, last).await?;
-                let aside = broker.purge_order(&slot, &at, queue, Order::Aside, last).await?;
-                if (ready, aside) == (Left::Nothing, Left::Nothing) {
-                    return broker.check_ours(&slot);
-                }
-                tokio::time::sleep(PURGE_PAUSE).await;
+            let outcome = broker.run_purge(&mut purging).await;
+            let Purging { id, is_written, .. } = purging;
+            if let Some(queue) = slot.state.lock().queue_mut(&at, id) {
+                queue.engine.end_purging();
             }
-            Err(Error::unknown(Part::Coordination, "claims of the queue are neither made nor ended"))
+            outcome.map_err(|error| if is_written { error.into_unknown() } else { error })
         };
         self.carry_out(purge).await
     }
 
-    /// Goes through an order of the queue once, up to `last`. What moves between queues is left to its move.
-    async fn purge_order(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        id: QueueId,
-        order: Order,
-        last: MessageId,
-    ) -> Result<Left, Error> {
+    async fn run_purge(&self, purging: &mut Purging<'_>) -> Result<(), Error> {
+        let Purging { slot, at, id, last, .. } = *purging;
+        purging.is_written |= self.forget_twins(slot, at, id).await?;
+        for _ in 0..PURGE_PASSES {
+            let pass = {
+                let mut state = slot.state.lock();
+                let Some(queue) = state.queue_mut(at, id) else { return self.check_ours(slot) };
+                queue.engine.begin_purge_pass(last)
+            };
+            let ready = self.purge_order(purging, Order::Ready).await?;
+            let aside = self.purge_order(purging, Order::Aside).await?;
+            let is_whole = {
+                let mut state = slot.state.lock();
+                state.queue_mut(at, id).is_none_or(|queue| queue.engine.is_purge_whole(pass))
+            };
+            if is_whole && (ready, aside) == (Left::Nothing, Left::Nothing) {
+                return self.check_ours(slot);
+            }
+            tokio::time::sleep(PURGE_PAUSE).await;
+        }
+        Err(Error::unknown(Part::Coordination, "claims of the queue are neither made nor ended"))
+    }
+
+    /// Goes through an order of the queue once. What moves between queues is left to its move.
+    async fn purge_order(&self, purging: &mut Purging<'_>, order: Order) -> Result<Left, Error> {
+        let Purging { slot, at, id, last, .. } = *purging;
         let (mut after, mut left) = (None, Left::Nothing);
         loop {
             let store = {
@@ -201,13 +217,9 @@ impl Broker {
             let most = (limits::PURGE_STEP, limits::BATCH_BYTES);
             let Page { messages, .. } = store.scan(id, order, Direction::Up, after, most).await?;
             let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
-            let is_purged = |header: &Header| header.id <= last && !is_moving(&header.state);
-            let ids: Vec<MessageId> = messages
-                .iter()
-                .map(|message| &message.header)
-                .filter(|h| is_purged(h))
-                .map(|h| h.id)
-                .collect();
+            let headers = messages.iter().map(|message| &message.header);
+            let is_purged = |header: &&Header| header.id <= last && !is_moving(&header.state);
+            let ids: Vec<MessageId> = headers.filter(is_purged).map(|header| header.id).collect();
             let outcome = {
                 let mut state = slot.state.lock();
                 let Some(queue) = state.queue_mut(at, id) else { return Ok(Left::Nothing) };
@@ -218,12 +230,24 @@ impl Broker {
                 self.submit(slot, &mut state, at, Change::Remove(begun))?
             };
             settled(outcome).await?;
+            purging.is_written |= !ids.is_empty();
             if end >= last {
                 return Ok(left);
             }
             after = Some(Position::id(end));
         }
     }
+}
+
+/// A purge of a queue.
+struct Purging<'a> {
+    slot: &'a Arc<Slot>,
+    at: &'a QueueRef,
+    id: QueueId,
+    /// The newest message that goes.
+    last: MessageId,
+    /// Whether something is gone by now.
+    is_written: bool,
 }
 
 fn is_moving(state: &State) -> bool {

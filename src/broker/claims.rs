@@ -27,6 +27,9 @@ use crate::engine::{Ending, Refill, Taken};
 use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Page, Position};
 
+/// How often bodies are read that the pool did not show, before it is believed that it has none.
+const BODY_READS: usize = 2;
+
 /// A claim as its holder sees it.
 #[derive(Clone, Debug)]
 pub struct ClaimView {
@@ -118,6 +121,7 @@ impl Broker {
         let Some((slot, chosen)) = chosen else { return Ok(None) };
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
+            let _guard = slot.lost_on_panic();
             let view = broker.grant(&slot, &at, (terms, attempt), chosen).await?;
             let handover = Handover { broker, at, claim: Some(view.id), from: None };
             Ok(Some((view, handover)))
@@ -225,7 +229,7 @@ impl Broker {
         if let Some(refill) = queue.engine.begin_refill() {
             let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
             let store = self.store_of(queue);
-            self.0.tasks.spawn(async move {
+            self.spawn_in(&Arc::clone(&slot), async move {
                 let page = read_page(store, id, refill).await;
                 broker.finish_refill(&slot, &at, id, refill, page);
             });
@@ -233,7 +237,7 @@ impl Broker {
         if let Some(refill) = queue.engine.begin_look_ahead() {
             let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
             let store = self.store_of(queue);
-            self.0.tasks.spawn(async move {
+            self.spawn_in(&Arc::clone(&slot), async move {
                 let page = read_page(store, id, refill).await;
                 broker.finish_look_ahead(&slot, &at, id, refill, page);
             });
@@ -390,16 +394,31 @@ impl Broker {
                 None => absent.push(header.id),
             }
         }
-        if !absent.is_empty() {
+        for _ in 0..BODY_READS {
+            if absent.is_empty() {
+                return Ok(bodies);
+            }
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
             let store = self.store_of(slot.state.lock().queues.get(at).ok_or_else(gone)?)?;
             let found = store.get(chosen.queue, &absent).await?;
+            absent.retain(|id| found.iter().all(|message| message.header.id != *id));
             bodies.extend(found.into_iter().map(|message| (message.header.id, message.body)));
         }
-        if bodies.len() < chosen.messages.len() {
-            return Err(Error::unavailable(Part::Storage, "the pool has lost the body of a message"));
+        if absent.is_empty() { Ok(bodies) } else { Err(self.forget_missing(slot, at, chosen.queue, &absent)) }
+    }
+
+    /// Forgets messages that memory has and the pool has not, so that the next claim does not meet them, and loses the slot:
+    /// what else memory has may be wrong too, and under a new epoch it is read again.
+    fn forget_missing(&self, slot: &Slot, at: &QueueRef, queue: QueueId, missing: &[MessageId]) -> Error {
+        if let Some(queue) = slot.state.lock().queue_mut(at, queue) {
+            self.0.meter.note_missing(queue.engine.forget_missing(missing));
         }
-        Ok(bodies)
+        error!(
+            queue = %at.name, slot = %slot.owned.slot, messages = missing.len(), first = %missing[0],
+            "messages in memory are not in the pool",
+        );
+        slot.lose("memory had messages that the pool has not");
+        Error::unavailable(Part::Storage, "the pool has lost the body of a message")
     }
 }
 

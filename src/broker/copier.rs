@@ -114,7 +114,7 @@ impl Broker {
         let Some(migration) = &queue.migration else { return };
         let (slot, at, migration) = (Arc::clone(slot), at.clone(), Arc::clone(migration));
         let (broker, course) = (self.clone(), Course { slot, at, id: queue.id, migration });
-        self.0.tasks.spawn(async move {
+        self.spawn_in(&Arc::clone(&course.slot), async move {
             tokio::select! {
                 () = broker.run_copier(&course) => {}
                 // What is under way is told of by the lanes, or found by whoever opens the queue next.
@@ -202,8 +202,8 @@ impl Broker {
             walk = part.next(end.filter(|_| !page.is_last));
         }
         let Some((older, _)) = self.stores_of(course)? else { return Ok(Round::Over) };
-        let left = older.totals(course.id).await.map_err(|error| older.failed(error))?;
-        if left.messages > 0 {
+        // What is left in the older pool goes with it.
+        if older.holds_any(course.id).await? {
             return Ok(round);
         }
         self.finish_migration(&course.slot, &course.at, course.id, &course.migration).await?;

@@ -87,7 +87,7 @@ impl Broker {
                     continue;
                 }
                 let broker = self.clone();
-                self.0.tasks.spawn(async move { broker.clean_slot(&slot).await });
+                self.spawn_in(&Arc::clone(&slot), async move { broker.clean_slot(&slot).await });
             }
         }
     }

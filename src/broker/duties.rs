@@ -67,7 +67,7 @@ impl Broker {
                     continue;
                 }
                 let broker = self.clone();
-                self.0.tasks.spawn(async move { broker.expire_slot(&slot, now).await });
+                self.spawn_in(&Arc::clone(&slot), async move { broker.expire_slot(&slot, now).await });
             }
         }
     }

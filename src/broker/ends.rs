@@ -79,6 +79,7 @@ impl Broker {
         ending: Ending,
         cause: Cause,
     ) -> Result<(), Error> {
+        let _guard = slot.lost_on_panic();
         let begun = self.begin_ends(slot, claims, ending);
         let outcome = self.finish_ends(slot, begun, cause).await;
         slot.changed.notify_waiters();
@@ -117,14 +118,18 @@ impl Broker {
         cause: Cause,
     ) -> Result<(), Error> {
         let mut durable = Vec::with_capacity(begun.len());
-        let mut failure = None;
+        let (mut failure, mut is_written) = (None, false);
         for (claim, returned) in begun {
+            let has_headers = returned.is_some();
             let outcome = match returned {
                 Some(outcome) => settled(outcome).await,
                 None => Ok(()),
             };
             match outcome {
-                Ok(()) => durable.push(claim),
+                Ok(()) => {
+                    is_written |= has_headers;
+                    durable.push(claim);
+                }
                 Err(error) => {
                     self.try_later(&mut slot.state.lock(), &[claim]);
                     failure = Some(error);
@@ -136,7 +141,7 @@ impl Broker {
             && let Err(error) = self.0.catalogue.claims_delete(&slot.owned, &ids).await
         {
             self.try_later(&mut slot.state.lock(), &durable);
-            return Err(error);
+            return Err(if is_written { error.into_unknown() } else { error });
         }
         let mut state = slot.state.lock();
         state.live_claims = state.live_claims.saturating_sub(ids.len());

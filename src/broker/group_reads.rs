@@ -27,7 +27,7 @@ impl Broker {
         while let Some(read) = queue.engine.begin_group_read() {
             let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
             let store = self.store_of(queue);
-            self.0.tasks.spawn(async move {
+            self.spawn_in(&Arc::clone(&slot), async move {
                 let found = match store {
                     Ok(store) => read_groups(&store, id, &read).await,
                     Err(error) => Err(error),

@@ -413,7 +413,7 @@ impl Broker {
     fn start_lane(&self, slot: &Arc<Slot>, pool: &PoolName, lane: &mut Lane) {
         if !std::mem::replace(&mut lane.is_running, true) {
             let (broker, slot, pool) = (self.clone(), Arc::clone(slot), pool.clone());
-            self.0.tasks.spawn(async move { broker.run_lane(&slot, &pool).await });
+            self.spawn_in(&Arc::clone(&slot), async move { broker.run_lane(&slot, &pool).await });
         }
     }
 

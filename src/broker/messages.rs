@@ -131,8 +131,8 @@ impl Broker {
         let (mut posted, outcome, mut awaited) = self.begin_post(slot, at, messages, client, room)?;
         settled(outcome).await?;
         // What fails from here on fails after that.
-        let is_written = posted.ids.len() > awaited.len();
-        let after = |error: Error| match is_written {
+        let mut is_written = posted.ids.len() > awaited.len();
+        let after = |is_written: bool, error: Error| match is_written {
             true => Error::unknown(Part::Storage, format!("a part of the messages is posted; {error}")),
             false => error,
         };
@@ -140,9 +140,12 @@ impl Broker {
         while !awaited.is_empty() {
             let (places, messages): (Vec<usize>, Vec<NewMessage>) =
                 awaited.into_iter().map(|Awaited { place, message }| (place, message)).unzip();
-            let room = self.reserve(&at.project, Amount::of(&messages)).await.map_err(after)?;
-            let (again, outcome, rest) = self.begin_post(slot, at, messages, client, room).map_err(after)?;
-            settled(outcome).await.map_err(after)?;
+            let room = self.reserve(&at.project, Amount::of(&messages)).await;
+            let room = room.map_err(|error| after(is_written, error))?;
+            let begun = self.begin_post(slot, at, messages, client, room);
+            let (again, outcome, rest) = begun.map_err(|error| after(is_written, error))?;
+            settled(outcome).await.map_err(|error| after(is_written, error))?;
+            is_written |= again.ids.len() > rest.len();
             places.iter().zip(again.ids).for_each(|(place, id)| posted.ids[*place] = id);
             let outer = |rest: Awaited| Awaited { place: places[rest.place], ..rest };
             awaited = rest.into_iter().map(outer).collect();

@@ -241,7 +241,7 @@ impl Broker {
             return;
         }
         let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
-        self.0.tasks.spawn(async move { broker.run_tasks(&slot, &at, id).await });
+        self.spawn_in(&Arc::clone(&slot), async move { broker.run_tasks(&slot, &at, id).await });
     }
 
     /// Carries on what owners of the slot before have begun.

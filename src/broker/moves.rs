@@ -76,7 +76,7 @@ impl Broker {
             return;
         }
         let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
-        self.0.tasks.spawn(async move { broker.run_mover(&slot, &at, id).await });
+        self.spawn_in(&Arc::clone(&slot), async move { broker.run_mover(&slot, &at, id).await });
     }
 
     async fn run_mover(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) {

@@ -44,6 +44,7 @@ impl Broker {
     ) -> Result<Option<ClaimId>, Error> {
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
         let change = async move {
+            let _guard = slot.lost_on_panic();
             let parted = broker.begin_part(&slot, &at, claim, &messages).await?;
             let own = match parted {
                 Parted::Over => return broker.check_ours(&slot).map(|()| None),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Broker;
 use super::copier;
 use super::pool_table::OpenPool;
+use super::presence::Origin;
 use super::queue_store::QueueStore;
 use super::slot::Slot;
 use crate::catalogue::{FlavorEntry, QueueRecord, Schema};
@@ -220,7 +221,7 @@ impl Broker {
             self.enter_creation(&at.project, id, &recorded);
             if recorded? {
                 // The queue is there, whatever becomes of opening it.
-                let opened = self.open_record(slot, at, &record).await;
+                let opened = self.open_record(slot, at, &record, Origin::Created).await;
                 return opened.map(|()| Created::New).map_err(Error::into_unknown);
             }
             self.reload_pools().await?;

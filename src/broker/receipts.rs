@@ -155,7 +155,9 @@ impl Broker {
         }
         if done.iter().any(Result::is_err) {
             // Where the queue is served next all of them are deleted again, which does no harm to those that are gone.
-            slot.check_served()?;
+            let is_refused = |done: &Result<(), Arc<Error>>| matches!(done, Err(e) if e.nothing_written());
+            let is_unwritten = done.iter().all(is_refused);
+            slot.check_served().map_err(|error| if is_unwritten { error } else { error.into_unknown() })?;
         }
         Ok(done)
     }

@@ -77,6 +77,7 @@ impl Broker {
         }
         let (broker, at) = (self.clone(), at.clone());
         let renew = async move {
+            let _guard = slot.lost_on_panic();
             let outcome = broker.renew(&slot, &at, id, terms, attempt).await;
             slot.changed.notify_waiters();
             broker.confirm_refusal(&slot, outcome)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::Broker;
-use super::changes::Change;
-use super::messages::settled;
+use super::changes::{self, Change};
+use super::messages::{Outcome, settled};
 use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot, SlotState};
 use crate::domain::ids::QueueId;
@@ -66,7 +66,7 @@ impl Broker {
         }
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
         let (id, store) = (queue.id, self.store_of(queue));
-        self.0.tasks.spawn(async move {
+        self.spawn_in(&Arc::clone(&slot), async move {
             let next = match broker.wake_due(&slot, &at, id, store).await {
                 Ok(next) => next,
                 Err(error) => {
@@ -95,13 +95,26 @@ impl Broker {
         let store = store?;
         let mut after = None;
         loop {
+            match slot.state.lock().queue_mut(at, id) {
+                Some(queue) => queue.engine.begin_wake_page(),
+                None => return Ok(None),
+            }
             let most = (limits::WAKE_MESSAGES, limits::WAKE_BYTES);
             let page = store.scan(id, Order::Schedule, Direction::Up, after, most).await?;
             let last = page.messages.last().map(|message| Position::of(&message.header));
             let now = self.0.clock.now();
             let mut due: Vec<Header> = page.messages.into_iter().map(|message| message.header).collect();
             let later = due.split_off(due.partition_point(|header| header.ready <= now));
-            self.wake(slot, at, id, due).await?;
+            let outcome = {
+                let mut state = slot.state.lock();
+                let Some(queue) = state.queue_mut(at, id) else { return Ok(None) };
+                // Too much changed while it was read.
+                let Some(ready) = queue.engine.wake_page(due) else { continue };
+                self.submit_wake(slot, &mut state, at, ready)?
+            };
+            if let Some(outcome) = outcome {
+                settled(outcome).await?;
+            }
             match later.first() {
                 Some(next) => return Ok(Some(next.ready)),
                 None if page.is_last => return Ok(None),
@@ -110,7 +123,8 @@ impl Broker {
         }
     }
 
-    /// Makes entries ready that are scheduled or prepared; those that somebody else changes are passed over.
+    /// Makes entries ready that are prepared; those that somebody else changes are passed over. Nobody but the caller, who
+    /// holds the moves into the slot, removes or wakes them.
     pub(super) async fn wake(
         &self,
         slot: &Arc<Slot>,
@@ -122,20 +136,34 @@ impl Broker {
             let mut state = slot.state.lock();
             let Some(queue) = state.queue_mut(at, id) else { return Ok(()) };
             let ready = queue.engine.wake(headers);
-            if ready.is_empty() {
-                return Ok(());
-            }
-            let ids: Vec<_> = ready.iter().map(|header| header.id).collect();
-            match self.submit(slot, &mut state, at, Change::Wake(ready)) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    if let Some(queue) = state.queue_mut(at, id) {
-                        queue.engine.wake_failed(&ids);
-                    }
-                    return Err(error);
-                }
-            }
+            self.submit_wake(slot, &mut state, at, ready)?
         };
-        settled(outcome).await
+        match outcome {
+            Some(outcome) => settled(outcome).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends headers on their way that the engine has hidden to make them ready; none when there are none.
+    fn submit_wake(
+        &self,
+        slot: &Arc<Slot>,
+        state: &mut SlotState,
+        at: &QueueRef,
+        ready: Vec<Header>,
+    ) -> Result<Option<Outcome>, Error> {
+        if ready.is_empty() {
+            return Ok(None);
+        }
+        let ids = changes::ids(&ready);
+        match self.submit(slot, state, at, Change::Wake(ready)) {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(error) => {
+                if let Some(queue) = state.queues.get_mut(at) {
+                    queue.engine.wake_failed(&ids);
+                }
+                Err(error)
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::copier::Migration;
 use super::lanes::{Lane, Work};
 use super::loads::{Pace, Paced};
 use super::observation::Seen;
+use super::presence::Origin;
 use super::retake::Taken;
 use super::waiting::Waiter;
 use crate::catalogue::{AttemptRecord, ClaimRecord, OwnedSlot, Placement, QueueRecord, SlotClaims};
@@ -24,7 +25,7 @@ use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
-use crate::engine::{Found, Lines, QueueEngine};
+use crate::engine::{Lines, QueueEngine};
 use crate::error::{Error, Part};
 use crate::metrics::QueueCounters;
 use crate::storage::Epoch;
@@ -306,7 +307,7 @@ impl Broker {
             return Ok(true);
         }
         match self.0.catalogue.queue(&slot.owned, at).await? {
-            Some(record) => self.open_record(slot, at, &record).await.map(|()| true),
+            Some(record) => self.open_record(slot, at, &record, Origin::Stored).await.map(|()| true),
             None => Ok(false),
         }
     }
@@ -317,22 +318,18 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         record: &QueueRecord,
+        origin: Origin,
     ) -> Result<(), Error> {
         let (placement, migration) = self.open_pools(slot, record).await?;
         let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
         let readers = TaskTracker::new();
         let store = self.store_at(&placement, readers.token())?;
         let totals = store.totals(record.id).await?;
-        let (found, claims) = {
+        let (tail, claims) = {
             let state = slot.state.lock();
-            let found = Found {
-                tail: state.ids.last(),
-                has_ready: totals.ready() > 0,
-                is_scheduled: totals.scheduled > 0,
-                has_aside: totals.aside > 0,
-            };
-            (found, state.unopened.get(&record.id).cloned().unwrap_or_default())
+            (state.ids.last(), state.unopened.get(&record.id).cloned().unwrap_or_default())
         };
+        let found = store.presence(origin, record.id, &totals, tail).await?;
         let mut engine = if attributes.is_fifo {
             self.open_ordered(record.id, found, &store).await?
         } else {
@@ -393,6 +390,7 @@ mod tests {
     use crate::domain::ids::Slot as SlotNumber;
     use crate::domain::message::{Header, State};
     use crate::domain::names::{ProjectId, QueueName};
+    use crate::engine::Found;
 
     impl OpenQueue {
         /// A queue of no matter which name.

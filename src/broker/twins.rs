@@ -165,25 +165,27 @@ impl Broker {
         }
     }
 
-    /// Forgets all ids of deduplication of a queue, durably.
+    /// Forgets all ids of deduplication of a queue, durably. Returns whether there were any.
     pub(super) async fn forget_twins(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         queue: QueueId,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let mut outcomes = Vec::new();
         {
             let mut state = slot.state.lock();
-            let Some(open) = state.queue_mut(at, queue) else { return Ok(()) };
+            let Some(open) = state.queue_mut(at, queue) else { return Ok(false) };
             let keys = open.engine.forget_all_twins();
             for keys in keys.chunks(limits::NOTES_PAGE) {
                 outcomes.push(self.submit(slot, &mut state, at, Change::ForgetTwins(keys.to_vec()))?);
             }
         }
+        let mut is_written = false;
         for outcome in outcomes {
-            settled(outcome).await?;
+            settled(outcome).await.map_err(|error| if is_written { error.into_unknown() } else { error })?;
+            is_written = true;
         }
-        Ok(())
+        Ok(is_written)
     }
 }

@@ -1,7 +1,7 @@
 //! Moves that an owner before has begun (P5, P6): those of queues that nobody opens, those of tasks, and those into a queue
 //! that is deleted.
 //!
-//! After a slot was taken each of its queues is looked at once, at the cost of one read of its pool. One that has entries
+//! After a slot was taken each of its queues is looked at once, at the cost of two reads of its pool. One that has entries
 //! aside, or that moves to another pool, is opened, and its mover or copier goes on. It is done in the background, a few queues at a time, and never twice.
 
 use std::collections::{HashMap, HashSet};
@@ -126,7 +126,7 @@ impl Broker {
             let pool = self.pool_of_record(name).await?;
             self.open_lane(slot, name, &pool).await?;
             let store = pool.store()?;
-            if store.totals(record.id).await.map_err(|error| store.failed(error))?.aside > 0 {
+            if store.holds_aside(record.id).await? {
                 stores.push(store);
             }
         }

@@ -183,13 +183,15 @@ impl Catalogue {
 
     /// Removes the records of claims; those that are gone already stay so.
     pub async fn claims_delete(&self, slot: &OwnedSlot, ids: &[ClaimId]) -> Result<(), Error> {
-        for some in ids.chunks(limits::TREE_BATCH_OPS - 1) {
+        for (number, some) in ids.chunks(limits::TREE_BATCH_OPS - 1).enumerate() {
             let mut ops: Vec<Op> =
                 some.iter().map(|id| Op::Delete { path: layout::claim(slot.slot, *id) }).collect();
             loop {
                 match self.commit_as_owner(slot, &[], &ops).await {
                     Ok(_) => break,
                     Err(TreeError::Refused { op, why: Refusal::NoNode }) => drop(ops.remove(op)),
+                    // Those of the parts before are gone.
+                    Err(error) if number > 0 => return Err(failed(error).into_unknown()),
                     Err(error) => return Err(failed(error)),
                 }
             }

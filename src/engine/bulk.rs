@@ -7,7 +7,59 @@ use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::time::Timestamp;
 use crate::error::Error;
 
+/// The purges of a queue that are under way.
+///
+/// A purge reads what is ready and what is not one after the other. A message that goes from the one to the other in between
+/// is met in neither, so it goes over both again.
+#[derive(Debug, Default)]
+pub(super) struct Purges {
+    running: usize,
+    /// The newest message that one of them is to remove.
+    until: Option<MessageId>,
+    /// How often such a message was shown that had been hidden: what it is in the pool may have changed.
+    shown: u64,
+}
+
+impl Purges {
+    /// A message that was hidden is shown.
+    pub(super) fn note_shown(&mut self, id: MessageId) {
+        self.shown += u64::from(self.until.is_some_and(|until| id <= until));
+    }
+}
+
+/// What a purge knows when a pass over all that there is begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurgePass {
+    last: MessageId,
+    shown: u64,
+}
+
 impl QueueEngine {
+    /// A purge begins that is to remove what there is up to this message.
+    pub fn begin_purging(&mut self, last: MessageId) {
+        self.purges.running += 1;
+        self.purges.until = self.purges.until.max(Some(last));
+    }
+
+    /// A purge is over, however it ended.
+    pub fn end_purging(&mut self) {
+        self.purges.running = self.purges.running.saturating_sub(1);
+        self.purges.until = self.purges.until.filter(|_| self.purges.running > 0);
+    }
+
+    /// A purge begins to go over all that there is up to this message.
+    pub fn begin_purge_pass(&self, last: MessageId) -> PurgePass {
+        PurgePass { last, shown: self.purges.shown }
+    }
+
+    /// Whether the pass met all that there was when it began: no message became ready, or was put off, meanwhile.
+    pub fn is_purge_whole(&self, PurgePass { last, shown }: PurgePass) -> bool {
+        let is_changing = |why: Why| matches!(why, Why::Waking | Why::Returning(_) | Why::Leaving);
+        let ids = self.hidden.values().filter(|hidden| is_changing(hidden.why));
+        let mut ids = ids.filter_map(|hidden| hidden.header.as_ref()).map(|header| header.id);
+        self.purges.shown == shown && ids.all(|id| id > last)
+    }
+
     /// Begins to remove messages for somebody who holds `claims`: all of them, or none when one is claimed by
     /// somebody else or on its way to another queue. Ids must differ; one that is not known here is removed from the
     /// pool, whether it is there or not. Where only the pool knows what is on its way it must be asked first, and `asked`

@@ -67,6 +67,7 @@ impl QueueEngine {
             if let Some(refill) = &mut self.refill {
                 refill.remove(id);
             }
+            self.schedule.note_change(id);
             let hidden = self.hidden.remove(&id);
             let header = hidden.and_then(|hidden| hidden.header);
             self.gone_from_group(id, header.and_then(|header| header.group).as_ref());

@@ -58,10 +58,14 @@ impl QueueEngine {
         claim.ending = Some(ending);
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
-            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
+            if let Some(Hidden { header: Some(header), why, is_stored_ready, .. }) =
+                self.hidden.get_mut(message)
+            {
                 if *why == Why::Claimed(id) {
                     *why = Why::Returning(id);
                 }
+                // If the claim lives on nobody knows here how far its end came.
+                *is_stored_ready &= ending.ready.is_none();
                 // Of those being removed too: their removal may fail, and then the claim's record is gone.
                 let mut returned = header.clone();
                 ending.apply(&mut returned);

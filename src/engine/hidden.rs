@@ -7,7 +7,7 @@ use super::blocking::Blocking;
 use super::busy::Busy;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{ClaimId, MessageId};
-use crate::domain::message::Header;
+use crate::domain::message::{Header, State};
 use crate::domain::time::Timestamp;
 
 /// Why a message is hidden.
@@ -50,11 +50,26 @@ pub(super) struct Hidden {
     pub(super) removals: u32,
     /// What those are counted as. Without any it says nothing.
     pub(super) removed: Removed,
+    /// Whether the pool certainly stores it as ready. What its header says here is what it will be: the pool may have it
+    /// as scheduled since a release that was cut short.
+    pub(super) is_stored_ready: bool,
 }
 
 impl Hidden {
+    /// A message that the pool stores with this header.
     pub(super) fn new(header: Header, why: Why) -> Self {
-        Self { header: Some(header), why, removals: 0, removed: Removed::default() }
+        Self { header: Some(header), ..Self::unknown(why) }.as_stored()
+    }
+
+    /// A message of which only the id is known.
+    pub(super) fn unknown(why: Why) -> Self {
+        Self { header: None, why, removals: 0, removed: Removed::default(), is_stored_ready: false }
+    }
+
+    /// The pool stores it as its header says.
+    fn as_stored(self) -> Self {
+        let is_stored_ready = self.header.as_ref().is_some_and(|header| header.state == State::Ready);
+        Self { is_stored_ready, ..self }
     }
 }
 
@@ -137,8 +152,9 @@ impl HiddenMessages {
     /// What was hidden by its id alone turns out to be this.
     pub(super) fn learn(&mut self, header: Header) {
         self.count(&header);
-        if let Some(hidden) = self.by_id.get_mut(&header.id)
-            && let Some(before) = hidden.header.replace(header)
+        let Some(hidden) = self.by_id.get_mut(&header.id) else { return };
+        hidden.is_stored_ready = header.state == State::Ready;
+        if let Some(before) = hidden.header.replace(header)
             && self.blocking.is_none()
         {
             self.discount(&before);

@@ -32,6 +32,7 @@ mod expiry;
 mod fair;
 mod groups;
 mod hidden;
+mod missing;
 mod moves;
 mod ordered;
 mod queue;
@@ -44,6 +45,7 @@ mod waiting;
 mod window;
 
 pub use browse::Browsed;
+pub use bulk::PurgePass;
 pub use claims::Claim;
 pub use copying::goes_over;
 pub use dedup::{Twin, TwinNote};

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use bytes::Bytes;
 
+use super::bulk::Purges;
 use super::claims::{Claim, Claims};
 use super::dedup::Dedup;
 use super::groups::Groups;
@@ -40,6 +41,7 @@ pub struct QueueEngine {
     pub(super) copying: Vec<MessageId>,
     /// Removals that nobody has asked for yet.
     pub(super) tally: Tally,
+    pub(super) purges: Purges,
 }
 
 /// What the totals of a queue's pool say of it when it is opened.
@@ -117,6 +119,7 @@ impl QueueEngine {
             dedup: Dedup::default(),
             copying: Vec::new(),
             tally: Tally::default(),
+            purges: Purges::default(),
         }
     }
 
@@ -147,12 +150,15 @@ impl QueueEngine {
             }
             header.attempts = header.attempts.max(attempt);
             note_claim(&mut header, terms, expires);
-            // An end that was cut short may have put it off already.
-            header.state = State::Ready;
             terms.extend(&mut header, expires);
             claim.messages.insert(header.id);
             self.claimed += 1;
-            self.hidden.insert(header.id, Hidden::new(header, Why::Claimed(id)));
+            let (message, mut hidden) = (header.id, Hidden::new(header, Why::Claimed(id)));
+            // An end that was cut short may have put it off already: so the pool stores it until the claim ends.
+            if let Some(header) = &mut hidden.header {
+                header.state = State::Ready;
+            }
+            self.hidden.insert(message, hidden);
         }
         if claim.messages.is_empty() {
             over.push(id);
@@ -259,6 +265,8 @@ impl QueueEngine {
 
     /// A message that was hidden is what its header says: ready, scheduled, or aside.
     pub(super) fn show(&mut self, header: Header, body: Option<Bytes>) {
+        self.schedule.note_change(header.id);
+        self.purges.note_shown(header.id);
         match header.state {
             State::Ready => {
                 if let Some(sweep) = &mut self.sweep {

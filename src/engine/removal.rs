@@ -119,9 +119,11 @@ impl QueueEngine {
             hidden.removals += 1;
             return Removal::Begun;
         }
-        let header = self.take_out(id);
-        let absent = Hidden { header, why: Why::Removing(None), removals: 1, removed: Removed::default() };
-        self.hidden.insert(id, absent);
+        let hidden = match self.take_out(id) {
+            Some(header) => Hidden::new(header, Why::Removing(None)),
+            None => Hidden::unknown(Why::Removing(None)),
+        };
+        self.hidden.insert(id, Hidden { removals: 1, ..hidden });
         Removal::Begun
     }
 
@@ -142,6 +144,7 @@ impl QueueEngine {
             if let Some(refill) = &mut self.refill {
                 refill.remove(*id);
             }
+            self.schedule.note_change(*id);
             self.aside.forget(*id);
             let hidden = self.hidden.remove(id);
             let header = hidden.as_ref().and_then(|hidden| hidden.header.as_ref());
@@ -179,14 +182,15 @@ impl QueueEngine {
         }
     }
 
-    /// Those of these messages whose first removal began while they were claimed. Nothing but that removal can take them out
-    /// of the ready ones of the pool.
+    /// Those of these messages whose first removal began while they were claimed, and that the pool certainly stores as
+    /// ready: not after a release with a delay that was begun and did not end the claim. Nothing but that removal can take
+    /// them out of the ready ones of the pool.
     pub fn leaving_claims(&self, ids: &[MessageId]) -> impl Iterator<Item = &Header> {
         let hidden = ids.iter().filter_map(|id| self.hidden.get(id));
-        let is_first =
-            |hidden: &&Hidden| hidden.removals == 1 && matches!(hidden.why, Why::Removing(Some(_)));
-        let headers = hidden.filter(is_first).filter_map(|hidden| hidden.header.as_ref());
-        headers.filter(|header| header.state == State::Ready)
+        let is_certain = |hidden: &&Hidden| {
+            hidden.removals == 1 && matches!(hidden.why, Why::Removing(Some(_))) && hidden.is_stored_ready
+        };
+        hidden.filter(is_certain).filter_map(|hidden| hidden.header.as_ref())
     }
 
     /// Leaves a message to the pool that was hidden without being known here.

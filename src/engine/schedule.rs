@@ -4,9 +4,12 @@
 //! no memory. One that becomes ready is hidden until that is durable, and then stands at its id's place: the ones
 //! posted after it come later, though they may have been ready before (P2).
 
+use std::collections::HashSet;
+
 use super::hidden::{Hidden, Why};
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
+use crate::domain::limits;
 use crate::domain::message::{Header, State};
 use crate::domain::time::Timestamp;
 
@@ -17,16 +20,36 @@ pub(super) struct Schedule {
     next: Option<Timestamp>,
     /// Whether the due ones are being looked for, or made ready.
     is_waking: bool,
+    /// While a page of them is read.
+    reading: Option<Reading>,
+}
+
+/// What happened since a page was asked for.
+#[derive(Debug, Default)]
+struct Reading {
+    /// What was removed, or was hidden and is not any more: the page may show it as it was.
+    changed: HashSet<MessageId>,
+    /// Whether there was too much of it: then the page says nothing.
+    is_void: bool,
 }
 
 impl Schedule {
     pub(super) fn found(is_scheduled: bool) -> Self {
-        Self { next: is_scheduled.then(Timestamp::default), is_waking: false }
+        Self { next: is_scheduled.then(Timestamp::default), is_waking: false, reading: None }
     }
 
     /// A message is scheduled for this time.
     pub(super) fn expect(&mut self, ready: Timestamp) {
         self.next = Some(self.next.map_or(ready, |next| next.min(ready)));
+    }
+
+    /// A message is gone, or is something else than it was a moment ago.
+    pub(super) fn note_change(&mut self, id: MessageId) {
+        let Some(Reading { changed, is_void }) = &mut self.reading else { return };
+        *is_void |= changed.len() >= limits::WAKE_CHANGES;
+        if !*is_void {
+            changed.insert(id);
+        }
     }
 
     /// Whether messages may be scheduled.
@@ -60,6 +83,23 @@ impl QueueEngine {
             self.schedule.next = None;
         }
         begins
+    }
+
+    /// A page of scheduled entries is about to be read: what changes from here on wins over it.
+    pub fn begin_wake_page(&mut self) {
+        self.schedule.reading = Some(Reading::default());
+    }
+
+    /// As [`QueueEngine::wake`], of the due entries of a page that was read since [`QueueEngine::begin_wake_page`]. What was
+    /// removed since is not woken, and what became something else is looked at by what it is now. None when the page says
+    /// nothing and must be read again.
+    pub fn wake_page(&mut self, mut headers: Vec<Header>) -> Option<Vec<Header>> {
+        let Reading { changed, is_void } = self.schedule.reading.take()?;
+        if is_void {
+            return None;
+        }
+        headers.retain(|header| !changed.contains(&header.id));
+        Some(self.wake(headers))
     }
 
     /// Hides entries that are scheduled and due, or prepared and to be published, as the pool shows them. Returns
@@ -107,6 +147,7 @@ impl QueueEngine {
     /// What was due is ready, or will be tried again; the next one that was seen is due at `next`.
     pub fn finish_wake(&mut self, next: Option<Timestamp>) {
         self.schedule.is_waking = false;
+        self.schedule.reading = None;
         if let Some(next) = next {
             self.schedule.expect(next);
         }

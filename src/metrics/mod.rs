@@ -132,6 +132,11 @@ impl Meter {
         self.0.work.claim_wait.observe(seconds);
     }
 
+    /// Memory had so many messages that their pool does not have.
+    pub fn note_missing(&self, messages: u64) {
+        self.0.work.messages_missing.inc_by(messages);
+    }
+
     /// Counts a connection, which is open until the answer is dropped.
     pub fn open_connection(&self) -> OpenConnection {
         self.0.work.open_connection()

@@ -61,6 +61,7 @@ pub(super) struct Work {
     pub(super) claim_wait: Histogram,
     connections: Gauge,
     pub(super) connections_refused: Counter,
+    pub(super) messages_missing: Counter,
 }
 
 impl Work {
@@ -73,6 +74,7 @@ impl Work {
             claim_wait: Histogram::new(WAITS),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
+            messages_missing: Counter::default(),
         };
         registry.register(
             "angarium_commit_duration_seconds",
@@ -94,6 +96,11 @@ impl Work {
             "angarium_connections_refused",
             "Connections refused because their address had too many",
             work.connections_refused.clone(),
+        );
+        registry.register(
+            "angarium_messages_missing",
+            "Messages that memory had and their pool did not: each was forgotten, and its slot reacquired",
+            work.messages_missing.clone(),
         );
         work
     }

@@ -2,6 +2,7 @@
 //! knowing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use angarium::domain::durability::Durability;
 use angarium::domain::group::GroupName;
@@ -28,6 +29,15 @@ pub struct FaultyPool {
     fenced: Mutex<Vec<Slot>>,
     /// The class that it says it reaches; that of the pool behind it unless it is set.
     pub reach: Mutex<Option<Durability>>,
+    /// Pages of this order that were read are held before they are shown.
+    pub pages: Plan,
+    pub held_order: Mutex<Option<Order>>,
+    /// Bodies that are not shown by id.
+    pub lost: Mutex<Vec<MessageId>>,
+    /// Whether queues seem to hold nothing by their totals.
+    pub hides_totals: AtomicBool,
+    /// Whether the next commit panics.
+    pub panics: AtomicBool,
 }
 
 impl FaultyPool {
@@ -39,6 +49,11 @@ impl FaultyPool {
             fences: Plan::default(),
             fenced: Mutex::default(),
             reach: Mutex::default(),
+            pages: Plan::default(),
+            held_order: Mutex::default(),
+            lost: Mutex::default(),
+            hides_totals: AtomicBool::default(),
+            panics: AtomicBool::default(),
         }
     }
 
@@ -74,6 +89,7 @@ impl PoolStore for FaultyPool {
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let unknown = || StoreError::Unknown("as planned".into());
         self.given.lock().push(batch.clone());
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "as planned");
         match self.plan.take() {
             Fault::None => self.pool.commit(batch).await,
             Fault::Held => {
@@ -102,7 +118,12 @@ impl PoolStore for FaultyPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        self.pool.scan(queue, order, direction, after, messages, bytes).await
+        let page = self.pool.scan(queue, order, direction, after, messages, bytes).await;
+        let is_held = *self.held_order.lock() == Some(order);
+        if is_held && self.pages.take() == Fault::Held {
+            self.pages.held().await;
+        }
+        page
     }
 
     async fn group(
@@ -126,7 +147,9 @@ impl PoolStore for FaultyPool {
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
-        self.pool.get(queue, ids).await
+        let mut found = self.pool.get(queue, ids).await?;
+        found.retain(|message| !self.lost.lock().contains(&message.header.id));
+        Ok(found)
     }
 
     async fn due(
@@ -140,7 +163,8 @@ impl PoolStore for FaultyPool {
     }
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
-        self.pool.totals(queue).await
+        let totals = self.pool.totals(queue).await?;
+        Ok(if self.hides_totals.load(Ordering::SeqCst) { Totals::default() } else { totals })
     }
 
     async fn notes(

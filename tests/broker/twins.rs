@@ -178,3 +178,30 @@ async fn a_twin_of_a_post_on_its_way_is_answered_by_what_becomes_of_that() {
         assert_eq!(view.messages.iter().map(|message| message.id).collect::<Vec<_>>(), twin);
     }
 }
+
+/// The purge's removal of the old note went out with the new one, and removed it.
+#[tokio::test(flavor = "multi_thread")]
+async fn id_forgotten_and_posted_in_one_batch_is_remembered() {
+    let faulty = faulty().await;
+    let (whole, at) = (&faulty.whole, queue("q"));
+    whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let old = whole.send(&at, with_id("a", "1")).await;
+    faulty.pool.next(&[Held]);
+    let mut tasks = JoinSet::new();
+    let (broker, to) = (whole.broker.clone(), at.clone());
+    tasks.spawn(async move { drop(broker.messages_post(&to, vec![in_group("b", "2")], None).await) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let (broker, to) = (whole.broker.clone(), at.clone());
+    tasks.spawn(async move { broker.queue_purge(&to).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let (broker, to) = (whole.broker.clone(), at.clone());
+    let mut posted = JoinSet::new();
+    posted.spawn(async move { broker.messages_post(&to, vec![with_id("a", "1")], None).await.unwrap().ids });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    faulty.pool.release();
+    let new = posted.join_next().await.unwrap().unwrap()[0];
+    tasks.join_all().await;
+    assert_ne!(new, old);
+    faulty.reacquire().await;
+    assert_eq!(whole.send(&at, with_id("a", "1")).await, new);
+}
