@@ -3,7 +3,7 @@
 use angarium::engine::GroupBounds;
 
 use super::dice;
-use super::step::{Step, Target, deep_steps, steps};
+use super::step::{Step, Target, deep_steps, steps, swarm_steps};
 use super::world::World;
 
 #[test]
@@ -27,6 +27,18 @@ fn engine_in_order_of_groups_is_what_the_naive_queue_is_after_each_step() {
 fn engine_with_deep_groups_is_what_the_naive_queue_is_after_each_step() {
     for (name, bounds) in all_bounds() {
         dice::check(name, 250, &deep_steps(60), |steps| history_in(World::ordered(bounds), &steps));
+    }
+}
+
+#[test]
+fn engine_under_swarms_of_steps_is_the_naive_queue() {
+    dice::check("swarms", 500, &swarm_steps(120), |steps| history(&steps));
+}
+
+#[test]
+fn engine_in_order_under_swarms_is_the_naive_queue() {
+    for (name, bounds) in all_bounds() {
+        dice::check(name, 250, &swarm_steps(120), |steps| history_in(World::ordered(bounds), &steps));
     }
 }
 

@@ -34,10 +34,19 @@ pub enum Step {
     Post(Vec<u8>, bool),
     /// A post of messages that are ready after so many seconds.
     Delayed(Vec<u8>, u8),
-    /// What is scheduled and due is looked for, or what was found is settled.
+    /// What is scheduled and due is looked for: a page is read, then made ready, and in the end all of it is settled.
     BeginWake,
-    ReadWake,
+    ReadDue,
+    Wake,
     FinishWake,
+    /// A post with one of a few ids of deduplication, or the ids whose time is over are forgotten, or all of them.
+    PostOnce(u8),
+    ForgetOld,
+    ForgetAll,
+    /// All that the pool has is removed, claimed or not.
+    Purge,
+    /// Some messages, one for each bit, are removed by their ids in the name of all claims.
+    RemoveAll(u8),
     /// A claim begins to end, and its messages are put off by so many seconds.
     PutOff(u8, u8),
     /// The pool is asked for expired messages, and they are removed.
@@ -138,93 +147,127 @@ fn deep_step() -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
+/// Histories of swarm testing: each draws how often it takes each kind of step, and some kinds it never takes. What rarely
+/// comes together in a history of all kinds comes together in some of these.
+pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let factor = prop_oneof![4 => Just(0u32), 3 => Just(1), 2 => Just(6)];
+    prop::collection::vec(factor, kinds().len()).prop_flat_map(move |factors| {
+        let chosen = kinds().into_iter().zip(factors).map(|((weight, kind), factor)| (weight * factor, kind));
+        // Without these nothing happens.
+        let always = [
+            (12, sizes(6).prop_map(|sizes| Step::Post(sizes, false)).boxed()),
+            (12, Just(Step::Flush).boxed()),
+            (8, (1u8..6).prop_map(Step::Take).boxed()),
+        ];
+        let chosen = always.into_iter().chain(chosen).filter(|(weight, _)| *weight > 0);
+        prop::collection::vec(prop::strategy::Union::new_weighted(chosen.collect()), 1..most)
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        8 => posts(),
-        2 => Just(Step::Flush),
-        26 => claims(),
-        6 => (target(), named()).prop_map(|(target, named)| Step::Remove(target, named)),
-        14 => refills(),
-        9 => receipts(),
-        6 => schedules(),
-        6 => moves(),
-        4 => waits(),
-        1 => (1u8..120).prop_map(Step::Advance),
-        1 => Just(Step::Crash),
+    prop::strategy::Union::new_weighted(kinds())
+}
+
+/// A kind of step, and how often it is taken among the others.
+type Kind = (u32, BoxedStrategy<Step>);
+
+/// Every kind of step.
+fn kinds() -> Vec<Kind> {
+    [posts(), claims(), receipts(), removals(), refills(), schedules(), moves(), waits(), others()].concat()
+}
+
+fn sizes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(0u8..3, 1..most)
+}
+
+fn one(weight: u32, step: Step) -> Kind {
+    (weight, Just(step).boxed())
+}
+
+fn numbered(weight: u32, step: fn(u8) -> Step) -> Kind {
+    (weight, any::<u8>().prop_map(step).boxed())
+}
+
+fn posts() -> Vec<Kind> {
+    let post =
+        (sizes(6), prop::bool::weighted(0.2)).prop_map(|(sizes, is_short)| Step::Post(sizes, is_short));
+    vec![
+        (16, post.boxed()),
+        one(24, Step::Send),
+        one(16, Step::Apply),
+        one(24, Step::Settle),
+        (8, (0u8..4).prop_map(Step::PostOnce).boxed()),
+        one(4, Step::ForgetOld),
+        one(2, Step::ForgetAll),
     ]
 }
 
-fn posts() -> impl Strategy<Value = Step> {
-    let sizes = prop::collection::vec(0u8..3, 1..6);
-    prop_oneof![
-        2 => (sizes, prop::bool::weighted(0.2)).prop_map(|(sizes, is_short)| Step::Post(sizes, is_short)),
-        3 => Just(Step::Send),
-        2 => Just(Step::Apply),
-        3 => Just(Step::Settle),
+fn claims() -> Vec<Kind> {
+    let end = (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(claim, counts)| Step::End(claim, counts));
+    vec![
+        (50, (1u8..6).prop_map(Step::Take).boxed()),
+        numbered(25, Step::Record),
+        numbered(50, Step::Grant),
+        numbered(8, Step::PutBack),
+        (34, end.boxed()),
+        numbered(17, Step::Unrecord),
+        numbered(42, Step::FinishEnd),
+        numbered(8, Step::FailEnd),
+        one(8, Step::ClearSpent),
     ]
 }
 
-fn schedules() -> impl Strategy<Value = Step> {
-    let sizes = prop::collection::vec(0u8..3, 1..4);
-    prop_oneof![
-        4 => (sizes, 1u8..90).prop_map(|(sizes, seconds)| Step::Delayed(sizes, seconds)),
-        3 => Just(Step::BeginWake),
-        3 => Just(Step::ReadWake),
-        3 => Just(Step::FinishWake),
-        2 => (any::<u8>(), 1u8..90).prop_map(|(claim, seconds)| Step::PutOff(claim, seconds)),
-        2 => Just(Step::BeginSweep),
-        2 => Just(Step::FinishSweep),
-        2 => (1u8..60).prop_map(Step::Advance),
+fn removals() -> Vec<Kind> {
+    let remove = (target(), named()).prop_map(|(target, named)| Step::Remove(target, named));
+    vec![(60, remove.boxed()), numbered(4, Step::RemoveAll), one(2, Step::Purge)]
+}
+
+fn schedules() -> Vec<Kind> {
+    let put_off = (any::<u8>(), 1u8..90).prop_map(|(claim, seconds)| Step::PutOff(claim, seconds));
+    vec![
+        (12, (sizes(4), 1u8..90).prop_map(|(sizes, seconds)| Step::Delayed(sizes, seconds)).boxed()),
+        one(9, Step::BeginWake),
+        one(9, Step::ReadDue),
+        one(9, Step::Wake),
+        one(9, Step::FinishWake),
+        (6, put_off.boxed()),
+        one(6, Step::BeginSweep),
+        one(6, Step::FinishSweep),
+        (16, (1u8..60).prop_map(Step::Advance).boxed()),
     ]
 }
 
-fn moves() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        3 => any::<u8>().prop_map(Step::Arrive),
-        4 => any::<u8>().prop_map(Step::Publish),
-        2 => any::<u8>().prop_map(Step::Depart),
+fn moves() -> Vec<Kind> {
+    vec![numbered(20, Step::Arrive), numbered(27, Step::Publish), numbered(13, Step::Depart)]
+}
+
+fn waits() -> Vec<Kind> {
+    vec![(30, (1u8..4).prop_map(Step::Join).boxed()), numbered(10, Step::Leave)]
+}
+
+fn receipts() -> Vec<Kind> {
+    let part = (any::<u8>(), any::<u8>()).prop_map(|(claim, which)| Step::Part(claim, which));
+    vec![
+        (30, part.boxed()),
+        numbered(7, Step::RecordParting),
+        numbered(22, Step::FinishParting),
+        numbered(7, Step::FailParting),
+        (15, target().prop_map(Step::RemoveReceived).boxed()),
     ]
 }
 
-fn waits() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        3 => (1u8..4).prop_map(Step::Join),
-        1 => any::<u8>().prop_map(Step::Leave),
+fn refills() -> Vec<Kind> {
+    vec![
+        one(46, Step::BeginRefill),
+        (35, (1u8..8).prop_map(Step::ReadPage).boxed()),
+        one(35, Step::FinishRefill),
+        one(12, Step::FailRefill),
+        one(12, Step::LeaveReady),
     ]
 }
 
-fn claims() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        6 => (1u8..6).prop_map(Step::Take),
-        3 => any::<u8>().prop_map(Step::Record),
-        6 => any::<u8>().prop_map(Step::Grant),
-        1 => any::<u8>().prop_map(Step::PutBack),
-        4 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(claim, counts)| Step::End(claim, counts)),
-        2 => any::<u8>().prop_map(Step::Unrecord),
-        5 => any::<u8>().prop_map(Step::FinishEnd),
-        1 => any::<u8>().prop_map(Step::FailEnd),
-        1 => Just(Step::ClearSpent),
-    ]
-}
-
-fn receipts() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => (any::<u8>(), any::<u8>()).prop_map(|(claim, which)| Step::Part(claim, which)),
-        1 => any::<u8>().prop_map(Step::RecordParting),
-        3 => any::<u8>().prop_map(Step::FinishParting),
-        1 => any::<u8>().prop_map(Step::FailParting),
-        2 => target().prop_map(Step::RemoveReceived),
-    ]
-}
-
-fn refills() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => Just(Step::BeginRefill),
-        3 => (1u8..8).prop_map(Step::ReadPage),
-        3 => Just(Step::FinishRefill),
-        1 => Just(Step::FailRefill),
-        1 => Just(Step::LeaveReady),
-    ]
+fn others() -> Vec<Kind> {
+    vec![one(20, Step::Flush), (10, (1u8..120).prop_map(Step::Advance).boxed()), one(10, Step::Crash)]
 }
 
 fn target() -> impl Strategy<Value = Target> {

@@ -23,6 +23,7 @@ impl World {
         };
         self.reads.clear();
         self.engine = self.opened(found);
+        self.restore_twins();
         self.truth = Truth::default();
         for message in self.pool.entries.values() {
             self.truth.posted(message.header.clone());
@@ -52,6 +53,7 @@ impl World {
     pub fn check(&self) {
         self.check_line();
         self.check_receipts();
+        self.check_twins();
         let is_claimed = |place| matches!(place, Place::Taking | Place::Claimed(_) | Place::Returning(_));
         let claimed = self.truth.messages.values().filter(|known| is_claimed(known.place)).count();
         assert_eq!(self.engine.claimed(), claimed as u64, "claimed");
@@ -159,7 +161,9 @@ impl World {
         while !self.parting.is_empty() {
             self.finish_parting(0);
         }
-        self.read_wake();
+        while matches!(self.waking, Some(Waking::Begun(_) | Waking::Read(..))) {
+            self.wake_page();
+        }
         while self.flight.is_some() || !self.waiting.is_empty() {
             self.send();
             self.apply();

@@ -26,7 +26,7 @@ impl World {
             };
             messages.push(Message { header, body });
         }
-        self.waiting.push_back(Change::Post(messages));
+        self.waiting.push_back(Change::Post(messages, Vec::new()));
     }
 
     pub(super) fn submit_removal(&mut self, ids: Vec<MessageId>) {
@@ -42,7 +42,11 @@ impl World {
         let mut changes = QueueChanges::of(QueueId::new(Slot(0), &mut self.claims), self.engine.low());
         for work in &works {
             match work {
-                Change::Post(messages) => changes.appends.extend_from_slice(messages),
+                Change::Post(messages, notes) => {
+                    changes.appends.extend_from_slice(messages);
+                    changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
+                }
+                Change::Forget(keys) => changes.forget_notes(keys.iter().map(dedup::name)),
                 Change::Prepare(messages) => changes.appends.extend_from_slice(messages),
                 Change::Return(_, headers) | Change::Wake(headers) | Change::SetAside(headers) => {
                     changes.updates.extend_from_slice(headers);
@@ -76,8 +80,8 @@ impl World {
         let Some(Flight { works, is_durable, .. }) = self.flight.take() else { return };
         for work in works {
             match work {
-                Change::Post(messages) if is_durable => self.posted(messages),
-                Change::Post(_) => {}
+                Change::Post(messages, notes) => self.settle_post(messages, &notes, is_durable),
+                Change::Forget(_) => {}
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
                 Change::Return(claim, _) => self.end_failed(claim),
                 Change::Wake(headers) => self.settle_wake(&headers, is_durable),
@@ -90,6 +94,16 @@ impl World {
                     ids.iter().for_each(|id| self.truth.remove_failed(*id));
                 }
             }
+        }
+    }
+
+    fn settle_post(&mut self, messages: Vec<Message>, notes: &[(DedupKey, Note)], is_durable: bool) {
+        let keys: Vec<DedupKey> = notes.iter().map(|(key, _)| *key).collect();
+        if is_durable {
+            self.engine.twins_posted(&keys);
+            self.posted(messages);
+        } else {
+            self.engine.twins_failed(&keys);
         }
     }
 

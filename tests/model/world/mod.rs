@@ -4,6 +4,7 @@
 
 mod checks;
 mod claims;
+mod dedup;
 mod lane;
 mod moves;
 mod ordered;
@@ -19,13 +20,14 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use angarium::domain::claim::ClaimTerms;
+use angarium::domain::dedup::DedupKey;
 use angarium::domain::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message, Peer, State};
 use angarium::domain::time::Timestamp;
 use angarium::engine::{Answered, Ending, Found, Lines, QueueEngine, Refill, Removal, Taken};
 use angarium::engine::{GroupBounds, GroupRead, Heads, Place as Turn, prepared};
 use angarium::error::Error;
-use angarium::storage::{Direction, KnownEntry, Page, QueueChanges};
+use angarium::storage::{Direction, KnownEntry, Note, Page, Position, QueueChanges};
 
 use ordered::GroupPage;
 use receipts::Parting;
@@ -44,7 +46,9 @@ const ROUNDS: usize = 10_000;
 
 #[derive(Clone, Debug)]
 enum Change {
-    Post(Vec<Message>),
+    /// With the notes of their ids of deduplication.
+    Post(Vec<Message>, Vec<(DedupKey, Note)>),
+    Forget(Vec<DedupKey>),
     Return(ClaimId, Vec<Header>),
     Wake(Vec<Header>),
     SetAside(Vec<Header>),
@@ -56,11 +60,13 @@ enum Change {
 }
 
 /// How far scheduled messages are made ready.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Waking {
-    Begun,
+    /// The next page is behind this.
+    Begun(Option<Position>),
+    /// A page behind this was read, and is not woken yet.
+    Read(Option<Position>, Page),
     /// What is due is on its way, and what was seen next is due then.
-    Read(Option<Timestamp>),
+    Done(Option<Timestamp>),
 }
 
 /// A batch that is out.
@@ -178,7 +184,13 @@ impl World {
             Step::Post(sizes, is_short) => self.post(sizes, if *is_short { 60 } else { 3_600 }, 0),
             Step::Delayed(sizes, seconds) => self.post(sizes, 60, u32::from(*seconds)),
             Step::BeginWake => self.begin_wake(),
-            Step::ReadWake => self.read_wake(),
+            Step::ReadDue => self.read_due(),
+            Step::Wake => self.wake_page(),
+            Step::PostOnce(number) => self.post_once(*number),
+            Step::ForgetOld => self.forget_old(),
+            Step::ForgetAll => self.forget_all(),
+            Step::Purge => self.purge(),
+            Step::RemoveAll(which) => self.remove_all(*which),
             Step::FinishWake => self.finish_wake(),
             Step::PutOff(number, seconds) => {
                 let ready = Some(self.now.plus_seconds(u32::from(*seconds)));

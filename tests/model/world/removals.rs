@@ -87,6 +87,52 @@ impl World {
     }
 }
 
+/// Removals of many messages at once.
+impl World {
+    /// All that the pool has; what is just being claimed, given back or moved is left.
+    pub(super) fn purge(&mut self) {
+        let headers = self.pool.entries.values().map(|message| &message.header);
+        let is_here = |header: &&Header| !matches!(header.state, State::Prepared(_) | State::Moving(_));
+        let ids: Vec<MessageId> = headers.filter(is_here).map(|header| header.id).collect();
+        let begun = self.engine.begin_purge(&ids);
+        for id in &ids {
+            let known = self.truth.messages.get(id);
+            let is_changing = known.is_some_and(|known| {
+                let is_passing = matches!(known.place, Place::Taking | Place::Waking | Place::Leaving);
+                known.removals == 0 && (is_passing || matches!(known.place, Place::Returning(_)))
+            });
+            assert!(!(is_changing && begun.contains(id)), "{id} is purged while it changes");
+            assert!(is_changing || begun.contains(id), "{id} is not purged");
+        }
+        self.begin_removals(begun);
+    }
+
+    pub(super) fn remove_all(&mut self, which: u8) {
+        let known = self.truth.messages.keys().enumerate();
+        let ids: Vec<MessageId> =
+            known.filter(|(at, _)| which >> (at % 8) & 1 == 1).map(|(_, id)| *id).take(5).collect();
+        let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
+        let mut answer = self.engine.begin_remove_all(&ids, &claims, None, self.now);
+        if let Ok(Removal::AskPool(asked)) = answer {
+            let is_moving = |state: &State| matches!(state, State::Prepared(_) | State::Moving(_));
+            if self.pool.get(&ids).iter().any(|message| is_moving(&message.header.state)) {
+                return;
+            }
+            answer = self.engine.begin_remove_all(&ids, &claims, Some(asked), self.now);
+        }
+        if matches!(answer, Ok(Removal::Begun)) {
+            self.begin_removals(ids);
+        }
+    }
+
+    fn begin_removals(&mut self, ids: Vec<MessageId>) {
+        ids.iter().for_each(|id| self.truth.begin_remove(*id));
+        if !ids.is_empty() {
+            self.submit_removal(ids);
+        }
+    }
+}
+
 /// Pages.
 impl World {
     pub(super) fn begin_refill(&mut self) {

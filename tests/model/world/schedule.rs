@@ -8,31 +8,50 @@ impl World {
     pub(super) fn begin_wake(&mut self) {
         if self.engine.begin_wake(self.now) {
             assert!(self.waking.is_none(), "two look for what is due");
-            self.waking = Some(Waking::Begun);
+            self.waking = Some(Waking::Begun(None));
         }
     }
 
-    /// All that is due, page by page, as the broker reads it.
-    pub(super) fn read_wake(&mut self) {
-        if self.waking != Some(Waking::Begun) {
+    /// A page is read. What happens until it is woken the engine must know.
+    pub(super) fn read_due(&mut self) {
+        let Some(Waking::Begun(after)) = self.waking else { return };
+        self.engine.begin_wake_page();
+        let page = self.pool.scan(Order::Schedule, Direction::Up, after, 2, 1 << 20);
+        self.waking = Some(Waking::Read(after, page));
+    }
+
+    /// What is due of the page becomes ready; the next page is read after it, if there may be more.
+    pub(super) fn wake_page(&mut self) {
+        self.read_due();
+        if !matches!(self.waking, Some(Waking::Read(..))) {
             return;
         }
-        let mut after = None;
-        let next = loop {
-            let page = self.pool.scan(Order::Schedule, Direction::Up, after, 2, 1 << 20);
-            after = page.messages.last().map(|message| Position::of(&message.header));
-            let headers = page.messages.into_iter().map(|message| message.header);
-            let (due, later): (Vec<Header>, Vec<Header>) =
-                headers.partition(|header| header.ready <= self.now);
-            self.wake(due);
-            if let Some(next) = later.first() {
-                break Some(next.ready);
-            }
-            if page.is_last {
-                break None;
-            }
+        let Some(Waking::Read(after, page)) = self.waking.take() else { return };
+        let last = page.messages.last().map(|message| Position::of(&message.header));
+        let headers = page.messages.into_iter().map(|message| message.header);
+        let (due, later): (Vec<Header>, Vec<Header>) = headers.partition(|header| header.ready <= self.now);
+        let Some(ready) = self.engine.wake_page(due.clone()) else {
+            self.waking = Some(Waking::Begun(after));
+            return;
         };
-        self.waking = Some(Waking::Read(next));
+        self.check_woken(&due, &ready);
+        self.submit_wake(&due, ready);
+        self.waking = Some(match later.first() {
+            Some(next) => Waking::Done(Some(next.ready)),
+            None if page.is_last => Waking::Done(None),
+            None => Waking::Begun(last),
+        });
+    }
+
+    /// Nothing is woken that is gone, or is something else by now.
+    fn check_woken(&self, due: &[Header], ready: &[Header]) {
+        for header in due.iter().filter(|header| ready.iter().any(|ready| ready.id == header.id)) {
+            assert!(self.pool.entries.contains_key(&header.id), "{} is gone, and woken", header.id);
+            if let Some(known) = self.truth.messages.get(&header.id) {
+                assert_eq!((known.removals, known.place), (0, Place::Scheduled), "{} is woken", header.id);
+                assert_eq!(&known.header, header, "it is woken as it was");
+            }
+        }
     }
 
     pub(super) fn wake(&mut self, headers: Vec<Header>) {
@@ -43,6 +62,10 @@ impl World {
             let is_free = known.removals == 0 && matches!(known.place, Place::Scheduled | Place::Aside);
             assert_eq!(is_woken, is_free, "whether {} is woken", header.id);
         }
+        self.submit_wake(&headers, ready);
+    }
+
+    fn submit_wake(&mut self, headers: &[Header], ready: Vec<Header>) {
         // A post that is durable and not answered may be due already.
         for header in &ready {
             if !self.truth.messages.contains_key(&header.id) {
@@ -69,7 +92,7 @@ impl World {
 
     /// As soon as all of it is settled.
     pub(super) fn finish_wake(&mut self) {
-        let Some(Waking::Read(next)) = self.waking else { return };
+        let Some(Waking::Done(next)) = self.waking else { return };
         let is_wake = |change: &Change| matches!(change, Change::Wake(_));
         let is_under_way = self.waiting.iter().any(is_wake)
             || self.flight.as_ref().is_some_and(|flight| flight.works.iter().any(is_wake));
