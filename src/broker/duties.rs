@@ -42,6 +42,8 @@ impl Broker {
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.recount().await });
         let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.recount_pools().await });
+        let broker = self.clone();
         self.0.tasks.spawn(async move { broker.follow_pools().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.resume_moves().await });

@@ -40,6 +40,7 @@ mod pool_deletion;
 mod pool_drain;
 mod pool_health;
 mod pool_map;
+mod pool_recount;
 mod pool_table;
 mod pools;
 mod presence;

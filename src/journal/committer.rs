@@ -8,6 +8,7 @@
 //! unknown; the store is opened again, for as long as the process lives.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -40,7 +41,14 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn start(current: Arc<Current>, path: PathBuf, clock: Clock, room: RoomWatch) -> Self {
+    /// `checked` says when the thread ends whether its journal is left checked.
+    pub(super) fn start(
+        current: Arc<Current>,
+        path: PathBuf,
+        clock: Clock,
+        room: RoomWatch,
+        checked: Arc<AtomicBool>,
+    ) -> Self {
         let (queue, work) = sync_channel(limits::JOURNAL_QUEUE);
         let (reclaimer, work) = (Reclaimer::default(), Arc::new(Mutex::new(Some(work))));
         let stall = Arc::new(Stall::new(Arc::clone(&current)));
@@ -54,6 +62,7 @@ impl Committer {
             reclaimer,
             unsynced: None,
             stall: Arc::clone(&stall),
+            checked,
         };
         let end = QueueEnd { queue: Arc::clone(&run.work), stall: Arc::clone(&stall) };
         let thread = std::thread::Builder::new()
@@ -121,6 +130,7 @@ struct Run {
     unsynced: Option<Instant>,
     /// Told when work on the disk begins and ends.
     stall: Arc<Stall>,
+    checked: Arc<AtomicBool>,
 }
 
 /// What to do next.
@@ -154,6 +164,11 @@ impl Run {
         }
         if let Err(cause) = self.sync() {
             error!(%cause, "the last sync failed");
+        } else if self.checked.load(Ordering::Relaxed)
+            && let Err(cause) =
+                self.current.store().map_err(text).and_then(|s| s.leave_checked().map_err(text))
+        {
+            warn!(%cause, "the journal is checked again when it is opened");
         }
     }
 

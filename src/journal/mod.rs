@@ -21,6 +21,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use thiserror::Error as ThisError;
@@ -132,6 +133,8 @@ pub struct Journal {
     reserve: u64,
     current: Arc<Current>,
     committer: Arc<Committer>,
+    /// See [`Journal::is_checked`].
+    is_checked: Arc<AtomicBool>,
 }
 
 impl Journal {
@@ -148,21 +151,33 @@ impl Journal {
     pub fn open_reserving(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
         let store = Store::open(path)?;
         clock.resume(store.last_write(path)?);
-        Ok(Self::start(path, clock, reserve, store))
+        Self::start(path, clock, reserve, store)
     }
 
     /// The same for a journal beside the first one. It may have been quiet for long, so it only sets `clock` forward.
     pub fn open_beside(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
         let store = Store::open(path)?;
         clock.not_before(store.last_write(path)?);
-        Ok(Self::start(path, clock, reserve, store))
+        Self::start(path, clock, reserve, store)
     }
 
-    fn start(path: &Path, clock: &Clock, reserve: u64, store: Store) -> Self {
+    fn start(path: &Path, clock: &Clock, reserve: u64, store: Store) -> Result<Self, OpenError> {
+        let is_checked = Arc::new(AtomicBool::new(store.take_checked(path)?));
         let (current, path) = (Arc::new(Current::new(store)), path.to_owned());
         let room = RoomWatch::new(path.clone(), reserve);
-        let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room);
-        Self { path, reserve, current, committer: Arc::new(committer) }
+        let checked = Arc::clone(&is_checked);
+        let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room, checked);
+        Ok(Self { path, reserve, current, committer: Arc::new(committer), is_checked })
+    }
+
+    /// Whether what is in it needs no check by its user: there was no crash since the last one, or it is new.
+    pub fn is_checked(&self) -> bool {
+        self.is_checked.load(Ordering::Relaxed)
+    }
+
+    /// Its user has checked what is in it. That is remembered when the journal is closed, and not after a crash.
+    pub fn note_checked(&self) {
+        self.is_checked.store(true, Ordering::Relaxed);
     }
 
     /// Sets how long a commit may take, [`limits::COMMIT_DEADLINE`] at first: one that takes longer stalls the journal

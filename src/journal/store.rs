@@ -11,6 +11,9 @@ const FORMAT_KEY: &[u8] = b"format";
 /// When the last group was written: milliseconds since the Unix epoch, 8 bytes, big endian.
 pub(super) const TIME_KEY: &[u8] = b"time";
 
+/// There from when its user had checked it and its process ended, until it is opened again: there was no crash since.
+const CHECKED_KEY: &[u8] = b"checked";
+
 /// Bytes of log files after which quiet key spaces are flushed too: they bound the time of a restart.
 const LOG_BYTES: u64 = 256 << 20;
 /// Bytes of recent writes in memory per key space.
@@ -54,6 +57,24 @@ impl Store {
 
     pub(super) fn space(&self, space: Space) -> &Keyspace {
         &self.spaces[space as usize]
+    }
+
+    /// Whether it needs no check, since it is new or was left checked. From here on it counts as not left.
+    pub(super) fn take_checked(&self, path: &Path) -> Result<bool, OpenError> {
+        let failed = |source| OpenError::Store { path: path.to_owned(), source };
+        let meta = self.space(Space::Meta);
+        if meta.get(CHECKED_KEY).map_err(failed)?.is_none() {
+            return Ok(meta.get(TIME_KEY).map_err(failed)?.is_none());
+        }
+        meta.remove(CHECKED_KEY).map_err(failed)?;
+        self.database.persist(PersistMode::SyncData).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Its process ends, and what is in it was checked.
+    pub(super) fn leave_checked(&self) -> Result<(), fjall::Error> {
+        self.space(Space::Meta).insert(CHECKED_KEY, b"")?;
+        self.database.persist(PersistMode::SyncData)
     }
 
     fn write_format(&self) -> Result<(), fjall::Error> {

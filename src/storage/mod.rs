@@ -18,7 +18,10 @@ use bytes::Bytes;
 use thiserror::Error as ThisError;
 
 pub use batch::{Batch, Epoch, KnownEntry, Note, QueueChanges};
-pub use page::{Direction, Dropped, Due, GroupHead, Health, Order, Page, Position, Stamp, Totals, Usage};
+pub use page::{
+    Correction, Direction, Dropped, Due, GroupHead, Health, Order, Page, Position, Recount, Stamp, Totals,
+    Usage,
+};
 
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -154,6 +157,13 @@ pub trait PoolStore: Send + Sync + 'static {
         queue: QueueId,
         limit: usize,
     ) -> Result<Dropped, StoreError>;
+
+    /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It goes on with
+    /// the next call until it is done, beside all other work; each call reads a bounded part. A driver that never keeps
+    /// totals apart from entries has nothing to count.
+    async fn recount(&self) -> Result<Recount, StoreError> {
+        Ok(Recount::Done)
+    }
 
     /// The most durable class of writes that the pool can reach.
     fn reach(&self) -> Durability;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::domain::durability::Durability;
-use crate::domain::ids::MessageId;
+use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 
@@ -137,4 +137,24 @@ pub struct Stamp {
     pub system: Uuid,
     /// The pool.
     pub pool: Uuid,
+}
+
+/// What came of a step of counting entries again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recount {
+    /// The totals are certain.
+    Done,
+    /// There is more to count. These were corrected.
+    More(Vec<Correction>),
+}
+
+/// Totals of a queue that were wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Correction {
+    /// The queue.
+    pub queue: QueueId,
+    /// What its totals said.
+    pub before: Totals,
+    /// What it held then.
+    pub after: Totals,
 }

@@ -8,6 +8,7 @@ mod buckets;
 mod drop;
 mod due;
 mod entries;
+mod recount;
 mod scan;
 mod stored;
 
@@ -19,8 +20,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
-    StoreError, Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    Recount, Stamp, StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -41,12 +42,15 @@ pub struct EmbeddedPool {
     turns: Mutex<HashMap<Slot, Turn>>,
     /// Of each slot, how far the queue is removed that is being dropped. Held likewise.
     drops: Mutex<HashMap<Slot, Reached>>,
+    /// How far the count after a crash came; none while a step is under way. Held likewise.
+    counted: Mutex<Option<recount::Progress>>,
 }
 
 impl EmbeddedPool {
     /// The pool in `journal`.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, turns: Mutex::default(), drops: Mutex::default() }
+        let counted = Mutex::new(Some(recount::Progress::default()));
+        Self { journal, turns: Mutex::default(), drops: Mutex::default(), counted }
     }
 
     /// Runs a read that may wait for the disk away from the threads that serve requests.
@@ -219,6 +223,31 @@ impl PoolStore for EmbeddedPool {
             self.drops.lock().insert(slot, reached);
         }
         Ok(dropped)
+    }
+
+    async fn recount(&self) -> Result<Recount, StoreError> {
+        if self.journal.is_checked() {
+            return Ok(Recount::Done);
+        }
+        if let Err(closed) = self.journal.check_open() {
+            // It is opened again when nobody reads the old files.
+            *self.counted.lock() = None;
+            return Err(failed(closed));
+        }
+        // A step that was dropped begins anew.
+        let progress = self.counted.lock().take().unwrap_or_default();
+        let journal = self.journal.clone();
+        let step = tokio::task::spawn_blocking(move || recount::step(&journal, progress));
+        let step = step.await.map_err(|error| StoreError::NotSent(error.to_string()))??;
+        for correction in step.corrections.clone() {
+            let correct = move |txn: &mut Txn<'_>| recount::correct(txn, &correction);
+            self.journal.commit_as(Durability::Relaxed, correct).await.map_err(failed)??;
+        }
+        if step.is_end {
+            self.journal.note_checked();
+        }
+        *self.counted.lock() = Some(step.progress);
+        Ok(Recount::More(step.corrections))
     }
 
     fn reach(&self) -> Durability {

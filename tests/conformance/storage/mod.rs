@@ -20,6 +20,7 @@ pub mod owner;
 mod postgres;
 mod postgres_shared;
 mod reads;
+mod recount;
 mod redis;
 mod reopening;
 mod scans;

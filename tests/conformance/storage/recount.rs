@@ -1,0 +1,95 @@
+//! Totals of an embedded pool that a crash may have left wrong are counted again, and only then.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use angarium::clock::Clock;
+use angarium::domain::ids::QueueId;
+use angarium::domain::message::{Header, Message, State};
+use angarium::journal::{Journal, Space};
+use angarium::storage::embedded::EmbeddedPool;
+use angarium::storage::{Correction, PoolStore, Recount, Totals};
+
+use super::owner::{Owner, SLOT, appends, messages, queue};
+
+fn open(path: &Path) -> (Journal, Arc<dyn PoolStore>) {
+    let journal = Journal::open(path, &Clock::manual(1_700_000_000_000)).unwrap();
+    (journal.clone(), Arc::new(EmbeddedPool::new(journal)))
+}
+
+/// The files as a crash at this moment leaves them.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// Makes the totals of a queue say so.
+async fn falsify(journal: &Journal, queue: QueueId, [messages, bytes, scheduled, aside]: [u64; 4]) {
+    let mut value = Vec::new();
+    [messages, bytes, scheduled, aside].iter().for_each(|number| value.extend(number.to_be_bytes()));
+    value.extend([0; 16]);
+    let key = Bytes::copy_from_slice(queue.as_bytes());
+    journal.commit(move |txn| txn.put(Space::Totals, key, value.into())).await.unwrap();
+}
+
+async fn recounted(store: &dyn PoolStore) -> Vec<Correction> {
+    let mut all = Vec::new();
+    for _ in 0..1_000 {
+        match store.recount().await.unwrap() {
+            Recount::Done => return all,
+            Recount::More(corrections) => all.extend(corrections),
+        }
+    }
+    panic!("the count has no end");
+}
+
+#[tokio::test]
+async fn totals_are_recounted_after_a_crash_and_not_else() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let (right, wrong) = (queue(SLOT, 1), queue(SLOT, 2));
+    let (journal, store) = open(&first);
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    // More than one step counts.
+    let sent = messages(1..=2_500);
+    let put_off = |message: &Message| {
+        let header = Header { state: State::Scheduled, ..message.header.clone() };
+        Message { header, ..message.clone() }
+    };
+    let delayed: Vec<Message> = messages(3_000..=3_001).iter().map(put_off).collect();
+    owner.apply(vec![appends(right, &sent), appends(wrong, &[&sent[..], &delayed].concat())]).await;
+    let [before, expected] = [right, wrong].map(|queue| store.totals(queue));
+    let (before, expected) = (before.await.unwrap(), expected.await.unwrap());
+    falsify(&journal, wrong, [2, 7, 2, 0]).await;
+    copy(&first, &crashed);
+    assert_eq!(recounted(&*store).await, [], "there was no crash");
+    drop((owner, store, journal));
+
+    let (journal, store) = open(&crashed);
+    let mut owner = Owner::fence(&store, SLOT, 2).await;
+    let Recount::More(none) = store.recount().await.unwrap() else { panic!("it is to be counted") };
+    assert_eq!(none, []);
+    // Beside the count goes on what is written.
+    owner.remove(wrong, &[sent[0].header.id]).await;
+    let found = recounted(&*store).await;
+    assert_eq!(found.iter().map(|found| found.queue).collect::<Vec<_>>(), [wrong]);
+    let removed = Totals { messages: 1, bytes: sent[0].body.len() as u64, ..Totals::default() };
+    let after = store.totals(wrong).await.unwrap();
+    assert_eq!(after.messages, expected.messages - removed.messages);
+    assert_eq!((after.bytes, after.scheduled), (expected.bytes - removed.bytes, 2));
+    assert_eq!(store.totals(right).await.unwrap(), before);
+    drop((owner, store, journal));
+
+    let (_journal, store) = open(&crashed);
+    assert_eq!(store.recount().await.unwrap(), Recount::Done, "it ended as it should");
+}
