@@ -32,13 +32,13 @@ fn engine_with_deep_groups_is_what_the_naive_queue_is_after_each_step() {
 
 #[test]
 fn engine_under_swarms_of_steps_is_the_naive_queue() {
-    dice::check("swarms", 500, &swarm_steps(120), |steps| history(&steps));
+    dice::check("swarms", 500, &swarm_steps(40), |steps| history(&steps));
 }
 
 #[test]
 fn engine_in_order_under_swarms_is_the_naive_queue() {
     for (name, bounds) in all_bounds() {
-        dice::check(name, 250, &swarm_steps(120), |steps| history_in(World::ordered(bounds), &steps));
+        dice::check(name, 150, &swarm_steps(40), |steps| history_in(World::ordered(bounds), &steps));
     }
 }
 

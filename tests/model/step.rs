@@ -150,18 +150,34 @@ fn deep_step() -> impl Strategy<Value = Vec<Step>> {
 /// Histories of swarm testing: each draws how often it takes each kind of step, and some kinds it never takes. What rarely
 /// comes together in a history of all kinds comes together in some of these.
 pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let factor = prop_oneof![4 => Just(0u32), 3 => Just(1), 2 => Just(6)];
-    prop::collection::vec(factor, kinds().len()).prop_flat_map(move |factors| {
-        let chosen = kinds().into_iter().zip(factors).map(|((weight, kind), factor)| (weight * factor, kind));
+    let factor = prop_oneof![3 => Just(0u32), 2 => Just(1), 1 => Just(5)];
+    let several = sequences().into_iter().map(|steps| Just(steps).boxed());
+    let single = kinds().into_iter().map(|(_, kind)| kind.prop_map(|step| vec![step]).boxed());
+    let kinds: Vec<BoxedStrategy<Vec<Step>>> = several.chain(single).collect();
+    prop::collection::vec(factor, kinds.len()).prop_flat_map(move |factors| {
         // Without these nothing happens.
         let always = [
-            (12, sizes(6).prop_map(|sizes| Step::Post(sizes, false)).boxed()),
-            (12, Just(Step::Flush).boxed()),
-            (8, (1u8..6).prop_map(Step::Take).boxed()),
+            (8, sizes(6).prop_map(|sizes| vec![Step::Post(sizes, false)]).boxed()),
+            (12, Just(vec![Step::Flush]).boxed()),
+            (8, (1u8..6).prop_map(|limit| vec![Step::Take(limit), Step::Flush]).boxed()),
         ];
-        let chosen = always.into_iter().chain(chosen).filter(|(weight, _)| *weight > 0);
-        prop::collection::vec(prop::strategy::Union::new_weighted(chosen.collect()), 1..most)
+        let chosen = factors.into_iter().zip(kinds.clone()).filter(|(factor, _)| *factor > 0);
+        let union = prop::strategy::Union::new_weighted(always.into_iter().chain(chosen).collect());
+        prop::collection::vec(union, 1..most).prop_map(|steps| steps.concat())
     })
+}
+
+/// Steps that lead to where a bug was once.
+fn sequences() -> Vec<Vec<Step>> {
+    let lane = || [Step::Send, Step::Apply, Step::Settle];
+    vec![
+        vec![Step::Delayed(vec![0, 0], 30), Step::Flush, Step::Advance(31)],
+        vec![Step::BeginWake, Step::ReadDue],
+        [&[Step::PutOff(0, 60)][..], &lane(), &[Step::FailEnd(0)]].concat(),
+        [&[Step::PutOff(0, 60)][..], &lane(), &[Step::Crash]].concat(),
+        vec![Step::Remove(Target::Known(0), Named::Holder), Step::Flush],
+        [&[Step::ForgetOld, Step::PostOnce(0)][..], &lane()].concat(),
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
