@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -31,6 +32,8 @@ pub struct Load {
     backlog: [AtomicI64; QUEUES.len()],
     /// Seconds that claims last.
     claim_ttl: RangeInclusive<u64>,
+    /// Claims whose release has no certain outcome. Held for a push or a pop.
+    doubtful: Mutex<Vec<(&'static str, Claim)>>,
 }
 
 /// What a client does when no answer comes.
@@ -55,6 +58,7 @@ struct Round<'a> {
     history: &'a History,
     backlog: &'a [AtomicI64; QUEUES.len()],
     claim_ttl: RangeInclusive<u64>,
+    doubtful: &'a Mutex<Vec<(&'static str, Claim)>>,
     over: AtomicBool,
 }
 
@@ -79,7 +83,7 @@ impl Load {
     fn of(breaks: Breaks) -> Self {
         let producers = (0..).zip(PRODUCER_QUEUES).map(|(id, queue)| Producer { id, queue, next: 0 });
         let (producers, backlog) = (producers.collect(), Default::default());
-        Self { breaks, producers, backlog, claim_ttl: 60..=300 }
+        Self { breaks, producers, backlog, claim_ttl: 60..=300, doubtful: Mutex::default() }
     }
 
     /// The same, with claims that last so many seconds: shorter ones end while the load runs.
@@ -91,8 +95,8 @@ impl Load {
     /// noticed.
     pub fn run_while(&mut self, base: &str, history: &History, dice: &mut StdRng, fault: impl FnOnce()) {
         let (breaks, over) = (self.breaks, AtomicBool::new(false));
-        let (backlog, claim_ttl) = (&self.backlog, self.claim_ttl.clone());
-        let round = &Round { base, breaks, history, backlog, claim_ttl, over };
+        let (backlog, claim_ttl, doubtful) = (&self.backlog, self.claim_ttl.clone(), &self.doubtful);
+        let round = &Round { base, breaks, history, backlog, claim_ttl, doubtful, over };
         thread::scope(|scope| {
             for producer in &mut self.producers {
                 let dice = StdRng::from_rng(dice);
@@ -172,6 +176,9 @@ struct Consumer<'a> {
 impl Consumer<'_> {
     fn run(&self, mut dice: StdRng) {
         while self.round.goes_on() {
+            if !self.delete_doubtful() {
+                return;
+            }
             let queue = dice.random_range(0..QUEUES.len());
             if !self.claim(queue, &mut dice) {
                 return;
@@ -205,17 +212,30 @@ impl Consumer<'_> {
         self.use_up(QUEUES[queue], &claim, dice)
     }
 
+    /// Deletes the messages of a claim whose release may have come half-way: if the claim lives still, they are gone for
+    /// good. Whether the server is still there.
+    fn delete_doubtful(&self) -> bool {
+        let Some((queue, claim)) = self.round.doubtful.lock().pop() else { return true };
+        claim.messages.iter().all(|message| delete(self.round, &self.client, queue, &message.id, &claim.id))
+    }
+
     /// Works on a claim in one of four ways. Whether the server is still there.
     fn use_up(&self, queue: &'static str, claim: &Claim, dice: &mut StdRng) -> bool {
         match dice.random_range(0..10) {
             0 => true, // abandoned
-            1 => {
+            1 | 2 => {
                 let start = self.round.history.now();
-                let reply = self.client.release_claim(queue, &claim.id);
+                let reply = match dice.random_range(0..3) {
+                    0 => self.client.release_claim(queue, &claim.id),
+                    delay => self.client.put_off_claim(queue, &claim.id, delay),
+                };
                 self.round.history.released(&claim.id, start, &reply);
+                if Outcome::of(&reply) == Outcome::Unknown {
+                    self.round.doubtful.lock().push((queue, claim.clone()));
+                }
                 self.round.is_there(&reply)
             }
-            2..5 => claim.messages.iter().all(|message| {
+            3..5 => claim.messages.iter().all(|message| {
                 self.doomed.send(Doomed { queue, id: message.id.clone(), claim: claim.id.clone() }).is_ok()
             }),
             _ => claim

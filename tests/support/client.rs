@@ -160,6 +160,11 @@ impl Client {
         self.delete(&format!("/v2/queues/{queue}/claims/{claim}"))
     }
 
+    /// Gives a claim back; its messages can be claimed again after so many seconds.
+    pub fn put_off_claim(&self, queue: &str, claim: &str, delay: u64) -> Reply {
+        self.delete(&format!("/v2/queues/{queue}/claims/{claim}?delay={delay}"))
+    }
+
     pub fn delete_message(&self, queue: &str, id: &str, claim: Option<&str>) -> Reply {
         let suffix = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
         self.delete(&format!("/v2/queues/{queue}/messages/{id}{suffix}"))
