@@ -1,20 +1,27 @@
 //! The one place that reads clocks. Everybody else gets a `Clock` or an instant.
 
+mod course;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
-use tracing::error;
+use tracing::{error, info, warn};
 
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
+use course::{Course, Learnt, difference};
 
 /// Tells the time: tree time, by which messages and claims live (P3).
 ///
 /// It never goes back, whatever happens to the machine's clock, while the process runs or between two runs:
 /// [`Clock::resume`] tells it how far time had come. On a tree with a clock of its own it follows that one:
-/// [`Clock::begin`], [`Clock::learn`].
+/// [`Clock::begin`], [`Clock::learn`]. It follows by at most 1 s in 10 s, so a step of the servers' clock ends no claim and
+/// no life early; [`Clock::agree`] holds replicas together meanwhile.
 ///
 /// A step of more than a day is more likely a broken clock than the truth, and would end the life of everything. It is
 /// not made, but reported: time goes on from where it was until an operator accepts the step. Clones are the same
@@ -27,12 +34,18 @@ pub struct Clock {
 
 #[derive(Debug)]
 struct Shared {
-    /// Milliseconds since the Unix epoch: at the process's start, or what the hand shows.
+    /// Tree time less the time that has passed, while `is_steady`. A copy of that of the course.
     base: AtomicU64,
+    /// Whether the course has nothing to correct, so that `base` is all there is to know.
+    is_steady: AtomicBool,
+    /// Where time is going. Held for single looks and changes.
+    course: Mutex<Course>,
     /// The latest instant that was told.
     told: AtomicU64,
     /// Milliseconds of a step that was not made; 0 when there is none.
     doubt: AtomicU64,
+    /// Milliseconds for which the machine was suspended, as far as was noticed. A monotonic clock leaves them out.
+    slept: AtomicU64,
     /// Whether an operator accepts steps of any size.
     accepts: AtomicBool,
     /// Milliseconds since the Unix epoch that the wall clock of a manual clock shows.
@@ -42,7 +55,11 @@ struct Shared {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// A monotonic clock, set by the wall clock once.
-    System { started: Instant },
+    System {
+        started: Instant,
+        /// [`since_boot`] at that moment.
+        booted: u64,
+    },
     /// Moved by hand, for tests.
     Manual,
 }
@@ -51,10 +68,19 @@ enum Source {
 #[derive(Clone, Copy, Debug)]
 pub struct Asked(u64);
 
+/// What the replicas have recorded last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Tree time at the write.
+    pub time: Timestamp,
+    /// What the clock of the servers showed at the write.
+    pub servers: Timestamp,
+}
+
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
-        Self::of(Source::System { started: Instant::now() }, wall_millis())
+        Self::of(Source::System { started: Instant::now(), booted: since_boot() }, wall_millis())
     }
 
     /// A clock that stands at `millis` until it is moved.
@@ -65,8 +91,11 @@ impl Clock {
     fn of(source: Source, base: u64) -> Self {
         let shared = Shared {
             base: AtomicU64::new(base),
+            is_steady: AtomicBool::new(true),
+            course: Mutex::new(Course::new(base)),
             told: AtomicU64::new(0),
             doubt: AtomicU64::new(0),
+            slept: AtomicU64::new(0),
             accepts: AtomicBool::new(false),
             wall: AtomicU64::new(base),
         };
@@ -80,7 +109,12 @@ impl Clock {
 
     /// Now.
     pub fn now(&self) -> Timestamp {
-        let now = self.shared.base.load(Ordering::Relaxed).saturating_add(self.passed());
+        let now = if self.shared.is_steady.load(Ordering::Acquire) {
+            self.shared.base.load(Ordering::Relaxed).saturating_add(self.passed())
+        } else {
+            let course = self.shared.course.lock();
+            course.at(self.passed())
+        };
         Timestamp::from_millis(self.shared.told.fetch_max(now, Ordering::Relaxed).max(now))
     }
 
@@ -93,12 +127,25 @@ impl Clock {
         })
     }
 
-    /// Milliseconds since the start of a machine's clock.
+    /// Milliseconds since the start of a machine's clock. The time that a suspension took is in from [`Clock::asking`] on.
     fn passed(&self) -> u64 {
+        let slept = self.shared.slept.load(Ordering::Relaxed);
         match self.source {
-            Source::System { started } => u64::try_from(started.elapsed().as_millis()).unwrap_or(0),
-            Source::Manual => 0,
+            Source::System { started, .. } => {
+                u64::try_from(started.elapsed().as_millis()).unwrap_or(0).saturating_add(slept)
+            }
+            Source::Manual => slept,
         }
+    }
+
+    /// Changes the course.
+    fn change<T>(&self, change: impl FnOnce(&mut Course, u64) -> T) -> T {
+        let mut course = self.shared.course.lock();
+        self.shared.is_steady.store(false, Ordering::Release);
+        let outcome = change(&mut course, self.passed());
+        self.shared.base.store(course.base, Ordering::Relaxed);
+        self.shared.is_steady.store(course.is_steady(), Ordering::Release);
+        outcome
     }
 
     /// The step of more than a day that was not made, if there is one.
@@ -107,63 +154,122 @@ impl Clock {
         (step > 0).then(|| Duration::from_millis(step))
     }
 
+    /// How far the servers' clock is from tree time, in milliseconds, after a step of it that is being followed.
+    pub fn gap(&self) -> Option<i64> {
+        self.shared.course.lock().gap(self.passed())
+    }
+
     /// Goes on from `last`, when something was last written: not from before, and not from more than a day later.
     pub fn resume(&self, last: Timestamp) {
         let last = last.as_millis();
         if last == 0 {
             return;
         }
-        let base = last.saturating_sub(self.passed());
-        let here = self.shared.base.load(Ordering::Relaxed);
-        if here > base && self.is_doubtful(here - base) {
-            self.report(here - base);
-            self.shared.base.store(base, Ordering::Relaxed);
-        } else {
-            self.shared.base.fetch_max(base, Ordering::Relaxed);
-        }
+        self.change(|course, passed| {
+            let base = last.saturating_sub(passed);
+            if course.base > base && self.is_doubtful(course.base - base) {
+                self.report(course.base - base);
+                course.set(base, passed);
+            } else {
+                course.set(course.base.max(base), passed);
+            }
+        });
     }
 
     /// Goes on from `last` if that is later. Another storage than the first may have been quiet for any time: it says
     /// nothing of a clock that is ahead.
     pub fn not_before(&self, last: Timestamp) {
-        let base = last.as_millis().saturating_sub(self.passed());
-        self.shared.base.fetch_max(base, Ordering::Relaxed);
+        self.change(|course, passed| {
+            let base = last.as_millis().saturating_sub(passed);
+            course.set(course.base.max(base), passed);
+        });
     }
 
     /// To be kept before somebody else is asked for the time.
     pub fn asking(&self) -> Asked {
+        if let Source::System { started, booted } = self.source {
+            let awake = u64::try_from(started.elapsed().as_millis()).unwrap_or(0);
+            let slept = since_boot().saturating_sub(booted).saturating_sub(awake);
+            // The two clocks are not read at the same instant.
+            if slept > self.shared.slept.load(Ordering::Relaxed) + 1_000 {
+                self.shared.slept.store(slept, Ordering::Relaxed);
+            }
+        }
         Asked(self.passed())
     }
 
-    /// Follows the clock of the tree from here on: it showed `theirs` some time after it was asked. `last` is when
-    /// something was last written to the tree. To be called once, before anybody was told the time.
-    pub fn begin(&self, asked: Asked, theirs: Timestamp, last: Option<Timestamp>) {
-        let (low, high) = self.bounds(asked, theirs);
-        let here = self.shared.base.load(Ordering::Relaxed);
-        self.shared.base.store(here.clamp(low, high), Ordering::Relaxed);
-        self.shared.told.store(0, Ordering::Relaxed);
+    /// Begins with the clock of the tree, which showed `theirs` some time after it was asked. To be called once, before
+    /// anybody was told the time.
+    ///
+    /// Time goes on from what was last recorded, by as much as the clock of the tree has moved since then: so a step that
+    /// others are still following is no step here. Without a record the clock of the tree is the time.
+    pub fn begin(&self, asked: Asked, theirs: Timestamp, last: Option<Recorded>) {
         self.shared.doubt.store(0, Ordering::Relaxed);
-        self.resume(last.unwrap_or_default());
+        self.shared.told.store(0, Ordering::Relaxed);
+        self.change(|course, passed| {
+            let (low, high) = bounds(asked, theirs, passed);
+            *course = Course::new(course.base.clamp(low, high));
+            course.learn((low, high), passed);
+            let Some(Recorded { time, servers }) = last else { return };
+            let now = course.at(passed);
+            let (time, age) = (time.as_millis(), now.saturating_sub(servers.as_millis()));
+            if self.shared.accepts.load(Ordering::Relaxed) {
+                return course.set(now.max(time).saturating_sub(passed), passed);
+            }
+            let is_old = self.is_doubtful(age);
+            let goes_on = if is_old { time } else { carried(time, servers.as_millis(), age) };
+            course.set(goes_on.saturating_sub(passed), passed);
+            let gap = difference(now, goes_on);
+            match self.is_doubtful(gap.unsigned_abs()) {
+                true => self.report(gap.unsigned_abs()),
+                false => self.follow(course, Learnt { step: gap, gap }),
+            }
+        });
     }
 
-    /// Corrects the time by what the clock of the tree showed some time after it was asked, no further than the
-    /// length of the question leaves room for. A clock that must go back stands still.
+    /// As [`Clock::agree`], right after [`Clock::begin`]: nobody acts on what it told so far, so it goes either way at once.
+    pub fn begin_beside(&self, asked: Asked, theirs: Timestamp) {
+        let behind = self.change(|course, passed| {
+            let (low, high) = beside(asked, theirs, passed);
+            let here = course.at(passed);
+            let behind = difference(here.clamp(low, high), here);
+            course.shift(behind, passed);
+            behind
+        });
+        self.shared.told.store(0, Ordering::Relaxed);
+        tell_agreed(behind);
+    }
+
+    /// Goes over to the time of the other replicas, one of which has recorded `theirs` some time after it was asked: at once
+    /// to a later time, at half the rate to an earlier one.
+    pub fn agree(&self, asked: Asked, theirs: Timestamp) {
+        tell_agreed(self.change(|course, passed| course.agree(beside(asked, theirs, passed), passed)));
+    }
+
+    /// Learns what the clock of the tree showed some time after it was asked, no further than the length of the question
+    /// leaves room for. Tree time follows it by at most 1 s in 10 s, and never stops.
     pub fn learn(&self, asked: Asked, theirs: Timestamp) {
-        let (low, high) = self.bounds(asked, theirs);
-        let here = self.shared.base.load(Ordering::Relaxed);
-        let right = here.clamp(low, high);
-        if self.is_doubtful(right.abs_diff(here)) {
-            self.report(right.abs_diff(here));
-        } else {
-            self.shared.doubt.store(0, Ordering::Relaxed);
-            self.shared.base.store(right, Ordering::Relaxed);
-        }
+        self.change(|course, passed| {
+            let learnt = course.learn(bounds(asked, theirs, passed), passed);
+            if self.is_doubtful(learnt.gap.unsigned_abs()) {
+                course.hold();
+                self.report(learnt.gap.unsigned_abs());
+            } else {
+                self.shared.doubt.store(0, Ordering::Relaxed);
+                self.follow(course, learnt);
+            }
+        });
     }
 
-    /// The least and the greatest base that agree with an answer.
-    fn bounds(&self, Asked(asked): Asked, theirs: Timestamp) -> (u64, u64) {
-        let (low, high) = (self.passed(), asked);
-        (theirs.as_millis().saturating_sub(low), theirs.as_millis().saturating_sub(high))
+    fn follow(&self, course: &mut Course, learnt: Learnt) {
+        if u128::from(learnt.step.unsigned_abs()) > limits::CLOCK_STEP_TOLD.as_millis() {
+            warn!(
+                step_ms = learnt.step,
+                gap_ms = learnt.gap,
+                "the clock of the coordination servers made a step; tree time follows it by 1 s in 10 s"
+            );
+        }
+        course.follow(learnt);
     }
 
     fn is_doubtful(&self, step: u64) -> bool {
@@ -183,7 +289,7 @@ impl Clock {
     /// Moves a manual clock on. The machine's clock moves by itself.
     pub fn advance(&self, millis: u64) {
         if let Source::Manual = self.source {
-            self.shared.base.fetch_add(millis, Ordering::Relaxed);
+            self.shared.slept.fetch_add(millis, Ordering::Relaxed);
             self.shared.wall.fetch_add(millis, Ordering::Relaxed);
         }
     }
@@ -195,109 +301,39 @@ fn wall_millis() -> u64 {
     u64::try_from(wall.as_millis()).unwrap_or(u64::MAX / 2)
 }
 
+/// The least and the greatest offset of the servers' clock that agree with an answer.
+fn bounds(Asked(asked): Asked, theirs: Timestamp, passed: u64) -> (u64, u64) {
+    (theirs.as_millis().saturating_sub(passed), theirs.as_millis().saturating_sub(asked))
+}
+
+/// The least and the greatest that tree time can be by now at a replica that recorded `theirs` some time after it was asked.
+fn beside(Asked(asked): Asked, theirs: Timestamp, passed: u64) -> (u64, u64) {
+    let longest = passed.saturating_sub(asked);
+    let latest = theirs.as_millis().saturating_add(longest + longest / limits::CLOCK_SLEW_PARTS);
+    (theirs.as_millis(), latest)
+}
+
+fn tell_agreed(behind: i64) {
+    if u128::from(behind.unsigned_abs()) > limits::CLOCK_LOOK.as_millis() {
+        info!(behind_ms = behind, "tree time was taken from the other replicas");
+    }
+}
+
+/// Tree time that was recorded as `time` when the servers' clock showed `servers`, after that has moved on by `age`. Who is
+/// beside it has followed the servers' clock meanwhile.
+fn carried(time: u64, servers: u64, age: u64) -> u64 {
+    let gap = difference(servers, time);
+    let most = match u128::from(gap.unsigned_abs()) > limits::CLOCK_STEP.as_millis() {
+        true => 0,
+        false => i64::try_from(age / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX),
+    };
+    time.saturating_add(age).saturating_add_signed(gap.clamp(-most, most))
+}
+
 /// Milliseconds since the machine started. It goes on while the machine is suspended and while this process is
 /// stopped, so a lease that is measured by it ends in time.
 pub fn since_boot() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: u64 = 1_700_000_000_000;
-    const DAY: u64 = 24 * 3_600 * 1_000;
-
-    fn at(millis: u64) -> Timestamp {
-        Timestamp::from_millis(millis)
-    }
-
-    #[test]
-    fn time_goes_on_from_where_it_had_come() {
-        for clock in [Clock::system(), Clock::manual(NOW)] {
-            let ahead = at(clock.now().as_millis() + 1_000_000);
-            clock.resume(ahead);
-            let now = clock.now();
-            assert!(now >= ahead);
-            clock.resume(at(ahead.as_millis() - 500_000));
-            assert!(clock.now() >= now);
-        }
-    }
-
-    #[test]
-    fn a_storage_that_was_quiet_for_long_does_not_set_it_back() {
-        let clock = Clock::manual(NOW);
-        clock.not_before(at(NOW - 7 * DAY));
-        assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
-        clock.not_before(at(NOW + 5));
-        assert_eq!(clock.now(), at(NOW + 5));
-    }
-
-    #[test]
-    fn a_step_of_more_than_a_day_since_the_last_write_is_not_made_until_it_is_accepted() {
-        let clock = Clock::manual(NOW);
-        clock.resume(at(NOW - DAY));
-        assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
-
-        let clock = Clock::manual(NOW);
-        clock.resume(at(NOW - DAY - 1));
-        assert_eq!(clock.now(), at(NOW - DAY - 1));
-        assert_eq!(clock.doubt(), Some(Duration::from_millis(DAY + 1)));
-
-        let clock = Clock::manual(NOW);
-        clock.accept_steps();
-        clock.resume(at(NOW - DAY - 1));
-        assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
-    }
-
-    #[test]
-    fn wall_clock_ignores_steps_of_tree_time() {
-        let clock = Clock::manual(NOW);
-        clock.begin(clock.asking(), at(NOW - 7_000_000), None);
-        assert_eq!((clock.now(), clock.wall()), (at(NOW - 7_000_000), at(NOW)));
-        clock.learn(clock.asking(), at(NOW + 7_000_000));
-        assert_eq!((clock.now(), clock.wall()), (at(NOW + 7_000_000), at(NOW)));
-        clock.advance(5);
-        assert_eq!(clock.wall(), at(NOW + 5));
-    }
-
-    #[test]
-    fn it_follows_the_clock_of_the_tree_and_never_goes_back() {
-        let clock = Clock::manual(NOW);
-        clock.begin(clock.asking(), at(NOW - 7_000), None);
-        assert_eq!(clock.now(), at(NOW - 7_000), "at the start the machine's clock does not count");
-        clock.learn(clock.asking(), at(NOW));
-        assert_eq!(clock.now(), at(NOW));
-        clock.learn(clock.asking(), at(NOW - 1_000));
-        assert_eq!(clock.now(), at(NOW), "it stands still");
-        clock.advance(1_001);
-        assert_eq!(clock.now(), at(NOW + 1));
-    }
-
-    #[test]
-    fn a_slow_answer_moves_it_no_further_than_it_must() {
-        let clock = Clock::system();
-        clock.begin(clock.asking(), at(NOW), None);
-        let asked = Asked(0);
-        std::thread::sleep(Duration::from_millis(5));
-        let before = clock.shared.base.load(Ordering::Relaxed);
-        // What an honest clock may have shown at any time since it was asked.
-        clock.learn(asked, at(before + 3));
-        assert_eq!(clock.shared.base.load(Ordering::Relaxed), before);
-    }
-
-    #[test]
-    fn a_tree_that_is_more_than_a_day_off_is_not_followed_until_it_is_right_again() {
-        for wrong in [NOW + DAY + 1, NOW - DAY - 1] {
-            let clock = Clock::manual(NOW);
-            clock.begin(clock.asking(), at(NOW), Some(at(NOW - 5)));
-            clock.learn(clock.asking(), at(wrong));
-            assert_eq!(clock.now(), at(NOW));
-            assert!(clock.doubt().is_some());
-            clock.learn(clock.asking(), at(NOW + 1));
-            assert_eq!((clock.now(), clock.doubt()), (at(NOW + 1), None));
-        }
-    }
 }

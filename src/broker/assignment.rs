@@ -37,6 +37,8 @@ pub(super) struct Assignment {
     wake: Notify,
     /// Wakes who reads the records of pools.
     pub(super) pools: Notify,
+    /// Wakes who records the time: a replica that begins waits for it.
+    pub(super) time: Notify,
     /// Whether a task hands slots over.
     is_handing: AtomicBool,
     /// Whether some replica is registered beside this one.
@@ -55,6 +57,7 @@ impl Default for Assignment {
             again: Mutex::default(),
             wake: Notify::default(),
             pools: Notify::default(),
+            time: Notify::default(),
             is_handing: AtomicBool::default(),
             has_others: AtomicBool::default(),
             has_heirs: AtomicBool::default(),
@@ -276,7 +279,10 @@ impl Broker {
     fn note(&self, following: &mut Following, change: Change) {
         match change {
             Change::Pools => self.0.assignment.pools.notify_one(),
-            Change::Components => following.are_components_new = true,
+            Change::Components => {
+                self.0.assignment.time.notify_one();
+                following.are_components_new = true;
+            }
             Change::Slot(slot) => drop(following.new.insert(slot)),
             Change::Resync => {
                 self.0.assignment.pools.notify_one();

@@ -200,6 +200,7 @@ impl Broker {
         let started = clock.now();
         let me = replica.component(ComponentState::Starting, started);
         let node = cluster::replicas::join(&catalogue, &replica.host, &me).await?;
+        time::begin_beside(&catalogue, &clock, replica.instance).await?;
         let owner =
             Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());

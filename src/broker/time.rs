@@ -1,11 +1,17 @@
-//! Keeping tree time: learning it from the tree's own clock, and recording how far it has come.
+//! Keeping tree time: recording how far it has come, learning it from the tree's own clock, and agreeing on it with the other
+//! replicas (P3).
 
+use std::time::Duration;
+
+use tokio::time::Instant;
 use tracing::warn;
+use uuid::Uuid;
 
 use super::Broker;
-use crate::catalogue::Catalogue;
-use crate::clock::Clock;
+use crate::catalogue::{Catalogue, ComponentState};
+use crate::clock::{Asked, Clock};
 use crate::domain::limits;
+use crate::domain::time::Timestamp;
 use crate::error::Error;
 
 /// Begins with the time of the tree, if that has a clock of its own. An embedded one goes by ours, which its journal
@@ -16,23 +22,92 @@ pub(super) async fn begin(catalogue: &Catalogue, clock: &Clock) -> Result<(), Er
     }
     let last = catalogue.time().await?;
     let asked = clock.asking();
-    // What was recorded stays, until it is known whether the tree's clock can be believed.
-    let theirs = catalogue.time_record(last.unwrap_or_else(|| clock.now())).await?;
-    clock.begin(asked, theirs, last);
+    // What was recorded stays: those who go by it know what the tree's clock showed then.
+    let theirs = catalogue.time_probe(clock.now()).await?;
+    clock.begin(asked, theirs, last.map(|last| last.recorded));
     Ok(())
+}
+
+/// Takes the time of the replicas beside this one, once it is registered and before it tells any: they have recorded it
+/// because somebody registered. The clock of the tree alone would not do, which may have made a step since their last record.
+pub(super) async fn begin_beside(catalogue: &Catalogue, clock: &Clock, me: Uuid) -> Result<(), Error> {
+    if !catalogue.keeps_time() || !has_others(catalogue, me).await? {
+        return Ok(());
+    }
+    if let Some((asked, theirs)) = next_record(catalogue, clock, limits::CLOCK_AGREE).await? {
+        clock.begin_beside(asked, theirs);
+    }
+    Ok(())
+}
+
+/// Whether another replica keeps the time.
+async fn has_others(catalogue: &Catalogue, me: Uuid) -> Result<bool, Error> {
+    let registry = catalogue.registry().await?;
+    Ok(registry.others(me).any(|other| other.state != ComponentState::Starting))
+}
+
+/// What another replica records next, and when it was not there yet. None when none does in time.
+async fn next_record(
+    catalogue: &Catalogue,
+    clock: &Clock,
+    patience: Duration,
+) -> Result<Option<(Asked, Timestamp)>, Error> {
+    let end = Instant::now() + patience;
+    let mut asked = clock.asking();
+    let before = catalogue.time().await?.map(|last| last.transaction);
+    while Instant::now() < end {
+        tokio::time::sleep(limits::CLOCK_LOOK).await;
+        let looked = clock.asking();
+        if let Some(last) = catalogue.time().await?.filter(|last| Some(last.transaction) != before) {
+            return Ok(Some((asked, last.recorded.time)));
+        }
+        asked = looked;
+    }
+    Ok(None)
 }
 
 impl Broker {
     /// Records and learns the time until the service stops.
     pub(super) async fn keep_time(&self) {
-        while self.next_turn(limits::CLOCK_TICK).await {
-            let asked = self.0.clock.asking();
-            match self.0.catalogue.time_record(self.0.clock.now()).await {
-                Ok(theirs) if self.0.catalogue.keeps_time() => self.0.clock.learn(asked, theirs),
-                Ok(_) => {}
+        let keeps_time = self.0.catalogue.keeps_time();
+        let tick = if keeps_time { limits::TREE_CLOCK_TICK } else { limits::CLOCK_TICK };
+        let mut recorded = Instant::now();
+        loop {
+            let kept = if keeps_time { self.follow_time(recorded).await } else { Ok(()) };
+            match kept {
+                Ok(()) => recorded = Instant::now(),
                 Err(error) => warn!(%error, "the time could not be recorded"),
             }
+            let asked = async {
+                match keeps_time {
+                    true => self.0.assignment.time.notified().await,
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = asked => {}
+                has_turn = self.next_turn(tick) => if !has_turn { return },
+            }
+            if !keeps_time && let Err(error) = self.0.catalogue.time_record(self.0.clock.now()).await {
+                warn!(%error, "the time could not be recorded");
+            }
         }
+    }
+
+    /// Records the time and learns the tree's clock. After a while without the tree the other replicas know the time better:
+    /// it is theirs first.
+    async fn follow_time(&self, recorded: Instant) -> Result<(), Error> {
+        let (catalogue, clock) = (&self.0.catalogue, &self.0.clock);
+        if recorded.elapsed() > limits::CLOCK_AWAY && has_others(catalogue, self.0.owner.instance).await? {
+            let patience = 2 * limits::TREE_CLOCK_TICK;
+            if let Some((asked, theirs)) = next_record(catalogue, clock, patience).await? {
+                clock.agree(asked, theirs);
+            }
+        }
+        let asked = clock.asking();
+        let theirs = catalogue.time_record(clock.now()).await?;
+        clock.learn(asked, theirs);
+        Ok(())
     }
 
     /// As [`Broker::check_ready`]; then what an operator should know of a service that serves.
@@ -45,6 +120,13 @@ impl Broker {
                 step.as_secs()
             )
         });
-        Ok(doubt.into_iter().collect())
+        let gap = self.0.clock.gap().map(|gap| {
+            format!(
+                "the clock of the coordination servers made a step and is {} s from tree time, which follows it by 1 s in \
+                 10 s",
+                gap / 1_000
+            )
+        });
+        Ok(doubt.into_iter().chain(gap).collect())
     }
 }

@@ -16,7 +16,8 @@
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
 //! | `/run/{hh}/pauses` | [`super::NotedAct`]s: what was done lately that is not to be done again at once; since the first one |
 //! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`]: those that move a queue's messages away; the directory since the first one |
-//! | `/run/time` | `{time}`: how far time had come |
+//! | `/run/clock` | as `/run/time`; written for the time of the write alone |
+//! | `/run/time` | `{time}`: how far tree time had come, which all replicas go by |
 //! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
@@ -38,6 +39,7 @@ pub(super) const OWNER: &str = "owner";
 pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
 pub(super) const TIME: &str = "/run/time";
+pub(super) const CLOCK: &str = "/run/clock";
 /// Of the tree in ZooKeeper itself.
 const WRITERS: &str = "/run/writers";
 /// What all others are below.

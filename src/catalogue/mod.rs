@@ -43,6 +43,7 @@ pub use queues::{MigrationRecord, Placement, QueueRecord};
 pub use schema::Schema;
 pub use slots::{OwnedSlot, Owner, SlotOwner};
 pub use system::System;
+pub use time::LastTime;
 pub use watch::{Change, MetaWatch};
 
 pub use crate::coordination::{Link, Session};

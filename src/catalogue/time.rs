@@ -1,9 +1,10 @@
-//! The record of the time: written every minute, so that the next start knows how far time had come, and so that the
-//! time of the write can be learnt.
+//! The record of the time: how far tree time had come, so that the next start and other replicas go on from there, and so
+//! that the clock of the tree can be learnt from the write.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, failed, from_json, layout, to_json};
+use crate::clock::Recorded;
 use crate::coordination::{Op, Refusal, TreeError};
 use crate::domain::time::Timestamp;
 use crate::error::Error;
@@ -14,6 +15,15 @@ struct TimeRecord {
     time: u64,
 }
 
+/// The record as it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct LastTime {
+    /// What was recorded, and when.
+    pub recorded: Recorded,
+    /// The transaction that wrote it: greater than that of any write before.
+    pub transaction: u64,
+}
+
 impl Catalogue {
     /// Whether the tree has a clock of its own, which then is everybody's.
     pub fn keeps_time(&self) -> bool {
@@ -21,24 +31,38 @@ impl Catalogue {
     }
 
     /// How far time had come at the last write of the record; none before the first.
-    pub async fn time(&self) -> Result<Option<Timestamp>, Error> {
-        let node = self.node(layout::TIME).await?;
-        let record: Option<TimeRecord> = node.as_ref().map(from_json).transpose()?;
-        Ok(record.map(|record| Timestamp::from_millis(record.time)))
+    pub async fn time(&self) -> Result<Option<LastTime>, Error> {
+        let Some(node) = self.node(layout::TIME).await? else { return Ok(None) };
+        let TimeRecord { time } = from_json(&node)?;
+        let recorded = Recorded { time: Timestamp::from_millis(time), servers: node.time };
+        Ok(Some(LastTime { recorded, transaction: node.modified }))
     }
 
-    /// Records the time, and returns what the tree's clock showed at that write.
+    /// Records the time, and returns what the tree's clock showed at that write or later.
     pub async fn time_record(&self, now: Timestamp) -> Result<Timestamp, Error> {
+        self.time_write(layout::TIME, now).await
+    }
+
+    /// Returns what the tree's clock shows by a write that leaves the record as it is.
+    pub async fn time_probe(&self, now: Timestamp) -> Result<Timestamp, Error> {
+        self.time_write(layout::CLOCK, now).await
+    }
+
+    async fn time_write(&self, path: &str, now: Timestamp) -> Result<Timestamp, Error> {
         let data = to_json(&TimeRecord { time: now.as_millis() });
-        let set = Op::Set { path: layout::TIME.into(), data: data.clone(), version: None };
+        let set = Op::Set { path: path.into(), data: data.clone(), version: None };
         match self.tree.commit(&[], &[set]).await {
             Ok(_) => {}
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => {
-                self.tree.commit(&[], &[Op::create(layout::TIME, data)]).await.map_err(failed)?;
+                match self.tree.commit(&[], &[Op::create(path, data)]).await {
+                    // Another replica may have just made it, which shows the clock as well.
+                    Ok(_) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => {}
+                    Err(error) => return Err(failed(error)),
+                }
             }
             Err(error) => return Err(failed(error)),
         }
-        let node = self.node(layout::TIME).await?;
+        let node = self.node(path).await?;
         Ok(node.map_or(now, |node| node.time))
     }
 }

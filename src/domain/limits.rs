@@ -4,25 +4,27 @@
 //! may set others (see [`Limits`]) up to the bounds of the second group.
 
 mod connections;
+mod engine;
 mod entry;
 mod listings;
 mod memory;
-mod engine;
 mod settable;
 mod sqs;
 mod stores;
+mod time;
 mod waits;
 
 use std::time::Duration;
 
 pub use connections::*;
+pub use engine::*;
 pub use entry::*;
 pub use listings::*;
 pub use memory::*;
-pub use engine::*;
 pub use settable::{Limits, Span};
 pub use sqs::*;
 pub use stores::*;
+pub use time::*;
 pub use waits::*;
 
 /// Bytes of the body of a request that posts messages (Zaqar: `max_messages_post_size`).

@@ -1,11 +1,25 @@
-//! A clock that has made a step of more than a day since the last write (P3).
+//! A clock that has made a step of more than a day since the last write, and a step of the servers' clock under two replicas
+//! (P3).
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use angarium::broker::{Broker, FirstPool, PoolSettings};
+use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
+use angarium::cluster::replicas::Replica;
+use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits::Limits;
+use angarium::domain::pool::PoolUri;
 use angarium::journal::Journal;
+use angarium::storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
+use uuid::Uuid;
 
-use super::{Whole, queue, start};
+use super::faulty::{FaultyTree, Plan};
+use super::{Whole, one_pool, queue, start};
+use crate::conformance::coordination::faulty::ServersClock;
 
 const NOW: u64 = 1_700_000_000_000;
 const DAYS: u64 = 3 * 24 * 3_600 * 1_000;
@@ -59,4 +73,96 @@ async fn a_step_that_an_operator_accepts_counts() {
     let whole = start_at(data, clock).await;
     assert!(whole.broker.readiness().unwrap().is_empty());
     assert!(whole.claim(&queue("q"), 20, 300).await.is_empty(), "their hour is over");
+}
+
+/// Two replicas on one tree, whose servers have a clock, and one pool that both of them reach.
+struct Pair {
+    journal: Journal,
+    tree: Arc<EmbeddedTree>,
+    servers: ServersClock,
+    links: Vec<Arc<FaultyTree>>,
+    data: Option<TempDir>,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let data = TempDir::new().unwrap();
+        let journal = Journal::open(&data.path().join("journal"), &Clock::manual(NOW)).unwrap();
+        let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
+        Self { journal, tree, servers: ServersClock::new(NOW), links: Vec::new(), data: Some(data) }
+    }
+
+    /// Starts a replica whose machine shows this time.
+    async fn start(&mut self, number: u128, machine: u64) -> Whole {
+        let link = Arc::new(FaultyTree::new(self.tree.clone(), Plan::default()));
+        *link.servers.lock() = Some(self.servers.clone());
+        self.links.push(link.clone());
+        let store = Arc::new(EmbeddedPool::new(self.journal.clone()));
+        let settings = one_pool(store);
+        let first = settings
+            .first
+            .as_ref()
+            .map(|first| FirstPool { uri: PoolUri::new("redis://127.0.0.1:1/").unwrap(), ..first.clone() });
+        let settings = PoolSettings { first, ..settings };
+        let replica =
+            Replica::new(Uuid::from_u128(number), format!("host-{number}"), format!("127.0.0.1:{number}"));
+        let clock = Clock::manual(machine);
+        let catalogue = Catalogue::new(link);
+        let broker =
+            Broker::start(catalogue, &settings, replica, clock.clone(), Limits::ZAQAR).await.unwrap();
+        Whole { broker, clock, _data: self.data.take().unwrap_or_else(|| TempDir::new().unwrap()) }
+    }
+
+    /// Lets another server lead, whose clock shows this.
+    fn step_to(&mut self, millis: u64) {
+        self.servers.step_to(millis);
+        for link in &self.links {
+            *link.servers.lock() = Some(self.servers.clone());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_of_the_servers_ends_no_claim_over_a_start_and_a_hand_over() {
+    for step in [NOW + 3_600_000, NOW - 3_600_000] {
+        let mut pair = Pair::new().await;
+        let first = pair.start(1, NOW - DAYS).await;
+        assert_eq!(first.clock.now().as_millis(), NOW, "the servers' clock counts");
+        let ids = first.post(&queue("q"), 1, 3_600).await;
+        assert_eq!(first.claim(&queue("q"), 1, 60).await, ids);
+        first.clock.advance(10_000);
+        pair.step_to(step);
+        let second = pair.start(2, NOW + DAYS).await;
+        let (here, there) = (first.clock.now().as_millis(), second.clock.now().as_millis());
+        assert!(here.abs_diff(there) <= 1_000, "{here} and {there}");
+        // It learnt of the step when the second one joined.
+        let warnings = first.broker.readiness().unwrap();
+        assert!(warnings.iter().any(|warning| warning.contains("made a step")), "{warnings:?}");
+        first.broker.drain().await;
+        first.broker.stop().await;
+        assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts");
+        second.clock.advance(45_000);
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts for its minute");
+        // The rest of the minute at nine tenths of the rate.
+        second.clock.advance(7_000);
+        assert_eq!(second.claim_soon(&queue("q"), 1).await, ids);
+        second.broker.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_of_the_servers_is_shown_and_followed_slowly() {
+    let mut pair = Pair::new().await;
+    let whole = pair.start(1, NOW).await;
+    assert!(whole.broker.readiness().unwrap().is_empty());
+    pair.step_to(NOW + 3_600_000);
+    let start = Instant::now();
+    while whole.broker.readiness().unwrap().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the step is not shown");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    whole.clock.advance(1_000);
+    assert_eq!(whole.clock.now().as_millis(), NOW + 1_100);
+    whole.broker.stop().await;
 }

@@ -58,6 +58,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
         "broker",
         &["catalogue", "clock", "cluster", "domain", "engine", "error", "metrics", "placement", "storage"],
     ),
+    // What is recorded of the time is the clock's to say.
+    ("catalogue/time.rs", &["clock", "coordination", "domain", "error"]),
     ("catalogue", &["coordination", "domain", "error"]),
     ("cluster", &["catalogue", "domain", "error", "placement"]),
     ("placement", &[]),

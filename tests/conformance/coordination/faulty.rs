@@ -1,14 +1,16 @@
 //! A tree in front of another one, whose commits, connection, session and watches fail as told. With nothing told it
 //! keeps every promise of a tree.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use angarium::clock::Clock;
 use angarium::coordination::{
     Committed, Coordination, Event, Fence, Link, Mailbox, Mode, Node, Op, Refusal, Session, TreeError, Watch,
     numbered,
 };
+use angarium::domain::time::Timestamp;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -93,6 +95,24 @@ pub enum Away {
     Held,
 }
 
+/// The clock of servers, by hand, and what it showed at the last write of each node through the trees that share it.
+#[derive(Clone)]
+pub struct ServersClock {
+    pub clock: Clock,
+    written: Arc<Mutex<HashMap<String, Timestamp>>>,
+}
+
+impl ServersClock {
+    pub fn new(millis: u64) -> Self {
+        Self { clock: Clock::manual(millis), written: Arc::default() }
+    }
+
+    /// A server with another clock leads from now on.
+    pub fn step_to(&mut self, millis: u64) {
+        self.clock = Clock::manual(millis);
+    }
+}
+
 /// A tree with a plan of faults. Its session is its own: that of the tree behind it is taken to last.
 pub struct FaultyTree {
     tree: Arc<dyn Coordination>,
@@ -103,6 +123,8 @@ pub struct FaultyTree {
     ephemerals: Mutex<BTreeSet<String>>,
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
     feeders: Mutex<JoinSet<()>>,
+    /// Shows in place of the clock of the tree behind it, and makes this one a tree with a clock of its own.
+    pub servers: Mutex<Option<ServersClock>>,
 }
 
 impl FaultyTree {
@@ -116,6 +138,7 @@ impl FaultyTree {
             ephemerals: Mutex::default(),
             mailboxes: Mutex::default(),
             feeders: Mutex::default(),
+            servers: Mutex::default(),
         }
     }
 
@@ -171,6 +194,10 @@ impl FaultyTree {
 
     async fn apply(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
         let committed = self.tree.commit(fences, ops).await?;
+        if let Some(servers) = &*self.servers.lock() {
+            let now = servers.clock.now();
+            servers.written.lock().extend(ops.iter().map(|op| (op.path().to_owned(), now)));
+        }
         let mut ephemerals = self.ephemerals.lock();
         for (op, stat) in ops.iter().zip(&committed) {
             match op {
@@ -191,7 +218,13 @@ impl FaultyTree {
 impl Coordination for FaultyTree {
     async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
         self.connected().await?;
-        self.tree.get(path).await
+        let mut node = self.tree.get(path).await?;
+        let shown =
+            self.servers.lock().as_ref().and_then(|servers| servers.written.lock().get(path).copied());
+        if let (Some(node), Some(shown)) = (&mut node, shown) {
+            node.time = shown;
+        }
+        Ok(node)
     }
 
     async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
@@ -275,7 +308,7 @@ impl Coordination for FaultyTree {
     }
 
     fn keeps_time(&self) -> bool {
-        self.tree.keeps_time()
+        self.servers.lock().is_some() || self.tree.keeps_time()
     }
 
     fn check_alive(&self) -> Result<(), TreeError> {
