@@ -96,7 +96,8 @@ impl Slot {
     /// Waits until what was under way when it was closed has its outcome.
     async fn finished(&self) {
         // Whoever creates a queue or fences a pool.
-        let _gate = self.gate.lock().await;
+        self.queue_gates.rest().await;
+        self.pool_gates.rest().await;
         let uses: Vec<TaskTracker> = {
             let state = self.state.lock();
             state.queues.values().map(|queue| queue.uses.clone()).collect()

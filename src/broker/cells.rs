@@ -15,20 +15,27 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
+use super::gates::Gates;
 use super::slot::Slot;
 use crate::catalogue::SlotOwner;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
+use crate::domain::names::QueueRef;
 use crate::error::{Error, Part};
 use crate::storage::Epoch;
 
 /// All places, by number of slot.
 pub(super) struct Cells {
     places: Vec<watch::Sender<Place>>,
-    /// See [`Cells::moves`].
-    moves: Vec<Mutex<()>>,
+    /// Of a queue: held by whoever moves messages into it, from the first write there to the last, and by whoever deletes it:
+    /// two never deal with the same message, and the queue does not go between two steps of a move (P5). They outlive the
+    /// objects that serve the slots, since a move may have begun under another one.
+    pub(super) moves: Gates<QueueRef>,
+    /// Of a queue: held by whoever takes messages out that move away, or says what became of them. So an owner of their
+    /// target that was replaced takes nothing out after its successor was told.
+    pub(super) departures: Gates<QueueRef>,
 }
 
 /// What is in a place.
@@ -73,19 +80,12 @@ pub enum Whereabouts {
 impl Cells {
     /// Places of slots that nobody serves.
     pub(super) fn new() -> Self {
-        let moves = SlotNumber::all().map(|_| Mutex::default()).collect();
-        Self { places: SlotNumber::all().map(|_| watch::Sender::new(Place::Free)).collect(), moves }
+        let places = SlotNumber::all().map(|_| watch::Sender::new(Place::Free)).collect();
+        Self { places, moves: Gates::default(), departures: Gates::default() }
     }
 
     fn place(&self, SlotNumber(number): SlotNumber) -> &watch::Sender<Place> {
         &self.places[usize::from(number)]
-    }
-
-    /// Held by whoever moves messages into queues of a slot, from the first write there to the last, and by whoever
-    /// deletes such a queue: two never deal with the same message, and no queue goes between two steps of a move (P5).
-    /// It outlives the objects that serve the slot, since a move may have begun under another one.
-    pub(super) fn moves(&self, SlotNumber(number): SlotNumber) -> &Mutex<()> {
-        &self.moves[usize::from(number)]
     }
 
     /// The slot as it is served now.

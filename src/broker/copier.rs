@@ -314,7 +314,8 @@ impl Broker {
         self.submit(&course.slot, &mut state, &course.at, change)
     }
 
-    /// Opens the pools of a queue that is not open, and says where it lies and whether it moves. The caller holds the gate.
+    /// Opens the pools of a queue that is not open, and says where it lies and whether it moves. The caller holds its gate and
+    /// those of its pools.
     pub(super) async fn open_pools(
         &self,
         slot: &Arc<Slot>,

@@ -34,21 +34,22 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let delete = async move {
             // What is on its way into the queue arrives first, or stays where it is.
-            let moves = timeout(limits::CLOSE_DEADLINE, broker.0.cells.moves(at.slot()).lock()).await;
-            let _moves = moves.map_err(|_| arriving())?;
+            let _moves = broker.hold_moves(&at).await?;
             let slot = broker.slot(&at).await?;
             broker.keep_at_sources(&slot, &at).await?;
-            let _gate = slot.gate.lock().await;
+            let _gate = slot.queue_gates.hold(&at).await;
             broker.delete_gated(&slot, &at).await
         };
         self.carry_out(delete).await
     }
 
-    /// As [`Broker::queue_delete`], for a caller that holds the gate: nobody opens or creates queues meanwhile.
+    /// As [`Broker::queue_delete`], for a caller that holds the gate of the queue: nobody opens or creates it meanwhile.
     async fn delete_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else {
             return self.check_ours(slot);
         };
+        // No sweep takes it for a queue that nobody has opened.
+        let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
         let closed = {
             let mut state = slot.state.lock();
             let closed = state.close_queue(at, record.id);
@@ -66,6 +67,7 @@ impl Broker {
             let claims: Vec<ClaimId> = queue.engine.claim_ids().collect();
             slot.state.lock().orphans.entry(record.id).or_default().extend(claims);
         }
+        let _roll = slot.roll.lock().await;
         let deleted = self.0.catalogue.queue_delete(&slot.owned, at, &record).await;
         self.0.meter.forget_queue(at);
         slot.state.lock().next_cleaning = Some(self.0.clock.now());
@@ -153,7 +155,7 @@ impl Broker {
             let store = pool.store()?;
             loop {
                 // A sweep may be removing messages of it that have expired: one or the other.
-                let gate = slot.gate.lock().await;
+                let gate = slot.pool_gates.hold(name).await;
                 let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::DROPPED_TURN);
                 let dropped = dropped.await.map_err(|error| store.failed(error))?;
                 drop(gate);
@@ -166,10 +168,6 @@ impl Broker {
         }
         Ok(())
     }
-}
-
-fn arriving() -> Error {
-    Error::unavailable(Part::Storage, "messages are on their way into the queue")
 }
 
 fn stopping() -> Error {

@@ -1,5 +1,5 @@
 //! Moves between queues that two replicas serve (P5). The owner of the target carries them out, as it does when both are its
-//! own: it holds the moves into its slot from the first write to the last, and deletes a queue only without them.
+//! own: it holds the moves into the queue from the first write to the last, and deletes a queue only without them.
 //!
 //! ```text
 //! source's owner                    target's owner
@@ -34,7 +34,7 @@ use crate::engine::Fate;
 use crate::error::{Error, Part};
 use crate::storage::Epoch;
 
-/// The latest epoch that was heard of each slot that messages go to. Held for single looks, under the moves of that slot.
+/// The latest epoch that was heard of each slot that messages go to. Held for single looks.
 #[derive(Default)]
 pub(super) struct Heard(Mutex<HashMap<SlotNumber, Epoch>>);
 
@@ -134,7 +134,7 @@ impl Broker {
     async fn take_over(&self, arrival: Arrival) -> Result<(), Error> {
         let target = arrival.target.queue()?;
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
-        let _moves = self.0.cells.moves(target.slot()).lock().await;
+        let _moves = self.hold_moves(&target).await?;
         let slot = self.slot(&target).await?;
         let metadata = if arrival.is_ordered { Metadata::fifo() } else { Metadata::empty() };
         self.open_or_make_target(&slot, &target, metadata).await?;
@@ -185,19 +185,15 @@ impl Broker {
     /// Removes messages that the owner of their target has, prepared.
     pub async fn moves_depart(&self, departure: Departure) -> Result<(), Error> {
         let broker = self.clone();
-        let depart = async move {
-            let (number, _) = departure.owner.parts();
-            // Whoever speaks for that slot next waits until this has its outcome.
-            let _moves = broker.0.cells.moves(number).lock().await;
-            broker.take_out(departure).await
-        };
-        self.carry_out(depart).await
+        self.carry_out(async move { broker.take_out(departure).await }).await
     }
 
-    /// As [`Broker::moves_depart`], for a caller that holds the moves into the slot of the target.
+    /// As [`Broker::moves_depart`], for a caller that may hold the moves into the target.
     async fn take_out(&self, departure: Departure) -> Result<(), Error> {
-        self.heed(departure.owner).await?;
         let at = departure.source.queue()?;
+        // Whoever speaks for the target next and asks for these messages waits until this has its outcome.
+        let _departures = self.0.cells.departures.hold(&at).await;
+        self.heed(departure.owner).await?;
         let slot = self.slot(&at).await?;
         if !self.open(&slot, &at).await? {
             return Ok(());
@@ -210,7 +206,8 @@ impl Broker {
         self.depart(&side, moving.iter().map(|header| header.id).collect(), dead).await
     }
 
-    /// Refuses whoever speaks as the owner of a slot that has a later one. The caller holds the moves into that slot.
+    /// Refuses whoever speaks as the owner of a slot that has a later one. The caller holds the departures
+    /// from the queue that is spoken of.
     async fn heed(&self, speaker: OwnerEpoch) -> Result<(), Error> {
         let (slot, epoch) = speaker.parts();
         if !self.0.heard.knows(slot, epoch) {
@@ -241,7 +238,7 @@ impl Broker {
     }
 
     /// What is to become of messages that are prepared in `slot`, by the states that they have at their source. The caller
-    /// holds the moves into the slot.
+    /// holds the moves into the queue.
     pub(super) async fn fates(
         &self,
         slot: &Slot,
@@ -249,6 +246,7 @@ impl Broker {
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, Fate>, Error> {
         let Some(owner) = self.elsewhere(&peer.at) else {
+            let _departures = self.0.cells.departures.hold(&peer.at).await;
             self.0.heard.note(slot.owned.slot, slot.epoch);
             let states = self.states_at_source(peer, ids).await?;
             return Ok(ids.iter().map(|id| (*id, Fate::of(states.get(id)))).collect());
@@ -271,10 +269,9 @@ impl Broker {
     /// Says which of these messages are here, to the owner of the queue that they were prepared for. From then on nobody
     /// before that owner takes any of them out.
     pub async fn moves_states(&self, question: StatesQuestion) -> Result<StatesAnswer, Error> {
-        let (number, _) = question.owner.parts();
-        let _moves = self.0.cells.moves(number).lock().await;
-        self.heed(question.owner).await?;
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
+        let _departures = self.0.cells.departures.hold(&peer.at).await;
+        self.heed(question.owner).await?;
         let states = self.states_at_source(&peer, &question.ids).await?;
         let mut answer = StatesAnswer::default();
         for (id, state) in states {

@@ -17,7 +17,7 @@ impl Broker {
         if is_open() {
             return Ok(());
         }
-        let _fencing = slot.fencing.lock().await;
+        let _fencing = slot.fencing.hold(name).await;
         if is_open() {
             return Ok(());
         }

@@ -383,7 +383,7 @@ impl Broker {
         Ok(outcome)
     }
 
-    /// As [`Broker::submit`], to remove messages of a queue that is not open. Whoever calls holds the slot's gate, so
+    /// As [`Broker::submit`], to remove messages of a queue that is not open. Whoever calls holds the gate of the pool, so
     /// that it is not opened meanwhile, and has opened the lane.
     pub(super) fn submit_unopened(
         &self,

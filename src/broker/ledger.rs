@@ -164,7 +164,8 @@ impl Ledger {
         self.0.lock().queues.get(&queue).map_or(0, |holding| holding.looks)
     }
 
-    /// A pool, fenced before that, was asked for the totals of a queue after the look `since`. Later looks know better.
+    /// A pool, fenced before that, was asked for the totals of a queue after the look `since`. Later looks know better. One that was
+    /// deleted since is left out.
     pub(super) fn found(
         &self,
         project: &ProjectId,
@@ -172,7 +173,11 @@ impl Ledger {
         (epoch, since): (Epoch, u64),
         totals: Totals,
     ) {
-        self.0.lock().change(project, queue, |holding| {
+        let books = &mut *self.0.lock();
+        if !books.queues.contains_key(&queue) {
+            return;
+        }
+        books.change(project, queue, |holding| {
             if holding.epoch < epoch || (holding.epoch == epoch && holding.looks == since) {
                 holding.learn(epoch, totals);
             }

@@ -34,7 +34,7 @@ impl Broker {
         let patch = async move {
             let slot = broker.slot(&at).await?;
             // Held so that nobody opens the queue with what it was before.
-            let _gate = slot.gate.lock().await;
+            let _gate = slot.queue_gates.hold(&at).await;
             let patched = broker.patch_gated(&slot, &at, &changes, &limits).await;
             broker.confirm_refusal(&slot, patched)
         };

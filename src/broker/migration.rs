@@ -85,7 +85,7 @@ impl Broker {
         let migrate = async move {
             let slot = broker.slot(&at).await?;
             // Held so that nobody opens, deletes or moves the queue meanwhile, and no migration ends.
-            let _gate = slot.gate.lock().await;
+            let _gate = slot.queue_gates.hold(&at).await;
             let begun = broker.begin_migration(&slot, &at, &to).await;
             broker.confirm_refusal(&slot, begun)?;
             broker.migration_of(&slot, &at).await.map_err(looked_too_late)
@@ -174,7 +174,7 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let cancel = async move {
             let slot = broker.slot(&at).await?;
-            let _gate = slot.gate.lock().await;
+            let _gate = slot.queue_gates.hold(&at).await;
             let turned = broker.cancel_gated(&slot, &at).await;
             broker.confirm_refusal(&slot, turned)?;
             broker.migration_of(&slot, &at).await.map_err(looked_too_late)
@@ -247,7 +247,7 @@ impl Broker {
         id: QueueId,
         migration: &Arc<Migration>,
     ) -> Result<(), Error> {
-        let _gate = slot.gate.lock().await;
+        let _gate = slot.queue_gates.hold(at).await;
         let mut over = migration.step.lock().await;
         let (mut entry, placement) = match self.placed(slot, at).await {
             Ok((entry, placement)) if entry.record.id == id && !*over => (entry, placement),

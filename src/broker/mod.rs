@@ -19,6 +19,7 @@ mod ends;
 mod far_moves;
 mod fencing;
 mod flavors;
+mod gates;
 mod group_reads;
 mod lanes;
 mod ledger;

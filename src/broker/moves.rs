@@ -7,8 +7,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::OwnedMutexGuard;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{error, warn};
 
 use super::Broker;
@@ -35,6 +39,9 @@ pub(super) struct Side<'a> {
     pub(super) store: QueueStore,
 }
 
+/// How long a pass waits for the transfers that it began.
+const TRANSFER_WAIT: Duration = Duration::from_secs(1);
+
 /// What one pass over the entries aside came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
@@ -44,6 +51,32 @@ enum Pass {
     Moved,
     /// Some wait for somebody else.
     Waits,
+}
+
+/// The transfers out of one queue that are under way, by target.
+#[derive(Default)]
+struct Transfers {
+    tasks: HashMap<QueueRef, JoinHandle<Result<(), Error>>>,
+    /// Whether one of them has ended well since somebody asked.
+    has_moved: bool,
+}
+
+impl Transfers {
+    /// Waits for those that were just begun, a while. Those that take longer, and those before them, go on beside the next pass.
+    async fn finish(&mut self, begun: Vec<QueueRef>) -> Result<Pass, Error> {
+        let (end, mut pass) = (Instant::now() + TRANSFER_WAIT, Ok(Pass::Idle));
+        for target in begun {
+            let Some(transfer) = self.tasks.get_mut(&target) else { continue };
+            let Ok(ended) = timeout_at(end, transfer).await else { continue };
+            self.tasks.remove(&target);
+            let unknown = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
+            let ended = ended.unwrap_or_else(unknown);
+            self.has_moved |= ended.is_ok();
+            pass = worse(pass, ended.map(|()| Pass::Moved));
+        }
+        self.tasks.retain(|_, transfer| !transfer.is_finished());
+        if self.tasks.is_empty() { pass } else { worse(pass, Ok(Pass::Waits)) }
+    }
 }
 
 impl OpenQueue {
@@ -81,8 +114,9 @@ impl Broker {
 
     async fn run_mover(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) {
         let (mut pause, longest) = limits::MOVE_PAUSES;
+        let mut transfers = Transfers::default();
         loop {
-            let pass = match self.move_aside(slot, at, id).await {
+            let pass = match self.move_aside(slot, at, id, &mut transfers).await {
                 Ok(pass) => pass,
                 Err(error) => {
                     warn!(queue = %at.name, %error, "messages could not be moved");
@@ -97,6 +131,9 @@ impl Broker {
                 Pass::Idle => {}
                 Pass::Moved => pause = limits::MOVE_PAUSES.0,
                 Pass::Waits => {
+                    if std::mem::take(&mut transfers.has_moved) {
+                        pause = limits::MOVE_PAUSES.0;
+                    }
                     if !self.next_turn(pause).await {
                         return;
                     }
@@ -110,7 +147,13 @@ impl Broker {
     }
 
     /// Goes once over what is aside in a queue: what is known to be, or all that its pool has.
-    async fn move_aside(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) -> Result<Pass, Error> {
+    async fn move_aside(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: QueueId,
+        transfers: &mut Transfers,
+    ) -> Result<Pass, Error> {
         let Some(side) = self.side(slot, at, id)? else { return Ok(Pass::Idle) };
         let (known, asides) = {
             let mut state = slot.state.lock();
@@ -118,14 +161,14 @@ impl Broker {
             (queue.engine.aside(limits::MOVE_MESSAGES), queue.engine.asides())
         };
         if let Some(ids) = known {
-            return self.move_known(&side, &ids).await;
+            return self.move_known(&side, &ids, transfers).await;
         }
         let (mut after, mut pass) = (None, Ok(Pass::Idle));
         loop {
             let most = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
             let page = side.store.scan(id, Order::Aside, Direction::Up, after, most).await?;
             after = page.messages.last().map(|message| Position::id(message.header.id));
-            pass = worse(pass, self.move_page(&side, page.messages).await);
+            pass = worse(pass, self.move_page(&side, page.messages, transfers).await);
             if page.is_last {
                 break;
             }
@@ -136,7 +179,12 @@ impl Broker {
         pass
     }
 
-    async fn move_known(&self, side: &Side<'_>, ids: &[MessageId]) -> Result<Pass, Error> {
+    async fn move_known(
+        &self,
+        side: &Side<'_>,
+        ids: &[MessageId],
+        transfers: &mut Transfers,
+    ) -> Result<Pass, Error> {
         if ids.is_empty() {
             return Ok(Pass::Idle);
         }
@@ -152,16 +200,32 @@ impl Broker {
         // What blocked its group may be gone.
         self.serve(side.slot, &mut side.slot.state.lock(), side.at);
         // Others may be known beyond these.
-        self.move_page(side, found).await.map(|pass| pass.max(Pass::Moved))
+        self.move_page(side, found, transfers).await.map(|pass| pass.max(Pass::Moved))
     }
 
-    async fn move_page(&self, side: &Side<'_>, messages: Vec<Message>) -> Result<Pass, Error> {
-        let mut pass = Ok(Pass::Idle);
+    /// Brings the messages of a page on. Each target has a task of its own: one that hangs holds up no other.
+    async fn move_page(
+        &self,
+        side: &Side<'_>,
+        messages: Vec<Message>,
+        transfers: &mut Transfers,
+    ) -> Result<Pass, Error> {
         let (away, here) = by_peer(messages);
+        let mut begun = Vec::new();
         for (peer, messages) in away {
-            let moved = self.move_away(side, &peer.at, messages).await;
-            pass = worse(pass, moved.map(|()| Pass::Moved));
+            if transfers.tasks.get(&peer.at).is_some_and(|transfer| !transfer.is_finished()) {
+                continue;
+            }
+            let (broker, slot, at, id) = (self.clone(), Arc::clone(side.slot), side.at.clone(), side.id);
+            let target = peer.at.clone();
+            let transfer = self.0.tasks.spawn(async move {
+                let Some(side) = broker.side(&slot, &at, id)? else { return Ok(()) };
+                broker.move_away(&side, &target, messages).await
+            });
+            transfers.tasks.insert(peer.at.clone(), transfer);
+            begun.push(peer.at.clone());
         }
+        let mut pass = transfers.finish(begun).await;
         for (peer, headers) in here {
             pass = worse(pass, self.settle_prepared(side, &peer, headers).await);
         }
@@ -178,6 +242,12 @@ impl Broker {
         let mut state = slot.state.lock();
         let Some(queue) = state.queue_mut(at, id) else { return Ok(None) };
         Ok(Some(Side { slot, at, id, store: self.store_of(queue)? }))
+    }
+
+    /// Holds the moves into a queue, from the first write there to the last.
+    pub(super) async fn hold_moves(&self, target: &QueueRef) -> Result<OwnedMutexGuard<()>, Error> {
+        let held = timeout(limits::CLOSE_DEADLINE, self.0.cells.moves.hold(target)).await;
+        held.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way into the queue"))
     }
 
     /// Steps 2 to 4 for messages of one target.
@@ -197,7 +267,7 @@ impl Broker {
             return self.move_far(source, (target, &owner), messages).await;
         }
         // Nobody else prepares, publishes or drops here until the end, and the queue stays.
-        let _moves = self.0.cells.moves(target.slot()).lock().await;
+        let _moves = self.hold_moves(target).await?;
         let slot = self.slot(target).await?;
         let is_ordered = {
             let mut state = source.slot.state.lock();
@@ -230,7 +300,9 @@ impl Broker {
         let peer = Arc::new(Peer { at: source.at.clone(), queue: Some(source.id) });
         let dead = dead_letters(messages.iter().map(|message| &message.header));
         let prepared = self.prepare(target, (&peer, ttl), messages).await?;
+        let departures = self.0.cells.departures.hold(source.at).await;
         self.depart(source, prepared.iter().map(|header| header.id).collect(), dead).await?;
+        drop(departures);
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 
@@ -277,7 +349,7 @@ impl Broker {
         peer: &Peer,
         headers: Vec<Header>,
     ) -> Result<Pass, Error> {
-        let _moves = self.0.cells.moves(target.slot.owned.slot).lock().await;
+        let _moves = self.hold_moves(target.at).await?;
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         // Somebody else may have brought them to their end while the lock was taken.
         let still: Vec<Header> = target

@@ -53,7 +53,7 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let create = async move {
             let slot = broker.slot(&at).await?;
-            let _gate = slot.gate.lock().await;
+            let _gate = slot.queue_gates.hold(&at).await;
             match broker.create_gated(&slot, &at, &metadata, &quota).await? {
                 Created::New => Ok(Created::New),
                 Created::Existed => broker.check_ours(&slot).map(|()| Created::Existed),
@@ -214,11 +214,13 @@ impl Broker {
             let pool = self.place_again(at, name, attributes).await?;
             let id = QueueId::new(slot.owned.slot, &mut rand::rng());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.clock.now());
+            let roll = slot.roll.lock().await;
             self.0.ledger.add_queue(&self.account_of(&at.project), quota, id, slot.epoch)?;
             self.note_project(slot, &at.project);
             let recorded =
                 self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref()).await;
             self.enter_creation(&at.project, id, &recorded);
+            drop(roll);
             if recorded? {
                 // The queue is there, whatever becomes of opening it.
                 let opened = self.open_record(slot, at, &record, Origin::Created).await;

@@ -171,8 +171,8 @@ impl Broker {
     /// say what they said before, until it answers.
     async fn count_slot(&self, account: &ProjectId, number: SlotNumber) -> Result<(), Error> {
         let slot = self.served(number).await?;
-        // Nobody creates, opens or deletes queues meanwhile.
-        let _gate = slot.gate.lock().await;
+        // Nobody creates or deletes queues until the books name those that there are.
+        let roll = slot.roll.lock().await;
         let mut records = Vec::new();
         for project in self.projects_of(&slot, account).await? {
             records.extend(self.0.catalogue.queues_of(&slot.owned, &project).await?);
@@ -186,6 +186,7 @@ impl Broker {
             ledger.keep_only(account, number, &queues.iter().map(|(id, _)| *id).collect());
             queues.iter().for_each(|(id, _)| ledger.exists(account, *id));
         });
+        drop(roll);
         let mut silent: HashSet<&PoolName> = HashSet::new();
         for some in queues.chunks(limits::COUNT_AT_ONCE) {
             let is_asked = |placement: &Placement| placement.pools().all(|pool| !silent.contains(pool));

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use super::Broker;
@@ -24,6 +25,10 @@ use crate::storage::Epoch;
 const CALM: Duration = Duration::from_secs(30);
 /// The first pause, and the longest; each is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// How long a slot that was taken waits for the fences of the pools that it used: a pool that hangs delays the queues of others by this
+/// at most.
+const FENCES_WAIT: Duration = Duration::from_millis(500);
 
 /// When a slot was taken, and how long to wait before it is taken again if that is soon.
 #[derive(Clone, Copy)]
@@ -180,15 +185,26 @@ impl Broker {
 
     /// Fences the pools that the slot used, so that batches of its old object are refused from here on. One that
     /// cannot be reached now is fenced before its first use.
-    async fn fence_pools(&self, slot: &Slot, pools: &[PoolName]) {
+    async fn fence_pools(&self, slot: &Arc<Slot>, pools: &[PoolName]) {
+        let fences = TaskTracker::new();
         for name in pools {
-            let fenced = match self.pool(name) {
-                Ok(pool) => self.open_lane(slot, name, &pool).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = fenced {
-                warn!(slot = %slot.owned.slot, pool = %name, %error, "a pool is fenced at its next use");
-            }
+            let (broker, slot, name) = (self.clone(), Arc::clone(slot), name.clone());
+            // One that is given up half way could arrive after the next one, and begin its numbering anew.
+            let token = fences.token();
+            self.0.tasks.spawn(async move {
+                let fenced = match broker.pool(&name) {
+                    Ok(pool) => broker.open_lane(&slot, &name, &pool).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = fenced {
+                    warn!(slot = %slot.owned.slot, pool = %name, %error, "a pool is fenced at its next use");
+                }
+                drop(token);
+            });
+        }
+        fences.close();
+        if timeout(FENCES_WAIT, fences.wait()).await.is_err() {
+            warn!(slot = %slot.owned.slot, "slot is served before all its pools are fenced");
         }
     }
 }

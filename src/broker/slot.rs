@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Broker;
 use super::copier::Migration;
+use super::gates::Gates;
 use super::lanes::{Lane, Work};
 use super::loads::{Pace, Paced};
 use super::observation::Seen;
@@ -45,10 +46,16 @@ pub(super) struct Slot {
     pub(super) epoch: Epoch,
     /// Held for the few steps of a decision, never across an await.
     pub(super) state: Mutex<SlotState>,
-    /// Held while a queue is created or opened, so that it happens once.
-    pub(super) gate: tokio::sync::Mutex<()>,
-    /// Held while a pool is fenced for the slot: a second fence would begin the numbering of batches anew.
-    pub(super) fencing: tokio::sync::Mutex<()>,
+    /// Of a queue: held while it is created, opened, changed or deleted, so that one at a time does.
+    pub(super) queue_gates: Gates<QueueRef>,
+    /// Of a pool: held while a queue that is not open is read, emptied or opened there. What waits for a pool holds up only
+    /// the queues that lie in it.
+    pub(super) pool_gates: Gates<PoolName>,
+    /// Held while the tree and the books of projects are changed with each other: which queues there are. Never over a call
+    /// of a pool.
+    pub(super) roll: tokio::sync::Mutex<()>,
+    /// Of a pool: held while it is fenced for the slot. A second fence would begin the numbering of batches anew.
+    pub(super) fencing: Gates<PoolName>,
     /// Held while the tasks of a queue, or what was done to one lately, are read and written, which one at a time does.
     pub(super) tasks: tokio::sync::Mutex<()>,
     /// Wakes those who wait for somebody else to end or renew a claim.
@@ -177,8 +184,10 @@ impl Slot {
             owned,
             epoch,
             state: Mutex::new(state),
-            gate: tokio::sync::Mutex::new(()),
-            fencing: tokio::sync::Mutex::new(()),
+            queue_gates: Gates::default(),
+            pool_gates: Gates::default(),
+            roll: tokio::sync::Mutex::new(()),
+            fencing: Gates::default(),
             tasks: tokio::sync::Mutex::new(()),
             changed: Arc::default(),
             taken,
@@ -297,11 +306,11 @@ impl Broker {
         if slot.state.lock().queues.contains_key(at) {
             return Ok(true);
         }
-        let _gate = slot.gate.lock().await;
+        let _gate = slot.queue_gates.hold(at).await;
         self.open_gated(slot, at).await
     }
 
-    /// As [`Broker::open`], for a caller that holds the gate.
+    /// As [`Broker::open`], for a caller that holds the gate of the queue.
     pub(super) async fn open_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<bool, Error> {
         if slot.state.lock().queues.contains_key(at) {
             return Ok(true);
@@ -312,7 +321,8 @@ impl Broker {
         }
     }
 
-    /// Opens the queue of a record: fences its pools, then takes over its claims, then its head.
+    /// Opens the queue of a record: fences its pools, then takes over its claims, then its head. The caller holds the gate of
+    /// the queue.
     pub(super) async fn open_record(
         &self,
         slot: &Arc<Slot>,
@@ -320,6 +330,7 @@ impl Broker {
         record: &QueueRecord,
         origin: Origin,
     ) -> Result<(), Error> {
+        let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
         let (placement, migration) = self.open_pools(slot, record).await?;
         let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
         let readers = TaskTracker::new();

@@ -95,14 +95,15 @@ impl Broker {
         Ok(open + unopened)
     }
 
-    /// As [`Broker::remove_expired`], of queues that are not open. Nobody opens, deletes or cleans one meanwhile.
+    /// As [`Broker::remove_expired`], of queues that are not open. Nobody opens, deletes or cleans one of this
+    /// pool meanwhile.
     async fn remove_unopened(
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,
         expired: Expired,
     ) -> Result<usize, Error> {
-        let _gate = slot.gate.lock().await;
+        let _gate = slot.pool_gates.hold(pool).await;
         self.open_lane(slot, pool, &*self.pool(pool)?).await?;
         let mut removals = Vec::new();
         {

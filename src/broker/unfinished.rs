@@ -134,7 +134,7 @@ impl Broker {
     }
 
     /// Makes sure that no message is lost with a queue that is about to be deleted: what is prepared there, and not
-    /// let go by its source, stays at its source for good. The caller holds the moves into the queue's slot. A move that
+    /// let go by its source, stays at its source for good. The caller holds the moves into the queue. A move that
     /// an owner before has begun could still take the message out at the source, so its owner there is asked, who opens it, which fences that.
     pub(super) async fn keep_at_sources(&self, slot: &Slot, at: &QueueRef) -> Result<(), Error> {
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(()) };

@@ -16,6 +16,7 @@ use angarium::storage::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 pub use crate::conformance::coordination::faulty::{Away, Fault, FaultyTree, Plan};
 
@@ -38,6 +39,8 @@ pub struct FaultyPool {
     pub hides_totals: AtomicBool,
     /// Whether the next commit panics.
     pub panics: AtomicBool,
+    /// Whether it answers. While it does not, all that asks it for messages waits.
+    hangs: watch::Sender<bool>,
 }
 
 impl FaultyPool {
@@ -54,7 +57,18 @@ impl FaultyPool {
             lost: Mutex::default(),
             hides_totals: AtomicBool::default(),
             panics: AtomicBool::default(),
+            hangs: watch::Sender::new(false),
         }
+    }
+
+    /// Answers nothing from now on, or all again.
+    pub fn hang(&self, hangs: bool) {
+        self.hangs.send_replace(hangs);
+    }
+
+    async fn answers(&self) {
+        let mut hangs = self.hangs.subscribe();
+        hangs.wait_for(|hangs| !hangs).await.unwrap();
     }
 
     /// The slots that it was fenced for, one after the other.
@@ -80,6 +94,7 @@ impl PoolStore for FaultyPool {
 
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         self.fenced.lock().push(slot);
+        self.answers().await;
         if self.fences.take() == Fault::Held {
             self.fences.held().await;
         }
@@ -90,6 +105,7 @@ impl PoolStore for FaultyPool {
         let unknown = || StoreError::Unknown("as planned".into());
         self.given.lock().push(batch.clone());
         assert!(!self.panics.swap(false, Ordering::SeqCst), "as planned");
+        self.answers().await;
         match self.plan.take() {
             Fault::None => self.pool.commit(batch).await,
             Fault::Held => {
@@ -118,6 +134,7 @@ impl PoolStore for FaultyPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
+        self.answers().await;
         let page = self.pool.scan(queue, order, direction, after, messages, bytes).await;
         let is_held = *self.held_order.lock() == Some(order);
         if is_held && self.pages.take() == Fault::Held {
@@ -134,6 +151,7 @@ impl PoolStore for FaultyPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
+        self.answers().await;
         self.pool.group(queue, group, after, messages, bytes).await
     }
 
@@ -143,10 +161,12 @@ impl PoolStore for FaultyPool {
         after: Option<GroupName>,
         limit: usize,
     ) -> Result<Vec<GroupHead>, StoreError> {
+        self.answers().await;
         self.pool.groups(queue, after, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
+        self.answers().await;
         let mut found = self.pool.get(queue, ids).await?;
         found.retain(|message| !self.lost.lock().contains(&message.header.id));
         Ok(found)
@@ -159,10 +179,12 @@ impl PoolStore for FaultyPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        self.answers().await;
         self.pool.due(slot, due, before, limit).await
     }
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        self.answers().await;
         let totals = self.pool.totals(queue).await?;
         Ok(if self.hides_totals.load(Ordering::SeqCst) { Totals::default() } else { totals })
     }
@@ -174,6 +196,7 @@ impl PoolStore for FaultyPool {
         after: Option<Bytes>,
         limit: usize,
     ) -> Result<Vec<Note>, StoreError> {
+        self.answers().await;
         self.pool.notes(queue, kind, after, limit).await
     }
 
@@ -184,6 +207,7 @@ impl PoolStore for FaultyPool {
         queue: QueueId,
         limit: usize,
     ) -> Result<Dropped, StoreError> {
+        self.answers().await;
         self.pool.drop_queue(slot, epoch, queue, limit).await
     }
 
@@ -192,10 +216,12 @@ impl PoolStore for FaultyPool {
     }
 
     async fn health(&self) -> Result<Health, StoreError> {
+        self.answers().await;
         self.pool.health().await
     }
 
     async fn usage(&self) -> Result<Usage, StoreError> {
+        self.answers().await;
         self.pool.usage().await
     }
 

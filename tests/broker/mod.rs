@@ -14,6 +14,7 @@ mod fences;
 mod ghosts;
 mod groups;
 mod handover;
+mod hanging;
 mod joining;
 mod leases;
 mod listing;

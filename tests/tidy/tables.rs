@@ -77,6 +77,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("coordination/zookeeper", &["clock", "domain", "error"]),
     ("journal", &["clock", "domain"]),
     ("clock.rs", &["domain"]),
+    ("clock", &["domain"]),
     ("error.rs", &["domain"]),
     ("domain", &["error"]),
 ];
@@ -151,6 +152,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "api/sqs/pauses.rs",
             "broker",
             "budget.rs",
+            "clock.rs",
             "cluster/connection.rs",
             "coordination",
             "journal",
