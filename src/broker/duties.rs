@@ -50,6 +50,8 @@ impl Broker {
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.bound_windows().await });
         let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.rest_queues().await });
+        let broker = self.clone();
         self.0.tasks.spawn(async move { broker.drain_pools().await });
     }
 

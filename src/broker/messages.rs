@@ -175,14 +175,15 @@ impl Broker {
         let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
         let defaults = Defaults::of(&queue.attributes, &self.0.limits);
         let mut random = rand::rng();
-        let mut posting = Posting::default();
+        let mut posting = Posting::within(self.0.twins.room());
         for new in messages {
             let Some((new, key)) = posting.admit(queue, new, now)? else { continue };
             let header = header(&new, &defaults, client, now, state.ids.next(now, &mut random));
             posting.add(Message { header, body: new.body }, key, now);
         }
-        let Posting { ids, messages, notes, awaited, own } = posting;
+        let Posting { ids, messages, notes, awaited, own, .. } = posting;
         let outcome = self.submit_reserved(slot, state, at, Change::Post(messages, notes), room)?;
+        self.0.twins.add(own.len());
         if let Some(queue) = state.queues.get_mut(at) {
             own.iter().for_each(|(key, id)| queue.engine.begin_twin(*key, *id, twin_expires(now)));
         }

@@ -53,6 +53,7 @@ mod quotas;
 mod receipts;
 mod regional_projects;
 mod renewal;
+mod rest;
 mod retake;
 mod schedule;
 mod sending;
@@ -118,6 +119,7 @@ use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
 use regional_projects::RegionalProjects;
+use twins::KnownTwins;
 
 /// The service without its faces. Clones share it.
 #[derive(Clone)]
@@ -153,6 +155,8 @@ struct Shared {
     heard: Heard,
     /// Of listings that look through many names.
     listing_turns: ListingTurns,
+    /// Ids of deduplication that all queues remember.
+    twins: KnownTwins,
     /// See [`overview`].
     memory: overview::Memory,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
@@ -226,6 +230,7 @@ impl Broker {
             asker: OnceLock::new(),
             heard: Heard::default(),
             listing_turns: ListingTurns::default(),
+            twins: KnownTwins::default(),
             memory: overview::Memory::default(),
             tasks,
             stop,

@@ -52,6 +52,36 @@ struct Changed {
     oldest: Option<Header>,
 }
 
+impl Seen {
+    /// Whether nothing has changed since, after so many changes.
+    pub(super) fn is_of(&self, changes: u64) -> bool {
+        self.changes >= changes
+    }
+
+    /// Whether the queue had a message.
+    pub(super) fn is_anything(&self) -> bool {
+        self.totals.messages > 0
+    }
+
+    /// So many messages were removed that had expired, of which so many were scheduled. Which ones are left is not known.
+    pub(super) fn lessen(&mut self, messages: u64, scheduled: u64) {
+        self.totals.messages = self.totals.messages.saturating_sub(messages);
+        self.totals.scheduled = self.totals.scheduled.saturating_sub(scheduled);
+        self.oldest = None;
+    }
+
+    fn figures(&self, claimed: u64, now: Timestamp) -> QueueFigures {
+        let claimed = claimed.min(self.totals.ready());
+        QueueFigures {
+            ready: self.totals.ready() - claimed,
+            claimed,
+            scheduled: self.totals.scheduled,
+            moving: self.totals.aside,
+            oldest_age: self.oldest.map(|oldest| now.seconds_since(oldest)),
+        }
+    }
+}
+
 impl OpenQueue {
     /// Counts what has been removed.
     pub(super) fn count_removals(&mut self) {
@@ -72,15 +102,7 @@ impl OpenQueue {
 
     /// What is in it, as far as its pool was asked.
     fn figures(&self, now: Timestamp) -> Option<QueueFigures> {
-        let Seen { totals, oldest, .. } = self.seen?;
-        let claimed = self.engine.claimed().min(totals.ready());
-        Some(QueueFigures {
-            ready: totals.ready() - claimed,
-            claimed,
-            scheduled: totals.scheduled,
-            moving: totals.aside,
-            oldest_age: oldest.map(|oldest| now.seconds_since(oldest)),
-        })
+        Some(self.seen?.figures(self.engine.claimed(), now))
     }
 }
 
@@ -138,6 +160,9 @@ impl Broker {
             let now = self.0.clock.now();
             let state = slot.state.lock();
             observed.waiting_claims += state.lines.len();
+            for (at, seen) in state.resting.values() {
+                observed.queues.push(ObservedQueue { at: at.clone(), figures: seen.figures(0, now) });
+            }
             for (at, queue) in &state.queues {
                 if let Some(figures) = queue.figures(now) {
                     observed.queues.push(ObservedQueue { at: at.clone(), figures });

@@ -171,7 +171,7 @@ impl Broker {
 
     /// Opens a queue, and creates it when there is none: Zaqar's queues exist from their first message on.
     pub(super) async fn open_or_create(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
-        if slot.state.lock().queues.contains_key(at) {
+        if slot.state.lock().is_open(at) {
             return Ok(());
         }
         if at.name.check_creatable().is_err() && self.open(slot, at).await? {
@@ -188,7 +188,7 @@ impl Broker {
         at: &QueueRef,
         metadata: Metadata,
     ) -> Result<(), Error> {
-        if slot.state.lock().queues.contains_key(at) {
+        if slot.state.lock().is_open(at) {
             return Ok(());
         }
         self.create_within(at, metadata, Quota::NONE).await.map(|_| ())

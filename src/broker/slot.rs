@@ -17,6 +17,7 @@ use super::lanes::{Lane, Work};
 use super::loads::{Pace, Paced};
 use super::observation::Seen;
 use super::presence::Origin;
+use super::rest::Resting;
 use super::retake::Taken;
 use super::waiting::Waiter;
 use crate::catalogue::{AttemptRecord, ClaimRecord, OwnedSlot, Placement, QueueRecord, SlotClaims};
@@ -99,6 +100,8 @@ pub(super) struct SlotState {
     pub(super) lines: Lines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that look for theirs earlier are skipped.
     pub(super) wakes: BinaryHeap<Reverse<(Timestamp, QueueRef)>>,
+    /// Queues that were closed with messages in them, as they were seen.
+    pub(super) resting: Resting,
     /// When it was noted how much is written to the queues.
     pub(super) paced: Paced,
 }
@@ -145,6 +148,8 @@ pub(super) struct OpenQueue {
     pub(super) pace: Pace,
     /// What its pool last said of it to a page of metrics.
     pub(super) seen: Option<Seen>,
+    /// Rounds of [`super::rest`] since it was used.
+    pub(super) idle_rounds: u8,
 }
 
 impl Slot {
@@ -178,6 +183,7 @@ impl Slot {
             dropped: HashSet::new(),
             lines: Lines::default(),
             wakes: BinaryHeap::new(),
+            resting: Resting::new(),
             paced: Paced::since(no_expiry_before),
         };
         Self {
@@ -258,6 +264,7 @@ impl SlotState {
         if let Some(claims) = self.unopened.remove(&id) {
             self.orphans.entry(id).or_default().extend(claims.into_iter().map(|(claim, _)| claim));
         }
+        self.resting.remove(&id);
         let queue = self.queues.remove(at)?;
         queue.uses.close();
         Some(*queue)
@@ -303,7 +310,7 @@ impl SlotState {
 impl Broker {
     /// Makes sure that a queue is open. False when there is no such queue.
     pub(super) async fn open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<bool, Error> {
-        if slot.state.lock().queues.contains_key(at) {
+        if slot.state.lock().is_open(at) {
             return Ok(true);
         }
         let _gate = slot.queue_gates.hold(at).await;
@@ -312,7 +319,7 @@ impl Broker {
 
     /// As [`Broker::open`], for a caller that holds the gate of the queue.
     pub(super) async fn open_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<bool, Error> {
-        if slot.state.lock().queues.contains_key(at) {
+        if slot.state.lock().is_open(at) {
             return Ok(true);
         }
         match self.0.catalogue.queue(&slot.owned, at).await? {
@@ -362,6 +369,7 @@ impl Broker {
         }
         let mut state = slot.state.lock();
         state.unopened.remove(&record.id);
+        state.resting.remove(&record.id);
         state.deadlines.extend(deadlines);
         state.spend(spent);
         let queue = OpenQueue {
@@ -382,6 +390,7 @@ impl Broker {
             changes: 0,
             pace: Pace::default(),
             seen: None,
+            idle_rounds: 0,
         };
         if !slot.closed.is_cancelled() {
             self.0.ledger.opened(&self.account_of(&at.project), record.id, slot.epoch, totals);
@@ -427,6 +436,7 @@ mod tests {
                 changes: 0,
                 pace: Pace::default(),
                 seen: None,
+                idle_rounds: 0,
             }
         }
     }

@@ -14,7 +14,7 @@ use super::messages::settled;
 use super::slot::{Slot, SlotState};
 use crate::domain::ids::{MessageId, QueueId, Slot as SlotNumber};
 use crate::domain::limits;
-use crate::domain::message::Header;
+use crate::domain::message::{Header, State};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::time::Timestamp;
 use crate::error::Error;
@@ -117,6 +117,14 @@ impl Broker {
                     headers.iter().map(|header| header.id).filter(|id| !claimed.contains(id)).collect();
                 let count = u64::try_from(gone.len()).unwrap_or_default();
                 if count > 0 {
+                    let is_scheduled = |id: &MessageId| {
+                        let of = |header: &&Header| header.id == *id && header.state == State::Scheduled;
+                        headers.iter().any(|header| of(&header))
+                    };
+                    let scheduled = u64::try_from(gone.iter().filter(|id| is_scheduled(id)).count());
+                    if let Some((_, seen)) = state.resting.get_mut(&queue) {
+                        seen.lessen(count, scheduled.unwrap_or_default());
+                    }
                     let removal = self.submit_unopened(slot, &mut state, pool, queue, gone);
                     removals.extend(removal.map(|removal| (removal, count)));
                 }

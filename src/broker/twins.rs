@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
@@ -51,6 +52,30 @@ pub(super) struct Awaited {
     pub(super) message: NewMessage,
 }
 
+/// How many ids of deduplication all open queues remember: as counted in each look at the memory of windows, with those that
+/// were posted since.
+#[derive(Debug, Default)]
+pub(super) struct KnownTwins(AtomicUsize);
+
+impl KnownTwins {
+    /// How many more may be remembered.
+    pub(super) fn room(&self) -> usize {
+        limits::DEDUP_KNOWN_ALL.saturating_sub(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn add(&self, more: usize) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn recount(&self, slots: &[Arc<Slot>]) {
+        let of_slot = |slot: &Arc<Slot>| {
+            let state = slot.state.lock();
+            state.queues.values().map(|queue| queue.engine.known_twins()).sum::<usize>()
+        };
+        self.0.store(slots.iter().map(of_slot).sum(), Ordering::Relaxed);
+    }
+}
+
 /// A post on its way: which of its messages are new.
 #[derive(Default)]
 pub(super) struct Posting {
@@ -61,6 +86,8 @@ pub(super) struct Posting {
     pub(super) awaited: Vec<Awaited>,
     /// Those of its messages that are new and have an id of deduplication.
     pub(super) own: HashMap<DedupKey, MessageId>,
+    /// How many of those all queues have room for.
+    room: usize,
 }
 
 /// Until when what is posted now is remembered.
@@ -69,6 +96,11 @@ pub(super) fn twin_expires(now: Timestamp) -> Timestamp {
 }
 
 impl Posting {
+    /// One without messages, that may bring so many ids of deduplication.
+    pub(super) fn within(room: usize) -> Self {
+        Self { room, ..Self::default() }
+    }
+
     /// What is to be kept of a message that is posted now, and under which id of deduplication; none when it was posted
     /// before.
     pub(super) fn admit(
@@ -109,6 +141,10 @@ impl Posting {
         if self.own.len() >= queue.engine.room_for_twins() {
             let what = "ids of deduplication that a queue remembers";
             return Err(Error::TooMany { what, bound: limits::DEDUP_KNOWN });
+        }
+        if self.own.len() >= self.room {
+            let what = "ids of deduplication that all queues remember";
+            return Err(Error::TooMany { what, bound: limits::DEDUP_KNOWN_ALL });
         }
         Ok(Some((new, Some(key))))
     }

@@ -22,6 +22,7 @@ impl Broker {
         while self.next_turn(limits::WINDOWS_TICK).await {
             let slots: Vec<Arc<Slot>> = self.0.cells.owned().collect();
             bound(&slots, limits::WINDOWS_BYTES);
+            self.0.twins.recount(&slots);
         }
     }
 }

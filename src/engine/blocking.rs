@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
+use crate::domain::limits;
 
 /// Of each group the messages that block it.
 #[derive(Debug, Default)]
@@ -62,6 +63,11 @@ impl Blocking {
     /// The first message that is on its way.
     pub(super) fn first_aside(&self) -> Option<MessageId> {
         self.aside.keys().next().copied()
+    }
+
+    /// Whether so many groups became free that they are to be entered, though nobody asks for them.
+    pub(super) fn has_many_freed(&self) -> bool {
+        self.freed.len() >= limits::FREED_GROUPS
     }
 
     /// Groups that something may be taken from now, or that are only blocked further behind.

@@ -52,6 +52,10 @@ pub(super) struct Claims {
 }
 
 impl Claims {
+    pub(super) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
     pub(super) fn get(&self, id: ClaimId) -> Option<&Claim> {
         self.claims.get(&id)
     }

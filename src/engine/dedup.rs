@@ -74,6 +74,11 @@ impl QueueEngine {
         limits::DEDUP_KNOWN.saturating_sub(self.dedup.known.len())
     }
 
+    /// How many ids are remembered.
+    pub fn known_twins(&self) -> usize {
+        self.dedup.known.len()
+    }
+
     /// A message with this id is on its way to the pool, with its note.
     pub fn begin_twin(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
         self.dedup.put(key, Twin { id, is_durable: false }, expires);

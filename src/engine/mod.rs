@@ -39,6 +39,7 @@ mod queue;
 mod refill;
 mod removal;
 mod renewal;
+mod rest;
 mod schedule;
 mod split;
 mod waiting;

@@ -28,6 +28,15 @@ impl QueueEngine {
         self.groups.is_some()
     }
 
+    /// Enters the groups that became free, when they are many: nobody may ever claim from the queue.
+    pub(super) fn enter_freed(&mut self) {
+        if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking())
+            && blocking.has_many_freed()
+        {
+            groups.settle(blocking);
+        }
+    }
+
     /// Hides messages: of each group in its turn as many as there are before the first that blocks it.
     pub(super) fn take_of_groups(&mut self, taking: Taking, now: Timestamp) -> Taken {
         let mut taken = Taken::default();

@@ -229,6 +229,7 @@ impl Tally {
 impl QueueEngine {
     /// What was removed since the last call.
     pub fn take_tally(&mut self) -> Tally {
+        self.enter_freed();
         std::mem::take(&mut self.tally)
     }
 }

@@ -101,6 +101,8 @@ async fn pool_that_hangs_delays_no_first_use_in_other_pools() {
     before.broker.stop().await;
     drop(before);
     let whole = pools.start().await;
+    // What is created from here on is created there.
+    whole.weigh("b", 1).await;
     pools.stores[0].hang(true);
     let broker = whole.broker.clone();
     let at = in_a.clone();
@@ -108,8 +110,9 @@ async fn pool_that_hangs_delays_no_first_use_in_other_pools() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let ids = timeout(SOON, whole.post(&in_b, 1, 3_600)).await.expect("a pool beside it hangs");
     assert_eq!(timeout(SOON, whole.claim(&in_b, 1, 60)).await.expect("a pool beside it hangs"), ids);
-    let (other, _) = (timeout(SOON, whole.broker.queue_create(&queue("n0-b"), metadata("{}"))).await, ());
-    other.expect("a pool beside it hangs").unwrap();
+    let third = (0..).map(|number| queue(&format!("m{number}"))).find(|third| third.slot() == in_a.slot());
+    let created = timeout(SOON, whole.broker.queue_create(&third.unwrap(), metadata("{}"))).await;
+    created.expect("a pool beside it hangs").unwrap();
     assert!(!stuck.is_finished());
     pools.stores[0].hang(false);
     stuck.await.unwrap().unwrap();

@@ -31,6 +31,7 @@ mod pool_records;
 mod pools;
 mod queue_list;
 mod quotas;
+mod rest;
 mod retaken;
 mod schedule;
 mod schema;

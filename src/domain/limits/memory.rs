@@ -1,4 +1,4 @@
-//! Bounds of the memory that clients make the service hold.
+//! Bounds of the memory that clients make the service hold, and of what stays in memory over all queues.
 
 use std::time::Duration;
 
@@ -24,3 +24,13 @@ pub const UNSENT_BYTES_LEAST: u32 = 32 << 20;
 pub const QUERY_BYTES: usize = 16 * 1024;
 /// Names in the list of signed headers, as many as a request may have headers.
 pub const SIGNED_HEADERS: usize = 100;
+
+/// How often it is looked which queues nobody uses.
+pub const REST_TICK: Duration = Duration::from_secs(60);
+/// A queue that nobody has used for so many looks is closed: longer than any request takes, and than ids of deduplication
+/// are remembered.
+pub const REST_ROUNDS: u8 = 10;
+/// Ids of deduplication that all queues together remember; beyond it posts with one are answered 429.
+pub const DEDUP_KNOWN_ALL: usize = 4_000_000;
+/// Groups that became free and that nobody has asked for: beyond it they are entered at once.
+pub const FREED_GROUPS: usize = 1_024;

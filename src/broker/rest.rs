@@ -1,0 +1,94 @@
+//! Queues that nobody uses are closed: memory holds what is at work, whatever there is. The next use opens one again, at the cost of a read.
+//!
+//! ```text
+//!          used                     nothing under way, and unused for [`limits::REST_ROUNDS`] rounds
+//! open ◀──────────── open, idle ───────────────────────────────────────────────────────────▶ closed
+//!  ▲                                                                                            │
+//!  └──────────────────────────────────── used, or a claim's end ─────────────────────────────────┘
+//! ```
+//!
+//! Whoever looks a queue up under the lock of its slot counts as its user, and has far less than the rounds to come back to it.
+
+use std::collections::HashMap;
+
+use super::Broker;
+use super::observation::Seen;
+use super::slot::{OpenQueue, SlotState};
+use super::waiting::Waiter;
+use crate::domain::ids::QueueId;
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::engine::Lines;
+
+/// What pages of metrics show of queues that were closed with messages in them.
+pub(super) type Resting = HashMap<QueueId, (QueueRef, Seen)>;
+
+impl OpenQueue {
+    /// Whether pages of metrics have seen it as it is, if there are any.
+    fn is_seen(&self) -> bool {
+        self.seen.is_none_or(|seen| seen.is_of(self.changes))
+    }
+
+    /// Whether it can be closed: nothing is under way in it, nothing of it is in memory that the pool does not have, and
+    /// pages of metrics have seen it as it is, or have had their time.
+    fn is_at_rest(&self) -> bool {
+        self.idle_rounds >= limits::REST_ROUNDS
+            && self.uses.is_empty()
+            && self.readers.is_empty()
+            && self.migration.is_none()
+            && !self.is_moving
+            && !self.has_task
+            && self.engine.is_at_rest()
+            && (self.is_seen() || self.idle_rounds >= 2 * limits::REST_ROUNDS)
+    }
+}
+
+impl SlotState {
+    /// Whether a queue is open. It is in use then.
+    pub(super) fn is_open(&mut self, at: &QueueRef) -> bool {
+        self.queues.get_mut(at).map(|queue| queue.idle_rounds = 0).is_some()
+    }
+
+    /// Closes the queues that are at rest. Returns how many.
+    pub(super) fn close_resting(&mut self) -> usize {
+        let lines: &Lines<QueueRef, Waiter> = &self.lines;
+        let mut closed = Vec::new();
+        for (at, queue) in &mut self.queues {
+            queue.idle_rounds = queue.idle_rounds.saturating_add(1);
+            if queue.is_at_rest() && lines.len_of(at) == 0 {
+                closed.push(at.clone());
+            }
+        }
+        for at in &closed {
+            let Some(mut queue) = self.queues.remove(at) else { continue };
+            queue.count_removals();
+            if let Some(seen) = queue.seen.filter(Seen::is_anything).filter(|_| queue.is_seen()) {
+                self.resting.insert(queue.id, (at.clone(), seen));
+            }
+        }
+        if !closed.is_empty() {
+            self.queues.shrink_to(2 * self.queues.len());
+        }
+        closed.len()
+    }
+}
+
+impl Broker {
+    /// Closes the queues that nobody uses until the service stops.
+    pub(super) async fn rest_queues(&self) {
+        while self.next_turn(limits::REST_TICK).await {
+            self.rest_round();
+        }
+    }
+
+    /// One round of it. Returns how many queues were closed, and how many are open.
+    pub fn rest_round(&self) -> (usize, usize) {
+        let (mut closed, mut open) = (0, 0);
+        for slot in self.0.cells.owned() {
+            let mut state = slot.state.lock();
+            closed += state.close_resting();
+            open += state.queues.len();
+        }
+        (closed, open)
+    }
+}
