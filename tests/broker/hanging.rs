@@ -16,6 +16,7 @@ use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::open::PoolOpenError;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::deadletters::claim_once;
@@ -106,16 +107,17 @@ async fn pool_that_hangs_delays_no_first_use_in_other_pools() {
     pools.stores[0].hang(true);
     let broker = whole.broker.clone();
     let at = in_a.clone();
-    let stuck = tokio::spawn(async move { broker.queue_stats(&at).await });
+    let mut stuck = JoinSet::new();
+    stuck.spawn(async move { broker.queue_stats(&at).await });
     tokio::time::sleep(Duration::from_millis(200)).await;
     let ids = timeout(SOON, whole.post(&in_b, 1, 3_600)).await.expect("a pool beside it hangs");
     assert_eq!(timeout(SOON, whole.claim(&in_b, 1, 60)).await.expect("a pool beside it hangs"), ids);
     let third = (0..).map(|number| queue(&format!("m{number}"))).find(|third| third.slot() == in_a.slot());
     let created = timeout(SOON, whole.broker.queue_create(&third.unwrap(), metadata("{}"))).await;
     created.expect("a pool beside it hangs").unwrap();
-    assert!(!stuck.is_finished());
+    assert!(stuck.try_join_next().is_none());
     pools.stores[0].hang(false);
-    stuck.await.unwrap().unwrap();
+    stuck.join_next().await.unwrap().unwrap().unwrap();
     whole.post(&in_a, 1, 3_600).await;
 }
 
