@@ -10,10 +10,11 @@ pub(super) struct Course {
     pub(super) base: u64,
     /// The `passed` from which `correction` is made.
     from: u64,
-    /// What is still to be added to the base, or taken off, in milliseconds.
+    /// What is still to be added to the base, or taken off, to be where the servers' clock is, in milliseconds, once the lead is
+    /// given up.
     correction: i64,
-    /// It is made at one part in so many.
-    parts: u64,
+    /// How far it is ahead of the other replicas, which it waits for, in milliseconds.
+    lead: u64,
     /// The clock of the servers less `passed`, as last learnt; none before the first time.
     servers: Option<u64>,
     /// Whether the servers' clock made a step that is not followed to its end yet.
@@ -31,45 +32,41 @@ pub(super) struct Learnt {
 
 impl Course {
     pub(super) fn new(base: u64) -> Self {
-        let parts = limits::CLOCK_SLEW_PARTS;
-        Self { base, from: 0, correction: 0, parts, servers: None, is_behind_step: false }
+        Self { base, from: 0, correction: 0, lead: 0, servers: None, is_behind_step: false }
     }
 
     /// Tree time.
     pub(super) fn at(&self, passed: u64) -> u64 {
-        self.base.saturating_add(passed).saturating_add_signed(self.made(passed))
+        let (made, given_up) = self.made(passed);
+        self.base.saturating_add(passed).saturating_add_signed(made).saturating_sub(given_up)
     }
 
     /// Whether nothing is to be corrected.
     pub(super) fn is_steady(&self) -> bool {
-        self.correction == 0
+        self.correction == 0 && self.lead == 0
     }
 
-    /// What of the correction is made by then. The servers' clock is followed for a while only after it was last seen: a
-    /// replica that is cut off from it runs on at the rate of real time.
-    fn made(&self, passed: u64) -> i64 {
+    /// What of the correction is made by then, and what of the lead is given up. The servers' clock is followed for a while only
+    /// after it was last seen: a replica that is cut off from it runs on at the rate of real time.
+    fn made(&self, passed: u64) -> (i64, u64) {
         let unseen = u64::try_from(limits::CLOCK_SLEW_UNSEEN.as_millis()).unwrap_or(u64::MAX);
         let elapsed = passed.saturating_sub(self.from);
-        let elapsed = if self.gives_up_lead() { elapsed } else { elapsed.min(unseen) };
-        let most = i64::try_from(elapsed / self.parts).unwrap_or(i64::MAX);
-        self.correction.clamp(-most, most)
-    }
-
-    fn gives_up_lead(&self) -> bool {
-        self.parts == limits::CLOCK_LEAD_PARTS
+        let most = i64::try_from(elapsed.min(unseen) / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX);
+        (self.correction.clamp(-most, most), self.lead.min(elapsed / limits::CLOCK_LEAD_PARTS))
     }
 
     /// Enters what is made of the correction by now into the base.
     fn settle(&mut self, passed: u64) {
-        let made = self.made(passed);
-        self.base = self.base.saturating_add_signed(made);
+        let (made, given_up) = self.made(passed);
+        self.base = self.base.saturating_add_signed(made).saturating_sub(given_up);
         self.correction -= made;
+        self.lead -= given_up;
         self.from = passed;
     }
 
     /// Sets the base, with nothing to correct.
     pub(super) fn set(&mut self, base: u64, passed: u64) {
-        (self.base, self.from, self.correction) = (base, passed, 0);
+        (self.base, self.from, self.correction, self.lead) = (base, passed, 0, 0);
     }
 
     /// Takes in the least and the greatest offset of the servers' clock that agree with an answer. It is taken to be where it
@@ -80,25 +77,21 @@ impl Course {
         let servers = before.clamp(low, high);
         let step = if self.servers.is_some() { difference(servers, before) } else { 0 };
         self.servers = Some(servers);
-        Learnt { step, gap: difference(servers, self.base) }
+        Learnt { step, gap: difference(servers, self.base.saturating_sub(self.lead)) }
     }
 
-    /// Follows the servers' clock over this gap from now on, unless a lead is still to be given up first.
+    /// Follows the servers' clock over this gap from now on.
     pub(super) fn follow(&mut self, Learnt { step, gap }: Learnt) {
         let told = i64::try_from(limits::CLOCK_STEP_TOLD.as_millis()).unwrap_or(i64::MAX);
         self.is_behind_step |= step.abs() > told;
         self.is_behind_step &= gap.abs() > told / 5;
-        if !(self.gives_up_lead() && self.correction != 0) {
-            (self.correction, self.parts) = (gap, limits::CLOCK_SLEW_PARTS);
-        }
+        self.correction = gap;
     }
 
     /// Does not follow the servers' clock.
     pub(super) fn hold(&mut self) {
         self.is_behind_step = false;
-        if !self.gives_up_lead() {
-            self.correction = 0;
-        }
+        self.correction = 0;
     }
 
     /// Goes over to the time of the other replicas, which is `low` at least and `high` at most by now: at once to a later one,
@@ -107,12 +100,10 @@ impl Course {
         self.settle(passed);
         let here = self.at(passed);
         let behind = difference(here.clamp(low, high), here);
-        if behind >= 0 {
-            self.base = self.base.saturating_add_signed(behind);
-            self.correction -= behind;
-        } else {
-            (self.correction, self.parts) = (behind, limits::CLOCK_LEAD_PARTS);
-        }
+        // What is left of the way to the servers' clock stays as far.
+        self.correction -= difference(self.lead, 0) + behind;
+        self.lead = behind.min(0).unsigned_abs();
+        self.base = self.base.saturating_add_signed(behind.max(0));
         behind
     }
 
@@ -126,8 +117,7 @@ impl Course {
     /// How far the servers' clock is from tree time after a step that is not followed to its end, in milliseconds.
     pub(super) fn gap(&self, passed: u64) -> Option<i64> {
         let servers = self.servers.filter(|_| self.is_behind_step)?;
-        let here = self.base.saturating_add_signed(self.made(passed));
-        Some(difference(servers, here))
+        Some(difference(servers, self.at(passed).saturating_sub(passed)))
     }
 }
 
