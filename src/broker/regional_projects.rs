@@ -92,7 +92,7 @@ impl Broker {
             return Ok(slots);
         }
         for slot in self.own_slots().await? {
-            let _gate = slot.gate.lock().await;
+            let _roll = slot.roll.lock().await;
             if self.projects_of(&slot, account).await?.len() > 1 {
                 slots.insert(slot.owned.slot);
             }

@@ -37,9 +37,9 @@ struct Idle(Mutex<HashMap<String, Vec<(Link, Instant)>>>);
 /// A connection.
 struct Link {
     sender: SendRequest<Full<Bytes>>,
-    connection: Connection<TokioIo<TcpStream>, Full<Bytes>>,
-    /// Whether it has ended, for whatever reason; then it must not be driven any more.
-    is_over: bool,
+    /// None once it has ended, for whatever reason. It is dropped in that moment: by that hyper gives a request back that it
+    /// has taken and not begun to write. One that is kept would hold the request without an answer.
+    connection: Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>,
     host: HeaderValue,
 }
 
@@ -55,20 +55,29 @@ impl Default for Connections {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(limits::PEER_CONNECT));
+        // A replica whose machine vanished closes nothing: the system finds it out, at rest and under a request.
+        connector.set_keepalive(Some(limits::PEER_PROBE));
+        connector.set_keepalive_interval(Some(limits::PEER_PROBE));
+        connector.set_keepalive_retries(Some(limits::PEER_PROBES));
+        #[cfg(target_os = "linux")]
+        connector.set_tcp_user_timeout(Some(limits::PEER_UNHEARD));
         Self { connector, idle: Arc::default() }
     }
 }
 
 impl Connections {
     /// Sends a request, which names a path and no host, to the replica at `address`, and returns the head of its answer; the
-    /// body is read with [`Busy::poll_frame`].
+    /// body is read with [`Busy::poll_frame`]. A kept connection that has ended takes no request; one that ends before it has
+    /// begun to write the request gives it back, and the request is sent on the next.
     pub(super) async fn exchange(
         &self,
         address: &str,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Busy), Failure> {
         while let Some(mut link) = self.idle.take(address) {
-            // One that the other replica has closed meanwhile does not take the request.
+            if !link.is_usable().await {
+                continue;
+            }
             match link.send(request).await {
                 Ok(answer) => return Ok((answer, self.busy(link, address))),
                 Err((_, Some(unsent))) => request = unsent,
@@ -87,11 +96,15 @@ impl Connections {
         let uri = Uri::builder().scheme(Scheme::HTTP).authority(address).path_and_query("/").build();
         let uri = uri.map_err(|error| no_place(error.to_string()))?;
         let host = HeaderValue::try_from(address).map_err(|error| no_place(error.to_string()))?;
-        let stream = self.connector.clone().call(uri).await;
-        let stream = stream.map_err(|error| Failure::NotSent(described(&error)))?;
+        let stream = self.open(uri).await?;
         let (sender, connection) =
             http1::handshake(stream).await.map_err(|error| Failure::NotSent(described(&error)))?;
-        Ok(Link { sender, connection, is_over: false, host })
+        Ok(Link { sender, connection: Some(connection), host })
+    }
+
+    async fn open(&self, uri: Uri) -> Result<TokioIo<TcpStream>, Failure> {
+        let stream = self.connector.clone().call(uri).await;
+        stream.map_err(|error| Failure::NotSent(described(&error)))
     }
 
     fn busy(&self, link: Link, address: &str) -> Busy {
@@ -128,16 +141,27 @@ impl Idle {
 }
 
 impl Link {
+    /// Whether it takes a request still, after a look at what has come since it was last used: the other replica may have closed
+    /// it, which nobody has read.
+    async fn is_usable(&mut self) -> bool {
+        let look = poll_fn(|cx| {
+            drive(&mut self.connection, cx);
+            Poll::Ready(())
+        });
+        look.await;
+        self.connection.is_some() && self.sender.is_ready()
+    }
+
     /// The head of the answer, or why there is none, with the request if it was not sent.
     async fn send(
         &mut self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, (Failure, Option<Request<Full<Bytes>>>)> {
         request.headers_mut().insert(header::HOST, self.host.clone());
-        let Self { sender, connection, is_over, .. } = self;
+        let Self { sender, connection, .. } = self;
         let mut answer = pin!(sender.try_send_request(request));
         let answered = poll_fn(|cx| {
-            drive(connection, is_over, cx);
+            drive(connection, cx);
             answer.as_mut().poll(cx)
         });
         answered.await.map_err(|mut refused| {
@@ -149,13 +173,11 @@ impl Link {
 }
 
 /// Reads and writes what can be. What goes wrong is told to whoever waits for the answer or its body.
-fn drive(
-    connection: &mut Connection<TokioIo<TcpStream>, Full<Bytes>>,
-    is_over: &mut bool,
-    cx: &mut Context<'_>,
-) {
-    if !*is_over {
-        *is_over = Pin::new(connection).poll(cx).is_ready();
+fn drive(connection: &mut Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
+    if let Some(driven) = connection
+        && Pin::new(driven).poll(cx).is_ready()
+    {
+        *connection = None;
     }
 }
 
@@ -170,7 +192,7 @@ impl Busy {
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
             return Poll::Ready(frame);
         }
-        drive(&mut self.link.connection, &mut self.link.is_over, cx);
+        drive(&mut self.link.connection, cx);
         Pin::new(body).poll_frame(cx)
     }
 
@@ -199,12 +221,12 @@ impl Busy {
 
     /// Lets the connection find out that its answer has been read.
     pub(super) fn settle(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.link.connection, &mut self.link.is_over, cx);
+        drive(&mut self.link.connection, cx);
     }
 
     /// Keeps the connection if it is ready for another request.
     pub(super) fn give_back(self) {
-        if !self.link.is_over && self.link.sender.is_ready() {
+        if self.link.connection.is_some() && self.link.sender.is_ready() {
             self.idle.put(&self.address, self.link);
         }
     }
@@ -220,4 +242,50 @@ pub(super) fn described(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A machine that vanished sends no end of a connection: the system of this one must look for it.
+    #[tokio::test]
+    async fn links_are_probed_by_the_system() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let stream = Connections::default().open(uri).await.unwrap();
+        let socket = SockRef::from(stream.inner());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), limits::PEER_PROBE);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), limits::PEER_PROBE);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), limits::PEER_PROBES);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(limits::PEER_UNHEARD));
+    }
+
+    /// Between the look at a kept link and the request: it has an answer in any case, and the request back.
+    #[tokio::test]
+    async fn link_ended_under_request_gives_it_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut link = Connections::default().connect(&address).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let request = || Request::get("/").body(Full::new(Bytes::from_static(b"{}"))).unwrap();
+        let answering = async {
+            assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            stream.shutdown().await.unwrap();
+            tokio::time::sleep(limits::FORWARD_PAUSE).await;
+        };
+        let (answer, ()) = tokio::join!(link.send(request()), answering);
+        answer.unwrap_or_else(|(failure, _)| panic!("{failure}"));
+        // No look comes between.
+        let sent = tokio::time::timeout(limits::PEER_CONNECT, link.send(request())).await.unwrap();
+        assert!(matches!(sent, Err((Failure::NotSent(_), Some(_)))), "it is given back");
+        assert!(!link.is_usable().await);
+    }
 }

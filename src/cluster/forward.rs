@@ -200,6 +200,49 @@ mod tests {
         tokio::join!(serving, asking);
     }
 
+    /// As after the restart of a replica: each of its connections has ended while it rested.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn links_ended_at_rest_swallow_no_request() {
+        const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
+        const LINKS: usize = 4;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = async {
+            let mut received = vec![0; 4_096];
+            let mut streams = Vec::new();
+            for _ in 0..LINKS {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut received).await.unwrap() > 0);
+                streams.push(stream);
+            }
+            for stream in &mut streams {
+                stream.write_all(ANSWER).await.unwrap();
+            }
+            // All of them rest now.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            for mut stream in streams {
+                stream.shutdown().await.unwrap();
+            }
+            for _ in 0..LINKS {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut received).await.unwrap() > 0);
+                stream.write_all(ANSWER).await.unwrap();
+            }
+        };
+        let peers = Peers::default();
+        let ask = || peers.send(&address, request(), Duration::from_secs(5));
+        let asking = async {
+            for _ in 0..2 {
+                let asked = tokio::join!(ask(), ask(), ask(), ask());
+                for answer in [asked.0, asked.1, asked.2, asked.3] {
+                    assert_eq!(answer.unwrap().body(), "body");
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        };
+        tokio::join!(serving, asking);
+    }
+
     #[tokio::test]
     async fn a_request_that_is_given_up_cuts_its_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

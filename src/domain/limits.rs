@@ -8,6 +8,7 @@ mod engine;
 mod entry;
 mod listings;
 mod memory;
+mod peers;
 mod settable;
 mod sqs;
 mod stores;
@@ -21,6 +22,7 @@ pub use engine::*;
 pub use entry::*;
 pub use listings::*;
 pub use memory::*;
+pub use peers::*;
 pub use settable::{Limits, Span};
 pub use sqs::*;
 pub use stores::*;
@@ -331,27 +333,6 @@ pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 /// How often slots are looked at that may have to be taken anew without any request asking for them.
 pub const SLOT_TICK: Duration = Duration::from_millis(500);
 
-/// How long a connection to another replica may take to come about.
-pub const PEER_CONNECT: Duration = Duration::from_secs(1);
-/// How long a connection to another replica is kept without use: less than that one keeps it.
-pub const PEER_IDLE: Duration = Duration::from_secs(30);
-/// Connections to one replica that are kept without use.
-pub const PEER_IDLE_CONNECTIONS: usize = 256;
-/// Requests to other replicas that may be under way at once, long polls too; each has a connection.
-pub const PEER_REQUESTS: usize = 8_192;
-/// Bytes of the answer of another replica to a question about its own work.
-pub const PEER_ANSWER_BYTES: usize = 16 << 20;
-/// Bytes of an answer that is passed on which are kept, so that the request can be made again if it breaks off. A longer one is
-/// passed on as it comes, and is not in memory as a whole.
-pub const PEER_ANSWER_KEPT: u64 = 64 << 10;
-/// How long such an answer may stand still.
-pub const PEER_STEP: Duration = Duration::from_secs(10);
-/// How long the answer to a request is waited for whose client has left: what is on its way may be a claim, which is given back.
-pub const PEER_PARTING: Duration = Duration::from_millis(50);
-/// How long a question to another replica about its own work may take.
-pub const PEER_QUESTION: Duration = Duration::from_secs(10);
-/// How long the answer of another replica may take: the longest wait for a message, and what a request may take beside it.
-pub const FORWARD: Duration = Duration::from_secs(45);
 /// How long a request looks for who serves its queue. Then 503: a slot that is handed over is away for less than a second.
 pub const FORWARD_WAIT: Duration = Duration::from_secs(5);
 /// A request that was under way for this long at one replica has found its place there, and may look again if it moves.

@@ -5,6 +5,7 @@ mod many;
 mod migration;
 mod moves;
 mod overview;
+mod restarts;
 mod serving;
 mod takeover;
 
@@ -70,8 +71,7 @@ impl Cluster {
 
     /// As [`Cluster::start_with`], on this ZooKeeper.
     fn start_on(zookeeper: &ZooKeeper, replicas: usize, settings: &'static [&'static str]) -> Self {
-        let address = zookeeper.fresh_tree().to_string();
-        let mut cluster = Self { redis: Redis::start(SYNCED), address, settings, replicas: Vec::new() };
+        let mut cluster = Self::without_replicas(zookeeper, settings);
         for _ in 0..replicas {
             cluster.add();
         }
@@ -79,12 +79,24 @@ impl Cluster {
         cluster
     }
 
+    /// Starts no replica yet.
+    fn without_replicas(zookeeper: &ZooKeeper, settings: &'static [&'static str]) -> Self {
+        let address = zookeeper.fresh_tree().to_string();
+        Self { redis: Redis::start(SYNCED), address, settings, replicas: Vec::new() }
+    }
+
     /// Starts one more.
     fn add(&mut self) {
+        self.add_with(|builder| builder);
+    }
+
+    /// Starts one more in a way of its own.
+    fn add_with(&mut self, own: impl FnOnce(ServerBuilder) -> ServerBuilder) {
         let data = tempfile::tempdir().expect("there is room for a temporary directory");
         let builder = ServerBuilder::new(data.path()).arg("--coordination").arg(&self.address);
         let builder = builder.arg("--pool").arg(self.redis.uri(""));
         let builder = self.settings.iter().fold(builder, |builder, setting| builder.arg(setting));
+        let builder = own(builder);
         let server = Some(builder.start());
         self.replicas.push(Replica { builder, server, _data: data });
     }

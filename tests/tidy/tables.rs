@@ -185,7 +185,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("serde_json", &["api", "catalogue", "cli", "cluster/questions.rs", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),
     ("sha2", &["api/sqs", "domain/access.rs", "domain/dedup.rs", "domain/receipt.rs"]),
-    ("socket2", &["server"]),
+    // The system probes connections of clients, and of other replicas.
+    ("socket2", &["cluster/connection.rs", "server"]),
     ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     (
