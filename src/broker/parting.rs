@@ -1,7 +1,11 @@
 //! Messages that get a time of their own: they part from the others of their claim into a claim of their own, in the commit
-//! that writes both (P7).
+//! that writes both (P7). A commit without a known outcome is made again until it has one; meanwhile the claim neither ends nor
+//! changes, and its messages may be deleted.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
 
 use super::Broker;
 use super::receipts::closed;
@@ -11,6 +15,7 @@ use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
+use crate::domain::time::Timestamp;
 use crate::engine::{Held, Split};
 use crate::error::{Error, Part};
 
@@ -92,16 +97,112 @@ impl Broker {
         }
     }
 
-    /// Writes the claim without the messages, and theirs, in one commit. Returns theirs.
+    /// Writes the claim without the messages, and theirs, in one commit. Returns theirs. When its outcome is unknown the claim
+    /// stays as it is for everybody, in doubt, until the commit has been made again; the slot goes on.
     async fn commit_part(
         &self,
-        slot: &Slot,
+        slot: &Arc<Slot>,
         at: &QueueRef,
         old: ClaimId,
         (queue, rest, parted): (QueueId, Held, Vec<(MessageId, u32)>),
         terms: ClaimTerms,
     ) -> Result<ClaimId, Error> {
-        let (new, now) = (ClaimId::new(&mut rand::rng()), self.0.clock.now());
+        let split = Parting::new(at, (queue, old), (rest, parted), terms, self.0.clock.now());
+        let (kept, own) = (split.kept.clone(), split.own.clone());
+        let is_new_bucket = slot.state.lock().buckets >> split.new.bucket() & 1 == 0;
+        let done =
+            self.0.catalogue.claim_part(&slot.owned, (old, &kept), (split.new, &own), is_new_bucket).await;
+        match done {
+            Ok(()) => self.parted(slot, &split),
+            Err(error) if error.nothing_written() => {
+                self.not_parted(slot, &split)?;
+                Err(error)
+            }
+            Err(error) => {
+                let (broker, slot) = (self.clone(), Arc::clone(slot));
+                self.0.tasks.spawn(async move { broker.settle_part(&slot, &split).await });
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a commit again whose outcome is unknown, until that is known, the slot is served elsewhere or taken anew, or the
+    /// service stops.
+    async fn settle_part(&self, slot: &Arc<Slot>, split: &Parting) {
+        warn!(slot = %slot.owned.slot, claim = %split.old, "claim split in doubt");
+        let pause = Duration::from_secs(limits::RETRY_SECONDS.into());
+        while self.next_turn(pause).await && slot.check_served().is_ok() {
+            let (kept, own) = ((split.old, &split.kept), (split.new, &split.own));
+            let is_new_bucket = slot.state.lock().buckets >> split.new.bucket() & 1 == 0;
+            let settled = match self.0.catalogue.claim_part_again(&slot.owned, kept, own, is_new_bucket).await
+            {
+                // Without messages in the old claim the new one gets none, and its record is cleared away.
+                Ok(_) => self.parted(slot, split).map(drop),
+                Err(Error::Unavailable { .. } | Error::Unknown { .. }) => continue,
+                Err(_) => self.not_parted(slot, split),
+            };
+            slot.changed.notify_waiters();
+            // An error means that the queue was deleted, and its claims with it.
+            info!(slot = %slot.owned.slot, claim = %split.old, is_open = settled.is_ok(), "claim split settled");
+            return;
+        }
+    }
+
+    /// Both records are durable.
+    fn parted(&self, slot: &Slot, split: &Parting) -> Result<ClaimId, Error> {
+        let mut state = slot.state.lock();
+        if state.queue_mut(&split.at, split.queue).is_none() {
+            state.note_orphan(split.queue, split.new);
+        }
+        let Some(open) = state.queue_mut(&split.at, split.queue) else { return Err(queue_closed()) };
+        let over = open.engine.parted(split.old, split.new, split.terms, split.expires, &split.parted);
+        state.spend(over);
+        state.buckets |= 1 << split.new.bucket();
+        state.live_claims += 1;
+        state.await_end(Deadline { at: split.expires, claim: split.new, queue: split.at.clone() });
+        state.await_end(Deadline { at: split.rest_expires, claim: split.old, queue: split.at.clone() });
+        Ok(split.new)
+    }
+
+    /// Nothing was written.
+    fn not_parted(&self, slot: &Slot, split: &Parting) -> Result<(), Error> {
+        let soon = self.0.clock.now().plus_seconds(limits::RETRY_SECONDS);
+        let mut state = slot.state.lock();
+        let Some(open) = state.queue_mut(&split.at, split.queue) else { return Err(queue_closed()) };
+        open.engine.renew_failed(split.old);
+        state.await_end(Deadline { at: soon, claim: split.old, queue: split.at.clone() });
+        Ok(())
+    }
+}
+
+fn queue_closed() -> Error {
+    Error::unknown(Part::Server, "the queue was closed")
+}
+
+/// A claim that is split in two: what is written, and what memory needs once it is.
+struct Parting {
+    at: QueueRef,
+    queue: QueueId,
+    old: ClaimId,
+    /// The claim of the messages that get a time of their own.
+    new: ClaimId,
+    parted: Vec<(MessageId, u32)>,
+    terms: ClaimTerms,
+    expires: Timestamp,
+    rest_expires: Timestamp,
+    /// The record of the old claim without them, and that of the new one.
+    kept: ClaimRecord,
+    own: ClaimRecord,
+}
+
+impl Parting {
+    fn new(
+        at: &QueueRef,
+        (queue, old): (QueueId, ClaimId),
+        (rest, parted): (Held, Vec<(MessageId, u32)>),
+        terms: ClaimTerms,
+        now: Timestamp,
+    ) -> Self {
         // A claim without any time ends as soon as it is there, by who parted it.
         let expires = now.plus_seconds(terms.ttl());
         let record = |messages: Vec<ClaimedMessage>, terms: ClaimTerms, created, expires| {
@@ -115,32 +216,8 @@ impl Broker {
         let going =
             parted.iter().map(|(id, attempt)| ClaimedMessage { id: *id, attempt: *attempt }).collect();
         let own = record(going, terms, now.as_millis(), expires.as_millis());
-        let is_new_bucket = slot.state.lock().buckets >> new.bucket() & 1 == 0;
-        let done = self.0.catalogue.claim_part(&slot.owned, (old, &kept), (new, &own), is_new_bucket).await;
-        let mut state = slot.state.lock();
-        let Some(open) = state.queue_mut(at, queue) else {
-            if !done.is_err_and(|error| error.nothing_written()) {
-                state.note_orphan(queue, new);
-            }
-            return Err(Error::unknown(Part::Server, "the queue was closed"));
-        };
-        if let Err(error) = done {
-            open.engine.renew_failed(old);
-            let soon = now.plus_seconds(limits::RETRY_SECONDS);
-            state.await_end(Deadline { at: soon, claim: old, queue: at.clone() });
-            if !error.nothing_written() {
-                // The records may say either, and memory must say what they do.
-                slot.lose("messages may have parted from their claim");
-            }
-            return Err(error);
-        }
-        let over = open.engine.parted(old, new, terms, expires, &parted);
-        state.spend(over);
-        state.buckets |= 1 << new.bucket();
-        state.live_claims += 1;
-        state.await_end(Deadline { at: expires, claim: new, queue: at.clone() });
-        state.await_end(Deadline { at: rest.expires, claim: old, queue: at.clone() });
-        Ok(new)
+        let (new, rest_expires) = (ClaimId::new(&mut rand::rng()), rest.expires);
+        Self { at: at.clone(), queue, old, new, parted, terms, expires, rest_expires, kept, own }
     }
 }
 

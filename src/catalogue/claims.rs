@@ -160,25 +160,52 @@ impl Catalogue {
         (new, parted): (ClaimId, &ClaimRecord),
         new_bucket: bool,
     ) -> Result<(), Error> {
+        match self.commit_part(slot, (old, kept), (new, parted), new_bucket).await {
+            Ok(()) => Ok(()),
+            Err(TreeError::Refused { why: Refusal::Full, .. }) => {
+                Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS })
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// As [`Catalogue::claim_part`], after a try whose outcome is unknown. False when the old claim has no record any more, as once
+    /// all its messages were deleted; then the new one may have one. Commits reach the tree in order, so an answer settles the first
+    /// try too.
+    pub async fn claim_part_again(
+        &self,
+        slot: &OwnedSlot,
+        (old, kept): (ClaimId, &ClaimRecord),
+        (new, parted): (ClaimId, &ClaimRecord),
+        new_bucket: bool,
+    ) -> Result<bool, Error> {
+        match self.commit_part(slot, (old, kept), (new, parted), new_bucket).await {
+            // The first try has made it, and its id is nobody else's.
+            Ok(()) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(true),
+            Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn commit_part(
+        &self,
+        slot: &OwnedSlot,
+        (old, kept): (ClaimId, &ClaimRecord),
+        (new, parted): (ClaimId, &ClaimRecord),
+        new_bucket: bool,
+    ) -> Result<(), TreeError> {
         let set = Op::Set { path: layout::claim(slot.slot, old), data: to_json(kept), version: None };
         let ops = [set, Op::create(layout::claim(slot.slot, new), to_json(parted))];
         if new_bucket {
             let directory = Op::create(layout::bucket(slot.slot, new.bucket()), "{}");
             let ops = [&[directory], &ops[..]].concat();
             match self.commit_as_owner(slot, &[], &ops).await {
-                Ok(_) => return Ok(()),
                 // Another claim of this process made it at the same time.
                 Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
-                Err(error) => return Err(failed(error)),
+                outcome => return outcome.map(drop),
             }
         }
-        match self.commit_as_owner(slot, &[], &ops).await {
-            Ok(_) => Ok(()),
-            Err(TreeError::Refused { why: Refusal::Full, .. }) => {
-                Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS })
-            }
-            Err(error) => Err(failed(error)),
-        }
+        self.commit_as_owner(slot, &[], &ops).await.map(drop)
     }
 
     /// Removes the records of claims; those that are gone already stay so.

@@ -137,6 +137,66 @@ async fn a_renewal_that_failed_leaves_a_claim_that_ends() {
     }
 }
 
+/// As when ZooKeeper is lost with the change under way: the claim is in doubt, and nothing else waits for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn visibility_change_in_doubt_keeps_slot_open() {
+    for fault in [Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let (broker, q) = (&faulty.whole.broker, queue("q"));
+        let ids = faulty.whole.post(&q, 3, 43_200).await;
+        let (view, mut handover) = broker.claim_create(&q, terms(60), limit(3)).await.unwrap().unwrap();
+        handover.done();
+        // The commit, and the first tries to make it again.
+        faulty.tree.next(&[fault, Fault::NotSent, Fault::UnknownBefore]);
+        let hidden = broker.message_hide(&q, view.id, ids[0], terms(600)).await;
+        assert!(hidden.is_err_and(|error| !error.nothing_written()), "{fault:?}");
+        // Posts and deletes go on, of the claim in doubt too, and the slot is the same.
+        let posted = faulty.whole.post(&q, 1, 43_200).await;
+        broker.message_delete(&q, posted[0], None).await.unwrap();
+        broker.message_delete(&q, ids[1], Some(view.id)).await.unwrap();
+        assert!(!faulty.tree.is_done(), "it is in doubt still");
+        // Whoever changes it again waits until the outcome is known: it was done.
+        let again = broker.claim_renew(&q, view.id, terms(120)).await;
+        assert!(again.is_ok(), "{fault:?}: {again:?}");
+        assert!(faulty.tree.is_done());
+        assert_eq!(faulty.records().await, 2, "{fault:?}");
+        faulty.whole.clock.advance(121_000);
+        assert_eq!(faulty.whole.claim_soon(&q, 2).await, [ids[2]], "{fault:?}");
+        faulty.whole.clock.advance(299_000);
+        assert_eq!(broker.queue_stats(&q).await.unwrap().free, 0, "{fault:?}");
+        faulty.whole.clock.advance(180_000);
+        let start = std::time::Instant::now();
+        while broker.queue_stats(&q).await.unwrap().free < 2 {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "{fault:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        // The oldest is first.
+        assert_eq!(faulty.whole.claim_soon(&q, 1).await, [ids[0]], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_in_doubt_whose_messages_go_leaves_no_record() {
+    for fault in [Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let (broker, q) = (&faulty.whole.broker, queue("q"));
+        let ids = faulty.whole.post(&q, 2, 43_200).await;
+        let (view, mut handover) = broker.claim_create(&q, terms(60), limit(2)).await.unwrap().unwrap();
+        handover.done();
+        faulty.tree.next(&[fault]);
+        assert!(broker.message_hide(&q, view.id, ids[0], terms(600)).await.is_err());
+        for id in &ids {
+            broker.message_delete(&q, *id, Some(view.id)).await.unwrap();
+        }
+        let start = std::time::Instant::now();
+        while faulty.records().await > 0 {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "{fault:?}: a record is left");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert_eq!(broker.queue_stats(&q).await.unwrap().free, 0);
+    }
+}
+
 /// Its deadline passed unheeded while it was being renewed, and nobody looked at it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_over_while_its_renewal_is_under_way_and_fails_still_ends() {
