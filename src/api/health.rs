@@ -21,7 +21,8 @@ pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError>
     Ok(StatusCode::OK)
 }
 
-/// Whether posts and claims would be served now: not when storage or coordination would refuse writes.
+/// Whether clients should ask this replica now: not when storage would refuse writes, nor when it has been without a session with
+/// its coordination for two session timeouts and another replica has one.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, description = "They would.", body = Readiness), Outage)

@@ -11,8 +11,8 @@ use tracing::debug;
 use crate::broker::Broker;
 use crate::cluster::questions::{
     ARRIVE, Arrival, DEPART, Departure, HOLDINGS, HoldingsAnswer, HoldingsQuestion, LOADS, LoadsAnswer,
-    LoadsQuestion, MIGRATE, MigrationQuestion, REPORT, ReportAnswer, ReportQuestion, STATES, StatesAnswer,
-    StatesQuestion, UNHELD, Unheld,
+    LoadsQuestion, MIGRATE, MigrationQuestion, REPORT, ReportAnswer, ReportQuestion, SESSION, STATES,
+    SessionAnswer, SessionQuestion, StatesAnswer, StatesQuestion, UNHELD, Unheld,
 };
 use crate::error::Error;
 
@@ -37,6 +37,7 @@ pub fn questions(broker: Broker) -> Router {
         .route(UNHELD, post(unheld))
         .route(MIGRATE, post(migrate))
         .route(LOADS, post(loads))
+        .route(SESSION, post(session))
         .with_state(broker)
 }
 
@@ -75,6 +76,13 @@ async fn loads(
     Json(LoadsQuestion {}): Json<LoadsQuestion>,
 ) -> Json<LoadsAnswer> {
     Json(broker.loads_here())
+}
+
+async fn session(
+    State(broker): State<Broker>,
+    Json(SessionQuestion {}): Json<SessionQuestion>,
+) -> Json<SessionAnswer> {
+    Json(SessionAnswer { has_session: broker.has_session() })
 }
 
 async fn unheld(State(broker): State<Broker>, Json(Unheld { queue, claim }): Json<Unheld>) -> Answer<()> {

@@ -3,7 +3,7 @@
 //!
 //! After a death or a hand-over the slots are free, and whoever should have them takes them at once. A slot that is served
 //! goes to another replica only when the running replicas have been the same for [`limits::SETTLE`]: a restart moves
-//! nothing twice. Who takes a slot is decided by the tree: the node of its owner can be made once.
+//! nothing twice. When they reach other pools or each other than before, the view must have been the same for a session timeout. Who takes a slot is decided by the tree: the node of its owner can be made once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,8 +70,8 @@ impl Default for Assignment {
 /// What the task that follows the cluster knows.
 pub(super) struct Following {
     view: View,
-    /// Since when the running replicas are the same.
-    since: Instant,
+    /// When slots that are served may go to others, if the view stays as it is.
+    settled: Instant,
     /// What may have changed since it was looked at.
     are_components_new: bool,
     new: BTreeSet<SlotNumber>,
@@ -84,7 +84,7 @@ impl Following {
     pub(super) fn new() -> Self {
         Self {
             view: View::default(),
-            since: Instant::now(),
+            settled: Instant::now() + limits::SETTLE,
             are_components_new: true,
             new: SlotNumber::all().collect(),
             left: BTreeSet::new(),
@@ -124,9 +124,9 @@ impl Broker {
             let has_others = registry.others(self.0.owner.instance).next().is_some();
             self.0.assignment.has_others.store(has_others, Ordering::Relaxed);
             let view = View::of(registry.all());
+            self.0.reach.note_others(registry.others(self.0.owner.instance));
             if view != following.view {
-                info!(running = view.running(), "the running replicas have changed");
-                following.since = Instant::now();
+                self.note_view(following, &view);
                 self.0.assignment.has_heirs.store(view.has_heirs(self.0.owner.instance), Ordering::Relaxed);
                 following.view = view;
             }
@@ -144,6 +144,21 @@ impl Broker {
             }
         }
         Ok(self.claim_free(following))
+    }
+
+    /// Says what has changed, and for how long it must stay so: replicas come and go in a moment, but one that does not reach
+    /// everything may reach it again, and its slots would have moved twice.
+    fn note_view(&self, following: &mut Following, view: &View) {
+        let now = Instant::now();
+        if !view.has_replicas_of(&following.view) {
+            info!(running = view.running(), "the running replicas have changed");
+            following.settled = following.settled.max(now + limits::SETTLE);
+        }
+        if !view.prefers_as(&following.view) {
+            info!(passed_over = ?view.passed_over(), "reach of replicas changed");
+            let stable = self.0.catalogue.session_timeout().unwrap_or(limits::SETTLE);
+            following.settled = following.settled.max(now + stable);
+        }
     }
 
     /// Makes the places of slots that are free and should be ours those of whoever takes them.
@@ -239,7 +254,7 @@ impl Broker {
         };
         let mut pause = PAUSE.0;
         loop {
-            let settled = following.since + limits::SETTLE;
+            let settled = following.settled;
             let settles = async {
                 match self.surplus(&following).is_empty() {
                     true => std::future::pending().await,
@@ -314,8 +329,8 @@ impl Broker {
     }
 
     fn hand_over_surplus(&self, following: &Following) {
-        let is_settled = following.since.elapsed() >= limits::SETTLE
-            || self.0.membership.state() == ComponentState::Draining;
+        let is_settled =
+            following.settled <= Instant::now() || self.0.membership.state() == ComponentState::Draining;
         if !is_settled {
             return;
         }
@@ -327,8 +342,12 @@ impl Broker {
         self.0.tasks.spawn(async move {
             let (slots, began) = (surplus.len(), Instant::now());
             info!(slots, "slots go to other replicas");
+            let mut patience = limits::HAND_OVER;
             for some in surplus.chunks(limits::SLOTS_HANDED) {
-                broker.hand_over(some).await;
+                if !broker.hand_over(some, patience).await {
+                    // What waits for a pool that is not reached would wait in each of them.
+                    patience = limits::HANDED_REST;
+                }
                 let _ = timeout(limits::HANDED_REST, broker.taken_elsewhere(some)).await;
             }
             info!(slots, milliseconds = began.elapsed().as_millis(), "slots were handed over");
@@ -346,8 +365,8 @@ impl Broker {
     }
 
     /// Hands slots over: nothing begins any more, what is under way ends, then whoever should have them may take them. What
-    /// does not end in time is refused by the fences once they are taken.
-    async fn hand_over(&self, slots: &[Arc<Slot>]) {
+    /// does not end in time is refused by the fences once they are taken; then it is false.
+    async fn hand_over(&self, slots: &[Arc<Slot>], patience: Duration) -> bool {
         let left = slots.iter().filter(|slot| self.0.cells.leave(slot, "it goes to another replica"));
         let left: Vec<&Arc<Slot>> = left.collect();
         left.iter().for_each(|slot| slot.close());
@@ -356,7 +375,8 @@ impl Broker {
                 slot.finished().await;
             }
         };
-        if timeout(limits::HAND_OVER, finished).await.is_err() {
+        let is_finished = timeout(patience, finished).await.is_ok();
+        if !is_finished {
             warn!("slots are handed over with work under way");
         }
         let owned: Vec<OwnedSlot> = left.iter().map(|slot| slot.owned.clone()).collect();
@@ -370,6 +390,7 @@ impl Broker {
             self.0.ledger.left(owned.slot);
             self.set_free(owned.slot);
         }
+        is_finished
     }
 
     /// Hands every slot over to the other replicas, if some run, and takes none from now on. Returns when none is

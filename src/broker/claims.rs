@@ -322,7 +322,7 @@ impl Broker {
         let mut state = slot.state.lock();
         state.buckets |= 1 << id.bucket();
         if state.queue_mut(at, chosen.queue).is_none() {
-            state.note_orphan(chosen.queue, id);
+            state.note_orphan(id);
             return Err(closed());
         }
         state.live_claims += 1;
@@ -343,7 +343,7 @@ impl Broker {
     fn end_in_doubt(&self, slot: &Slot, at: &QueueRef, id: ClaimId, terms: ClaimTerms, chosen: &Chosen) {
         let mut state = slot.state.lock();
         let Some(queue) = state.queue_mut(at, chosen.queue) else {
-            return state.note_orphan(chosen.queue, id);
+            return state.note_orphan(id);
         };
         let now = self.0.clock.now();
         queue.engine.grant(id, terms, now, &chosen.ids());

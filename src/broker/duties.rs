@@ -53,6 +53,8 @@ impl Broker {
         self.0.tasks.spawn(async move { broker.rest_queues().await });
         let broker = self.clone();
         self.0.tasks.spawn(async move { broker.drain_pools().await });
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.watch_reach().await });
     }
 
     /// Sleeps for a turn. False when the service stops.

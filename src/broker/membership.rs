@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::Broker;
-use crate::catalogue::{ComponentState, Link, OwnedSlot, Session};
+use crate::catalogue::{Component, ComponentState, Link, OwnedSlot, Session, Unreached};
 use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits;
@@ -30,6 +30,8 @@ pub(super) struct Membership {
     held: AtomicU64,
     /// The lock is held for single looks.
     hold: Mutex<Hold>,
+    /// What it does not reach. Held for single looks.
+    unreached: Mutex<Unreached>,
     /// When a client last asked a replica that it should have left. Held for single looks.
     asked: Mutex<Instant>,
 }
@@ -69,7 +71,7 @@ impl Membership {
         let hold = Hold { session, until: Timestamp::default(), calm: Timestamp::default() };
         let said = Mutex::new((ComponentState::Starting, node));
         let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
-        Self { replica, started, said, held, hold: Mutex::new(hold), asked }
+        Self { replica, started, said, held, unreached: Mutex::default(), hold: Mutex::new(hold), asked }
     }
 
     /// A client asks, though it should be elsewhere.
@@ -92,6 +94,18 @@ impl Membership {
     /// Somebody has said of it that it hands its slots over.
     pub(super) fn note_draining(&self) {
         self.said.lock().0 = ComponentState::Draining;
+    }
+
+    /// Keeps what the replica does not reach, for when it registers again, and returns the node where it says so.
+    pub(super) fn note_unreached(&self, unreached: &Unreached) -> String {
+        *self.unreached.lock() = unreached.clone();
+        self.said.lock().1.clone()
+    }
+
+    /// What it says of itself in this state.
+    fn component(&self, state: ComponentState) -> Component {
+        let unreached = Some(self.unreached.lock().clone());
+        Component { unreached, ..self.replica.component(state, self.started) }
     }
 
     /// What the replica says of itself.
@@ -131,7 +145,7 @@ impl Broker {
             said.0 = state;
             said.1.clone()
         };
-        let me = membership.replica.component(state, membership.started);
+        let me = membership.component(state);
         match self.0.catalogue.component_update(&node, &me).await {
             Ok(true) => {}
             Ok(false) => warn!("the replica is not registered, and will be"),
@@ -178,7 +192,7 @@ impl Broker {
     async fn try_rejoin(&self) -> Result<(), Error> {
         let membership = &self.0.membership;
         let (replica, state) = (&membership.replica, membership.state());
-        let me = replica.component(state, membership.started);
+        let me = membership.component(state);
         let node = cluster::replicas::join(&self.0.catalogue, &replica.host, &me).await?;
         membership.said.lock().1 = node;
         // It may have been changed meanwhile.

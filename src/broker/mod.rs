@@ -50,6 +50,7 @@ mod queue_list;
 mod queue_store;
 mod queues;
 mod quotas;
+mod reach;
 mod receipts;
 mod regional_projects;
 mod renewal;
@@ -118,6 +119,7 @@ use listing_turns::ListingTurns;
 use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
+use reach::Reach;
 use regional_projects::RegionalProjects;
 use twins::KnownTwins;
 
@@ -157,6 +159,7 @@ struct Shared {
     listing_turns: ListingTurns,
     /// Ids of deduplication that all queues remember.
     twins: KnownTwins,
+    reach: Reach,
     /// See [`overview`].
     memory: overview::Memory,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
@@ -231,6 +234,7 @@ impl Broker {
             heard: Heard::default(),
             listing_turns: ListingTurns::default(),
             twins: KnownTwins::default(),
+            reach: Reach::default(),
             memory: overview::Memory::default(),
             tasks,
             stop,
@@ -275,8 +279,8 @@ impl Broker {
         &self.0.meter
     }
 
-    /// Whether a message could be posted and claimed now: the tree and some pool accept writes, the replica is a member in
-    /// the session there is, and nobody has told it to stop. Probes ask this again and again, so it is logged when the
+    /// Whether clients should ask this replica: some pool accepts writes, the replica is a member in the session there is or no
+    /// other is known to do better (see [`reach`]), and nobody has told it to stop. Probes ask this again and again, so it is logged when the
     /// answer changes, and not where it is given.
     pub fn check_ready(&self) -> Result<(), Error> {
         let ready = self.find_ready();
@@ -299,8 +303,7 @@ impl Broker {
         if self.is_leaving() {
             return Err(Error::unavailable(Part::Server, "the replica hands its queues over to others"));
         }
-        self.0.catalogue.check_open()?;
-        self.check_member()?;
+        self.check_session()?;
         self.0.pools.check_open()
     }
 

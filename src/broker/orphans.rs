@@ -16,10 +16,10 @@ impl SlotState {
         self.unopened.retain(|_, claims| !claims.is_empty());
     }
 
-    /// Notes a claim whose record may be in the tree, of a queue that was closed for its deletion meanwhile.
-    pub(super) fn note_orphan(&mut self, queue: QueueId, claim: ClaimId) {
+    /// Notes a claim whose record may be in the tree, of a queue that was closed for its deletion meanwhile: it is cleared away.
+    pub(super) fn note_orphan(&mut self, claim: ClaimId) {
         self.live_claims += 1;
-        self.orphans.entry(queue).or_default().push(claim);
+        self.spent.push(claim);
     }
 
     /// Takes the claims of deleted queues whose records may be in the tree. Memory has all of them: those from before

@@ -152,7 +152,7 @@ impl Broker {
     fn parted(&self, slot: &Slot, split: &Parting) -> Result<ClaimId, Error> {
         let mut state = slot.state.lock();
         if state.queue_mut(&split.at, split.queue).is_none() {
-            state.note_orphan(split.queue, split.new);
+            state.note_orphan(split.new);
         }
         let Some(open) = state.queue_mut(&split.at, split.queue) else { return Err(queue_closed()) };
         let over = open.engine.parted(split.old, split.new, split.terms, split.expires, &split.parted);

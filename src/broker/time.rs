@@ -127,6 +127,6 @@ impl Broker {
                 gap / 1_000
             )
         });
-        Ok(doubt.into_iter().chain(gap).collect())
+        Ok(doubt.into_iter().chain(gap).chain(self.session_warning()).collect())
     }
 }

@@ -10,6 +10,9 @@ use super::{Catalogue, Schema, System, failed, from_json, layout, to_json};
 use crate::coordination::{Mode, Op, Refusal, TreeError, numbered};
 use crate::error::{Error, Part};
 
+/// How often to look again when somebody else changes a record at the same time.
+const TRIES: usize = 8;
+
 /// A running replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
@@ -27,6 +30,20 @@ pub struct Component {
     pub weight: u32,
     /// When it registered: milliseconds since the Unix epoch.
     pub started: u64,
+    /// What it does not reach. None of programs that do not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<Unreached>,
+}
+
+/// What a replica has not reached for a session timeout. Empty when it reaches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreached {
+    /// Pools, by name, in order.
+    #[serde(default)]
+    pub pools: Vec<String>,
+    /// Other replicas, in order.
+    #[serde(default)]
+    pub peers: Vec<Uuid>,
 }
 
 /// What a replica does.
@@ -146,6 +163,23 @@ impl Catalogue {
         let Some((name, component)) = found else { return Ok(false) };
         let told = Component { state: ComponentState::Draining, ..component.clone() };
         self.component_update(&layout::replica(name), &told).await
+    }
+
+    /// Replaces what a replica says that it does not reach, and nothing else of its record: others write their part of that. False
+    /// when the node is gone with its session.
+    pub async fn component_report(&self, node: &str, unreached: &Unreached) -> Result<bool, Error> {
+        for _ in 0..TRIES {
+            let Some(found) = self.node(node).await? else { return Ok(false) };
+            let me = Component { unreached: Some(unreached.clone()), ..from_json(&found)? };
+            let set = Op::Set { path: node.to_owned(), data: to_json(&me), version: Some(found.version) };
+            match self.tree.commit(&[], &[set]).await {
+                Ok(_) => return Ok(true),
+                Err(TreeError::Refused { why: Refusal::BadVersion, .. }) => {}
+                Err(TreeError::Refused { why: Refusal::NoNode, .. }) => return Ok(false),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the record of this replica changes all the time"))
     }
 
     /// Replaces what a replica says of itself at the node that its joining gave. False when that is gone with its

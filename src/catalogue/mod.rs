@@ -24,6 +24,7 @@ mod time;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -31,7 +32,7 @@ use serde::de::DeserializeOwned;
 
 pub use backup::{Backup, BackupError};
 pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims};
-pub use components::{Component, ComponentState, Registry};
+pub use components::{Component, ComponentState, Registry, Unreached};
 pub use dropped::DroppedQueue;
 pub use flavors::{FlavorEntry, PoolUpdate};
 pub use listing::QueueNames;
@@ -76,6 +77,11 @@ impl Catalogue {
     /// The session with the tree that ephemeral records belong to.
     pub fn session(&self) -> Receiver<Session> {
         self.tree.session()
+    }
+
+    /// See [`Coordination::session_timeout`].
+    pub fn session_timeout(&self) -> Option<Duration> {
+        self.tree.session_timeout()
     }
 
     /// Whether what is in memory of the tree still holds.

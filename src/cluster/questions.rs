@@ -2,6 +2,7 @@
 //! move between queues which two of them serve, about claims that nobody got, and what a project holds. Only the wire is known here, not what it means.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
@@ -32,6 +33,8 @@ pub const REPORT: &str = "/peer/report";
 pub const UNHELD: &str = "/peer/claims/unheld";
 /// See [`ARRIVE`].
 pub const MIGRATE: &str = "/peer/migrate";
+/// See [`ARRIVE`].
+pub const SESSION: &str = "/peer/session";
 /// See [`ARRIVE`].
 pub const LOADS: &str = "/peer/loads";
 
@@ -190,6 +193,24 @@ pub struct QueueLoad {
     pub per_minute: u64,
 }
 
+/// Whether it has a session with the tree.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SessionQuestion {}
+
+/// The answer to [`SessionQuestion`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SessionAnswer {
+    /// Whether it is registered in a session that has a connection.
+    pub has_session: bool,
+}
+
+/// What is known of a replica that was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peering {
+    /// Whether it has a session. None when it did not say, as programs that do not know the question.
+    pub has_session: Option<bool>,
+}
+
 /// To the owner of a queue: it is to go to another pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MigrationQuestion {
@@ -222,13 +243,7 @@ impl Asker {
         path: &'static str,
         question: &impl Serialize,
     ) -> Result<A, Error> {
-        let body = serde_json::to_vec(question).expect("questions have text keys and no failing parts");
-        let mut request = Request::new(Bytes::from(body));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = http::Uri::from_static(path);
-        let secret = HeaderValue::try_from(self.secret.as_str()).expect("it is made of visible ASCII");
-        request.headers_mut().insert(SECRET, secret);
-        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let request = self.request(path, question);
         let unknown = |why: String| Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
         let answer = self.peers.send(address, request, limits::PEER_QUESTION).await;
         let answer = answer.map_err(|failure| match failure {
@@ -241,5 +256,25 @@ impl Asker {
             return Err(unknown(format!("it answers {}", answer.status())));
         }
         serde_json::from_slice(answer.body()).map_err(|error| unknown(error.to_string()))
+    }
+
+    /// Asks the replica at `address` whether it has a session; none when it does not answer within `patience`. Any answer shows
+    /// that it is reached.
+    pub async fn reach(&self, address: &str, patience: Duration) -> Option<Peering> {
+        let request = self.request(SESSION, &SessionQuestion {});
+        let answer = self.peers.send(address, request, patience).await.ok()?;
+        let said = serde_json::from_slice(answer.body()).ok().filter(|_| answer.status() == StatusCode::OK);
+        Some(Peering { has_session: said.map(|SessionAnswer { has_session }| has_session) })
+    }
+
+    fn request(&self, path: &'static str, question: &impl Serialize) -> Request<Bytes> {
+        let body = serde_json::to_vec(question).expect("questions have text keys and no failing parts");
+        let mut request = Request::new(Bytes::from(body));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = http::Uri::from_static(path);
+        let secret = HeaderValue::try_from(self.secret.as_str()).expect("it is made of visible ASCII");
+        request.headers_mut().insert(SECRET, secret);
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request
     }
 }

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::catalogue::{Catalogue, Component, ComponentState, Registry, Schema};
+use crate::catalogue::{Catalogue, Component, ComponentState, Registry, Schema, Unreached};
 use crate::domain::names::PoolName;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
@@ -39,6 +39,7 @@ impl Replica {
             state,
             weight: self.weight,
             started: started.as_millis(),
+            unreached: Some(Unreached::default()),
         }
     }
 }

@@ -8,6 +8,8 @@ mod path;
 mod watch;
 pub mod zookeeper;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error as ThisError;
@@ -235,6 +237,11 @@ pub trait Coordination: Send + Sync + 'static {
 
     /// The session, and a notice of each change of its link, of short ones too.
     fn session(&self) -> Receiver<Session>;
+
+    /// How long a session may be silent until it is over; none where it lasts as long as the process.
+    fn session_timeout(&self) -> Option<Duration> {
+        None
+    }
 
     /// Whether a commit made now has a chance.
     fn check_open(&self) -> Result<(), TreeError>;

@@ -285,6 +285,7 @@ async fn a_pool_on_the_disk_is_not_added_while_another_replica_is_up_or_joins() 
             state: ComponentState::Running,
             weight: 1,
             started: 0,
+            unreached: None,
         };
         assert!(empty.catalogue.component_join(&seen, &other.host, &component).await.unwrap().is_some());
     };

@@ -49,6 +49,7 @@ impl Scene {
             state: ComponentState::Running,
             weight: 1,
             started: 0,
+            unreached: None,
         };
         let seen = self.catalogue.registry().await.unwrap();
         self.catalogue.component_join(&seen, "elsewhere", &component).await.unwrap().unwrap()

@@ -5,6 +5,7 @@ mod many;
 mod migration;
 mod moves;
 mod overview;
+mod reach;
 mod restarts;
 mod serving;
 mod takeover;

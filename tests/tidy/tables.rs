@@ -112,6 +112,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "broker/loads.rs",
             "broker/overview.rs",
             "broker/quotas.rs",
+            "broker/reach.rs",
             "broker/survey.rs",
             "catalogue",
             "cli/bench",

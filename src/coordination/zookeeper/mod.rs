@@ -170,6 +170,11 @@ impl Coordination for ZooKeeperTree {
         self.shared.view.subscribe()
     }
 
+    /// As it was asked for.
+    fn session_timeout(&self) -> Option<Duration> {
+        Some(self.shared.patience.session)
+    }
+
     fn check_open(&self) -> Result<(), TreeError> {
         match &*self.shared.session.borrow() {
             Some(session) if session.is_connected() => Ok(()),

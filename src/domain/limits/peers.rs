@@ -32,3 +32,8 @@ pub const PEER_PROBES: u32 = 3;
 /// How long the system of another replica may leave what was sent to it without an acknowledgement. Less than a session by
 /// default: a replica whose machine vanished keeps a request no longer than its queues wait for another owner.
 pub const PEER_UNHEARD: Duration = Duration::from_secs(8);
+
+/// How often a replica asks each pool and each other replica whether it is there, least and most: an eighth of a session.
+pub const REACH_TICK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1_500));
+/// Pools, and replicas, that a replica names at most as not reached: its record is one value in the tree.
+pub const UNREACHED: usize = 256;

@@ -1,0 +1,126 @@
+//! Replicas that are cut off from a part: from the pools, from each other, from ZooKeeper. Their slots go where they can be
+//! served, and come back; and none is taken out of service for what all of them lack.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::queues;
+use crate::support::client::Client;
+use crate::support::cluster::{Cluster, Part, REPLICAS};
+use crate::support::held::wait_until;
+use crate::support::proxy::Wire;
+
+/// Of each replica, in seconds.
+const SESSION: u32 = 4;
+
+/// How long a cut may last until the slots of the replica are elsewhere: a session until it is known, half of one until it is
+/// told, one for the view to be stable, and some for a busy machine to hand over.
+const LEAVE: Duration = Duration::from_secs(2 * SESSION as u64 + SESSION as u64 / 2 + 12);
+
+fn start() -> Cluster {
+    Cluster::start_with(|builder| builder.arg("--session-timeout").arg(SESSION.to_string()))
+}
+
+/// Waits until a replica has no slot and the others have all of them, as another one says.
+fn await_left(cluster: &Cluster, replica: usize) {
+    let (start, asked) = (Instant::now(), (replica + 1) % REPLICAS);
+    loop {
+        let (owned, registered) = cluster.owned(asked);
+        assert_eq!(registered, REPLICAS, "its session lasts");
+        if owned[replica] == 0 && owned.iter().sum::<usize>() == 256 {
+            return;
+        }
+        assert!(start.elapsed() < LEAVE, "slots stay: {owned:?}\n{}", cluster.last_lines());
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn post(client: &Client, queue: &str, body: usize) -> bool {
+    client.post_messages(queue, &[json!(body)]).is_ok_and(|answer| answer.status == StatusCode::CREATED)
+}
+
+#[test]
+fn slots_leave_replica_cut_off_from_pools_or_peers() {
+    let cluster = start();
+    let queues = queues(16);
+    let owned = queues.iter().position(|queue| cluster.owner_of(queue) == 0).expect("it has some");
+    let (first, client) = (cluster.client_of(1), cluster.client_of(2));
+    for (number, queue) in queues.iter().enumerate() {
+        assert!(post(&first, queue, number));
+    }
+    // From everything that waits at the pools it has no answer.
+    cluster.cut(0, Part::Pool, Wire::Silent);
+    await_left(&cluster, 0);
+    assert!(post(&client, &queues[owned], 100));
+    cluster.heal();
+    cluster.await_calm();
+    cluster.cut(0, Part::Peers, Wire::Silent);
+    await_left(&cluster, 0);
+    assert!(post(&client, &queues[owned], 101));
+    cluster.heal();
+    cluster.await_calm();
+    // Nothing was lost, and nothing is there twice.
+    let mut found: Vec<u64> = Vec::new();
+    for queue in &queues {
+        let claimed = client.claim(queue, 20, 300).unwrap();
+        assert_eq!(claimed.status, StatusCode::CREATED, "{}", claimed.text());
+        let messages = claimed.granted().unwrap().messages;
+        found.extend(messages.iter().filter_map(|message| message.body.as_u64()));
+    }
+    found.sort_unstable();
+    assert_eq!(found, (0..16).chain([100, 101]).collect::<Vec<u64>>());
+}
+
+/// What its `/readyz` says.
+fn readiness(cluster: &Cluster, replica: usize) -> (StatusCode, Value) {
+    let answer = cluster.client_of(replica).get("/readyz").unwrap();
+    (answer.status, answer.json())
+}
+
+#[test]
+fn readiness_without_session_depends_on_the_others() {
+    let mut cluster = start();
+    let queue = queues(64).into_iter().find(|queue| cluster.owner_of(queue) == 0).unwrap();
+    assert!(post(&cluster.client_of(0), &queue, 1));
+    // One alone is cut off: it stays for two sessions, then clients go to those that have one.
+    cluster.cut(0, Part::Tree, Wire::Silent);
+    let cut = Instant::now();
+    wait_until("it has no session", || {
+        let (status, said) = readiness(&cluster, 0);
+        assert_eq!(status, StatusCode::OK, "{said}");
+        said["warnings"][0].as_str().is_some_and(|warning| warning.contains("no session"))
+    });
+    wait_until("it is not ready", || readiness(&cluster, 0).0 == StatusCode::SERVICE_UNAVAILABLE);
+    assert!(cut.elapsed() > Duration::from_secs(2 * u64::from(SESSION)), "{:?}", cut.elapsed());
+    assert!(cut.elapsed() < Duration::from_secs(5 * u64::from(SESSION)), "{:?}", cut.elapsed());
+    for other in 1..REPLICAS {
+        assert_eq!(readiness(&cluster, other), (StatusCode::OK, json!({"warnings": []})));
+    }
+    cluster.heal();
+    cluster.await_calm();
+    // Without a majority none has one: they stay, and posts go on where the queue is open.
+    let owner = cluster.owner_of(&queue);
+    assert!(post(&cluster.client_of(owner), &queue, 2));
+    let lost: Vec<usize> = (0..3).filter(|server| *server != cluster.ensemble.leader()).take(2).collect();
+    lost.iter().for_each(|server| cluster.ensemble.0[*server].kill9());
+    let end = Instant::now() + Duration::from_secs(5 * u64::from(SESSION));
+    let mut warned = 0;
+    while Instant::now() < end {
+        for replica in 0..REPLICAS {
+            let (status, said) = readiness(&cluster, replica);
+            assert_eq!(status, StatusCode::OK, "{said}");
+            warned += usize::from(said["warnings"][0].is_string());
+        }
+        assert!(post(&cluster.client_of(owner), &queue, 3));
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert!(warned > REPLICAS, "they were without a session");
+    lost.iter().for_each(|server| cluster.ensemble.0[*server].restart());
+    cluster.await_calm();
+    for replica in 0..REPLICAS {
+        assert_eq!(readiness(&cluster, replica).1, json!({"warnings": []}));
+    }
+}
