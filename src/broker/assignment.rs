@@ -34,7 +34,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(super) struct Assignment {
     /// Places that somebody was done with: the owners of these slots are looked at again. Held for single entries.
     again: Mutex<BTreeSet<SlotNumber>>,
-    wake: Notify,
+    pub(super) wake: Notify,
     /// Wakes who reads the records of pools.
     pub(super) pools: Notify,
     /// Wakes who records the time: a replica that begins waits for it.
@@ -45,6 +45,8 @@ pub(super) struct Assignment {
     has_others: AtomicBool,
     /// Whether one of them runs, and could take the slots of this one.
     has_heirs: AtomicBool,
+    /// Whether this replica should have no slot, since others reach more, and has been so for long enough.
+    is_passed_over: AtomicBool,
     /// How often in a row slots could not be taken.
     failures: AtomicU32,
     /// Slots that were taken and whose claims may be read at the same time.
@@ -61,6 +63,7 @@ impl Default for Assignment {
             is_handing: AtomicBool::default(),
             has_others: AtomicBool::default(),
             has_heirs: AtomicBool::default(),
+            is_passed_over: AtomicBool::default(),
             failures: AtomicU32::default(),
             loading: Semaphore::new(limits::SLOTS_LOADED),
         }
@@ -256,7 +259,9 @@ impl Broker {
         loop {
             let settled = following.settled;
             let settles = async {
-                match self.surplus(&following).is_empty() {
+                // Slots that are being taken anew are none of its surplus, and should go too.
+                let is_passed_over = following.view.passed_over().contains(&self.0.owner.instance);
+                match self.surplus(&following).is_empty() && !(is_passed_over && settled > Instant::now()) {
                     true => std::future::pending().await,
                     false => tokio::time::sleep_until(settled.max(Instant::now() + PAUSE.0)).await,
                 }
@@ -288,8 +293,16 @@ impl Broker {
                     self.0.assignment.wake.notify_one();
                 }
             }
+            let is_settled = following.settled <= Instant::now();
+            let is_passed_over = following.view.passed_over().contains(&self.0.owner.instance);
+            self.0.assignment.is_passed_over.store(is_settled && is_passed_over, Ordering::Relaxed);
             self.hand_over_surplus(&following);
         }
+    }
+
+    /// Whether every slot of this replica should go to others that reach more.
+    pub(super) fn is_passed_over(&self) -> bool {
+        self.0.assignment.is_passed_over.load(Ordering::Relaxed)
     }
 
     fn note(&self, following: &mut Following, change: Change) {

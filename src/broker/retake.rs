@@ -135,24 +135,38 @@ impl Broker {
         slot.close();
         let pause = slot.taken.pause();
         error!(slot = %slot.owned.slot, why, ?pause, "a slot is closed and taken anew");
-        let (broker, number, pools) = (self.clone(), slot.owned.slot, slot.pools());
-        self.0.tasks.spawn(async move { broker.retake(number, &pools, pause).await });
+        let (broker, owned, pools) = (self.clone(), slot.owned.clone(), slot.pools());
+        self.0.tasks.spawn(async move { broker.retake(&owned, &pools, pause).await });
     }
 
-    /// Takes a slot until that succeeds, or the service stops.
-    async fn retake(&self, number: SlotNumber, pools: &[PoolName], first: Duration) {
-        let mut pause = first;
+    /// Takes a slot until that succeeds, others that reach more should have it, or the service stops.
+    async fn retake(&self, owned: &OwnedSlot, pools: &[PoolName], first: Duration) {
+        let (mut pause, number) = (first, owned.slot);
         loop {
             if !pause.is_zero() && !self.next_turn(pause).await {
                 return;
             }
             pause = next(pause);
+            // It would be lost again and again for what this replica does not reach.
+            if self.is_passed_over() {
+                match self.0.catalogue.slots_give_up(std::slice::from_ref(owned), &self.0.owner).await {
+                    Ok(()) => {
+                        info!(slot = %number, "slot given up for others that reach more");
+                        self.0.ledger.left(number);
+                        return self.set_free(number);
+                    }
+                    Err(error) => warn!(slot = %number, %error, "slot could not be given up"),
+                }
+                continue;
+            }
             match self.take(number, Taken::now(pause)).await {
                 Ok(Some(slot)) => {
                     self.fence_pools(&slot, pools).await;
                     info!(slot = %number, epoch = ?slot.epoch, "the slot is served again");
                     self.0.cells.enter(slot);
                     self.0.ledger.taken(number);
+                    // It may be another's by now.
+                    self.0.assignment.wake.notify_one();
                     return;
                 }
                 Ok(None) => {
