@@ -19,10 +19,11 @@ use tracing::{error, info, warn};
 
 use super::current::Current;
 use super::disk::RoomWatch;
+use super::log::{Numbering, Witness};
 use super::reclaim::Reclaimer;
 use super::rescue;
 use super::stall::{Queue, QueueEnd, Stall, StallWatch};
-use super::store::Store;
+use super::store::{Acceptance, Store};
 use super::work::{self, Answer, Work};
 use super::{JournalError, Txn};
 use crate::clock::Clock;
@@ -48,9 +49,11 @@ impl Committer {
         clock: Clock,
         room: RoomWatch,
         checked: Arc<AtomicBool>,
+        witness: Witness,
     ) -> Self {
         let (queue, work) = sync_channel(limits::JOURNAL_QUEUE);
         let (reclaimer, work) = (Reclaimer::default(), Arc::new(Mutex::new(Some(work))));
+        let numbering = current.store().expect("a journal starts with an open store").numbering();
         let stall = Arc::new(Stall::new(Arc::clone(&current)));
         let watch = StallWatch::start(Arc::clone(&stall), Arc::clone(&work));
         let run = Run {
@@ -60,6 +63,8 @@ impl Committer {
             work,
             room,
             reclaimer,
+            numbering,
+            witness,
             unsynced: None,
             stall: Arc::clone(&stall),
             checked,
@@ -126,6 +131,8 @@ struct Run {
     work: Arc<Queue>,
     room: RoomWatch,
     reclaimer: Reclaimer,
+    numbering: Numbering,
+    witness: Witness,
     /// When the first write was answered that no sync covers yet.
     unsynced: Option<Instant>,
     /// Told when work on the disk begins and ends.
@@ -206,14 +213,18 @@ impl Run {
             piece.run(&mut txn);
         }
         self.stall.hold(group);
-        let wrote = txn.commit().map_err(text)?;
+        let position = self.numbering.next(store.database.seqno());
+        let wrote = txn.commit(position).map_err(text)?;
+        if wrote {
+            self.numbering.wrote();
+        }
         if let Some(free) = self.room.shortage() {
             self.reclaimer.begin(Arc::clone(&store), free);
         }
         match durability {
             // A group that only looked may have seen what is not synced.
             Durability::Sync if !wrote => return self.sync(),
-            Durability::Sync => self.unsynced = None,
+            Durability::Sync => self.note_sync(),
             Durability::Relaxed if wrote => {
                 self.unsynced.get_or_insert_with(Instant::now);
             }
@@ -227,9 +238,15 @@ impl Run {
         if self.unsynced.is_some() {
             let store = self.current.store().map_err(text)?;
             store.database.persist(fjall::PersistMode::SyncData).map_err(text)?;
-            self.unsynced = None;
+            self.note_sync();
         }
         Ok(())
+    }
+
+    /// All that was written is synced.
+    fn note_sync(&mut self) {
+        self.unsynced = None;
+        self.witness.note(self.numbering.sync());
     }
 
     fn close(&mut self, cause: &Arc<str>) -> Weak<Store> {
@@ -249,6 +266,7 @@ impl Run {
                 self.stall.end(false);
                 match opened {
                     Ok(store) => {
+                        self.numbering = store.numbering();
                         self.current.reopened(store);
                         info!(path = %self.path.display(), "the journal is open again");
                         return true;
@@ -267,7 +285,7 @@ impl Run {
 
     fn open(&self) -> Result<Store, String> {
         rescue::rewrite_logs(&self.path).map_err(|error| described(&error))?;
-        Store::open(&self.path).map_err(|error| described(&error))
+        Store::open(&self.path, Acceptance::Refuse, self.clock.now()).map_err(|error| described(&error))
     }
 
     /// Waits, and refuses what was queued before the store was closed. False when the journal is closed meanwhile.

@@ -11,6 +11,8 @@
 mod committer;
 mod current;
 mod disk;
+mod inspect;
+mod log;
 mod reclaim;
 mod rescue;
 mod stall;
@@ -22,6 +24,7 @@ mod work;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error as ThisError;
@@ -33,7 +36,10 @@ use committer::Committer;
 use current::Current;
 use disk::RoomWatch;
 pub use disk::{DiskSpace, Room};
-use store::Store;
+pub use inspect::{Inspection, inspect};
+use log::Witness;
+pub use log::{Damage, Remedy};
+use store::{Acceptance, Store};
 pub use txn::Txn;
 pub use view::{ReadPair, View};
 
@@ -115,6 +121,23 @@ pub enum OpenError {
         /// What it says of itself.
         found: String,
     },
+    /// Something that was synced is missing or cannot be read.
+    #[error("cannot open {path}: {damage}")]
+    Damaged {
+        /// Where.
+        path: PathBuf,
+        /// What is damaged, and what can be done.
+        damage: Box<Damage>,
+    },
+    /// A file of it.
+    #[error("cannot read {path}")]
+    File {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The store itself.
     #[error("cannot open {path}")]
     Store {
@@ -124,6 +147,28 @@ pub enum OpenError {
         #[source]
         source: fjall::Error,
     },
+}
+
+/// How a journal is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Bytes of its file system that are kept for what is not a new message.
+    pub reserve: u64,
+    /// Go on without what a damaged log has lost, which is refused otherwise.
+    pub accept_damage: bool,
+    /// How long a commit may take: one that takes longer stalls the journal until it ends. New work is then refused as not
+    /// written.
+    pub commit_deadline: Duration,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        Self {
+            reserve: limits::RESERVE_BYTES,
+            accept_damage: false,
+            commit_deadline: limits::COMMIT_DEADLINE,
+        }
+    }
 }
 
 /// A handle to an open journal. Clones share it; the last one to go closes it.
@@ -138,35 +183,39 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal below `path`, and makes it when there is none, with the usual reserve. Blocks while it
+    /// Opens the journal below `path`, and makes it when there is none, with the usual options. Blocks while it
     /// replays its log.
     ///
     /// `clock` goes on from the last write of the journal: time does not go back between two runs, and a step of more
-    /// than a day is not believed.
+    /// than a day is not believed. A journal of which something synced is missing is not opened and not changed.
     pub fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
-        Self::open_reserving(path, clock, limits::RESERVE_BYTES)
+        Self::open_with(path, clock, JournalOptions::default())
     }
 
-    /// The same, keeping `reserve` bytes of its file system for what is not a new message.
-    pub fn open_reserving(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
-        let store = Store::open(path)?;
+    /// The same with other options.
+    pub fn open_with(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
+        let store = Store::open(path, Acceptance::of(options), clock.now())?;
         clock.resume(store.last_write(path)?);
-        Self::start(path, clock, reserve, store)
+        Self::start(path, clock, options, store)
     }
 
     /// The same for a journal beside the first one. It may have been quiet for long, so it only sets `clock` forward.
-    pub fn open_beside(path: &Path, clock: &Clock, reserve: u64) -> Result<Self, OpenError> {
-        let store = Store::open(path)?;
+    pub fn open_beside(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
+        let store = Store::open(path, Acceptance::of(options), clock.now())?;
         clock.not_before(store.last_write(path)?);
-        Self::start(path, clock, reserve, store)
+        Self::start(path, clock, options, store)
     }
 
-    fn start(path: &Path, clock: &Clock, reserve: u64, store: Store) -> Result<Self, OpenError> {
+    fn start(path: &Path, clock: &Clock, options: JournalOptions, store: Store) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::File { path: path.to_owned(), source };
+        let witness = Witness::start(path.to_owned(), store.mark.clone()).map_err(failed)?;
         let is_checked = Arc::new(AtomicBool::new(store.take_checked(path)?));
         let (current, path) = (Arc::new(Current::new(store)), path.to_owned());
+        let (reserve, checked) = (options.reserve, Arc::clone(&is_checked));
         let room = RoomWatch::new(path.clone(), reserve);
-        let checked = Arc::clone(&is_checked);
-        let committer = Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room, checked);
+        let committer =
+            Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room, checked, witness);
+        committer.set_deadline(options.commit_deadline);
         Ok(Self { path, reserve, current, committer: Arc::new(committer), is_checked })
     }
 
@@ -178,12 +227,6 @@ impl Journal {
     /// Its user has checked what is in it. That is remembered when the journal is closed, and not after a crash.
     pub fn note_checked(&self) {
         self.is_checked.store(true, Ordering::Relaxed);
-    }
-
-    /// Sets how long a commit may take, [`limits::COMMIT_DEADLINE`] at first: one that takes longer stalls the journal
-    /// until it ends. New work is then refused as not written.
-    pub fn set_commit_deadline(&self, deadline: std::time::Duration) {
-        self.committer.set_deadline(deadline);
     }
 
     /// The value of a key, as of the last commit.

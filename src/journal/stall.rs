@@ -175,15 +175,16 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use crate::clock::Clock;
-    use crate::journal::{Journal, JournalError, Space};
+    use crate::journal::{Journal, JournalError, JournalOptions, Space};
 
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn stalled_committer_refuses_and_recovers() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::open(&dir.path().join("journal"), &Clock::manual(1)).unwrap();
-        journal.set_commit_deadline(Duration::from_millis(100));
+        let options =
+            JournalOptions { commit_deadline: Duration::from_millis(100), ..JournalOptions::default() };
+        let journal = Journal::open_with(&dir.path().join("journal"), &Clock::manual(1), options).unwrap();
         let (release, held) = channel::<()>();
         let (begun, begins) = channel();
         let stuck = tokio::task::spawn({

@@ -1,10 +1,12 @@
 //! The database on disk: opening it, and its format.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::{FORMAT, OpenError, SPACES, Space};
+use super::log::{self, CheckError, Checked, Mark, Numbering, Position, Remedy};
+use super::{FORMAT, JournalOptions, OpenError, SPACES, Space};
 use crate::domain::time::Timestamp;
 
 const FORMAT_KEY: &[u8] = b"format";
@@ -21,19 +23,36 @@ const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Bytes of the cache of blocks read from disk.
 const CACHE_BYTES: u64 = 32 << 20;
 
+/// Whether damage of the log is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acceptance {
+    Refuse,
+    Accept,
+}
+
+impl Acceptance {
+    pub(super) fn of(options: JournalOptions) -> Self {
+        if options.accept_damage { Self::Accept } else { Self::Refuse }
+    }
+}
+
 /// An open database. While it is there, its directory is locked.
 pub(super) struct Store {
     pub(super) database: Database,
     spaces: Vec<Keyspace>,
+    /// What the witness of an open store says first.
+    pub(super) mark: Mark,
 }
 
 impl Store {
-    /// Opens the database at `path`, and makes it when there is none. Blocks while it replays its log.
-    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+    /// Opens the database at `path`, and makes it when there is none. Blocks while it reads its log twice: to check it,
+    /// and to replay it.
+    pub(super) fn open(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<Self, OpenError> {
         let failed = |source| match source {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),
             source => OpenError::Store { path: path.to_owned(), source },
         };
+        let (checked, mut accepted) = check(path, acceptance, now)?;
         let database = Database::builder(path)
             .manual_journal_persist(true)
             .max_journaling_size(LOG_BYTES)
@@ -46,13 +65,39 @@ impl Store {
             .map(|(_, name)| database.keyspace(name, options))
             .collect::<Result<Vec<_>, _>>()
             .map_err(failed)?;
-        let store = Self { database, spaces };
+        let last = match log::check_opened(path, &checked, &spaces[Space::Meta as usize]) {
+            Ok(last) => last,
+            Err(CheckError::Damage(damage)) if acceptance == Acceptance::Accept => {
+                log::accepted(&damage);
+                accepted = true;
+                log::last_position(&spaces[Space::Meta as usize])
+                    .map_err(|source| OpenError::File { path: path.to_owned(), source })?
+            }
+            Err(error) => return Err(refusal(path, error)),
+        };
+        let known = last.map(|last| last.store).or(checked.mark.map(|mark| mark.store));
+        let mut mark = Mark {
+            store: known.filter(|_| !accepted).unwrap_or_else(rand::random),
+            group: last.map_or(0, |last| last.group),
+            spaces: log::complete_spaces(path)
+                .map_err(|source| OpenError::File { path: path.to_owned(), source })?,
+        };
+        if accepted {
+            mark.group += 1;
+            begin_numbers(&database, &spaces[Space::Meta as usize], &mark).map_err(failed)?;
+        }
+        let store = Self { database, spaces, mark };
         match store.space(Space::Meta).get(FORMAT_KEY).map_err(failed)? {
             Some(found) if *found == *FORMAT => {}
             Some(found) => return Err(other_format(path, &found)),
             None => store.write_format().map_err(failed)?,
         }
         Ok(store)
+    }
+
+    /// Where the groups of commits go on.
+    pub(super) fn numbering(&self) -> Numbering {
+        Numbering::after(self.mark.store, self.mark.group)
     }
 
     pub(super) fn space(&self, space: Space) -> &Keyspace {
@@ -94,4 +139,43 @@ impl Store {
 fn other_format(path: &Path, found: &[u8]) -> OpenError {
     let found = String::from_utf8_lossy(found).into_owned();
     OpenError::Format { path: PathBuf::from(path), found }
+}
+
+/// Writes a group that begins the numbers of a store anew, after damage was accepted.
+fn begin_numbers(database: &Database, meta: &Keyspace, mark: &Mark) -> Result<(), fjall::Error> {
+    let position =
+        Position { store: mark.store, group: mark.group, synced: mark.group - 1, floor: database.seqno() };
+    let mut batch = database.batch().durability(Some(PersistMode::SyncAll));
+    batch.insert(meta, log::KEY, position.encode());
+    batch.commit()
+}
+
+/// Checks the files at `path` before the database opens them, and cuts what a power cut left of unsynced writes. Whether damage
+/// was accepted, beside what was found.
+fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(Checked, bool), OpenError> {
+    let failed = |source: std::io::Error| refusal(path, source.into());
+    let _lock = log::lock(path).map_err(failed)?;
+    let checked = log::check(path).map_err(failed)?;
+    let Some(first) = checked.damage.first() else {
+        checked.cut_tail(path, now).map_err(failed)?;
+        return Ok((checked, false));
+    };
+    let worst = checked.damage.iter().find(|damage| damage.remedy == Remedy::Restore);
+    match (worst, acceptance) {
+        (None, Acceptance::Accept) => {
+            checked.accept(path, now).map_err(failed)?;
+            // What was there is not what is there now.
+            Ok((Checked::default(), true))
+        }
+        (worst, _) => Err(refusal(path, Box::new(worst.unwrap_or(first).clone()).into())),
+    }
+}
+
+fn refusal(path: &Path, error: CheckError) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        CheckError::Damage(damage) => OpenError::Damaged { path, damage },
+        CheckError::Io(error) if error.kind() == ErrorKind::WouldBlock => OpenError::InUse(path),
+        CheckError::Io(source) => OpenError::File { path, source },
+    }
 }

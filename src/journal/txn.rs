@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use fjall::{OwnedWriteBatch, PersistMode};
 
+use super::log::{self, Position};
 use super::store::{Store, TIME_KEY};
 use super::{JournalError, Room, Space, read_failed};
 use crate::domain::durability::Durability;
@@ -79,13 +80,15 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// Writes the group. Whether there was anything to write; a group without writes costs nothing.
-    pub(super) fn commit(mut self) -> Result<bool, fjall::Error> {
+    /// Writes the group with its position. Whether there was anything to write; a group without writes costs nothing.
+    pub(super) fn commit(mut self, position: Position) -> Result<bool, fjall::Error> {
         if self.batch.is_empty() {
             return Ok(false);
         }
         let time = self.now.as_millis().to_be_bytes();
         self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
+        // The check of a log looks for it in the last place.
+        self.batch.insert(self.store.space(Space::Meta), log::KEY, position.encode());
         self.batch.commit().map(|()| true)
     }
 }

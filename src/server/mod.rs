@@ -43,7 +43,7 @@ use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
 use crate::domain::pool::PoolUri;
 use crate::error::Error;
-use crate::journal::{Journal, OpenError};
+use crate::journal::{Journal, JournalOptions, OpenError};
 use crate::storage::PoolStore;
 use crate::storage::open::{PoolOpenError, PoolOpener};
 use face::{Face, FaceError};
@@ -168,12 +168,10 @@ impl Server {
         if config.accept_clock {
             clock.accept_steps();
         }
-        let journal = Journal::open_reserving(&data.join(JOURNAL), &clock, config.reserve)?;
-        journal.set_commit_deadline(config.waits.commit_timeout);
+        let journal = Journal::open_with(&data.join(JOURNAL), &clock, journal_options(config))?;
         let tree = open_tree(config, &journal).await?;
         let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
-        let opener = opener.reserving(config.reserve).committing_within(config.waits.commit_timeout);
-        let settings = pool_settings(config, opener)?;
+        let settings = pool_settings(config, opener.with_options(journal_options(config)))?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
         let quotas = face.quotas.clone();
         let broker =
@@ -252,6 +250,14 @@ fn open_instance(data: &Path) -> Result<Instance, StartError> {
         InstanceError::InUse => StartError::InUse(data.to_owned()),
         InstanceError::Io(source) => StartError::Data { path: data.to_owned(), source },
     })
+}
+
+fn journal_options(config: &Config) -> JournalOptions {
+    JournalOptions {
+        reserve: config.reserve,
+        accept_damage: config.accept_log_damage,
+        commit_deadline: config.waits.commit_timeout,
+    }
 }
 
 async fn open_tree(config: &Config, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thiserror::Error as ThisError;
 
 use super::instance::Instance;
-use super::{JOURNAL, StartError, open_data, open_instance, open_tree};
+use super::{JOURNAL, StartError, journal_options, open_data, open_instance, open_tree};
 use crate::catalogue::Catalogue;
 pub use crate::catalogue::{Backup, BackupError};
 use crate::clock::Clock;
@@ -62,6 +62,6 @@ async fn open(config: &Config) -> Result<(Arc<dyn Coordination>, Option<Instance
     }
     let data = open_data(&config.data)?;
     let instance = open_instance(&data)?;
-    let journal = Journal::open_reserving(&data.join(JOURNAL), &Clock::system(), config.reserve)?;
+    let journal = Journal::open_with(&data.join(JOURNAL), &Clock::system(), journal_options(config))?;
     Ok((open_tree(config, &journal).await?, Some(instance)))
 }

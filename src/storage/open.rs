@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
@@ -13,8 +12,7 @@ use super::embedded::EmbeddedPool;
 use super::postgres::{Address as PostgresAddress, AddressError as PostgresAddressError, PostgresPool};
 use super::redis::{Address as RedisAddress, AddressError as RedisAddressError, RedisPool};
 use crate::clock::Clock;
-use crate::domain::limits;
-use crate::journal::{Journal, OpenError};
+use crate::journal::{Journal, JournalOptions, OpenError};
 
 /// Why a pool's storage could not be opened.
 #[derive(Debug, ThisError)]
@@ -53,10 +51,8 @@ pub enum PoolOpenError {
 pub struct PoolOpener {
     data: PathBuf,
     clock: Clock,
-    /// Bytes of free space that embedded pools keep.
-    reserve: u64,
-    /// How long a commit of an embedded pool may take.
-    commit_deadline: Duration,
+    /// Those of embedded pools.
+    options: JournalOptions,
     /// Held while a journal is opened, so that each is opened once.
     journals: Mutex<HashMap<PathBuf, Open>>,
 }
@@ -72,23 +68,12 @@ impl PoolOpener {
     pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
         let given = |(path, journal)| (path, Open { journal, is_given: true });
         let journals = Mutex::new(open.into_iter().map(given).collect());
-        Self {
-            data: data.to_owned(),
-            clock,
-            reserve: limits::RESERVE_BYTES,
-            commit_deadline: limits::COMMIT_DEADLINE,
-            journals,
-        }
+        Self { data: data.to_owned(), clock, options: JournalOptions::default(), journals }
     }
 
-    /// The same with another reserve for the journals that it opens.
-    pub fn reserving(self, reserve: u64) -> Self {
-        Self { reserve, ..self }
-    }
-
-    /// The same with another deadline for the commits of the journals that it opens.
-    pub fn committing_within(self, commit_deadline: Duration) -> Self {
-        Self { commit_deadline, ..self }
+    /// The same with other options for the journals that it opens.
+    pub fn with_options(self, options: JournalOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// Opens the storage at `uri`. Blocks while an embedded store replays its log: within the runtime this is for a
@@ -144,8 +129,7 @@ impl PoolOpener {
         if journals.keys().any(|other| other.starts_with(&full) || full.starts_with(other)) {
             return Err(PoolOpenError::Shared(path.to_owned()));
         }
-        let journal = Journal::open_beside(&full, &self.clock, self.reserve)?;
-        journal.set_commit_deadline(self.commit_deadline);
+        let journal = Journal::open_beside(&full, &self.clock, self.options)?;
         journals.insert(full, Open { journal: journal.clone(), is_given: false });
         Ok(journal)
     }

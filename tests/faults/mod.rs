@@ -12,6 +12,7 @@ mod growth;
 mod history;
 mod leases;
 mod load;
+mod log_damage;
 mod migration;
 mod postgres;
 mod postgres_below;

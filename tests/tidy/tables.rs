@@ -13,6 +13,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("config", &["domain", "files"]),
     // What anybody may read.
     ("files.rs", &[]),
+    // A store that no service has open is read where it lies.
+    ("cli/client/doctor/store.rs", &["journal"]),
     // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
     // domain the defaults.
     ("config.rs", &["coordination::zookeeper", "domain::limits", "placement"]),
@@ -175,6 +177,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "coordination/zookeeper",
             "domain/access.rs",
             "domain/ids.rs",
+            // The number of a store.
+            "journal/store.rs",
             "placement",
         ],
     ),
@@ -185,6 +189,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("serde", &["api", "catalogue", "cli", "cluster/questions.rs", "config", "domain"]),
     ("serde_json", &["api", "catalogue", "cli", "cluster/questions.rs", "domain"]),
     ("serde_path_to_error", &["api/explain.rs"]),
+    // What names the tables of a store, to be checked without the store.
+    ("sfa", &["journal/inspect.rs"]),
     ("sha2", &["api/sqs", "domain/access.rs", "domain/dedup.rs", "domain/receipt.rs"]),
     // The system probes connections of clients, and of other replicas.
     ("socket2", &["cluster/connection.rs", "server"]),
@@ -233,7 +239,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "storage",
         ],
     ),
-    ("xxhash_rust", &["domain/ids.rs", "placement/rendezvous.rs"]),
+    ("xxhash_rust", &["domain/ids.rs", "journal/log", "placement/rendezvous.rs"]),
     ("zookeeper_client", &["coordination/zookeeper"]),
 ];
 

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use uuid::Uuid;
 
 use angarium::clock::Clock;
+use angarium::journal::JournalOptions;
 use angarium::storage::open::PoolOpener;
 use angarium::storage::{PoolStore, Stamp};
 
@@ -38,7 +39,8 @@ impl Storage for Embedded {
     }
 
     async fn open_without_room(&mut self) -> Arc<dyn PoolStore> {
-        self.opener().reserving(u64::MAX).open("embedded:pool").expect("the pool opens")
+        let all_reserved = JournalOptions { reserve: u64::MAX, ..JournalOptions::default() };
+        self.opener().with_options(all_reserved).open("embedded:pool").expect("the pool opens")
     }
 }
 

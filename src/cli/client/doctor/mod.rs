@@ -3,6 +3,7 @@
 
 mod data;
 mod server;
+mod store;
 
 use std::path::PathBuf;
 
@@ -84,6 +85,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let mut checks = server::checks(&args.caller)?;
     if let Some(data) = &args.data {
         checks.extend(data::checks(data));
+        checks.extend(store::checks(data));
     }
     let json = serde_json::to_string(&checks).map_err(|error| Failure::Found(error.to_string()))?;
     let plain = checks.iter().map(|check| format!("{} {}", check.verdict.as_str(), check.name)).collect();

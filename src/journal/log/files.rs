@@ -1,0 +1,55 @@
+//! The files of a store that are looked at before it is opened (fjall 3.1).
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file whose lock the store holds while it is open.
+const LOCK: &str = "lock";
+/// What the names of log files end with.
+const LOG: &str = "jnl";
+/// How often a lock that another process holds is tried, and the pause between: a store that closes needs a moment.
+const LOCK_TRIES: (usize, Duration) = (3, Duration::from_millis(100));
+
+/// Takes the lock of the store at `path`, until the file is dropped; none when there is no store yet.
+pub(in crate::journal) fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = match OpenOptions::new().read(true).write(true).open(path.join(LOCK)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let (tries, pause) = LOCK_TRIES;
+    for _ in 0..tries {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(pause),
+        }
+    }
+    Err(io::Error::new(ErrorKind::WouldBlock, "it is in use"))
+}
+
+/// The log files below `path` with their numbers, oldest first.
+pub(super) fn logs(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut logs = Vec::new();
+    for file in entries(path)? {
+        let number = file.file_stem().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        if let Some(number) = number
+            && file.extension().is_some_and(|extension| extension == LOG)
+        {
+            logs.push((number, file));
+        }
+    }
+    logs.sort_unstable();
+    Ok(logs)
+}
+
+/// What is in a directory; nothing when there is none.
+pub(super) fn entries(path: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

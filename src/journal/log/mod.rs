@@ -1,0 +1,93 @@
+//! The log files of the store: a scan of them before the store opens them, and what the scan proves.
+//!
+//! The store (fjall 3.1) truncates a log at the first place that it cannot read, which is right for the torn tail that a power
+//! cut leaves and wrong for damage: every commit after the place is lost in silence. So each group of commits carries its
+//! number and the number of the last group that was synced when it was written ([`Position`]), and a file beside the
+//! logs witnesses the last synced group ([`Witness`]). The scan reads the logs first. What is missing and was synced is
+//! a hole, and the store is not opened; what is missing and was not synced is a torn tail, which is copied and cut.
+//!
+//! Layout of what is stored (all numbers little endian):
+//! * key `log position` of the space `meta`, in each batch, as its last item: see [`Position`].
+//! * file `log-witness` in the directory of the store, replaced as a whole: see [`Witness`].
+//! * folder `damaged-<milliseconds>` there: bytes that were cut from logs, and logs that were put aside.
+
+mod batch;
+mod check;
+mod cut;
+mod files;
+mod manifest;
+mod position;
+mod rest;
+mod witness;
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error as ThisError;
+
+pub(super) use check::{Checked, check, check_opened, last_position};
+pub(super) use cut::accepted;
+pub(super) use files::lock;
+pub(super) use manifest::complete_spaces;
+pub(super) use position::{KEY, Numbering, Position};
+pub(super) use witness::{Mark, Witness};
+
+/// Damage of a store: something that was synced is missing or cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+#[error("{file} is damaged at byte {offset}: {found}{}; {}", lost(*.lost_groups), .remedy.text())]
+pub struct Damage {
+    /// The file, or the one that should be there.
+    pub file: PathBuf,
+    /// First byte that cannot be trusted.
+    pub offset: u64,
+    /// What was found there.
+    pub found: String,
+    /// Synced groups of commits that are missing at least, each with one acknowledged commit or more; 0 when they cannot
+    /// be counted.
+    pub lost_groups: u64,
+    /// What can be done.
+    pub remedy: Remedy,
+}
+
+/// What can be done about damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Go on without what follows the place, or restore.
+    AcceptOrRestore,
+    /// Only a backup helps.
+    Restore,
+}
+
+impl Remedy {
+    fn text(self) -> &'static str {
+        match self {
+            Self::AcceptOrRestore => {
+                "nothing was changed: restore the data directory from a backup, or start once with \
+                 --accept-log-damage, which keeps a copy of what follows and goes on without it"
+            }
+            Self::Restore => "nothing was changed: restore the data directory, or this file, from a backup",
+        }
+    }
+}
+
+fn lost(groups: u64) -> String {
+    match groups {
+        0 => String::new(),
+        1 => "; at least 1 synced group of acknowledged commits is lost".to_owned(),
+        groups => format!("; at least {groups} synced groups of acknowledged commits are lost"),
+    }
+}
+
+/// Why a store could not be checked.
+#[derive(Debug, ThisError)]
+pub(super) enum CheckError {
+    /// It is damaged.
+    #[error(transparent)]
+    Damage(#[from] Box<Damage>),
+    /// A file could not be read or changed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The file that witnesses the last synced group, so that damage of that group is noticed too.
+//!
+//! A thread of its own writes it, a moment after a sync and at most once in [`limits::WITNESS_PAUSE`], so that no commit waits
+//! for it. A store without writes costs nothing.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+use tracing::{error, warn};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::domain::limits;
+
+const FILE: &str = "log-witness";
+/// The new file until it takes its place. One that was left is written over.
+const UNFINISHED: &str = "log-witness.unfinished";
+const TITLE: &str = "angarium log witness 1";
+
+/// What the file says: one line of text, with a checksum (XXH3) of what is before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::journal) struct Mark {
+    /// The random number of the store.
+    pub(in crate::journal) store: u64,
+    /// The last synced group.
+    pub(in crate::journal) group: u64,
+    /// Numbers of the key spaces that the store has: one that is missing is not made anew.
+    pub(in crate::journal) spaces: Vec<u64>,
+}
+
+impl Mark {
+    /// The mark below `path`. None when there is no file; `InvalidData` when it is damaged.
+    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
+        match fs::read(path.join(FILE)) {
+            Ok(text) => {
+                let damaged = || io::Error::new(ErrorKind::InvalidData, "the file is damaged");
+                Self::parse(&String::from_utf8_lossy(&text)).ok_or_else(damaged).map(Some)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (text, check) = text.strip_suffix('\n')?.rsplit_once(" check=")?;
+        if u64::from_str_radix(check, 16).ok()? != xxh3_64(text.as_bytes()) {
+            return None;
+        }
+        let mut fields = text.strip_prefix(TITLE)?.split_whitespace();
+        let mut field = |name: &str| fields.next()?.strip_prefix(name)?.strip_prefix('=');
+        let store = u64::from_str_radix(field("store")?, 16).ok()?;
+        let group = field("group")?.parse().ok()?;
+        let spaces = field("spaces")?.split(',').filter(|number| !number.is_empty());
+        Some(Self { store, group, spaces: spaces.map(|number| number.parse().ok()).collect::<Option<_>>()? })
+    }
+
+    fn text(&self) -> String {
+        let spaces: Vec<_> = self.spaces.iter().map(u64::to_string).collect();
+        let text =
+            format!("{TITLE} store={:016x} group={} spaces={}", self.store, self.group, spaces.join(","));
+        let check = xxh3_64(text.as_bytes());
+        format!("{text} check={check:016x}\n")
+    }
+
+    /// Puts it in place of the one before, synced.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let unfinished = path.join(UNFINISHED);
+        let mut file = File::create(&unfinished)?;
+        file.write_all(self.text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(unfinished, path.join(FILE))?;
+        File::open(path)?.sync_all()
+    }
+}
+
+/// What the committer and the thread share. The lock is held for the time of a copy.
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    mark: Mark,
+    is_written: bool,
+    is_closed: bool,
+}
+
+/// The writer of the file. It belongs to the committer.
+pub(in crate::journal) struct Witness {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Witness {
+    /// Writes the first mark of an open store, and starts the thread.
+    pub(in crate::journal) fn start(path: PathBuf, mark: Mark) -> io::Result<Self> {
+        mark.write(&path)?;
+        let state = Mutex::new(State { mark, is_written: true, is_closed: false });
+        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("witness".into()).spawn(move || run(&own, &path))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Notes that all groups up to `group` are synced.
+    pub(in crate::journal) fn note(&self, group: u64) {
+        let mut state = self.shared.state.lock();
+        if state.mark.group == group {
+            return;
+        }
+        state.mark.group = group;
+        if std::mem::replace(&mut state.is_written, false) {
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.shared.state.lock().is_closed = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!("the thread of the log witness ended by a panic");
+        }
+    }
+}
+
+fn run(shared: &Shared, path: &Path) {
+    let mut has_failed = false;
+    loop {
+        let mut state = shared.state.lock();
+        while state.is_written && !state.is_closed {
+            shared.changed.wait(&mut state);
+        }
+        if state.is_written {
+            return;
+        }
+        let (mark, is_closed) = (state.mark.clone(), state.is_closed);
+        state.is_written = true;
+        drop(state);
+        match mark.write(path) {
+            Ok(()) => has_failed = false,
+            // The old one stays, which witnesses less.
+            Err(error) if !has_failed => {
+                has_failed = true;
+                warn!(%error, path = %path.display(), "the log witness could not be written");
+            }
+            Err(_) => {}
+        }
+        if is_closed {
+            return;
+        }
+        let mut state = shared.state.lock();
+        if !state.is_closed {
+            // Only the end wakes it: a note of a mark that is not written does not.
+            shared.changed.wait_while_for(&mut state, |state| !state.is_closed, limits::WITNESS_PAUSE);
+        }
+        if has_failed {
+            state.is_written = false;
+            if state.is_closed {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mark_is_read_as_written_and_damage_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Mark::read(dir.path()).unwrap(), None);
+        let mark = Mark { store: 7, group: 300, spaces: vec![0, 1, 12] };
+        mark.write(dir.path()).unwrap();
+        assert_eq!(Mark::read(dir.path()).unwrap(), Some(mark.clone()));
+        let file = dir.path().join(FILE);
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, text.replace("group=300", "group=200")).unwrap();
+        assert_eq!(Mark::read(dir.path()).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}
