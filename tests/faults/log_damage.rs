@@ -54,12 +54,14 @@ fn damaged_log_is_refused_until_accepted() {
     let log = dir.path().join("journal/0.jnl");
     let whole = fs::read(&log).unwrap();
     let used = used(&whole);
+    let body = format!("{{\"number\":{}}}", POSTS / 2);
+    let middle = whole[..used].windows(body.len()).position(|found| found == body.as_bytes()).unwrap();
     assert_eq!(doctor(dir.path()).1["verdict"], "ok");
     let mut flipped = whole.clone();
-    flipped[used / 2] ^= 4;
+    flipped[middle] ^= 4;
     let mut zeroed = whole.clone();
-    zeroed[used / 2 / PAGE * PAGE..][..PAGE].fill(0);
-    for damaged in [&zeroed, &whole[..used * 3 / 4].to_vec(), &flipped] {
+    zeroed[middle / PAGE * PAGE..][..PAGE].fill(0);
+    for damaged in [&zeroed, &whole[..middle].to_vec(), &flipped] {
         fs::write(&log, damaged).unwrap();
         let said = ServerBuilder::new(dir.path()).start_refused();
         assert!(said.contains("0.jnl is damaged at byte") && said.contains("--accept-log-damage"), "{said}");

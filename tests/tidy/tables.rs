@@ -239,7 +239,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "storage",
         ],
     ),
-    ("xxhash_rust", &["domain/ids.rs", "journal/log", "placement/rendezvous.rs"]),
+    ("xxhash_rust", &["domain/ids.rs", "journal", "placement/rendezvous.rs"]),
     ("zookeeper_client", &["coordination/zookeeper"]),
 ];
 
