@@ -207,8 +207,9 @@ impl Broker {
         let session = sessions.borrow().generation;
         let started = clock.now();
         let me = replica.component(ComponentState::Starting, started);
+        let found = time::find_record(&catalogue, &clock).await?;
         let node = cluster::replicas::join(&catalogue, &replica.host, &me).await?;
-        time::begin_beside(&catalogue, &clock, replica.instance).await?;
+        time::begin_beside(&catalogue, &clock, replica.instance, found).await?;
         let owner =
             Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());

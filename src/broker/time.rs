@@ -28,13 +28,31 @@ pub(super) async fn begin(catalogue: &Catalogue, clock: &Clock) -> Result<(), Er
     Ok(())
 }
 
+/// The record of the time as it was found, and when it was looked for: a later record is of another replica.
+pub(super) struct FoundRecord {
+    asked: Asked,
+    transaction: Option<u64>,
+}
+
+/// Finds the record of the time. To be called before this replica registers: the others record the time because of that.
+pub(super) async fn find_record(catalogue: &Catalogue, clock: &Clock) -> Result<FoundRecord, Error> {
+    let asked = clock.asking();
+    let transaction = catalogue.time().await?.map(|last| last.transaction);
+    Ok(FoundRecord { asked, transaction })
+}
+
 /// Takes the time of the replicas beside this one, once it is registered and before it tells any: they have recorded it
 /// because somebody registered. The clock of the tree alone would not do, which may have made a step since their last record.
-pub(super) async fn begin_beside(catalogue: &Catalogue, clock: &Clock, me: Uuid) -> Result<(), Error> {
+pub(super) async fn begin_beside(
+    catalogue: &Catalogue,
+    clock: &Clock,
+    me: Uuid,
+    found: FoundRecord,
+) -> Result<(), Error> {
     if !catalogue.keeps_time() || !has_others(catalogue, me).await? {
         return Ok(());
     }
-    if let Some((asked, theirs)) = next_record(catalogue, clock, limits::CLOCK_AGREE).await? {
+    if let Some((asked, theirs)) = next_record(catalogue, clock, found, limits::CLOCK_AGREE).await? {
         clock.begin_beside(asked, theirs);
     }
     Ok(())
@@ -46,24 +64,27 @@ async fn has_others(catalogue: &Catalogue, me: Uuid) -> Result<bool, Error> {
     Ok(registry.others(me).any(|other| other.state != ComponentState::Starting))
 }
 
-/// What another replica records next, and when it was not there yet. None when none does in time.
+/// What another replica records after the record that was found, and when it was not there yet. None when none does in time.
 async fn next_record(
     catalogue: &Catalogue,
     clock: &Clock,
+    found: FoundRecord,
     patience: Duration,
 ) -> Result<Option<(Asked, Timestamp)>, Error> {
     let end = Instant::now() + patience;
-    let mut asked = clock.asking();
-    let before = catalogue.time().await?.map(|last| last.transaction);
-    while Instant::now() < end {
-        tokio::time::sleep(limits::CLOCK_LOOK).await;
+    let mut asked = found.asked;
+    loop {
         let looked = clock.asking();
-        if let Some(last) = catalogue.time().await?.filter(|last| Some(last.transaction) != before) {
+        if let Some(last) = catalogue.time().await?.filter(|last| Some(last.transaction) != found.transaction)
+        {
             return Ok(Some((asked, last.recorded.time)));
         }
+        if Instant::now() >= end {
+            return Ok(None);
+        }
         asked = looked;
+        tokio::time::sleep(limits::CLOCK_LOOK).await;
     }
-    Ok(None)
 }
 
 impl Broker {
@@ -100,7 +121,8 @@ impl Broker {
         let (catalogue, clock) = (&self.0.catalogue, &self.0.clock);
         if recorded.elapsed() > limits::CLOCK_AWAY && has_others(catalogue, self.0.owner.instance).await? {
             let patience = 2 * limits::TREE_CLOCK_TICK;
-            if let Some((asked, theirs)) = next_record(catalogue, clock, patience).await? {
+            let found = find_record(catalogue, clock).await?;
+            if let Some((asked, theirs)) = next_record(catalogue, clock, found, patience).await? {
                 clock.agree(asked, theirs);
             }
         }
