@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::account::{self, Caller, Places};
+use super::admission::{Judged, Place, Sender};
 use super::authorization::authorize;
 use super::context::{Context, Most};
 use super::decode::Protocol;
@@ -137,28 +138,6 @@ struct Call {
     /// Where it comes from.
     source: Option<Source>,
     base: String,
-}
-
-/// A request of which only the headers are known, and hold.
-struct Judged<'a> {
-    by: Sender,
-    /// None for what another replica has let in.
-    place: Option<Place<'a>>,
-}
-
-/// Who sends a request.
-enum Sender {
-    /// Somebody known.
-    Caller(Caller),
-    /// Who has signed it, if it is signed so.
-    Signer(signature::Judged),
-}
-
-/// Where a request counts among those in progress.
-struct Place<'a> {
-    permit: SemaphorePermit<'a>,
-    /// Whether it is one of those that wait for a message.
-    waits: bool,
 }
 
 /// On an answer in the form of SQS.
@@ -445,43 +424,6 @@ impl Endpoint {
             layers::count(self.broker.meter(), response.status(), &cause);
         }
         response
-    }
-}
-
-impl Judged<'_> {
-    /// Whose the body is until it has been read: the key of a request is no secret, its signature may be for another body.
-    fn owner(&self, head: &Parts, places: &Places) -> BodyOwner {
-        let (account, region) = self.by.account();
-        match (&self.by, places.project(account, region)) {
-            (Sender::Signer(signer), _) if !signer.is_certain() => BodyOwner::client(&head.extensions),
-            (_, Ok(project)) => BodyOwner::Project(project),
-            (_, Err(_)) => BodyOwner::client(&head.extensions),
-        }
-    }
-}
-
-impl Sender {
-    /// The account and the region that it says it is of.
-    fn account(&self) -> (&str, &str) {
-        match self {
-            Self::Caller(caller) => (&caller.account, &caller.region),
-            Self::Signer(signer) => {
-                let (project, region) = signer.project();
-                (project.as_str(), region)
-            }
-        }
-    }
-
-    /// Who it is, for certain.
-    fn verify(self, head: &Parts, body: &[u8]) -> Result<Caller, Fault> {
-        match self {
-            Self::Caller(caller) => Ok(caller),
-            Self::Signer(signer) => {
-                let signer = signer.verify(head, body)?;
-                let account = signer.project.as_str().to_owned();
-                Ok(Caller { account, region: signer.region, sender: signer.key })
-            }
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! operation is done with is that value. What an operation means to the product is the broker's to say.
 
 mod account;
+mod admission;
 mod arguments;
 mod authorization;
 mod batch;

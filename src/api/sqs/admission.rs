@@ -1,0 +1,68 @@
+//! What is known of a request before its body is read: who says that it sends it, and where it counts among those in progress.
+
+use axum::http::request::Parts;
+use tokio::sync::SemaphorePermit;
+
+use super::account::{Caller, Places};
+use super::fault::Fault;
+use super::signature;
+use crate::api::bodies::BodyOwner;
+
+/// A request of which only the headers are known, and hold.
+pub(super) struct Judged<'a> {
+    pub(super) by: Sender,
+    /// None for what another replica has let in.
+    pub(super) place: Option<Place<'a>>,
+}
+
+/// Who sends a request.
+pub(super) enum Sender {
+    /// Somebody known.
+    Caller(Caller),
+    /// Who has signed it, if it is signed so.
+    Signer(signature::Judged),
+}
+
+/// Where a request counts among those in progress.
+pub(super) struct Place<'a> {
+    pub(super) permit: SemaphorePermit<'a>,
+    /// Whether it is one of those that wait for a message.
+    pub(super) waits: bool,
+}
+
+impl Judged<'_> {
+    /// Whose the body is until it has been read: the key of a request is no secret, its signature may be for another body.
+    pub(super) fn owner(&self, head: &Parts, places: &Places) -> BodyOwner {
+        let (account, region) = self.by.account();
+        match (&self.by, places.project(account, region)) {
+            (Sender::Signer(signer), _) if !signer.is_certain() => BodyOwner::client(&head.extensions),
+            (_, Ok(project)) => BodyOwner::Project(project),
+            (_, Err(_)) => BodyOwner::client(&head.extensions),
+        }
+    }
+}
+
+impl Sender {
+    /// The account and the region that it says it is of.
+    pub(super) fn account(&self) -> (&str, &str) {
+        match self {
+            Self::Caller(caller) => (&caller.account, &caller.region),
+            Self::Signer(signer) => {
+                let (project, region) = signer.project();
+                (project.as_str(), region)
+            }
+        }
+    }
+
+    /// Who it is, for certain.
+    pub(super) fn verify(self, head: &Parts, body: &[u8]) -> Result<Caller, Fault> {
+        match self {
+            Self::Caller(caller) => Ok(caller),
+            Self::Signer(signer) => {
+                let signer = signer.verify(head, body)?;
+                let account = signer.project.as_str().to_owned();
+                Ok(Caller { account, region: signer.region, sender: signer.key })
+            }
+        }
+    }
+}
