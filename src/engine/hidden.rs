@@ -58,7 +58,7 @@ pub(super) struct Hidden {
 impl Hidden {
     /// A message that the pool stores with this header.
     pub(super) fn new(header: Header, why: Why) -> Self {
-        Self { header: Some(header), ..Self::unknown(why) }.as_stored()
+        Self { header: Some(header), ..Self::unknown(why) }.known_stored()
     }
 
     /// A message of which only the id is known.
@@ -67,7 +67,7 @@ impl Hidden {
     }
 
     /// The pool stores it as its header says.
-    fn as_stored(self) -> Self {
+    fn known_stored(self) -> Self {
         let is_stored_ready = self.header.as_ref().is_some_and(|header| header.state == State::Ready);
         Self { is_stored_ready, ..self }
     }

@@ -285,7 +285,7 @@ impl Run {
 
     fn open(&self) -> Result<Store, String> {
         rescue::rewrite_logs(&self.path).map_err(|error| described(&error))?;
-        Store::open(&self.path, Acceptance::Refuse, self.clock.now()).map_err(|error| described(&error))
+        Store::open(&self.path, Acceptance::Refuse, self.clock.wall()).map_err(|error| described(&error))
     }
 
     /// Waits, and refuses what was queued before the store was closed. False when the journal is closed meanwhile.

@@ -194,14 +194,14 @@ impl Journal {
 
     /// The same with other options.
     pub fn open_with(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
-        let store = Store::open(path, Acceptance::of(options), clock.now())?;
+        let store = Store::open(path, Acceptance::of(options), clock.wall())?;
         clock.resume(store.last_write(path)?);
         Self::start(path, clock, options, store)
     }
 
     /// The same for a journal beside the first one. It may have been quiet for long, so it only sets `clock` forward.
     pub fn open_beside(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
-        let store = Store::open(path, Acceptance::of(options), clock.now())?;
+        let store = Store::open(path, Acceptance::of(options), clock.wall())?;
         clock.not_before(store.last_write(path)?);
         Self::start(path, clock, options, store)
     }

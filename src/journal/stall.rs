@@ -187,7 +187,8 @@ mod tests {
         let journal = Journal::open_with(&dir.path().join("journal"), &Clock::manual(1), options).unwrap();
         let (release, held) = channel::<()>();
         let (begun, begins) = channel();
-        let stuck = tokio::task::spawn({
+        let mut stuck = tokio::task::JoinSet::new();
+        stuck.spawn({
             let journal = journal.clone();
             async move {
                 let work = journal.commit(move |txn| {
@@ -207,7 +208,7 @@ mod tests {
         let refused = journal.commit(|_| ()).await;
         assert!(matches!(refused, Err(JournalError::Closed(_))), "{refused:?}");
         release.send(()).unwrap();
-        stuck.await.unwrap().unwrap();
+        stuck.join_next().await.unwrap().unwrap().unwrap();
         journal.commit(|_| ()).await.unwrap();
         assert_eq!(journal.get(Space::Tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
     }

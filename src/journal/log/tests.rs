@@ -207,7 +207,11 @@ async fn refused_store_is_unchanged_and_opens_when_accepted() {
     fs::write(&log, &bytes).unwrap();
     for _ in 0..2 {
         let error = open(image.path(), false).map(|_| ()).unwrap_err();
-        let OpenError::Damaged { damage, .. } = error else { panic!("{error}") };
+        let damage = match error {
+            OpenError::Damaged { damage, .. } => Some(damage),
+            _ => None,
+        };
+        let damage = damage.expect("the log is damaged");
         assert_eq!(damage.file, log);
         assert!(
             damage.lost_groups >= u64::from(GROUPS) / 2 - 2
