@@ -191,11 +191,12 @@ mod tests {
     #[tokio::test]
     async fn short_body_of_known_length_counts_for_no_project() {
         let budget = budget();
-        let (_, charge) = budget.charge(Body::from("x".repeat(1000)), || panic!("nobody asks")).unwrap();
+        let (_, charge) =
+            budget.charge(Body::from("x".repeat(1000)), || unreachable!("nobody asks")).unwrap();
         assert_eq!(budget.budget.used(), 1000);
         drop(charge);
         assert_eq!(budget.budget.used(), 0);
-        let (_, charge) = budget.charge(Body::empty(), || panic!("nobody asks")).unwrap();
+        let (_, charge) = budget.charge(Body::empty(), || unreachable!("nobody asks")).unwrap();
         assert!(matches!(charge, BodyCharge::Nothing));
     }
 

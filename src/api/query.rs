@@ -28,8 +28,8 @@ pub fn check_length(uri: &Uri) -> Result<(), Error> {
     if uri.query().is_none_or(|query| query.len() <= limits::QUERY_BYTES) {
         return Ok(());
     }
-    let why = format!("the query is longer than {} bytes", limits::QUERY_BYTES);
-    Err(Error::invalid(Place::Query, "", why))
+    let why = format!("it has more than {} bytes", limits::QUERY_BYTES);
+    Err(Error::invalid(Place::Query, "query", why))
 }
 
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
