@@ -282,7 +282,7 @@ mod tests {
             tokio::time::sleep(limits::FORWARD_PAUSE).await;
         };
         let (answer, ()) = tokio::join!(link.send(request()), answering);
-        answer.unwrap_or_else(|(failure, _)| panic!("{failure}"));
+        assert!(answer.is_ok(), "{:?}", answer.err().map(|(failure, _)| failure));
         // No look comes between.
         let sent = tokio::time::timeout(limits::PEER_CONNECT, link.send(request())).await.unwrap();
         assert!(matches!(sent, Err((Failure::NotSent(_), Some(_)))), "it is given back");

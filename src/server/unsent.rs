@@ -147,8 +147,8 @@ mod tests {
             (Unsent::of_requests(budget.clone(), stuck), Unsent::of_requests(budget.clone(), next));
         let _unread = stuck.charge(60_000).unwrap();
         let _more = next.charge(50_000).unwrap();
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        assert!(stuck.poll_cut(&mut cx) && !next.poll_cut(&mut cx));
+        let cx = Context::from_waker(std::task::Waker::noop());
+        assert!(stuck.poll_cut(&cx) && !next.poll_cut(&cx));
         assert_eq!(budget.used(), 50_000);
     }
 }

@@ -108,6 +108,8 @@ fn a_relaxed_post_is_on_disk_after_a_moment() {
     let server = start(&cut);
     let client = server.client();
     post(&client, SYNCED);
+    // What is written beside the log after that post is synced too.
+    thread::sleep(Duration::from_secs(2));
     let before = cut.syncs();
     let relaxed = vec![post(&client, RELAXED)];
     let asked = Instant::now();

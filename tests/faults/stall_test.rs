@@ -101,7 +101,8 @@ fn stalled_commit_is_answered_and_service_recovers() {
     let again = cut.server().start();
     let mut after = bodies(&again.client());
     let mut before = kept;
-    (after.sort(), before.sort());
+    after.sort();
+    before.sort();
     assert_eq!(after, before);
 }
 

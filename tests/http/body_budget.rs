@@ -94,7 +94,7 @@ fn withheld_bodies_refuse_no_other_tenant() {
         let made = call(&server, "CreateQueue", account, r#"{"QueueName": "q"}"#);
         assert!(made.starts_with("HTTP/1.1 200"), "{made}");
     }
-    let before = server.memory();
+    let before = server.memory_at_rest();
     let withheld = head(&server, "SendMessage", "111111111111", LONGEST);
     let withheld: Vec<_> = (0..41).map(|_| sending(&server, &withheld, LONGEST - 1)).collect();
     let grown = server.memory().saturating_sub(before);
@@ -170,7 +170,7 @@ fn rest_bodies_of_a_project_count_likewise() {
 #[test]
 fn half_sent_bodies_stay_within_the_budget() {
     let (server, _data) = start(&[SMALL_BUDGET]);
-    let before = server.memory();
+    let before = server.memory_at_rest();
     // Each of a project of its own, so that they share all of the budget.
     let sockets: Vec<_> = (0..200)
         .map(|number| {
@@ -200,7 +200,7 @@ fn headers_are_judged_before_the_body_is_read() {
         assert!(since.elapsed() < Duration::from_secs(5), "the body was waited for");
     }
     // Who sends it nevertheless makes nobody keep it.
-    let before = server.memory();
+    let before = server.memory_at_rest();
     let unknown = head(&server, "SendMessage", "AKIDUNKNOWN", LONGEST);
     let sockets: Vec<_> = (0..30).map(|_| sending(&server, &unknown, LONGEST - 1)).collect();
     let grown = server.memory().saturating_sub(before);

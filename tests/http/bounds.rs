@@ -59,7 +59,7 @@ fn a_service_with_all_places_taken_answers_503_at_once_and_goes_on_to_say_that_i
     let mut slow = TcpStream::connect(address).unwrap();
     slow.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     slow.write_all(
-        b"PUT /v2/queues/q HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n",
+        b"PUT /v2/queues/q HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n",
     )
     .unwrap();
     // hyper asks for the body when the handler does.

@@ -48,7 +48,7 @@ async fn bodies_of_one_h2_connection_stay_within_a_quarter() {
     place.issue();
     let server = place.start_with(&["--max-body-bytes=33554432"]);
     let mut client = client(&server, &place, 65_535).await;
-    let before = server.memory();
+    let before = server.memory_at_rest();
     let tasks = TaskTracker::new();
     for _ in 0..40 {
         let head = Request::post("https://localhost/").header("x-amz-target", "AmazonSQS.SendMessage");
@@ -79,7 +79,7 @@ async fn single_bytes_of_an_unread_body_cost_little() {
     let head = Request::put("https://localhost/v2/queues/q").body(()).unwrap();
     let (answer, _) = client.send_request(head, true).unwrap();
     assert_eq!(answer.await.unwrap().status(), StatusCode::CREATED);
-    let before = server.memory();
+    let before = server.memory_at_rest();
     let head = Request::get("https://localhost/000000000000/q?Action=ReceiveMessage&WaitTimeSeconds=8");
     client = client.ready().await.unwrap();
     let (answer, mut stream) = client.send_request(head.body(()).unwrap(), false).unwrap();
@@ -105,7 +105,7 @@ async fn answers_to_closed_windows_stay_within_their_budget() {
         stream.send_data(body.into(), true).unwrap();
         assert_eq!(answer.await.unwrap().status(), StatusCode::CREATED);
     }
-    let before = server.memory();
+    let before = server.memory_at_rest();
     let mut reading = client(&server, &place, 0).await;
     let mut answers = Vec::new();
     for _ in 0..60 {

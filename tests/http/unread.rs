@@ -18,7 +18,7 @@ fn statuses(server: &Server, head: &str) -> [u16; 2] {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let length = PIECE * PIECES;
-    write!(socket, "{head}\r\nhost: a\r\ncontent-length: {length}\r\n\r\n").unwrap();
+    write!(socket, "{head}\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n").unwrap();
     for _ in 0..PIECES {
         // Long enough for a server that has answered to close in between.
         thread::sleep(Duration::from_millis(20));
@@ -26,7 +26,7 @@ fn statuses(server: &Server, head: &str) -> [u16; 2] {
     }
     let mut answers = BufReader::new(socket.try_clone().unwrap());
     let first = status(&mut answers);
-    socket.write_all(b"GET /v2/ping HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    socket.write_all(b"GET /v2/ping HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     [first, status(&mut answers)]
 }
 
@@ -70,8 +70,7 @@ fn client_that_waits_to_be_told_to_send_is_refused_at_once() {
     let server = Server::start(dir.path());
     let mut socket = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let head =
-        "PUT /v2/pools/p HTTP/1.1\r\nhost: a\r\nx-roles: member\r\nexpect: 100-continue\r\ncontent-length: 9";
+    let head = "PUT /v2/pools/p HTTP/1.1\r\nhost: localhost\r\nx-roles: member\r\nexpect: 100-continue\r\ncontent-length: 9";
     write!(socket, "{head}\r\n\r\n").unwrap();
     assert_eq!(status(&mut BufReader::new(socket)), 403);
 }

@@ -157,6 +157,20 @@ impl Server {
         kib * 1024
     }
 
+    /// The same once the start has come to rest: what is compared with it is what came later.
+    pub fn memory_at_rest(&self) -> usize {
+        let mut last = 0;
+        for _ in 0..50 {
+            let now = self.memory();
+            if now == last {
+                break;
+            }
+            last = now;
+            thread::sleep(Duration::from_millis(400));
+        }
+        last
+    }
+
     /// SIGHUP.
     pub fn hang_up(&self) {
         kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is our child");
