@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,8 +96,18 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port of the loopback that nobody listens on.
+/// A port of the loopback without a listener, another one at each call. It is below those that the system gives to clients
+/// and to listeners on any port: a server that is started again finds it free.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
-    listener.local_addr().expect("it is bound").port()
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 22_000;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // Two runs at the same time begin at different places.
+    let own = std::process::id().wrapping_mul(997);
+    let mut ports = std::iter::repeat_with(|| {
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        u16::try_from(FIRST + own.wrapping_add(call) % PORTS).expect("it is below 32,000")
+    });
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.by_ref().take(PORTS as usize).find(is_free).expect("the loopback has a free port")
 }
