@@ -122,6 +122,16 @@ impl Pair {
     }
 }
 
+/// Waits until a replica warns of the step of the servers' clock.
+async fn await_step_shown(whole: &Whole) {
+    let start = Instant::now();
+    let shown = || whole.broker.readiness().unwrap().iter().any(|warning| warning.contains("made a step"));
+    while !shown() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the step is not shown");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn step_of_the_servers_ends_no_claim_over_a_start_and_a_hand_over() {
     for step in [NOW + 3_600_000, NOW - 3_600_000] {
@@ -135,9 +145,8 @@ async fn step_of_the_servers_ends_no_claim_over_a_start_and_a_hand_over() {
         let second = pair.start(2, NOW + DAYS).await;
         let (here, there) = (first.clock.now().as_millis(), second.clock.now().as_millis());
         assert!(here.abs_diff(there) <= 1_000, "{here} and {there}");
-        // It learnt of the step when the second one joined.
-        let warnings = first.broker.readiness().unwrap();
-        assert!(warnings.iter().any(|warning| warning.contains("made a step")), "{warnings:?}");
+        // It learns of the step when it is answered what it recorded for the second one.
+        await_step_shown(&first).await;
         first.broker.drain().await;
         first.broker.stop().await;
         assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts");
@@ -157,11 +166,7 @@ async fn step_of_the_servers_is_shown_and_followed_slowly() {
     let whole = pair.start(1, NOW).await;
     assert!(whole.broker.readiness().unwrap().is_empty());
     pair.step_to(NOW + 3_600_000);
-    let start = Instant::now();
-    while whole.broker.readiness().unwrap().is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(20), "the step is not shown");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    await_step_shown(&whole).await;
     whole.clock.advance(1_000);
     assert_eq!(whole.clock.now().as_millis(), NOW + 1_100);
     whole.broker.stop().await;

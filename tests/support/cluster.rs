@@ -238,9 +238,13 @@ impl Cluster {
             })
     }
 
+    /// Whether it serves and has a session: without one it may be ready too, and shows the slots that it knew last.
     fn is_ready(&self, replica: usize) -> bool {
         let client = Client::with_patience(&format!("http://{}", self.members[replica].address), PROBE);
-        client.get("/readyz").is_ok_and(|answer| answer.status == StatusCode::OK)
+        client.get("/readyz").is_ok_and(|answer| {
+            let has_session = || !answer.json()["warnings"].to_string().contains("no session");
+            answer.status == StatusCode::OK && has_session()
+        })
     }
 
     /// What each replica owns, as one of them says: by its place here.

@@ -16,6 +16,7 @@ pub const CLOCK_STEP_TOLD: Duration = Duration::from_secs(5);
 /// A replica that could not record tree time for so long takes it from the others, if there are any.
 pub const CLOCK_AWAY: Duration = Duration::from_secs(15);
 /// How long a start beside running replicas waits for one of them to record tree time, which its registration asks them to.
-pub const CLOCK_AGREE: Duration = Duration::from_secs(2);
+/// More than [`TREE_CLOCK_TICK`], so that one that is slow to hear of the registration records it in that time too.
+pub const CLOCK_AGREE: Duration = Duration::from_secs(6);
 /// How often the record is read in that time: its age is known no better.
 pub const CLOCK_LOOK: Duration = Duration::from_millis(50);
