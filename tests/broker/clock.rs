@@ -17,7 +17,7 @@ use angarium::storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::faulty::{FaultyTree, Plan};
+use super::faulty::{Away, FaultyTree, Plan};
 use super::{Whole, one_pool, queue, start};
 use crate::conformance::coordination::faulty::ServersClock;
 
@@ -132,6 +132,15 @@ async fn await_step_shown(whole: &Whole) {
     }
 }
 
+/// Waits until a replica serves the queue, whose slot was another's.
+async fn await_taken(whole: &Whole) {
+    let start = Instant::now();
+    while let Err(error) = whole.broker.queue_stats(&queue("q")).await {
+        assert!(start.elapsed() < Duration::from_secs(20), "{error:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn step_of_the_servers_ends_no_claim_over_a_start_and_a_hand_over() {
     for step in [NOW + 3_600_000, NOW - 3_600_000] {
@@ -149,6 +158,9 @@ async fn step_of_the_servers_ends_no_claim_over_a_start_and_a_hand_over() {
         await_step_shown(&first).await;
         first.broker.drain().await;
         first.broker.stop().await;
+        // Its process is over, and its session with it: it may not have known yet that the second one runs.
+        pair.links[0].lose(Away::Refused).await;
+        await_taken(&second).await;
         assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts");
         second.clock.advance(45_000);
         tokio::time::sleep(Duration::from_millis(600)).await;
