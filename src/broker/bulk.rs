@@ -8,8 +8,8 @@ use super::changes::Change;
 use super::messages::{MessageView, Outcome, settled};
 use super::slot::Slot;
 use super::waiting::Chosen;
-use crate::domain::claim::ClaimLimit;
-use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::claim::{ClaimLimit, Holdings};
+use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, State};
 use crate::domain::names::QueueRef;
@@ -31,36 +31,36 @@ enum Left {
 }
 
 impl Broker {
-    /// Deletes messages for somebody who holds `claims`: all of them, or none when one is under another live claim.
+    /// Deletes messages for somebody who holds claims: all of them, or none when one is under another live claim.
     /// They are gone from the pool when this returns; those that were not there are no error.
     pub async fn messages_delete(
         &self,
         at: &QueueRef,
         mut ids: Vec<MessageId>,
-        claims: &[ClaimId],
+        held: Holdings<'_>,
     ) -> Result<(), Error> {
         let slot = self.slot(at).await?;
         ids.sort_unstable();
         ids.dedup();
-        let removal = self.delete_all_or_none(&slot, at, ids, claims).await;
+        let removal = self.delete_all_or_none(&slot, at, ids, held).await;
         match self.confirm_refusal(&slot, removal)? {
             Some(outcome) => settled(outcome).await,
             None => self.check_ours(&slot),
         }
     }
 
-    /// Deletes messages, each for itself: one that is under a claim which `claims` does not name stays. Those that went well are
+    /// Deletes messages, each for itself: one that is under a claim of somebody else stays. Those that went well are
     /// gone from the pool when this returns.
     pub async fn messages_delete_each(
         &self,
         at: &QueueRef,
         ids: &[MessageId],
-        claims: &[ClaimId],
+        held: Holdings<'_>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let slot = self.slot(at).await?;
         let mut begun = Vec::with_capacity(ids.len());
         for id in ids {
-            let removal = self.delete_all_or_none(&slot, at, vec![*id], claims).await;
+            let removal = self.delete_all_or_none(&slot, at, vec![*id], held).await;
             begun.push(self.confirm_refusal(&slot, removal));
         }
         let mut done = Vec::with_capacity(begun.len());
@@ -80,7 +80,7 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         ids: Vec<MessageId>,
-        claims: &[ClaimId],
+        held: Holdings<'_>,
     ) -> Result<Option<Outcome>, Error> {
         if ids.is_empty() || !self.open(slot, at).await? {
             return Ok(None);
@@ -91,7 +91,7 @@ impl Broker {
                 let now = self.claim_time();
                 let mut state = slot.state.lock();
                 let Some(queue) = state.queues.get_mut(at) else { return Ok(None) };
-                asked = match queue.engine.begin_remove_all(&ids, claims, asked, now)? {
+                asked = match queue.engine.begin_remove_all(&ids, held, asked, now)? {
                     Removal::Begun => {
                         return self.submit(slot, &mut state, at, Change::Remove(ids)).map(Some);
                     }

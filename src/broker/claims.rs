@@ -15,9 +15,8 @@ use super::slot::{Deadline, OpenQueue, Slot, SlotState};
 use super::waiting::{Chosen, Look};
 use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use crate::cluster::questions::{UNHELD, Unheld};
-use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
-use crate::domain::group::AttemptId;
-use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
+use crate::domain::ids::{ClaimId, ClientId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::Header;
 use crate::domain::names::QueueRef;
@@ -89,7 +88,7 @@ impl Broker {
         terms: ClaimTerms,
         limit: ClaimLimit,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
-        self.claim_wait(at, terms, limit, ClaimWait::default()).await
+        self.claim_wait(at, terms, limit, ClaimWait::default(), Claimer::default()).await
     }
 
     /// As [`Broker::claim_create`]. When there is nothing to claim it waits for it, also for a queue that does not exist
@@ -100,18 +99,7 @@ impl Broker {
         terms: ClaimTerms,
         limit: ClaimLimit,
         wait: ClaimWait,
-    ) -> Result<Option<(ClaimView, Handover)>, Error> {
-        self.claim_as(at, terms, limit, wait, None).await
-    }
-
-    /// As [`Broker::claim_wait`], by a receive that may be repeated if it has an id.
-    pub(super) async fn claim_as(
-        &self,
-        at: &QueueRef,
-        terms: ClaimTerms,
-        limit: ClaimLimit,
-        wait: ClaimWait,
-        attempt: Option<AttemptId>,
+        claimer: Claimer,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
         let start = Instant::now();
         let chosen = self.choose_or_wait(at, limit, wait).await?;
@@ -122,7 +110,7 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let claim = async move {
             let _guard = slot.lost_on_panic();
-            let view = broker.grant(&slot, &at, (terms, attempt), chosen).await?;
+            let view = broker.grant(&slot, &at, (terms, claimer), chosen).await?;
             let handover = Handover { broker, at, claim: Some(view.id), from: None };
             Ok(Some((view, handover)))
         };
@@ -298,7 +286,7 @@ impl Broker {
         &self,
         slot: &Slot,
         at: &QueueRef,
-        (terms, attempt): (ClaimTerms, Option<AttemptId>),
+        (terms, Claimer { client, attempt }): (ClaimTerms, Claimer),
         mut chosen: Chosen,
     ) -> Result<ClaimView, Error> {
         let id = ClaimId::new(&mut rand::rng());
@@ -306,7 +294,8 @@ impl Broker {
         let expires = now.plus_seconds(terms.ttl());
         let messages = chosen.messages.len();
         let attempt = attempt.map(|id| Attempt { id, received: now, messages });
-        let recorded = self.record(slot, at, id, (terms, attempt.as_ref()), &chosen, (now, expires)).await;
+        let recorded =
+            self.record(slot, at, id, (terms, client, attempt.as_ref()), &chosen, (now, expires)).await;
         let bodies = match recorded {
             Ok(bodies) => bodies,
             // What was chosen goes to the next one who waits.
@@ -329,6 +318,7 @@ impl Broker {
         state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
         let queue = state.queue_mut(at, chosen.queue).ok_or_else(closed)?;
         let headers = queue.engine.grant(id, terms, expires, &ids);
+        queue.engine.note_client(id, client);
         queue.engine.note_attempt(id, attempt);
         queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
         let view = |header: Header| {
@@ -357,7 +347,7 @@ impl Broker {
         slot: &Slot,
         at: &QueueRef,
         id: ClaimId,
-        (terms, attempt): (ClaimTerms, Option<&Attempt>),
+        (terms, client, attempt): (ClaimTerms, Option<ClientId>, Option<&Attempt>),
         chosen: &Chosen,
         (created, expires): (Timestamp, Timestamp),
     ) -> Result<Vec<(MessageId, Bytes)>, Error> {
@@ -372,6 +362,7 @@ impl Broker {
             grace: terms.grace(),
             created: created.as_millis(),
             expires: expires.as_millis(),
+            client,
             attempt: attempt.map(AttemptRecord::from),
         };
         let is_new_bucket = slot.state.lock().buckets >> id.bucket() & 1 == 0;

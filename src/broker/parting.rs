@@ -204,11 +204,11 @@ impl Parting {
         now: Timestamp,
     ) -> Self {
         // A claim without any time ends as soon as it is there, by who parted it.
-        let expires = now.plus_seconds(terms.ttl());
+        let (expires, client) = (now.plus_seconds(terms.ttl()), rest.client);
         let record = |messages: Vec<ClaimedMessage>, terms: ClaimTerms, created, expires| {
             let (ttl, grace) = (terms.ttl(), terms.grace());
             let at = at.clone();
-            ClaimRecord { at, queue, messages, ttl, grace, created, expires, attempt: None }
+            ClaimRecord { at, queue, messages, ttl, grace, created, expires, client, attempt: None }
         };
         let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.attempts }).collect();
         let created = rest.expires.minus_seconds(rest.terms.ttl());

@@ -14,7 +14,7 @@ use super::claims::{ClaimView, Handover};
 use super::messages::{Begun, MessageView, Outcome, settled};
 use super::slot::Slot;
 use crate::domain::attributes::Attributes;
-use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
+use crate::domain::claim::{ClaimLimit, ClaimWait, Claimer, Visibility};
 use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
@@ -87,7 +87,9 @@ impl Broker {
                 false => Ok(None),
             };
         }
-        let claimed = self.claim_as(at, visibility.terms(), asked.limit, wait, attempt).await?;
+        let claimed = self
+            .claim_wait(at, visibility.terms(), asked.limit, wait, Claimer { attempt, client: None })
+            .await?;
         let Some((view, mut handover)) = claimed else { return Ok(None) };
         if visibility.seconds() == 0 {
             // They were received, and stay visible. If this fails the claim ends all the same: its time is over.

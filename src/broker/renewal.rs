@@ -8,7 +8,7 @@ use super::messages::MessageView;
 use super::slot::{Deadline, Slot};
 use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use crate::domain::claim::ClaimTerms;
-use crate::domain::ids::{ClaimId, MessageId, QueueId};
+use crate::domain::ids::{ClaimId, ClientId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::receipt::Attempt;
@@ -93,7 +93,7 @@ impl Broker {
         terms: ClaimTerms,
         attempt: Option<Attempt>,
     ) -> Result<(), Error> {
-        let (queue, messages) = self.begin_renew(slot, at, id).await?;
+        let (queue, messages, client) = self.begin_renew(slot, at, id).await?;
         let now = self.0.clock.now();
         let expires = now.plus_seconds(terms.ttl());
         let record = ClaimRecord {
@@ -104,6 +104,7 @@ impl Broker {
             grace: terms.grace(),
             created: now.as_millis(),
             expires: expires.as_millis(),
+            client,
             attempt: attempt.as_ref().map(AttemptRecord::from),
         };
         let outcome = self.0.catalogue.claim_update(&slot.owned, id, &record).await;
@@ -145,13 +146,15 @@ impl Broker {
         slot: &Slot,
         at: &QueueRef,
         id: ClaimId,
-    ) -> Result<(QueueId, Vec<(MessageId, u32)>), Error> {
+    ) -> Result<(QueueId, Vec<(MessageId, u32)>, Option<ClientId>), Error> {
         loop {
             let changed = {
                 let mut state = slot.state.lock();
                 let queue = state.queues.get_mut(at).ok_or_else(|| no_claim(id))?;
                 match queue.engine.begin_renew(id, self.claim_time()) {
-                    Renewal::Begun(messages) => return Ok((queue.id, messages)),
+                    Renewal::Begun(messages) => {
+                        return Ok((queue.id, messages, queue.engine.client_of(id)));
+                    }
                     Renewal::Ended => return Err(no_claim(id)),
                     Renewal::Busy => Arc::clone(&slot.changed).notified_owned(),
                 }

@@ -364,6 +364,7 @@ impl Broker {
             let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
             let terms = ClaimTerms::stored(claim.ttl, claim.grace);
             spent.extend(engine.restore_claim(id, terms, expires, headers));
+            engine.note_client(id, claim.client);
             engine.note_attempt(id, claim.attempt.as_ref().and_then(AttemptRecord::read));
             deadlines.push(Reverse(Deadline { at: expires, claim: id, queue: at.clone() }));
         }

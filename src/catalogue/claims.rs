@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Catalogue, OwnedSlot, failed, from_json, layout, to_json};
 use crate::coordination::{Op, Refusal, TreeError};
 use crate::domain::group::AttemptId;
-use crate::domain::ids::{ClaimId, MessageId, QueueId, Slot};
+use crate::domain::ids::{ClaimId, ClientId, MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::names::{QueueRef, address};
 use crate::domain::receipt::Attempt;
@@ -31,6 +31,9 @@ pub struct ClaimRecord {
     pub created: u64,
     /// Milliseconds since the Unix epoch.
     pub expires: u64,
+    /// The `Client-ID` that it was made under, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientId>,
     /// The receive that made it, if that may be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptRecord>,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::domain::group::AttemptId;
+use crate::domain::ids::{ClaimId, ClientId};
 use crate::domain::limits::{self, Limits};
 use crate::domain::message::{Header, seconds_within};
 use crate::domain::page::PopCount;
@@ -54,6 +56,36 @@ impl ClaimTerms {
             header.ttl = self.ttl.saturating_add(self.grace);
             header.expires = claim_ends.plus_seconds(self.grace);
         }
+    }
+}
+
+/// Who makes a claim, as far as a later request is known by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimer {
+    /// The `Client-ID` of the request, if it had one.
+    pub client: Option<ClientId>,
+    /// What the client calls the receive, if it may be repeated.
+    pub attempt: Option<AttemptId>,
+}
+
+/// What somebody who deletes messages in bulk holds: a live claim among these is no obstacle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Holdings<'a> {
+    /// The claims that the request names.
+    pub claims: &'a [ClaimId],
+    /// Whoever sends this `Client-ID` holds each claim that was made under it.
+    pub client: Option<ClientId>,
+}
+
+impl<'a> Holdings<'a> {
+    /// These claims, whoever asks.
+    pub const fn of_claims(claims: &'a [ClaimId]) -> Self {
+        Self { claims, client: None }
+    }
+
+    /// Whether a claim is among them that was made under the `Client-ID` of `maker`.
+    pub fn has(&self, claim: ClaimId, maker: Option<ClientId>) -> bool {
+        self.claims.contains(&claim) || (maker.is_some() && maker == self.client)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::hidden::{Removed, Why};
 use super::queue::QueueEngine;
 use super::removal::{Asked, Removal, on_its_way};
+use crate::domain::claim::Holdings;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::time::Timestamp;
 use crate::error::Error;
@@ -60,19 +61,20 @@ impl QueueEngine {
         self.purges.shown == shown && ids.all(|id| id > last)
     }
 
-    /// Begins to remove messages for somebody who holds `claims`: all of them, or none when one is claimed by
+    /// Begins to remove messages for somebody who holds claims: all of them, or none when one is claimed by
     /// somebody else or on its way to another queue. Ids must differ; one that is not known here is removed from the
     /// pool, whether it is there or not. Where only the pool knows what is on its way it must be asked first, and `asked`
     /// says when none of them was.
     pub fn begin_remove_all(
         &mut self,
         ids: &[MessageId],
-        claims: &[ClaimId],
+        held: Holdings<'_>,
         asked: Option<Asked>,
         now: Timestamp,
     ) -> Result<Removal, Error> {
         let is_held = |holder: ClaimId| {
-            claims.contains(&holder) && self.claims.get(holder).is_some_and(|claim| claim.is_live(now))
+            held.has(holder, self.client_of(holder))
+                && self.claims.get(holder).is_some_and(|claim| claim.is_live(now))
         };
         for id in ids {
             match self.hidden.get(id).map(|hidden| hidden.why) {

@@ -7,7 +7,7 @@ use super::hidden::Why;
 use super::queue::QueueEngine;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::group::AttemptId;
-use crate::domain::ids::{ClaimId, MessageId};
+use crate::domain::ids::{ClaimId, ClientId, MessageId};
 use crate::domain::receipt::Attempt;
 use crate::domain::time::Timestamp;
 
@@ -24,13 +24,15 @@ pub struct Claim {
     pub(super) ending: Option<Ending>,
     /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
     pub(super) is_renewing: bool,
+    /// The `Client-ID` that it was made under.
+    client: Option<ClientId>,
     /// The receive that made it, while that may be repeated.
     attempt: Option<Attempt>,
 }
 
 impl Claim {
     pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
-        Self { terms, expires, messages, ending: None, is_renewing: false, attempt: None }
+        Self { terms, expires, messages, ending: None, is_renewing: false, client: None, attempt: None }
     }
 
     /// Whether nothing of it is about to change.
@@ -114,6 +116,18 @@ impl QueueEngine {
     /// The claims whose records may be in the tree, ending or not.
     pub fn claim_ids(&self) -> impl Iterator<Item = ClaimId> {
         self.claims.claims.keys().copied()
+    }
+
+    /// Notes the `Client-ID` that a claim was made under.
+    pub fn note_client(&mut self, id: ClaimId, client: Option<ClientId>) {
+        if let Some(claim) = self.claims.get_mut(id) {
+            claim.client = client;
+        }
+    }
+
+    /// The `Client-ID` that a claim was made under; none of a claim that is over.
+    pub fn client_of(&self, id: ClaimId) -> Option<ClientId> {
+        self.claims.get(id)?.client
     }
 
     /// Notes the receive that made a claim, so that it can be repeated; absent, that it cannot be any more.

@@ -2,7 +2,7 @@
 
 use super::queue::QueueEngine;
 use crate::domain::claim::ClaimTerms;
-use crate::domain::ids::{ClaimId, MessageId};
+use crate::domain::ids::{ClaimId, ClientId, MessageId};
 use crate::domain::message::Header;
 use crate::domain::time::Timestamp;
 
@@ -22,6 +22,8 @@ pub enum Renewal {
 pub struct Held {
     /// Its terms.
     pub terms: ClaimTerms,
+    /// The `Client-ID` that it was made under.
+    pub client: Option<ClientId>,
     /// When it ends.
     pub expires: Timestamp,
     /// Its messages, oldest first.
@@ -34,7 +36,7 @@ impl QueueEngine {
         let claim = self.claims.get(id).filter(|claim| claim.is_live(now))?;
         let header = |message: &MessageId| self.hidden.get(message)?.header.clone();
         let headers = claim.messages.iter().filter_map(header).collect();
-        Some(Held { terms: claim.terms, expires: claim.expires, headers })
+        Some(Held { terms: claim.terms, client: self.client_of(id), expires: claim.expires, headers })
     }
 
     /// Begins to renew a claim. Until the outcome is known it does not end, whatever the time.

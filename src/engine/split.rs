@@ -131,6 +131,7 @@ impl QueueEngine {
             }
             moved.insert(*id);
         }
+        let client = self.client_of(old);
         let mut over = Vec::new();
         self.claims.set_attempt(old, None);
         if let Some(claim) = self.claims.get_mut(old) {
@@ -145,6 +146,7 @@ impl QueueEngine {
             over.push(new);
         } else {
             self.claims.insert(new, Claim::new(terms, expires, moved));
+            self.note_client(new, client);
         }
         over
     }

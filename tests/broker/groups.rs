@@ -1,7 +1,7 @@
 //! Queues in order of groups: what a claim may have of them, and what frees a group. Source of the rules: SQS.
 
 use angarium::broker::{ClaimView, Handover};
-use angarium::domain::claim::ClaimWait;
+use angarium::domain::claim::{ClaimWait, Claimer, Holdings};
 use angarium::domain::delay::Delay;
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::{ClaimId, MessageId};
@@ -46,7 +46,7 @@ impl Whole {
         let mut waiting = JoinSet::new();
         waiting.spawn(async move {
             let wait = ClaimWait::new(Some(20)).unwrap();
-            let claim = broker.claim_wait(&at, terms(60), limit(1), wait).await.unwrap();
+            let claim = broker.claim_wait(&at, terms(60), limit(1), wait, Claimer::default()).await.unwrap();
             claim.map(|claim| kept(claim).1)
         });
         // Nothing shows that it waits; this is long enough for it to come to that.
@@ -216,7 +216,7 @@ async fn a_deep_queue_of_many_groups_is_drained_in_the_order_of_each() {
     }
     let mut drained = Vec::new();
     while let Some((claim, taken)) = whole.take(&at, 20).await {
-        whole.broker.messages_delete(&at, taken.clone(), &[claim]).await.unwrap();
+        whole.broker.messages_delete(&at, taken.clone(), Holdings::of_claims(&[claim])).await.unwrap();
         drained.extend(taken);
     }
     let place = |id: &MessageId| posted.binary_search(id).unwrap();

@@ -1,6 +1,7 @@
 //! Lists, pops and bulk deletions where time passes.
 
 use angarium::broker::MessageFilter;
+use angarium::domain::claim::Holdings;
 use angarium::domain::ids::MessageId;
 use angarium::domain::limits::Limits;
 use angarium::domain::page::{PageLimit, PopCount};
@@ -50,7 +51,7 @@ async fn only_its_claim_lets_a_claimed_message_be_deleted_in_bulk() {
     handover.done();
     let all = |claims: Vec<_>| {
         let (broker, ids) = (whole.broker.clone(), ids.clone());
-        async move { broker.messages_delete(&queue("q"), ids, &claims).await }
+        async move { broker.messages_delete(&queue("q"), ids, Holdings::of_claims(&claims)).await }
     };
     assert_eq!(all(vec![]).await.unwrap_err().code(), "claimed");
     let stats = whole.broker.queue_stats(&queue("q")).await.unwrap();

@@ -8,7 +8,7 @@ use angarium::broker::{Broker, ClaimView};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::domain::claim::ClaimWait;
+use angarium::domain::claim::{ClaimWait, Claimer, Holdings};
 use angarium::domain::limits::Limits;
 use angarium::domain::names::QueueRef;
 use angarium::domain::page::PopCount;
@@ -109,7 +109,7 @@ async fn what_was_deleted_without_a_claim_or_purged_was_not_acknowledged() {
     let at = queue("q");
     let ids = whole.post(&at, 5, 3_600).await;
     whole.broker.message_delete(&at, ids[0], None).await.unwrap();
-    whole.broker.messages_delete(&at, ids[1..3].to_vec(), &[]).await.unwrap();
+    whole.broker.messages_delete(&at, ids[1..3].to_vec(), Holdings::of_claims(&[])).await.unwrap();
     claimed(&whole, &at, 1).await;
     whole.broker.queue_purge(&at).await.unwrap();
     assert_eq!(counters(&whole, "q").await, [5, 1, 0, 0, 0, 0, 0]);
@@ -123,7 +123,7 @@ async fn messages_deleted_in_number_under_their_claim_are_acknowledged() {
     whole.post(&at, 5, 3_600).await;
     let claim = claimed(&whole, &at, 3).await;
     let ids = claim.messages.iter().map(|message| message.id).collect();
-    whole.broker.messages_delete(&at, ids, &[claim.id]).await.unwrap();
+    whole.broker.messages_delete(&at, ids, Holdings::of_claims(&[claim.id])).await.unwrap();
     assert_eq!(counters(&whole, "q").await, [5, 3, 3, 0, 0, 0, 0]);
 }
 
@@ -223,7 +223,7 @@ async fn claims_that_may_wait_are_timed_and_others_are_not() {
     let page = whole.broker.metrics_page().await;
     assert_eq!(value(&page, "angarium_claim_wait_seconds_count", &[]), 0.0);
     let wait = ClaimWait::new(Some(1)).unwrap();
-    drop(whole.broker.claim_wait(&at, terms(60), limit(1), wait).await.unwrap());
+    drop(whole.broker.claim_wait(&at, terms(60), limit(1), wait, Claimer::default()).await.unwrap());
     let page = whole.broker.metrics_page().await;
     assert_eq!(value(&page, "angarium_claim_wait_seconds_count", &[]), 1.0);
 }

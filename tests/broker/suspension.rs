@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use angarium::clock::Clock;
+use angarium::domain::claim::Holdings;
 use angarium::domain::ids::ClaimId;
 use angarium::domain::limits;
 use angarium::journal::Journal;
@@ -76,7 +77,11 @@ async fn a_claim_whose_time_was_over_in_a_suspension_deletes_its_messages_still(
     link.suspend(Away::Refused);
     whole.clock.advance(60_000);
     whole.broker.message_delete(&queue("q"), ids[0], Some(view.id)).await.unwrap();
-    whole.broker.messages_delete(&queue("q"), ids[1..2].to_vec(), &[view.id]).await.unwrap();
+    whole
+        .broker
+        .messages_delete(&queue("q"), ids[1..2].to_vec(), Holdings::of_claims(&[view.id]))
+        .await
+        .unwrap();
     link.connect();
     turns().await;
     whole.clock.advance(2_000);

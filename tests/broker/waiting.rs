@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use angarium::broker::{ClaimView, Handover};
-use angarium::domain::claim::ClaimWait;
+use angarium::domain::claim::{ClaimWait, Claimer};
 use angarium::domain::delay::Delay;
 use angarium::domain::message::NewMessage;
 use angarium::error::Error;
@@ -26,7 +26,7 @@ async fn wait_in_line(
 ) {
     let (broker, at) = (whole.broker.clone(), queue(name));
     tasks.spawn(async move {
-        let claim = broker.claim_wait(&at, terms(300), limit(1), long()).await.unwrap();
+        let claim = broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()).await.unwrap();
         (
             number,
             claim.map(|(view, mut handover)| {
@@ -67,10 +67,10 @@ async fn stand_in_line(waits: Pin<&mut impl Future<Output = Result<Option<(Claim
 async fn who_hears_late_that_it_was_his_turn_sends_nobody_away() {
     let whole = whole().await;
     let at = queue("q");
-    let mut late = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long()));
+    let mut late = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()));
     stand_in_line(late.as_mut()).await;
     let first = whole.post(&at, 1, 3_600).await;
-    let mut next = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long()));
+    let mut next = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()));
     stand_in_line(next.as_mut()).await;
     let (view, mut handover) = late.await.unwrap().unwrap();
     handover.done();
@@ -86,7 +86,8 @@ async fn who_hears_late_that_it_was_his_turn_sends_nobody_away() {
 async fn who_waits_for_nothing_is_told_so_when_the_time_is_over() {
     let whole = whole().await;
     let wait = ClaimWait::new(Some(1)).unwrap();
-    let none = whole.broker.claim_wait(&queue("q"), terms(300), limit(1), wait).await.unwrap();
+    let none =
+        whole.broker.claim_wait(&queue("q"), terms(300), limit(1), wait, Claimer::default()).await.unwrap();
     assert!(none.is_none());
 }
 
@@ -151,7 +152,9 @@ async fn a_claim_of_a_waiter_that_is_not_handed_over_goes_to_the_next_one() {
     let (broker, at) = (whole.broker.clone(), queue("q"));
     let mut left = JoinSet::new();
     // It waits, gets its claim, and drops it.
-    left.spawn(async move { drop(broker.claim_wait(&at, terms(300), limit(1), long()).await.unwrap()) });
+    left.spawn(async move {
+        drop(broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()).await.unwrap())
+    });
     tokio::time::sleep(Duration::from_millis(50)).await;
     let mut tasks = JoinSet::new();
     wait_in_line(&whole, &mut tasks, 1, "q").await;
@@ -167,7 +170,8 @@ async fn a_shutdown_tells_those_who_wait_that_there_is_nothing() {
     wait_in_line(&whole, &mut tasks, 0, "q").await;
     whole.broker.end_waits();
     assert!(tasks.join_next().await.unwrap().unwrap().1.is_none());
-    let late = whole.broker.claim_wait(&queue("q"), terms(300), limit(1), long()).await.unwrap();
+    let late =
+        whole.broker.claim_wait(&queue("q"), terms(300), limit(1), long(), Claimer::default()).await.unwrap();
     assert!(late.is_none());
 }
 
@@ -177,9 +181,9 @@ async fn a_line_has_an_end() {
     let mut tasks = JoinSet::new();
     for _ in 0..=angarium::domain::limits::QUEUE_WAITERS {
         let broker = whole.broker.clone();
-        tasks.spawn(
-            async move { broker.claim_wait(&queue("q"), terms(300), limit(1), long()).await.map(drop) },
-        );
+        tasks.spawn(async move {
+            broker.claim_wait(&queue("q"), terms(300), limit(1), long(), Claimer::default()).await.map(drop)
+        });
     }
     // The one for whom there is no place does not wait.
     let refused = tasks.join_next().await.unwrap().unwrap().unwrap_err();

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::service;
+use crate::support::client::Client;
+use crate::support::server::Server;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 
@@ -46,6 +48,48 @@ fn one_message_under_another_claim_refuses_the_whole_deletion() {
 }
 
 #[test]
+fn whoever_claimed_deletes_in_bulk_by_the_client_id_alone() {
+    const OURS: &str = "7f1f5f2e-31a4-4c4f-9d3b-0e6b4c1d2e3f";
+    const THEIRS: &str = "00000000-0000-4000-8000-000000000001";
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path());
+    let client = |id| server.client().with_header("Client-ID", id);
+    let ids = client(OURS).post_messages("q", &numbers(6)).unwrap().posted_ids();
+    let claim = client(OURS).claim("q", 3, 60).unwrap().granted().unwrap().id;
+    // A claim of nobody in particular is that of no `Client-ID`.
+    server.client().claim("q", 1, 60).unwrap().granted().unwrap();
+    let delete = |client: &Client, ids: &[String], each: &str| {
+        client.delete(&format!("{MESSAGES}{each}?ids={}", ids.join(","))).unwrap()
+    };
+    for other in [client(THEIRS), server.client()] {
+        assert_eq!(delete(&other, &ids[..1], "").status, 403);
+        assert_eq!(delete(&other, &ids[..1], "/batch").json()["results"][0]["status"], json!(403));
+    }
+    assert_eq!(delete(&client(OURS), &ids[2..4], "").status, 403, "one is under another claim");
+    // A message that was given a time of its own is under the same client's claim.
+    let path = format!("{MESSAGES}/{}?claim_id={claim}", ids[1]);
+    assert_eq!(client(OURS).patch(&path, &json!({"ttl": 600})).unwrap().status, 200);
+    assert_eq!(
+        client(OURS).patch(&format!("/v2/queues/q/claims/{claim}"), &json!({"ttl": 600})).unwrap().status,
+        204
+    );
+    assert_eq!(delete(&client(OURS), &ids[..1], "").status, 204);
+    server.kill9();
+    let server = Server::start(data.path());
+    let client = |id| server.client().with_header("Client-ID", id);
+    assert_eq!(delete(&client(THEIRS), &ids[1..3], "").status, 403);
+    assert_eq!(delete(&client(OURS), &ids[1..2], "/batch").json()["results"][0]["status"], json!(204));
+    assert_eq!(delete(&client(OURS), &ids[2..3], "").status, 204);
+    // The single form asks for the claim, as before.
+    assert_eq!(client(OURS).claim("q", 1, 60).unwrap().granted().unwrap().messages.len(), 1);
+    assert_eq!(client(OURS).delete(&format!("{MESSAGES}/{}", ids[4])).unwrap().status, 403);
+    assert_eq!(
+        bodies(&server.client().get(&format!("{MESSAGES}?include_claimed=true&echo=true")).unwrap().json()),
+        [3, 4, 5]
+    );
+}
+
+#[test]
 fn a_claim_is_over_when_its_last_message_is_deleted_with_others() {
     let service = service();
     let ids = service.client.post_messages("q", &numbers(2)).unwrap().posted_ids();
@@ -75,11 +119,11 @@ fn a_pop_takes_the_oldest_free_messages_out_in_order() {
 #[test]
 fn what_was_popped_stays_gone_after_a_kill() {
     let data = tempfile::tempdir().unwrap();
-    let server = crate::support::server::Server::start(data.path());
+    let server = Server::start(data.path());
     server.client().post_messages("q", &numbers(3)).unwrap();
     assert_eq!(bodies(&server.client().delete(&format!("{MESSAGES}?pop=2")).unwrap().json()), [0, 1]);
     server.kill9();
-    let server = crate::support::server::Server::start(data.path());
+    let server = Server::start(data.path());
     assert_eq!(bodies(&server.client().get(MESSAGES).unwrap().json()), [2]);
 }
 

@@ -18,6 +18,7 @@ use crate::api::json::{Json, reply};
 use crate::api::query::{Query, required};
 use crate::api::trace::TraceHeaders;
 use crate::broker::{Broker, Posted};
+use crate::domain::claim::Holdings;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::error::Error;
 
@@ -112,7 +113,8 @@ pub struct BatchDeletionQuery {
     claim_ids: Option<String>,
 }
 
-/// Deletes those of several messages that are not under a claim which `claim_ids` does not name.
+/// Deletes those of several messages that are not under a claim of somebody else: one that `claim_ids` does not name and that was not
+/// made under the `Client-ID` of this request.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "batch_delete", tag = "messages",
     params(QueuePath, BatchDeletionQuery, CallerHeaders),
@@ -129,7 +131,8 @@ pub async fn delete(
     // What cannot be an id is the id of no message, and such a message is gone.
     let ids: Vec<Option<MessageId>> = texts.iter().map(|text| text.parse().ok()).collect();
     let known: Vec<MessageId> = ids.iter().flatten().copied().collect();
-    let mut outcomes = broker.messages_delete_each(&asked.queue, &known, &claims).await?.into_iter();
+    let held = Holdings { claims: &claims, client: asked.client };
+    let mut outcomes = broker.messages_delete_each(&asked.queue, &known, held).await?.into_iter();
     let result = |(text, id): (&str, Option<MessageId>)| match id.and_then(|_| outcomes.next()) {
         None | Some(Ok(())) => BatchResult::done(StatusCode::NO_CONTENT, text.to_owned(), None),
         Some(Err(error)) => BatchResult::failed(error, Some(text.to_owned()), &request_id),

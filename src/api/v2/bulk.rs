@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::messages::MessageBody;
-use super::page::{Link, links};
+use super::page::{Link, links, spelled};
 use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, QueuePath};
@@ -15,6 +15,7 @@ use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer, list};
 use crate::api::trace::{self, TraceBody, Traces};
 use crate::broker::{Broker, MessageFilter, MessagePage, MessageView};
+use crate::domain::claim::Holdings;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
 use crate::domain::page::{PageLimit, PopCount};
@@ -61,9 +62,9 @@ impl MessagesQuery {
     fn links(&self, asked: &Asked, next: Option<MessageId>) -> Vec<Link> {
         let carried = [
             ("limit", self.limit.as_deref()),
-            ("echo", self.echo.as_deref()),
-            ("include_claimed", self.include_claimed.as_deref()),
-            ("include_delayed", self.include_delayed.as_deref()),
+            ("echo", spelled(self.echo.as_deref())),
+            ("include_claimed", spelled(self.include_claimed.as_deref())),
+            ("include_delayed", spelled(self.include_delayed.as_deref())),
         ];
         links(&path(asked), next.map(|id| id.to_string()), &carried)
     }
@@ -168,8 +169,8 @@ pub struct DeletionQuery {
     pop: Option<String>,
 }
 
-/// Deletes messages. With `ids` all of them, or none when one is under a claim that `claim_ids` does not name. With
-/// `pop` the oldest that can be claimed, which are the answer: they are gone when it is sent.
+/// Deletes messages. With `ids` all of them, or none when one is under a claim that `claim_ids` does not name and that was not
+/// made under the `Client-ID` of this request. With `pop` the oldest that can be claimed, which are the answer: they are gone when it is sent.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_delete", tag = "messages",
     params(QueuePath, DeletionQuery, CallerHeaders, DetailsHeader),
@@ -189,7 +190,8 @@ pub async fn delete(
     match (&query.ids, integer("pop", query.pop.as_deref())?) {
         (Some(ids), None) => {
             let claims: Vec<ClaimId> = known("claim_ids", query.claim_ids.as_deref(), broker.limits())?;
-            broker.messages_delete(&asked.queue, known("ids", Some(ids), broker.limits())?, &claims).await?;
+            let held = Holdings { claims: &claims, client: asked.client };
+            broker.messages_delete(&asked.queue, known("ids", Some(ids), broker.limits())?, held).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         (None, Some(count)) => {

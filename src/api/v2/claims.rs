@@ -16,7 +16,7 @@ use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
 use crate::api::trace::{self, TraceBody, Traces};
 use crate::broker::Broker;
-use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait};
+use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
 use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits::{self, Limits};
@@ -94,7 +94,8 @@ pub async fn post(
     let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?, broker.limits())?;
     let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?.less(waited);
     let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
-    let Some((claim, handover)) = broker.claim_wait(&asked.queue, terms, limit, wait).await? else {
+    let claimer = Claimer { client: asked.client, attempt: None };
+    let Some((claim, handover)) = broker.claim_wait(&asked.queue, terms, limit, wait, claimer).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);

@@ -1,5 +1,6 @@
 //! Removals, by whoever names whichever claim, and the pages read from the pool.
 
+use angarium::domain::claim::Holdings;
 use angarium::storage::{Order, Position};
 
 use super::*;
@@ -112,13 +113,13 @@ impl World {
         let ids: Vec<MessageId> =
             known.filter(|(at, _)| which >> (at % 8) & 1 == 1).map(|(_, id)| *id).take(5).collect();
         let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
-        let mut answer = self.engine.begin_remove_all(&ids, &claims, None, self.now);
+        let mut answer = self.engine.begin_remove_all(&ids, Holdings::of_claims(&claims), None, self.now);
         if let Ok(Removal::AskPool(asked)) = answer {
             let is_moving = |state: &State| matches!(state, State::Prepared(_) | State::Moving(_));
             if self.pool.get(&ids).iter().any(|message| is_moving(&message.header.state)) {
                 return;
             }
-            answer = self.engine.begin_remove_all(&ids, &claims, Some(asked), self.now);
+            answer = self.engine.begin_remove_all(&ids, Holdings::of_claims(&claims), Some(asked), self.now);
         }
         if matches!(answer, Ok(Removal::Begun)) {
             self.begin_removals(ids);
