@@ -131,6 +131,8 @@ pub enum Error {
         name: String,
         /// What uses it.
         by: &'static str,
+        /// Whether that is over soon, whatever anybody does.
+        is_passing: bool,
     },
     /// The change does not fit what is there.
     #[error("{0}")]
@@ -310,8 +312,8 @@ impl Error {
             | Self::ForeignSite(_)
             | Self::UnsafeGet(_)
             | Self::NotAlone(_)
-            | Self::InUse { .. }
             | Self::Conflict(_) => false,
+            Self::InUse { is_passing, .. } => *is_passing,
             // What is more than all of the quota never fits.
             Self::OverQuota { bound, asked, .. } => asked <= bound,
             Self::NoPool

@@ -3,10 +3,14 @@
 
 use axum::http::{HeaderMap, header};
 
+use super::versions::{HOME, HOME_WITHOUT_SLASH};
 use crate::error::{Error, Place};
 
 /// Answers that are something else than JSON: a path, and the media type of its answer.
-const OTHERS: &[(&str, &str)] = &[("/v2/", "application/json-home"), ("/v2/docs", "text/html")];
+const OTHERS: &[(&str, &str)] =
+    &[(HOME, HOME_TYPE), (HOME_WITHOUT_SLASH, HOME_TYPE), ("/v2/docs", "text/html")];
+
+const HOME_TYPE: &str = "application/json-home";
 
 const JSON: &str = "application/json";
 

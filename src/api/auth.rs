@@ -21,6 +21,7 @@ use super::failures::{self, FailureLog};
 use super::forward::peer::FromPeer;
 use super::origin;
 use super::quota::Quota;
+use super::versions;
 use crate::domain::access::{Role, TokenTable};
 use crate::domain::hosts::AllowedHosts;
 use crate::domain::names::ProjectId;
@@ -64,7 +65,7 @@ enum Need {
 }
 
 /// An operation as the gate knows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Operation {
     method: Method,
     need: Need,
@@ -296,9 +297,17 @@ fn operations(document: &Value, meter: &Meter) -> matchit::Router<Vec<Operation>
             let meter = meter.operation(operation["operationId"].as_str()?);
             Some(Operation { method, need: need(&operation["security"]), meter })
         });
-        routes.insert(path, operations.collect()).expect("the routes are known by these paths already");
+        let operations: Vec<Operation> = operations.collect();
+        if path == versions::HOME {
+            insert(&mut routes, versions::HOME_WITHOUT_SLASH, operations.clone());
+        }
+        insert(&mut routes, path, operations);
     }
     routes
+}
+
+fn insert(routes: &mut matchit::Router<Vec<Operation>>, path: &str, operations: Vec<Operation>) {
+    routes.insert(path, operations).expect("the routes are known by these paths already");
 }
 
 /// What one operation needs: the least of its alternatives. An empty one lets everybody in; the names behind a scheme

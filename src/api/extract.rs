@@ -43,9 +43,15 @@ pub struct CallerHeaders {
     /// authentication off it is `000000000000` when absent or empty. At most 256 bytes.
     #[param(rename = "X-Project-Id", max_length = 256, nullable = false)]
     project: Option<String>,
-    /// A UUID that the client gives itself. A listing leaves out what was posted under the same one.
-    #[param(rename = "Client-ID", nullable = false)]
-    client: Option<Uuid>,
+    /// A UUID that the client gives itself, with dashes or without. A listing leaves out what was posted under the same one, and
+    /// messages are deleted in bulk by who claimed them under it.
+    #[param(
+        rename = "Client-ID",
+        nullable = false,
+        example = "30387f00d4ba4c12ac0ea31e6e5e0bc1",
+        pattern = r"^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"
+    )]
+    client: Option<String>,
 }
 
 const DETAILS: &str = "x-message-details";

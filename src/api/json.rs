@@ -24,8 +24,8 @@ use crate::error::{Error, Place};
 pub trait RequestBody: DeserializeOwned {
     /// What the outermost value of the body is.
     const SHAPE: Shape = Shape::Object;
-    /// The one media type that the body must be said to have; without it nobody looks at `Content-Type`.
-    const MEDIA_TYPE: Option<&'static str> = None;
+    /// The media types one of which the body must be said to have; without any nobody looks at `Content-Type`.
+    const MEDIA_TYPES: &'static [&'static str] = &[];
 
     /// Bytes that the body may have.
     fn most(limits: &Limits) -> usize;
@@ -61,9 +61,7 @@ impl<T: RequestBody> FromRequest<Broker> for Json<T> {
         let (head, body) = request.into_parts();
         // First the body, whatever is said of it: who is still sending would see a reset in place of the answer.
         let bytes = read(body, T::most(broker.limits())).await?;
-        if let Some(wanted) = T::MEDIA_TYPE {
-            check_media_type(&head.headers, wanted)?;
-        }
+        check_media_type(&head.headers, T::MEDIA_TYPES)?;
         if bytes.is_empty()
             && let Some(value) = T::when_empty()
         {
@@ -74,13 +72,13 @@ impl<T: RequestBody> FromRequest<Broker> for Json<T> {
     }
 }
 
-fn check_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Error> {
+fn check_media_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Error> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let given = given.split(';').next().unwrap_or_default().trim();
-    if given.eq_ignore_ascii_case(wanted) {
+    if wanted.is_empty() || wanted.iter().any(|wanted| given.eq_ignore_ascii_case(wanted)) {
         return Ok(());
     }
-    Err(Error::invalid(Place::MediaType, "Content-Type", format!("it must be {wanted}")))
+    Err(Error::invalid(Place::MediaType, "Content-Type", format!("it must be {}", wanted.join(" or "))))
 }
 
 /// Reads a body whole, or none of it when it is too long or too late.

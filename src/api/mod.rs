@@ -32,6 +32,7 @@ mod versions;
 
 use std::sync::Arc;
 
+use axum::routing::get;
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -73,6 +74,7 @@ pub fn front(
     let sqs = sqs::Sqs::new(sqs, bodies.clone(), relay.clone());
     let gate =
         auth::Gate::new(authentication, &document, &meter, quota, bodies, regional, Arc::clone(&failures));
+    let routes = routes.route(versions::HOME_WITHOUT_SLASH, get(versions::home));
     let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
     Front::new(front::Way { sqs, meter, gate, failures, relay, routes })
 }

@@ -73,6 +73,12 @@ pub async fn get() -> Response {
     reply(StatusCode::MULTIPLE_CHOICES, &VersionsBody { versions: vec![version] })
 }
 
+/// Where the table of version 2 is.
+pub const HOME: &str = "/v2/";
+
+/// Where clients also look for it, as in Zaqar.
+pub const HOME_WITHOUT_SLASH: &str = "/v2";
+
 /// What version 2 has: the resources with their paths, parameters and methods. Source of the form:
 /// draft-nottingham-json-home-03, as in Zaqar.
 #[utoipa::path(

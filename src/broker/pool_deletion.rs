@@ -7,16 +7,18 @@
 //! ```
 //!
 //! A queue is created in a commit that checks the version of its pool's record. So once the mark is there no queue
-//! comes any more, and those that came before are seen by the reads that follow. A mark that is left by a crash is
+//! comes any more, and those that came before are seen by the reads that follow. What deleted queues left is waited for a while. A mark that is left by a crash is
 //! taken away at the next start, and by any other change of the pool.
 
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::Broker;
 use super::pool_table::CHANGE_TRIES;
 use super::pools::changed_each_time;
-use crate::catalogue::PoolEntry;
+use crate::catalogue::{PoolEntry, PoolUse};
 use crate::domain::ids::Slot;
+use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
 use crate::error::Error;
@@ -85,11 +87,16 @@ impl Broker {
         let mark = Pool { closing: true, ..entry.pool.clone() };
         let Some(closed) = self.0.catalogue.pool_set(entry, &mark).await? else { return Ok(None) };
         self.0.pools.update(closed.clone());
-        match self.is_pool_used(&entry.name).await {
-            Ok(false) => Ok(Some(closed)),
-            Ok(true) => {
+        match self.await_cleaned(&entry.name).await {
+            Ok(PoolUse::Nothing) => Ok(Some(closed)),
+            Ok(PoolUse::Queues) => {
                 self.reopen_to_queues(&closed).await?;
                 Err(in_use(&entry.name, "queues are in it"))
+            }
+            Ok(PoolUse::Remains) => {
+                self.reopen_to_queues(&closed).await?;
+                let by = "what deleted queues left in it is being removed";
+                Err(Error::InUse { what: "pool", name: entry.name.to_string(), by, is_passing: true })
             }
             Err(error) => {
                 self.reopen_to_queues(&closed).await?;
@@ -98,14 +105,30 @@ impl Broker {
         }
     }
 
-    /// Whether a queue is in a pool, or one that is deleted has left something there.
-    async fn is_pool_used(&self, name: &PoolName) -> Result<bool, Error> {
-        for slot in Slot::all() {
-            if self.0.catalogue.slot_uses_pool(slot, name).await? {
-                return Ok(true);
+    /// What uses a pool that takes no new queues. What deleted queues left there is waited for, at most
+    /// [`limits::POOL_CLEANING`]: its removal begins with the answer to the deletion.
+    async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUse, Error> {
+        let (end, mut pause) = (Instant::now() + limits::POOL_CLEANING.0, limits::POOL_CLEANING.1);
+        let mut slots: Vec<Slot> = Slot::all().collect();
+        loop {
+            // A slot in which nothing uses the pool stays so.
+            let mut left = Vec::new();
+            for slot in slots {
+                match self.0.catalogue.slot_uses_pool(slot, name).await? {
+                    PoolUse::Nothing => {}
+                    PoolUse::Remains => left.push(slot),
+                    PoolUse::Queues => return Ok(PoolUse::Queues),
+                }
             }
+            if left.is_empty() {
+                return Ok(PoolUse::Nothing);
+            }
+            if Instant::now() >= end {
+                return Ok(PoolUse::Remains);
+            }
+            sleep(pause).await;
+            (slots, pause) = (left, pause * 2);
         }
-        Ok(false)
     }
 
     /// Takes the mark away. Somebody else may have done so already.
@@ -135,5 +158,5 @@ fn left_marked(pool: &PoolName, error: &Error) {
 }
 
 fn in_use(name: &PoolName, by: &'static str) -> Error {
-    Error::InUse { what: "pool", name: name.to_string(), by }
+    Error::InUse { what: "pool", name: name.to_string(), by, is_passing: false }
 }

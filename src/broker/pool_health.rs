@@ -27,6 +27,8 @@ pub struct HealthReport {
     pub not_ready: Option<String>,
     /// Each pool, by name.
     pub pools: Vec<PoolHealth>,
+    /// What each pool holds, by name.
+    pub usages: Vec<(PoolName, Said<Usage>)>,
     /// Every replica, by address.
     pub replicas: Said<Vec<ReplicaReport>>,
 }
@@ -70,12 +72,14 @@ impl Broker {
     /// Asks the tree, all pools and all replicas at the same time. Takes at most twice [`limits::HEALTH_DEADLINE`]; writes
     /// nothing.
     pub async fn health(&self) -> HealthReport {
-        let (pools, replicas) = tokio::join!(self.ask_pools(), self.ask_replicas());
+        let (pools, usages, replicas) =
+            tokio::join!(self.ask_pools(), self.ask_usages(), self.ask_replicas());
         HealthReport {
             is_catalogue_reachable: replicas.silence.is_none(),
             session: self.session_state(),
             not_ready: self.check_ready().err().map(|error| reason(&error)),
             pools,
+            usages,
             replicas,
         }
     }

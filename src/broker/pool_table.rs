@@ -423,7 +423,7 @@ impl Broker {
 
 /// What it means to a request that no pool can be registered at the place it named. Whoever names servers hears what
 /// is wrong with them; what is wrong with a disk of this machine is not for clients.
-fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
+pub(super) fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
     match failure {
         StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
         other => storage_failed(Part::Storage, other),

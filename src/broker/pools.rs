@@ -1,7 +1,7 @@
 //! Pools: look up, add, change. Deletion stands in [`super::pool_deletion`].
 
 use super::Broker;
-use super::pool_table::{CHANGE_TRIES, OpenPool, cannot_open};
+use super::pool_table::{CHANGE_TRIES, OpenPool, cannot_open, no_pool_there};
 use crate::catalogue::{PoolEntry, Registry};
 use crate::cluster::replicas;
 use crate::domain::names::PoolName;
@@ -145,7 +145,7 @@ impl Broker {
                 self.0.catalogue.pool_move(&registry, &entry, &wanted).await
             }
             Ok(_) => self.move_unused(&registry, &entry, &wanted, &*store, &others).await,
-            Err(error) => Err(super::storage_failed(Part::Storage, error)),
+            Err(error) => Err(no_pool_there(&wanted.uri, error)),
         };
         match moved {
             Ok(Some(entry)) => {

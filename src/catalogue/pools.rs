@@ -9,6 +9,17 @@ use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
 use crate::error::{Error, Part};
 
+/// What uses a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolUse {
+    /// Nothing.
+    Nothing,
+    /// What queues left there that are deleted already.
+    Remains,
+    /// A queue lies there.
+    Queues,
+}
+
 /// A pool with its name and the version of its record.
 #[derive(Clone, Debug)]
 pub struct PoolEntry {
@@ -112,20 +123,21 @@ impl Catalogue {
         }
     }
 
-    /// Whether a queue of a slot lies in a pool, or one that is deleted still has messages there.
+    /// What of a slot uses a pool.
     ///
     /// After a commit that lets no new queue into the pool the answer is final: the reads show that commit and
     /// what came before it. A queue that is deleted moves from the one directory to the other in one commit, so
     /// the order of the two reads matters. It costs a read for each queue of the slot until one is found, many at once.
-    pub async fn slot_uses_pool(&self, slot: Slot, pool: &PoolName) -> Result<bool, Error> {
+    pub async fn slot_uses_pool(&self, slot: Slot, pool: &PoolName) -> Result<PoolUse, Error> {
         let queues = layout::slot_queues(slot);
         for project in self.tree.children(&queues).await.map_err(failed)? {
             let directory = format!("{queues}/{project}");
             if self.some_record_names(&directory, pool).await? {
-                return Ok(true);
+                return Ok(PoolUse::Queues);
             }
         }
-        self.some_record_names(&layout::slot_dropped(slot), pool).await
+        let is_cleaned = self.some_record_names(&layout::slot_dropped(slot), pool).await?;
+        Ok(if is_cleaned { PoolUse::Remains } else { PoolUse::Nothing })
     }
 
     async fn some_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {

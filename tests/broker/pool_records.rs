@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use angarium::broker::{Broker, Opener, PoolSettings};
-use angarium::catalogue::{Catalogue, OwnedSlot, QueueRecord};
+use angarium::catalogue::{Catalogue, OwnedSlot, PoolUse, QueueRecord};
 use angarium::clock::Clock;
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
@@ -177,11 +177,15 @@ async fn the_last_of_many_queues_of_a_slot_keeps_its_pool() {
         assert!(here.catalogue.queue_create(&owned, &queue(at), &record, pool, None).await.unwrap());
     }
     for pool in ["many", "one"] {
-        assert!(here.catalogue.slot_uses_pool(slot, &name(pool)).await.unwrap(), "{pool}");
+        assert_eq!(
+            here.catalogue.slot_uses_pool(slot, &name(pool)).await.unwrap(),
+            PoolUse::Queues,
+            "{pool}"
+        );
     }
     broker.queue_delete(&queue(&names[69])).await.unwrap();
     until("it is not cleaned away", async || {
-        !here.catalogue.slot_uses_pool(slot, &name("one")).await.unwrap()
+        here.catalogue.slot_uses_pool(slot, &name("one")).await.unwrap() == PoolUse::Nothing
     })
     .await;
 }

@@ -36,6 +36,11 @@ fn a_flavor_and_its_pools_say_the_same() {
     let changed = service.client.patch(FLAVOR, &json!({"pool_list": ["two"]})).unwrap();
     assert_eq!((changed.status.as_u16(), &changed.json()["pool_list"]), (200, &json!(["two"])));
     assert_eq!((flavor_of(&service, "one"), flavor_of(&service, "two")), (Value::Null, json!("fast")));
+    // What a client of Zaqar sends beside it is left aside, if it has the form.
+    let more = json!({"pool_list": ["two"], "capabilities": {"FIFO": true}, "pool": "one"});
+    assert_eq!(service.client.patch(FLAVOR, &more).unwrap().status, 200);
+    let wrong = json!({"pool_list": ["two"], "capabilities": []});
+    assert_eq!(service.client.patch(FLAVOR, &wrong).unwrap().status, 400);
     let joined = service.client.patch("/v2/pools/one", &json!({"flavor": "fast"})).unwrap();
     assert_eq!(joined.status, 200);
     assert_eq!(service.client.get(FLAVOR).unwrap().json()["pool_list"], json!(["one", "two"]));

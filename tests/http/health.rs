@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use super::service;
+use crate::support::held::wait_until;
+use crate::support::redis::{Redis, SYNCED};
 
 #[test]
 fn health_tells_of_each_pool_and_writes_nothing() {
@@ -22,8 +24,39 @@ fn health_tells_of_each_pool_and_writes_nothing() {
     }
     let [one] = health["components"].as_array().unwrap().as_slice() else { panic!("{health}") };
     assert_eq!((&one["answer"]["given"], &one["serves"]["ready"]), (&json!(true), &json!(true)));
+    assert_eq!(health["message_volume"], json!({"free": 0, "claimed": 0, "total": 0}));
     // Unlike Zaqar's, which makes a queue to find out.
     assert_eq!(service.client.stats("health").unwrap().json()["messages"]["total"], json!(0));
+}
+
+#[test]
+fn health_says_in_zaqars_words_what_would_be_served() {
+    let service = service();
+    service.client.post_messages("q", &[json!(1), json!(2), json!(3)]).unwrap();
+    service.client.claim("q", 1, 60).unwrap().granted().unwrap();
+    let health = service.client.get("/v2/health").unwrap().json();
+    assert_eq!(health["message_volume"], json!({"free": 2, "claimed": 1, "total": 3}));
+    let operations = health["operation_status"].as_object().unwrap();
+    assert_eq!(operations.len(), 8);
+    for (name, status) in operations {
+        assert_eq!((&status["succeeded"], &status["ref"]), (&json!(true), &json!(null)), "{name}");
+        assert!(status["seconds"].as_f64().unwrap() >= 0.0, "{name}");
+    }
+}
+
+#[test]
+fn health_does_not_say_that_operations_succeed_without_their_pool() {
+    let mut redis = Redis::start(SYNCED);
+    let service = service();
+    let body = json!({"uri": redis.uri(""), "weight": 0});
+    assert_eq!(service.client.put("/v2/pools/two", Some(&body)).unwrap().status, 201);
+    redis.kill9();
+    wait_until("the pool does not answer", || {
+        service.client.get("/v2/health").unwrap().json()["storage_reachable"] == json!(false)
+    });
+    let health = service.client.get("/v2/health").unwrap().json();
+    assert_eq!(health["operation_status"]["claim_messages"]["succeeded"], json!(false));
+    assert_eq!(health.get("message_volume"), None, "what the pool holds is not known");
 }
 
 #[test]

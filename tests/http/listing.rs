@@ -58,7 +58,10 @@ fn a_link_carries_the_parameters_on() {
     post(&service, 0..3);
     let path = format!("{MESSAGES}?limit=2&echo=True&include_claimed=1");
     let link = next(&service.client.get(&path).unwrap().json()).unwrap();
-    assert!(link.starts_with(&format!("{MESSAGES}?limit=2&echo=True&include_claimed=1&marker=")), "{link}");
+    assert!(
+        link.starts_with(&format!("{MESSAGES}?limit=2&echo=true&include_claimed=true&marker=")),
+        "{link}"
+    );
 }
 
 #[test]

@@ -73,13 +73,17 @@ fn a_queue_that_does_not_exist_has_no_metadata_to_change() {
 fn a_patch_has_a_media_type_of_its_own() {
     let service = service();
     service.client.create_queue("q").unwrap();
-    for wrong in ["application/json", "application/json-patch+json", "text/plain"] {
+    for wrong in ["application/json", "application/merge-patch+json", "text/plain"] {
         let refused = service.client.send_as(Method::PATCH, QUEUE, wrong, b"[]").unwrap();
         assert_eq!(refused.status, 415, "{wrong}");
         assert!(refused.json()["description"].as_str().unwrap().contains(PATCH_TYPE));
     }
-    let spelled = format!("{}; charset=utf-8", PATCH_TYPE.to_uppercase());
-    assert_eq!(service.client.send_as(Method::PATCH, QUEUE, &spelled, b"[]").unwrap().status, 200);
+    for known in [PATCH_TYPE, "application/json-patch+json"] {
+        let spelled = format!("{}; charset=utf-8", known.to_uppercase());
+        let changed = br#"[{"op": "add", "path": "/metadata/a", "value": 1}]"#;
+        let answer = service.client.send_as(Method::PATCH, QUEUE, &spelled, changed).unwrap();
+        assert_eq!((answer.status.as_u16(), &answer.json()["a"]), (200, &json!(1)), "{known}");
+    }
 }
 
 #[test]

@@ -13,6 +13,10 @@ def post_claim_delete(api):
     messages, claims, queues = sdk.MessagesApi(api), sdk.ClaimsApi(api), sdk.QueuesApi(api)
     queues.queue_create(QUEUE, request_body={"team": "billing"})
     assert queues.queue_get(QUEUE)["team"] == "billing"
+    change = sdk.ChangeBody(op="replace", path="/metadata/team", value="sales")
+    assert queues.queue_patch(QUEUE, [change])["team"] == "sales"
+    # A client that names itself is told apart from others.
+    assert messages.messages_list(QUEUE, client_id="30387f00d4ba4c12ac0ea31e6e5e0bc1").messages == []
 
     bodies = [{"invoice": 4711}, "text", None, [1, 2.5, True]]
     posted = messages.messages_post(

@@ -47,14 +47,17 @@ impl RequestBody for FlavorBody {
     }
 }
 
-/// The pools that a flavor is to have. Unknown keys are refused.
+/// The pools that a flavor is to have. Unknown keys are left aside, as in Zaqar.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 #[schema(example = json!({"pool_list": ["fast-1"]}))]
 pub struct FlavorChangeBody {
     /// Its pools, and no others.
     #[schema(min_items = 1, max_items = 40)]
     pool_list: Vec<String>,
+    /// Accepted and not looked at, as when a flavor is made.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>, nullable = false)]
+    capabilities: Option<Box<RawValue>>,
 }
 
 impl RequestBody for FlavorChangeBody {
@@ -63,16 +66,11 @@ impl RequestBody for FlavorChangeBody {
     }
 }
 
-impl FlavorBody {
-    fn check(self) -> Result<Vec<PoolName>, Error> {
-        if self.capabilities.is_some_and(|text| !text.get().starts_with('{')) {
-            return Err(Error::invalid(Place::Body, "capabilities", "must be a JSON object"));
-        }
-        pool_list(&self.pool_list)
+/// The pools of a flavor, with capabilities that must at least have the form.
+fn pool_list(names: &[String], capabilities: Option<&RawValue>) -> Result<Vec<PoolName>, Error> {
+    if capabilities.is_some_and(|text| !text.get().starts_with('{')) {
+        return Err(Error::invalid(Place::Body, "capabilities", "must be a JSON object"));
     }
-}
-
-fn pool_list(names: &[String]) -> Result<Vec<PoolName>, Error> {
     if !(1..=limits::FLAVOR_POOLS).contains(&names.len()) {
         let why = format!("it has 1 to {} names of pools", limits::FLAVOR_POOLS);
         return Err(Error::invalid(Place::Limit, "pool_list", why));
@@ -183,7 +181,7 @@ pub async fn put(
     Json(body): Json<FlavorBody>,
 ) -> Result<Response, ApiError> {
     let name = FlavorName::new(&flavor)?;
-    broker.flavor_put(&name, body.check()?).await?;
+    broker.flavor_put(&name, pool_list(&body.pool_list, body.capabilities.as_deref())?).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, path(&name))]).into_response())
 }
 
@@ -205,7 +203,7 @@ pub async fn patch(
     Path(FlavorPath { flavor }): Path<FlavorPath>,
     Json(body): Json<FlavorChangeBody>,
 ) -> Result<Response, ApiError> {
-    let pools = pool_list(&body.pool_list)?;
+    let pools = pool_list(&body.pool_list, body.capabilities.as_deref())?;
     let flavor = broker.flavor_patch(&FlavorName::new(&flavor)?, pools).await?;
     Ok(reply(StatusCode::OK, &FlavorReply::detailed(flavor)))
 }

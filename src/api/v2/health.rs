@@ -13,7 +13,8 @@ use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::api::v2::stats::{self, ComponentStatsBody};
-use crate::broker::{Broker, PoolHealth};
+use crate::broker::{Broker, HealthReport, PoolHealth};
+use crate::metrics::SessionState;
 
 /// How everything does. Unlike Zaqar, which creates a queue and posts to it to find out, nothing is written.
 #[derive(Debug, Serialize, ToSchema)]
@@ -31,10 +32,87 @@ pub struct HealthReply {
     /// The session with what holds queues and claims: `connected`, `suspended` or `lost`.
     #[schema(example = "connected")]
     session: &'static str,
+    /// How many messages all queues have; absent while a pool or a replica does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    message_volume: Option<MessageVolumeBody>,
+    /// Each of Zaqar's operations by its name, and whether it would be served now, as far as this request has found out.
+    operation_status: BTreeMap<&'static str, OperationStatusBody>,
     /// Each pool by its name, as the replica finds it that answers.
     pools: BTreeMap<String, PoolHealthBody>,
     /// Every replica, by address, and what it says of itself.
     components: Vec<ComponentStatsBody>,
+}
+
+/// How many messages all queues of all projects have.
+#[derive(Debug, Serialize, ToSchema)]
+struct MessageVolumeBody {
+    /// Under no claim.
+    free: u64,
+    /// Under live claims, in the queues that are open.
+    claimed: u64,
+    /// Both together.
+    total: u64,
+}
+
+impl MessageVolumeBody {
+    /// None while somebody does not say what it has.
+    fn new(health: &HealthReport) -> Option<Self> {
+        let told = |silence: &Option<String>| silence.is_none().then_some(());
+        let mut total = 0;
+        for (_, said) in &health.usages {
+            told(&said.silence)?;
+            total += said.last.as_ref()?.0.messages;
+        }
+        told(&health.replicas.silence)?;
+        let mut claimed = 0;
+        for replica in &health.replicas.last.as_ref()?.0 {
+            told(&replica.said.silence)?;
+            claimed += replica.said.last.as_ref()?.0.claimed_messages;
+        }
+        // They are not counted at one instant.
+        let claimed = claimed.min(total);
+        Some(Self { free: total - claimed, claimed, total })
+    }
+}
+
+/// Whether an operation would be served.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct OperationStatusBody {
+    /// Whether it would.
+    succeeded: bool,
+    /// Seconds that the slowest pool took for a small read.
+    seconds: f64,
+    /// Always null: nothing was carried out that a log could tell of.
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+}
+
+/// The operations that Zaqar's health carries out, and whether they need a pool with room.
+const OPERATIONS: [(&str, bool); 8] = [
+    ("create_queue", false),
+    ("post_messages", true),
+    ("list_messages", false),
+    ("claim_messages", false),
+    ("delete_messages", false),
+    ("delete_claim", false),
+    ("bulk_delete_messages", false),
+    ("delete_queue", false),
+];
+
+fn operation_status(health: &HealthReport) -> BTreeMap<&'static str, OperationStatusBody> {
+    let is_served = health.is_catalogue_reachable
+        && health.not_ready.is_none()
+        && health.session == SessionState::Connected
+        && health.pools.iter().all(|pool| pool.health.is_ok());
+    let has_room = health.pools.iter().all(|pool| pool.writable);
+    let took = health.pools.iter().flat_map(|pool| &pool.health).map(|health| health.took);
+    let seconds = took.max().unwrap_or_default().as_secs_f64();
+    let status = |needs_room: bool| {
+        let succeeded = is_served && (has_room || !needs_room);
+        OperationStatusBody { succeeded, seconds, reference: None }
+    };
+    OPERATIONS.into_iter().map(|(name, needs_room)| (name, status(needs_room))).collect()
 }
 
 /// How a pool does.
@@ -108,6 +186,7 @@ impl From<PoolHealth> for PoolHealthBody {
 )]
 pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, ApiError> {
     let health = broker.health().await;
+    let (message_volume, operation_status) = (MessageVolumeBody::new(&health), operation_status(&health));
     let body = |pool: PoolHealth| (pool.name.to_string(), PoolHealthBody::from(pool));
     let pools: BTreeMap<_, _> = health.pools.into_iter().map(body).collect();
     let storage_reachable = pools.values().all(|pool| pool.storage_reachable);
@@ -119,6 +198,8 @@ pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, Api
         ready: health.not_ready.is_none(),
         not_ready: health.not_ready,
         session: health.session.as_str(),
+        message_volume,
+        operation_status,
         pools,
         components,
     };

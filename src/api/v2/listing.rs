@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::page::{Link, links};
+use super::page::{Link, links, spelled};
 use super::queues::ShownBody;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Caller, CallerHeaders};
@@ -61,8 +61,8 @@ impl QueuesQuery {
     fn links(&self, next: Option<String>) -> Vec<Link> {
         let mut carried = vec![
             ("limit", self.limit.as_deref()),
-            ("detailed", self.detailed.as_deref()),
-            ("with_count", self.with_count.as_deref()),
+            ("detailed", spelled(self.detailed.as_deref())),
+            ("with_count", spelled(self.with_count.as_deref())),
             ("name", self.name.as_deref()),
         ];
         carried.extend(self.metadata.iter().map(|(key, value)| (key.as_str(), Some(value.as_str()))));

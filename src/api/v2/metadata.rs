@@ -42,9 +42,15 @@ fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D
     Box::<RawValue>::deserialize(value).map(Some)
 }
 
+/// RFC 6902.
+const JSON_PATCH: &str = "application/json-patch+json";
+
+/// Zaqar's name for the same form.
+const ZAQAR_PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
+
 impl RequestBody for PatchBody {
     const SHAPE: Shape = Shape::List;
-    const MEDIA_TYPE: Option<&'static str> = Some("application/openstack-messaging-v2.0-json-patch");
+    const MEDIA_TYPES: &'static [&'static str] = &[JSON_PATCH, ZAQAR_PATCH];
 
     fn most(limits: &Limits) -> usize {
         limits.metadata_bytes
@@ -56,7 +62,10 @@ impl RequestBody for PatchBody {
 #[utoipa::path(
     patch, path = "/v2/queues/{queue_name}", operation_id = "queue_patch", tag = "queues",
     params(QueuePath, CallerHeaders),
-    request_body(content = PatchBody, content_type = "application/openstack-messaging-v2.0-json-patch"),
+    request_body(content(
+        (PatchBody = "application/json-patch+json"),
+        (PatchBody = "application/openstack-messaging-v2.0-json-patch")
+    )),
     responses(
         (status = 200, description = "The metadata as it is now.", body = ShownBody),
         (status = 404, description = "There is no such queue.", body = ErrorBody),

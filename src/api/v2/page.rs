@@ -39,7 +39,8 @@ impl NamesQuery {
 
     /// The links of the page of `path` that ends with the element of this name.
     pub fn links(&self, path: &str, last: Option<String>) -> Vec<Link> {
-        links(path, last, &[("limit", self.limit.as_deref()), ("detailed", self.detailed.as_deref())])
+        let carried = [("limit", self.limit.as_deref()), ("detailed", spelled(self.detailed.as_deref()))];
+        links(path, last, &carried)
     }
 }
 
@@ -47,6 +48,11 @@ impl NamesQuery {
 pub fn view<V, R>(asked: Option<&str>, brief: fn(V) -> R, detailed: fn(V) -> R) -> Result<fn(V) -> R, Error> {
     let is_detailed = boolean("detailed", asked)?.unwrap_or(false);
     Ok(if is_detailed { detailed } else { brief })
+}
+
+/// A boolean of the query as links have it: `true` or `false`, however the request spelled it. To be used once it was read.
+pub fn spelled(asked: Option<&str>) -> Option<&'static str> {
+    boolean("", asked).ok().flatten().map(|is_so| if is_so { "true" } else { "false" })
 }
 
 /// An answer that says where it is, as Zaqar's pages of pools and flavors do.

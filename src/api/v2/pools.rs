@@ -84,9 +84,8 @@ impl PoolBody {
     }
 }
 
-/// What to change of a pool: at least one of these. Unknown keys are refused.
+/// What to change of a pool: at least one of these. Unknown keys are left aside, as in Zaqar.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 #[schema(example = json!({"weight": 0}))]
 pub struct PoolChangeBody {
     /// Another way to the same storage; another storage only while no queue is in the pool.
@@ -332,7 +331,7 @@ pub async fn patch(
     responses(
         (status = 204, description = "There is no such pool any more."),
         (status = 403, description = "The caller is no administrator; or the pool is in use: a queue is in it, one that \
-            was deleted is still being cleaned away, or it is the last pool of a flavor.", body = ErrorBody),
+            was deleted is still being cleaned away after some seconds (`may_retry`), or it is the last pool of a flavor.", body = ErrorBody),
         Errors
     )
 )]
