@@ -132,3 +132,40 @@ fn patches_made_at_the_same_time_are_all_kept() {
     let metadata = service.client.get(QUEUE).unwrap().json();
     assert!((0..16).all(|number| metadata[format!("k{number}")] == json!(number)), "{metadata}");
 }
+
+#[test]
+fn attributes_kept_for_sqs_are_judged_as_sqs_does() {
+    let service = service();
+    service.client.create_queue("q").unwrap();
+    let before = service.client.get(QUEUE).unwrap().json();
+    let statement = |action: &str| {
+        let one = json!({"Effect": "Deny", "Principal": "*", "Action": action, "Resource": "*"});
+        json!({"Statement": [one]})
+    };
+    for (key, value, part) in [
+        ("_policy", statement("sqs:SendMesage"), "SendMesage"),
+        ("_policy", json!({"Statement": "all"}), "Statement"),
+        ("_redrive_allow", json!({"redrivePermission": "somebody"}), "redrivePermission"),
+        ("_tags", json!({"aws:mine": "x"}), "aws:mine"),
+        ("_tags", json!({"team": {}}), "_tags"),
+    ] {
+        let path = format!("/metadata/{key}");
+        let patched = [
+            json!({"op": "add", "path": "/metadata/a", "value": 1}),
+            json!({"op": "add", "path": path, "value": value}),
+        ];
+        let created = service.client.put("/v2/queues/new", Some(&json!({key: value}))).unwrap();
+        for refused in [patch(&service, &json!(patched)), created] {
+            let said = refused.json();
+            assert_eq!(refused.status, 400, "{value}: {said}");
+            let why = said["description"].as_str().unwrap();
+            assert!(why.contains(key) && why.contains(part), "{value}: {why}");
+        }
+    }
+    assert_eq!(service.client.get(QUEUE).unwrap().json(), before, "nothing is changed");
+    let kept = statement("sqs:SendMessage");
+    let answer = patch(&service, &json!([{"op": "add", "path": "/metadata/_policy", "value": kept}]));
+    assert_eq!((answer.status.as_u16(), &answer.json()["_policy"]), (200, &kept));
+    let answer = patch(&service, &json!([{"op": "add", "path": "/metadata/_policy", "value": null}]));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}

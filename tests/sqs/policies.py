@@ -1,6 +1,7 @@
 """Policies of queues, against a server that has keys of two accounts and trusts the proxies of its own machine."""
 
 import json
+import urllib.error
 import urllib.request
 
 from face import BASE, client, refused
@@ -103,16 +104,28 @@ for elements, named in [
         assert named in said["Error"]["Message"], said
 assert "QueueUrls" not in one.list_queues(QueueNamePrefix="new")
 
-# One that is stored all the same denies everything but its rescue.
-for stored in [{"Statement": "all"}, {"Statement": [statement(Condition={"Null": {"aws:SourceIp": "true"}})]}]:
-    put()
-    patch = json.dumps([{"op": "add", "path": "/metadata/_policy", "value": stored}]).encode()
-    headers = {"X-Project-Id": "111111111111", "Content-Type": "application/openstack-messaging-v2.0-json-patch"}
-    request = urllib.request.Request(f"{BASE}/v2/queues/guarded", data=patch, method="PATCH", headers=headers)
-    assert urllib.request.urlopen(request).status == 200
-    may_not_send(one, two)
-    refused("AccessDenied", one.delete_queue, QueueUrl=url)
-    one.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+# REST refuses the same: what it stored all the same would be understood by nobody.
+put()
+for stored, named in [
+    ({"Statement": "all"}, "Statement"),
+    ({"Statement": [statement(Condition={"Null": {"aws:SourceIp": "true"}})]}, "Null"),
+]:
+    headers = {"X-Project-Id": "111111111111"}
+    patch = {"Content-Type": "application/openstack-messaging-v2.0-json-patch"} | headers
+    for method, queue, headers, body in [
+        ("PATCH", "guarded", patch, [{"op": "add", "path": "/metadata/_policy", "value": stored}]),
+        ("PUT", "new", headers, {"_policy": stored}),
+    ]:
+        request = urllib.request.Request(
+            f"{BASE}/v2/queues/{queue}", data=json.dumps(body).encode(), method=method, headers=headers)
+        try:
+            urllib.request.urlopen(request)
+        except urllib.error.HTTPError as error:
+            said = json.load(error)["description"]
+            assert error.code == 400 and "_policy" in said and named in said, said
+        else:
+            raise AssertionError(f"{method} stored {stored}")
+    assert "Attributes" not in one.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
 put()
 may_send(one)
 may_not_send(two)

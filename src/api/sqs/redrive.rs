@@ -103,14 +103,37 @@ pub fn allow_policy(value: &str) -> Result<Value, Fault> {
     if value.is_empty() {
         return Ok(Value::Null);
     }
-    let allow: AllowPolicy = serde_json::from_str(value).map_err(|_| invalid(ALLOW, value))?;
-    let sources = &allow.source_queue_arns;
-    let is_lawful = match allow.redrive_permission.as_str() {
-        "allowAll" | "denyAll" => sources.is_empty(),
-        "byQueue" => (1..=limits::SQS_SOURCES).contains(&sources.len()),
-        _ => false,
+    lawful_allow(value).map(|allow| json!(allow)).map_err(|_| invalid(ALLOW, value))
+}
+
+fn lawful_allow(value: &str) -> Result<AllowPolicy, String> {
+    let allow: AllowPolicy = serde_json::from_str(value).map_err(|error| error.to_string())?;
+    let sources = allow.source_queue_arns.len();
+    match allow.redrive_permission.as_str() {
+        "allowAll" | "denyAll" if sources == 0 => Ok(allow),
+        "byQueue" if (1..=limits::SQS_SOURCES).contains(&sources) => Ok(allow),
+        "allowAll" | "denyAll" => Err("sourceQueueArns goes with the redrivePermission byQueue".to_owned()),
+        "byQueue" => Err(format!("sourceQueueArns names 1 to {} queues, not {sources}", limits::SQS_SOURCES)),
+        _ => Err("redrivePermission is allowAll, denyAll or byQueue".to_owned()),
+    }
+}
+
+/// Checks an allow policy that does not come with a request of SQS, whose ARNs nothing has resolved.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_allow(value: &str) -> Result<(), String> {
+    let is_arn = |arn: &str| {
+        let parts: Vec<&str> = arn.split(':').collect();
+        let [arn, partition, "sqs", region, account, name] = parts[..] else { return false };
+        let is_named = [region, account].iter().all(|part| !part.is_empty());
+        arn == "arn" && partition.starts_with("aws") && is_named && QueueName::new(name).is_ok()
     };
-    if is_lawful { Ok(json!(allow)) } else { Err(invalid(ALLOW, value)) }
+    match lawful_allow(value)?.source_queue_arns.iter().find(|arn| !is_arn(arn)) {
+        Some(wrong) => Err(format!("{:?} is no ARN of a queue", shown(wrong))),
+        None => Ok(()),
+    }
 }
 
 /// Whether two policies say the same: the number may be written as text.

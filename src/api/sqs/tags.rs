@@ -37,22 +37,37 @@ struct Listed {
 
 /// Checks tags that are to be set.
 pub fn checked(tags: Tags) -> Result<Tags, Fault> {
+    check(&tags).map_err(Fault::value)?;
+    Ok(tags)
+}
+
+/// Checks tags as they are kept.
+///
+/// # Errors
+///
+/// What is wrong with them.
+pub fn check_text(kept: &str) -> Result<(), String> {
+    let tags: Tags = serde_json::from_str(kept).map_err(|error| error.to_string())?;
+    check(&tags)
+}
+
+fn check(tags: &Tags) -> Result<(), String> {
     let (most, names, values) = limits::SQS_TAGS;
     let is_plain =
         |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == ' ' || "_.:/=+-@".contains(c));
-    for (name, value) in &tags {
+    for (name, value) in tags {
         let is_name = (1..=names).contains(&name.chars().count()) && is_plain(name);
         if !is_name || name.to_ascii_lowercase().starts_with("aws:") {
-            return Err(Fault::value(format!("Tag key {name:?} is invalid.")));
+            return Err(format!("Tag key {name:?} is invalid."));
         }
         if value.chars().count() > values || !is_plain(value) {
-            return Err(Fault::value(format!("The value of the tag {name:?} is invalid.")));
+            return Err(format!("The value of the tag {name:?} is invalid."));
         }
     }
     if tags.len() > most {
-        return Err(Fault::value(format!("A queue has at most {most} tags.")));
+        return Err(format!("A queue has at most {most} tags."));
     }
-    Ok(tags)
+    Ok(())
 }
 
 /// Sets tags, and leaves the others.

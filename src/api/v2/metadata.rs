@@ -11,6 +11,7 @@ use super::queues::ShownBody;
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::json::{Json, Object, RequestBody, Shape, reply};
+use crate::api::sqs;
 use crate::broker::Broker;
 use crate::domain::limits::Limits;
 use crate::domain::patch::Change;
@@ -86,7 +87,8 @@ pub async fn patch(
     let change = |(at, Object(change)): (usize, Object<ChangeBody>)| {
         Change::new(at, &change.op, &change.path, change.value)
     };
-    let changes = changes.into_iter().enumerate().map(change).collect::<Result<_, _>>()?;
+    let changes = changes.into_iter().enumerate().map(change).collect::<Result<Vec<_>, _>>()?;
+    sqs::check_changes(&changes)?;
     let metadata = broker.queue_patch(&asked.queue, changes).await?;
     Ok(reply(StatusCode::OK, &ShownBody(metadata.shown(broker.limits()))))
 }

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::json::{Json, RequestBody, reply};
+use crate::api::sqs;
 use crate::broker::Broker;
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
@@ -55,7 +56,9 @@ pub async fn put(
     Json(MetadataBody(metadata)): Json<MetadataBody>,
 ) -> Result<Response, ApiError> {
     asked.queue.name.check_creatable()?;
-    let created = broker.queue_create(&asked.queue, Metadata::new(metadata, broker.limits())?).await?;
+    let metadata = Metadata::new(metadata, broker.limits())?;
+    sqs::check_metadata(&metadata)?;
+    let created = broker.queue_create(&asked.queue, metadata).await?;
     let status = match created {
         Created::New => StatusCode::CREATED,
         Created::Existed => StatusCode::NO_CONTENT,

@@ -14,8 +14,8 @@
 //! | `Resource`, `NotResource` | `*` and ARNs with `*` and `?` |
 //! | `Condition` | addresses, TLS, the caller's ARN and dates: see [`condition`] |
 //!
-//! [`check`] refuses a policy with anything else before it is stored. One that is stored all the same (by an older version,
-//! or through REST) fails closed: a policy that cannot be read denies everything; of its statements one that is not
+//! [`check`] refuses a policy with anything else before it is stored, through REST too. One that an older version has stored
+//! fails closed: a policy that cannot be read denies everything; of its statements one that is not
 //! understood allows nothing if it is an `Allow`, and denies everything otherwise. So does a condition on a fact that is not
 //! known. What the queue's own account may do nevertheless is for `permissions` to say.
 

@@ -1,0 +1,117 @@
+//! What REST may set of the keys that are kept for SQS: nothing that SQS would refuse, so that a policy means the same
+//! however it was set. Values that REST checks by their form alone (numbers, truths, names) are `domain::attributes`' to check.
+
+use serde_json::value::RawValue;
+
+use super::{policy, redrive, tags};
+use crate::domain::attributes as keys;
+use crate::domain::limits;
+use crate::domain::patch::Change;
+use crate::domain::queue::Metadata;
+use crate::error::{Error, Place};
+
+/// Checks the metadata of a queue that REST creates.
+///
+/// # Errors
+///
+/// [`Error::Invalid`], which names the key and what is not understood.
+pub fn check_metadata(metadata: &Metadata) -> Result<(), Error> {
+    metadata.own().iter().try_for_each(|(key, value)| check(key, value))
+}
+
+/// Checks what REST changes of the metadata of a queue. What is stored already is left as it is.
+///
+/// # Errors
+///
+/// As [`check_metadata`].
+pub fn check_changes(changes: &[Change]) -> Result<(), Error> {
+    changes.iter().try_for_each(|change| match change {
+        Change::Add(key, value) | Change::Replace(key, value) => check(key, value),
+        Change::Remove(_) | Change::Expect(..) => Ok(()),
+    })
+}
+
+fn check(key: &str, value: &RawValue) -> Result<(), Error> {
+    let text = value.get();
+    if text == "null" {
+        return Ok(());
+    }
+    let checked = match key {
+        keys::POLICY if text.len() > limits::SQS_POLICY_BYTES => {
+            Err(format!("it has {} bytes and may have {}", text.len(), limits::SQS_POLICY_BYTES))
+        }
+        keys::POLICY => policy::check(text).map(drop),
+        keys::REDRIVE_ALLOW => redrive::check_allow(text),
+        keys::TAGS => tags::check_text(text),
+        _ => Ok(()),
+    };
+    checked.map_err(|why| Error::invalid(Place::Body, key, why.chars().take(400).collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::domain::limits::Limits;
+
+    fn refusal(key: &str, value: &Value) -> Option<String> {
+        let text = json!({key: value}).to_string();
+        let metadata = Metadata::new(RawValue::from_string(text).unwrap(), &Limits::ZAQAR).unwrap();
+        let whole = check_metadata(&metadata).err().map(|error| error.to_string());
+        let value = RawValue::from_string(value.to_string()).unwrap();
+        for change in [Change::Add(key.to_owned(), value.clone()), Change::Replace(key.to_owned(), value)] {
+            let changed = check_changes(&[Change::Remove(key.to_owned()), change]);
+            assert_eq!(changed.err().map(|error| error.to_string()), whole);
+        }
+        whole
+    }
+
+    fn statement(principal: &Value) -> Value {
+        json!({"Statement": [{"Effect": "Deny", "Principal": principal, "Action": "sqs:*", "Resource": "*"}]})
+    }
+
+    #[test]
+    fn lawful_values_pass() {
+        for (key, value) in [
+            (keys::POLICY, statement(&json!("*"))),
+            (keys::POLICY, json!(null)),
+            (keys::REDRIVE_ALLOW, json!({"redrivePermission": "denyAll"})),
+            (
+                keys::REDRIVE_ALLOW,
+                json!({"redrivePermission": "byQueue", "sourceQueueArns": ["arn:aws:sqs:us-east-1:000000000000:q"]}),
+            ),
+            (keys::TAGS, json!({"team": "a b"})),
+            ("policy", json!({"free": "metadata"})),
+        ] {
+            assert_eq!(refusal(key, &value), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn values_that_sqs_refuses_are_refused_by_name() {
+        let many: serde_json::Map<String, Value> = (0..51).map(|tag| (tag.to_string(), json!("x"))).collect();
+        let arns = vec!["arn:aws:sqs:us-east-1:000000000000:q"; limits::SQS_SOURCES + 1];
+        for (key, value, part) in [
+            (keys::POLICY, json!({}), "Statement"),
+            (keys::POLICY, statement(&json!({"Service": "sns.amazonaws.com"})), "Principal"),
+            (keys::POLICY, json!({"Statement": [], "Id": "x".repeat(9_000)}), "8192"),
+            (keys::REDRIVE_ALLOW, json!({}), "redrivePermission"),
+            (keys::REDRIVE_ALLOW, json!({"redrivePermission": "everybody"}), "redrivePermission"),
+            (keys::REDRIVE_ALLOW, json!({"redrivePermission": "byQueue"}), "sourceQueueArns"),
+            (keys::REDRIVE_ALLOW, json!({"redrivePermission": "byQueue", "sourceQueueArns": arns}), "10"),
+            (keys::REDRIVE_ALLOW, json!({"redrivePermission": "byQueue", "sourceQueueArns": ["q"]}), "ARN"),
+            (
+                keys::REDRIVE_ALLOW,
+                json!({"redrivePermission": "allowAll", "sourceQueueArns": ["arn:aws:sqs:r:1:q"]}),
+                "sourceQueueArns",
+            ),
+            (keys::TAGS, json!({"aws:mine": "x"}), "aws:mine"),
+            (keys::TAGS, json!({"team": 7}), "string"),
+            (keys::TAGS, Value::Object(many), "50"),
+        ] {
+            let refused = refusal(key, &value).unwrap_or_else(|| panic!("{key} {value} passed"));
+            assert!(refused.starts_with(key) && refused.contains(part), "{value}: {refused}");
+        }
+    }
+}
