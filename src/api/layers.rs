@@ -13,22 +13,16 @@ use super::error::{ApiError, plain_body};
 use super::forward::Relayed;
 use super::forward::peer::RequestId;
 use super::{query, trace, unread};
+use crate::domain::probe;
 use crate::domain::trace::TraceContext;
 use crate::error::Error;
 use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
-/// What asks whether it is ready, again and again.
-const READINESS: [&str; 2] = ["/readyz", "/v2/ping"];
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What serves, for whoever looks for what is wrong.
 pub const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
-
-/// Whether a path is asked again and again, to learn how the service is.
-pub fn is_probe(path: &str) -> bool {
-    path == "/livez" || READINESS.contains(&path)
-}
 
 /// Gives a request its id, and its answer the headers and, if it is an error, the body.
 ///
@@ -80,7 +74,7 @@ pub async fn frame<F: Future<Output = Response>>(
     }
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         // Whether it is ready is logged where that changes.
-        if !READINESS.contains(&path.as_str()) {
+        if !probe::READINESS.contains(&path.as_str()) {
             log(&error.0, &id, trace_id.as_deref());
         }
         count(meter, response.status(), &error.0);

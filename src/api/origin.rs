@@ -17,8 +17,8 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 
-use super::layers;
 use crate::domain::hosts::{AllowedHosts, host_of};
+use crate::domain::probe;
 use crate::error::Error;
 
 /// Where a browser says that a request comes from (Fetch Metadata). Pages cannot change it.
@@ -61,7 +61,7 @@ fn has_credentials(headers: &HeaderMap) -> bool {
 /// Refuses a host that is none of this service's. A probe tells nothing and changes nothing, and whoever probes may
 /// have a name of its own for the service. No browser leaves the host out.
 fn check_host(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
-    if layers::is_probe(uri.path()) {
+    if probe::is_health(uri.path()) {
         return Ok(());
     }
     let named = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());

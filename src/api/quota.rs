@@ -12,13 +12,14 @@ use super::forward::peer::FromPeer;
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
+use crate::domain::probe;
 use crate::domain::rate::{Rate, Used};
 use crate::domain::region::Accounts;
 use crate::error::Error;
 
 /// Paths that are answered however much there is to do: whoever restarts a service that is busy makes it worse, and
 /// whoever watches it wants to know why.
-const ALWAYS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+const ALWAYS: [&str; 3] = [probe::LIVENESS, probe::READINESS[0], probe::METRICS];
 
 /// How much the service does at once.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use crate::domain::network::Network;
 /// Bounds of the connections of clients. What a deadline counts from stands at `server::listener::ConnectionLimits`.
 #[derive(Args, Clone, Debug)]
 pub struct ConnectionSettings {
-    /// Connections served at once; more wait until one ends
+    /// Connections served at once; one more is refused, unless it probes the service
     #[arg(long, env = "ANGARIUM_MAX_CONNECTIONS", default_value = "4096", value_name = "NUMBER")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,

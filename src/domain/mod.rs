@@ -24,6 +24,7 @@ pub mod network;
 pub mod page;
 pub mod patch;
 pub mod pool;
+pub mod probe;
 pub mod queue;
 pub mod quota;
 pub mod rate;

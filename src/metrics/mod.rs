@@ -142,7 +142,7 @@ impl Meter {
         self.0.work.open_connection()
     }
 
-    /// Counts a connection that was refused because its address has too many.
+    /// Counts a connection that was refused because there are too many, in all or of its address.
     pub fn refuse_connection(&self) {
         self.0.work.connections_refused.inc();
     }

@@ -94,7 +94,7 @@ impl Work {
         registry.register("angarium_connections", "Connections of clients", work.connections.clone());
         registry.register(
             "angarium_connections_refused",
-            "Connections refused because their address had too many",
+            "Connections refused because there were too many, in all or of their address",
             work.connections_refused.clone(),
         );
         registry.register(

@@ -13,6 +13,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
@@ -20,13 +21,16 @@ use tracing::{debug, warn};
 use super::addresses::Addresses;
 use super::connection::{Client, serve, serve_h2};
 use super::exchange::App;
+use super::reserve::{ProbesOnly, Reserve};
 use super::source::{Proxies, Sourced};
 use super::tls::{Protocol, Transport, shake_hands};
 use super::unsent::{UnsentBudget, unsent_budget};
+use crate::domain::limits;
 use crate::domain::source::Source;
 use crate::metrics::Meter;
 
-/// What a client is told whose address has too many connections.
+/// What a client is told for whom there is no place, not even one of probes. The time is that of
+/// [`limits::CONNECTION_RETRY_SECONDS`].
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n";
 
@@ -39,12 +43,15 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Every bound of the connections of one listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections served at once, at least 1. More wait in the kernel's backlog, where they cost us nothing. Default 4096: at
-    /// about 20 KiB each that is 80 MiB, and it leaves room below the usual limits on open files.
+    /// Connections served at once, at least 1. Default 4096: at about 20 KiB each that is 80 MiB, and it leaves room below
+    /// the usual limits on open files.
     pub connections: usize,
-    /// Connections of one address, at least 1; one more is answered 503, or closed before a handshake. Default 1024: a
-    /// quarter of all, and more than a load balancer keeps.
+    /// Connections of one address, at least 1. Default 1024: a quarter of all, and more than a load balancer keeps.
     pub per_address: usize,
+    /// What becomes of connections beyond these bounds: so many of each class of addresses are read, and answered if they
+    /// probe, else 503; all others are answered 503, or closed before a handshake. With 0 those beyond `connections` wait in
+    /// the kernel's backlog instead. Default 16.
+    pub reserved: usize,
     /// Requests at once on one connection of HTTP/2. Default 100, the least that RFC 9113 recommends.
     pub streams: u32,
     /// How long a client may be silent while a request of it is in progress before it is asked whether it is still there;
@@ -81,6 +88,7 @@ impl Default for ConnectionLimits {
         Self {
             connections: 4096,
             per_address: 1024,
+            reserved: limits::PROBE_CONNECTIONS,
             streams: 100,
             probe: Duration::from_secs(20),
             first_byte: Duration::from_secs(10),
@@ -126,23 +134,31 @@ pub async fn run_behind<A: App>(
 ) {
     let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
     let addresses = Addresses::new(limits.per_address.max(1));
+    let reserve = Reserve::new(limits.reserved);
     // Holds the tasks of connections and of their requests. Each ends with its client, by a deadline, or by `stop` and
     // `drain`.
     let tasks = TaskTracker::new();
     let unsent = unsent_budget(limits.unsent);
-    let host = Host { proxies, transport, app, limits, unsent, tasks: tasks.clone() };
+    let host = Host { proxies, transport, app, limits, unsent, tasks: tasks.clone(), meter };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
-        let Some(counted) = addresses.admit(from.ip()) else {
-            meter.refuse_connection();
-            host.refuse(&stream);
-            continue;
-        };
         // A token of its own, so that connections do not share the lock of the one.
         let (host, stop) = (host.clone(), stop.child_token());
-        let open = meter.open_connection();
+        let place = slot.and_then(|slot| Some((slot, addresses.admit(from.ip())?)));
+        let (place, reserved) = match place {
+            Some(place) => (Some(place), None),
+            None => (None, reserve.admit(from.ip())),
+        };
+        if place.is_none() && reserved.is_none() {
+            host.refuse(&stream);
+            continue;
+        }
+        let open = host.meter.open_connection();
         tasks.spawn(async move {
-            let _held = (slot, counted, open);
-            host.welcome(stream, from.ip(), stop).await;
+            let _held = (place, open);
+            match reserved {
+                None => host.welcome(stream, from.ip(), stop).await,
+                Some(_reserved) => host.welcome_probe(stream, from.ip(), stop).await,
+            }
         });
     }
     drop(listener);
@@ -159,9 +175,29 @@ struct Host<A> {
     limits: ConnectionLimits,
     unsent: UnsentBudget,
     tasks: TaskTracker,
+    meter: Meter,
 }
 
 impl<A: App> Host<A> {
+    /// Answers a connection for which there is no place but one of probes. One that says nothing in the clear is told that
+    /// there is none.
+    async fn welcome_probe(self, stream: TcpStream, from: IpAddr, stop: CancellationToken) {
+        let is_silent = match self.transport {
+            Transport::Plain => timeout(limits::PROBE_HEADER, stream.peek(&mut [0])).await.is_err(),
+            Transport::Tls(_) => false,
+        };
+        if is_silent {
+            return self.refuse(&stream);
+        }
+        let app = ProbesOnly::new(self.app, self.meter.clone(), stop.clone());
+        let Self { proxies, transport, limits, unsent, tasks, meter, .. } = self;
+        let host = Host { proxies, transport, app, limits: limits.of_probes(), unsent, tasks, meter };
+        // Apart, for the room that every connection would need else.
+        if timeout(limits::PROBE_CONNECTION, Box::pin(host.welcome(stream, from, stop))).await.is_err() {
+            debug!(%from, "connection cut: its probe took too long");
+        }
+    }
+
     /// Serves a connection to its end.
     async fn welcome(self, stream: TcpStream, from: IpAddr, stop: CancellationToken) {
         let seen = Source::new(from, matches!(self.transport, Transport::Tls(_)));
@@ -202,23 +238,29 @@ impl<A: App> Host<A> {
 
     /// Says that there are too many, if that can be said at once and in the clear.
     fn refuse(&self, stream: &TcpStream) {
+        self.meter.refuse_connection();
         if let Transport::Plain = self.transport {
-            let _ = stream.try_write(TOO_MANY);
+            let _ = SockRef::from(stream).send(TOO_MANY);
         }
     }
 }
 
-/// The next connection with its slot; none once the server stops. The slot comes first: without one nothing is accepted.
+/// The next connection with its slot, if there is one; none once the server stops. Where no room is reserved for probes the
+/// slot comes first: without one nothing is accepted.
 async fn next(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
     limits: &ConnectionLimits,
     stop: &CancellationToken,
-) -> Option<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
+) -> Option<(Option<OwnedSemaphorePermit>, TcpStream, SocketAddr)> {
     let arrival = async {
-        let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+        let before = match limits.reserved {
+            0 => Some(Arc::clone(slots).acquire_owned().await.ok()?),
+            _ => None,
+        };
         let (stream, from) = accept(listener, limits.accept_pause).await;
         set_up(&stream, limits.probe);
+        let slot = before.or_else(|| Arc::clone(slots).try_acquire_owned().ok());
         Some((slot, stream, from))
     };
     tokio::select! {

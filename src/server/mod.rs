@@ -10,6 +10,7 @@ pub mod listener;
 mod peers;
 mod proxy_header;
 mod reload;
+mod reserve;
 mod secret_files;
 pub mod source;
 pub mod tls;

@@ -51,6 +51,8 @@ pub(super) fn connection_limits(clients: ConnectionLimits) -> ConnectionLimits {
     ConnectionLimits {
         connections: 2 * limits::PEER_REQUESTS,
         per_address: 2 * limits::PEER_REQUESTS,
+        // They wait, and none of them probes.
+        reserved: 0,
         // They read what they ask for.
         unsent: usize::MAX,
         ..clients

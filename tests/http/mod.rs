@@ -33,6 +33,7 @@ mod pool_files;
 mod pools;
 mod postgres_pools;
 mod purge;
+mod probes;
 mod queue_flavor;
 mod queue_list;
 mod queues;

@@ -29,7 +29,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::auth::Identity;
 use super::error::ApiError;
 use super::handed::{Hands, handing};
-use super::layers::is_probe;
 use super::quota::is_long_poll;
 use crate::broker::{Broker, Whereabouts};
 use crate::cluster::forward::{Failure, Peers};
@@ -37,6 +36,7 @@ use crate::domain::access::PeerSecret;
 use crate::domain::ids::Slot;
 use crate::domain::limits;
 use crate::domain::names::{QueueName, QueueRef};
+use crate::domain::probe;
 use crate::error::{Error, Part};
 use crate::metrics::{ForwardMeter, Forwarded};
 use kept::Kept;
@@ -108,7 +108,7 @@ impl Relay {
         let is_clients = request.extensions().get::<FromPeer>().is_none();
         let is_alone = !self.broker.has_others() && is_clients;
         let is_h1 = request.version() <= Version::HTTP_11;
-        if is_clients && self.broker.is_leaving() && !is_probe(request.uri().path()) {
+        if is_clients && self.broker.is_leaving() && !probe::is_health(request.uri().path()) {
             self.broker.note_late_client();
         }
         let mut response = match is_alone {

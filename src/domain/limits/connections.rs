@@ -1,12 +1,17 @@
-//! Bounds of connections that are not served yet.
+//! Bounds of the room for probes, which is there when there is none for other connections.
 
 use std::time::Duration;
 
-/// Connections beyond the bound that wait until one ends, at the cost of a socket each; one more is refused.
-pub const WAITING_CONNECTIONS: usize = 1_024;
-/// Connections over TLS beyond the bound that shake hands at once, to be answered if they probe.
+/// Connections beyond all bounds that are answered if they probe: of this machine, of private networks and of all other
+/// addresses so many each. So who comes from elsewhere takes no room from what watches the service.
 pub const PROBE_CONNECTIONS: usize = 16;
-/// How long such a connection waits to be served like any other before it shakes hands: less than a probe waits.
-pub const PROBE_PAUSE: Duration = Duration::from_millis(500);
-/// How long such a connection may be silent.
-pub const PROBE_SILENCE: Duration = Duration::from_secs(2);
+/// Of them those of one address.
+pub const PROBE_CONNECTIONS_PER_ADDRESS: usize = 4;
+/// How long such a connection may take to shake hands, and then to send its header: a probe has it ready.
+pub const PROBE_HEADER: Duration = Duration::from_secs(2);
+/// How long such a connection lasts at most: a page of metrics takes the most of what is probed.
+pub const PROBE_CONNECTION: Duration = Duration::from_secs(10);
+/// Bytes of the header of a probe, and of what is buffered for it.
+pub const PROBE_HEADER_BYTES: usize = 8 * 1024;
+/// Seconds after which who was refused for want of a connection may come again.
+pub const CONNECTION_RETRY_SECONDS: u32 = 2;
