@@ -128,6 +128,8 @@ impl Broker {
             self.0.assignment.has_others.store(has_others, Ordering::Relaxed);
             let view = View::of(registry.all());
             self.0.reach.note_others(registry.others(self.0.owner.instance));
+            let unreached = registry.all().filter_map(|component| component.unreached.as_ref());
+            self.0.pool_use.note_missed(unreached.flat_map(|unreached| &unreached.pools));
             if view != following.view {
                 self.note_view(following, &view);
                 self.0.assignment.has_heirs.store(view.has_heirs(self.0.owner.instance), Ordering::Relaxed);

@@ -12,6 +12,8 @@ impl Broker {
     /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
     /// the greatest one that any of them gave.
     pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
+        // Before it is asked: what cannot be reached is used all the same.
+        self.0.pool_use.note(name);
         let id = pool.entry.pool.id;
         let is_open = || slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id));
         if is_open() {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::Broker;
-use crate::catalogue::{Component, ComponentState, Link, OwnedSlot, Session, Unreached};
+use crate::catalogue::{Component, ComponentState, Link, OwnedSlot, ReachReport, Session};
 use crate::cluster;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits;
@@ -30,8 +30,8 @@ pub(super) struct Membership {
     held: AtomicU64,
     /// The lock is held for single looks.
     hold: Mutex<Hold>,
-    /// What it does not reach. Held for single looks.
-    unreached: Mutex<Unreached>,
+    /// What it says of its reach. Held for single looks.
+    report: Mutex<ReachReport>,
     /// When a client last asked a replica that it should have left. Held for single looks.
     asked: Mutex<Instant>,
 }
@@ -71,7 +71,7 @@ impl Membership {
         let hold = Hold { session, until: Timestamp::default(), calm: Timestamp::default() };
         let said = Mutex::new((ComponentState::Starting, node));
         let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
-        Self { replica, started, said, held, unreached: Mutex::default(), hold: Mutex::new(hold), asked }
+        Self { replica, started, said, held, report: Mutex::default(), hold: Mutex::new(hold), asked }
     }
 
     /// A client asks, though it should be elsewhere.
@@ -96,16 +96,16 @@ impl Membership {
         self.said.lock().0 = ComponentState::Draining;
     }
 
-    /// Keeps what the replica does not reach, for when it registers again, and returns the node where it says so.
-    pub(super) fn note_unreached(&self, unreached: &Unreached) -> String {
-        *self.unreached.lock() = unreached.clone();
+    /// Keeps what the replica says of its reach, for when it registers again, and returns the node where it says so.
+    pub(super) fn note_report(&self, report: &ReachReport) -> String {
+        *self.report.lock() = report.clone();
         self.said.lock().1.clone()
     }
 
     /// What it says of itself in this state.
     fn component(&self, state: ComponentState) -> Component {
-        let unreached = Some(self.unreached.lock().clone());
-        Component { unreached, ..self.replica.component(state, self.started) }
+        let ReachReport { unreached, used_pools } = self.report.lock().clone();
+        Component { unreached: Some(unreached), used_pools, ..self.replica.component(state, self.started) }
     }
 
     /// What the replica says of itself.

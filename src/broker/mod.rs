@@ -43,6 +43,7 @@ mod pool_health;
 mod pool_map;
 mod pool_recount;
 mod pool_table;
+mod pool_use;
 mod pools;
 mod presence;
 mod queue_flavor;
@@ -119,6 +120,7 @@ use listing_turns::ListingTurns;
 use membership::Membership;
 use observation::Watch;
 use pool_table::PoolTable;
+use pool_use::PoolUse;
 use reach::Reach;
 use regional_projects::RegionalProjects;
 use twins::KnownTwins;
@@ -160,6 +162,7 @@ struct Shared {
     /// Ids of deduplication that all queues remember.
     twins: KnownTwins,
     reach: Reach,
+    pool_use: PoolUse,
     /// See [`overview`].
     memory: overview::Memory,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
@@ -236,6 +239,7 @@ impl Broker {
             listing_turns: ListingTurns::default(),
             twins: KnownTwins::default(),
             reach: Reach::default(),
+            pool_use: PoolUse::default(),
             memory: overview::Memory::default(),
             tasks,
             stop,

@@ -105,6 +105,16 @@ impl Broker {
         }
     }
 
+    /// Whether a queue is in a pool, or one that is deleted has left something there.
+    pub(super) async fn is_pool_used(&self, name: &PoolName) -> Result<bool, Error> {
+        for slot in Slot::all() {
+            if self.0.catalogue.slot_uses_pool(slot, name).await? != PoolUse::Nothing {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// What uses a pool that takes no new queues. What deleted queues left there is waited for, at most
     /// [`limits::POOL_CLEANING`]: its removal begins with the answer to the deletion.
     async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUse, Error> {

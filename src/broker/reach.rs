@@ -1,5 +1,6 @@
 //! What this replica reaches: each pool, and each of the other replicas. It asks them again and again, says in the registry
-//! which of them it has not reached for as long as a session may be silent, and judges by the others whether a replica
+//! which of them it has not reached for as long as a session may be silent and which pools are used ([`super::pool_use`]), and
+//! judges by the others whether a replica
 //! without a session should be asked by clients.
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,7 +14,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::Broker;
-use crate::catalogue::{Component, ComponentState, Unreached};
+use crate::catalogue::{Component, ComponentState, ReachReport, Unreached};
 use crate::cluster::questions::Peering;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
@@ -147,15 +148,17 @@ impl Broker {
         let tick = (session / 8).clamp(limits::REACH_TICK.0, limits::REACH_TICK.1);
         let deadline = session / 4;
         // What the registry says, and when it was last written.
-        let mut told = (Unreached::default(), Instant::now());
+        let mut told = (ReachReport::default(), Instant::now());
         while self.next_turn(tick).await {
             let asked = Instant::now();
             let (pools, peers) = tokio::join!(self.reach_pools(deadline), self.reach_peers(deadline));
             self.0.reach.pools.lock().note(asked, pools);
             self.0.reach.peers.lock().note(asked, peers);
             self.0.reach.note_session(self.has_session());
-            let found = self.0.reach.unreached(session);
-            if found != told.0 && told.1.elapsed() >= session / 2 && self.tell_unreached(&found).await {
+            self.begin_pool_look();
+            let (unreached, used_pools) = (self.0.reach.unreached(session), self.0.pool_use.used());
+            let found = ReachReport { unreached, used_pools };
+            if found != told.0 && told.1.elapsed() >= session / 2 && self.tell_reach(&found).await {
                 told = (found, Instant::now());
             }
         }
@@ -182,12 +185,14 @@ impl Broker {
         join_all(asked).await
     }
 
-    /// Says in the registry what this replica does not reach. False when it could not be said, and is to be said again.
-    async fn tell_unreached(&self, found: &Unreached) -> bool {
-        let node = self.0.membership.note_unreached(found);
+    /// Says in the registry what this replica does not reach, and which pools are used. False when it could not be said, and
+    /// is to be said again.
+    async fn tell_reach(&self, found: &ReachReport) -> bool {
+        let node = self.0.membership.note_report(found);
         match self.0.catalogue.component_report(&node, found).await {
             Ok(true) => {
-                info!(pools = ?found.pools, peers = ?found.peers, "unreached parts reported");
+                let Unreached { pools, peers } = &found.unreached;
+                info!(?pools, ?peers, used = ?found.used_pools, "unreached parts reported");
                 true
             }
             // It is not registered now, and says it when it is.

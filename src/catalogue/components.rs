@@ -33,6 +33,25 @@ pub struct Component {
     /// What it does not reach. None of programs that do not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
+    /// Pools in which queues lie that it has served since its start, by name, in order. None of programs that do not say
+    /// so, and when they are too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_pools: Option<Vec<String>>,
+}
+
+/// What a replica says again and again while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReachReport {
+    /// See [`Component::unreached`].
+    pub unreached: Unreached,
+    /// See [`Component::used_pools`].
+    pub used_pools: Option<Vec<String>>,
+}
+
+impl Default for ReachReport {
+    fn default() -> Self {
+        Self { unreached: Unreached::default(), used_pools: Some(Vec::new()) }
+    }
 }
 
 /// What a replica has not reached for a session timeout. Empty when it reaches everything.
@@ -165,12 +184,13 @@ impl Catalogue {
         self.component_update(&layout::replica(name), &told).await
     }
 
-    /// Replaces what a replica says that it does not reach, and nothing else of its record: others write their part of that. False
+    /// Replaces what a replica says of its reach, and nothing else of its record: others write their part of that. False
     /// when the node is gone with its session.
-    pub async fn component_report(&self, node: &str, unreached: &Unreached) -> Result<bool, Error> {
+    pub async fn component_report(&self, node: &str, report: &ReachReport) -> Result<bool, Error> {
         for _ in 0..TRIES {
             let Some(found) = self.node(node).await? else { return Ok(false) };
-            let me = Component { unreached: Some(unreached.clone()), ..from_json(&found)? };
+            let ReachReport { unreached, used_pools } = report.clone();
+            let me = Component { unreached: Some(unreached), used_pools, ..from_json(&found)? };
             let set = Op::Set { path: node.to_owned(), data: to_json(&me), version: Some(found.version) };
             match self.tree.commit(&[], &[set]).await {
                 Ok(_) => return Ok(true),

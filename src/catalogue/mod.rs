@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 
 pub use backup::{Backup, BackupError};
 pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims};
-pub use components::{Component, ComponentState, Registry, Unreached};
+pub use components::{Component, ComponentState, ReachReport, Registry, Unreached};
 pub use dropped::DroppedQueue;
 pub use flavors::{FlavorEntry, PoolUpdate};
 pub use listing::QueueNames;

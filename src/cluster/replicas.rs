@@ -40,6 +40,7 @@ impl Replica {
             weight: self.weight,
             started: started.as_millis(),
             unreached: Some(Unreached::default()),
+            used_pools: Some(Vec::new()),
         }
     }
 }

@@ -13,9 +13,10 @@ const CUT_OFF_OTHERS: usize = 2;
 
 /// The replicas that should have slots, each with its share, and which of them should have which slot.
 ///
-/// Of the replicas that serve those are preferred that the others reach, and of these those that reach the most pools. A pool
-/// that none of them reaches does not count. It is so only while each of them says what it does not reach: a program that does
-/// not say it does not look at it either, and all must have the same view.
+/// Of the replicas that serve those are preferred that the others reach, and of these those that reach the most pools in use. A
+/// pool that none of them reaches does not count, nor does one of which none of them says that queues lie in it. It is so
+/// only while each of them says what it does not reach: a program that does not say it does not look at it either, and all must
+/// have the same view. While one of them does not say which pools are used all pools count, as that one sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// In order.
@@ -110,9 +111,11 @@ fn preferred<'c>(serving: &[&'c Component]) -> Vec<&'c Component> {
     if best.is_empty() {
         best = able;
     }
+    let used: Option<Vec<&Vec<String>>> = serving.iter().map(|one| one.used_pools.as_ref()).collect();
+    let is_used = |pool: &String| used.as_ref().is_none_or(|used| used.iter().any(|one| one.contains(pool)));
     let misses = |one: &Component, pool: &String| unreached[&one.instance].pools.contains(pool);
     let missed = |one: &Component| {
-        let pools = unreached[&one.instance].pools.iter();
+        let pools = unreached[&one.instance].pools.iter().filter(|pool| is_used(pool));
         pools.filter(|pool| best.iter().any(|other| !misses(other, pool))).count()
     };
     let least = best.iter().map(|one| missed(one)).min().unwrap_or_default();
@@ -131,7 +134,8 @@ mod tests {
         let instance = Uuid::from_u128(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let (address, version) = (String::new(), String::new());
         let unreached = Some(Unreached::default());
-        Component { instance, address, version, schema: 1, state, weight, started: 0, unreached }
+        let used_pools = Some(Vec::new());
+        Component { instance, address, version, schema: 1, state, weight, started: 0, unreached, used_pools }
     }
 
     fn running(numbers: impl Iterator<Item = u128>) -> Vec<Component> {
@@ -178,6 +182,8 @@ mod tests {
     fn misses(all: &mut [Component], one: usize, pools: &[&str], peers: &[usize]) {
         let peers = peers.iter().map(|peer| all[*peer].instance).collect();
         let pools = pools.iter().map(ToString::to_string).collect();
+        // Queues lie in each of them.
+        all[one].used_pools = Some(Vec::clone(&pools));
         all[one].unreached = Some(Unreached { pools, peers });
     }
 
@@ -196,6 +202,29 @@ mod tests {
         assert_eq!(owners(&all), [2].into());
         misses(&mut all, 2, &["a", "b"], &[]);
         assert_eq!(owners(&all), [0].into(), "none reaches a, and one reaches b");
+    }
+
+    #[test]
+    fn pool_without_queues_moves_no_slot() {
+        let mut all = running(1..4);
+        misses(&mut all, 0, &["a"], &[]);
+        misses(&mut all, 1, &["a", "b"], &[]);
+        all.iter_mut().for_each(|one| one.used_pools = Some(vec!["c".to_owned()]));
+        assert_eq!(owners(&all), [0, 1, 2].into(), "no queue lies in what they miss");
+        all[2].used_pools = Some(vec!["b".to_owned(), "c".to_owned()]);
+        assert_eq!(owners(&all), [0, 2].into());
+        // Whoever knows of it: the one that misses it too.
+        all[0].used_pools = Some(vec!["a".to_owned()]);
+        assert_eq!(owners(&all), [2].into());
+    }
+
+    #[test]
+    fn all_pools_count_while_a_replica_does_not_tell_their_use() {
+        let mut all = running(1..4);
+        misses(&mut all, 0, &["a"], &[]);
+        all.iter_mut().for_each(|one| one.used_pools = Some(Vec::new()));
+        all[2].used_pools = None;
+        assert_eq!(owners(&all), [1, 2].into());
     }
 
     #[test]

@@ -287,6 +287,7 @@ async fn a_pool_on_the_disk_is_not_added_while_another_replica_is_up_or_joins() 
             weight: 1,
             started: 0,
             unreached: None,
+            used_pools: None,
         };
         assert!(empty.catalogue.component_join(&seen, &other.host, &component).await.unwrap().is_some());
     };

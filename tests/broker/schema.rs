@@ -50,6 +50,7 @@ impl Scene {
             weight: 1,
             started: 0,
             unreached: None,
+            used_pools: None,
         };
         let seen = self.catalogue.registry().await.unwrap();
         self.catalogue.component_join(&seen, "elsewhere", &component).await.unwrap().unwrap()

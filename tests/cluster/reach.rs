@@ -22,6 +22,9 @@ const SESSION: u32 = 4;
 /// told, one for the view to be stable, and some for a busy machine to hand over.
 const LEAVE: Duration = Duration::from_secs(2 * SESSION as u64 + SESSION as u64 / 2 + 12);
 
+/// More than that for all of them, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn start() -> Cluster {
     Cluster::start_with(|builder| builder.arg("--session-timeout").arg(SESSION.to_string()))
 }
@@ -90,6 +93,33 @@ fn slots_leave_replica_cut_off_from_pools_or_peers() {
     // A post without a known outcome may be there too.
     assert_eq!(wanted.difference(&once).collect::<Vec<_>>(), [&0; 0]);
     assert!(once.difference(&wanted).all(|number| *number >= 1_000));
+}
+
+#[test]
+fn pool_without_queues_moves_no_slot() {
+    let mut cluster = start();
+    // Only the last replica reaches the second pool, which is empty.
+    cluster.add_postgres("rows");
+    let posted = |queue: &str| post(&cluster.client_of(2), queue, 1);
+    assert!(queues(16).iter().all(|queue| posted(queue)));
+    [0, 1].into_iter().for_each(|replica| cluster.cut_pool(replica, 1, Wire::Silent));
+    wait_until("both have said so", || cluster.last_lines().matches("pools=[\"rows\"]").count() >= 2);
+    thread::sleep(LEAVE - Duration::from_secs(6));
+    let (owned, _) = cluster.owned(2);
+    assert!(owned.iter().all(|slots| *slots >= 32), "slots have left: {owned:?}\n{}", cluster.last_lines());
+    assert!(queues(16).iter().all(|queue| posted(queue)));
+    // A queue in it makes them go to who reaches it.
+    let name = (0..64).map(|number| format!("r{number}")).find(|name| cluster.owner_of(name) == 2);
+    let path = format!("/v2/queues/{}", name.as_ref().expect("it has some"));
+    let made = cluster.client_of(2).put(&path, Some(&json!({"_flavor": "rows"}))).unwrap();
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+    let (start, mut owned) = (Instant::now(), Vec::new());
+    while owned != [0, 0, 256] {
+        assert!(start.elapsed() < LEAVE + PATIENCE, "slots stay: {owned:?}\n{}", cluster.last_lines());
+        thread::sleep(Duration::from_millis(100));
+        owned = cluster.owned(2).0;
+    }
+    assert!(post(&cluster.client_of(0), name.as_ref().expect("it has some"), 1));
 }
 
 /// What its `/readyz` says.

@@ -214,6 +214,11 @@ impl Cluster {
         }
     }
 
+    /// The same of one pool alone, by the order in which they were added.
+    pub fn cut_pool(&self, replica: usize, pool: usize, wire: Wire) {
+        self.pools[pool].set_of(self.server(replica).pid(), wire);
+    }
+
     /// Makes all wires whole.
     pub fn heal(&self) {
         let peers = self.members.iter().map(|member| &member.peers);
