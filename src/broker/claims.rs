@@ -195,6 +195,9 @@ impl Broker {
                     (true, false) => Ok(Look::Pending),
                 };
             }
+            if queue.shown.make_due() {
+                state.figures.note_due(at);
+            }
             let Taken { messages, expired, dead } = taken;
             if !expired.is_empty() {
                 // Nobody waits for this: an expired message is hidden until it is gone.

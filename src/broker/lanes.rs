@@ -282,8 +282,10 @@ impl SlotState {
         outcome: Outcome,
     ) -> Option<Next> {
         let is_waited_for = !self.lines.is_empty();
-        let open = self.queue_mut(at, queue)?;
-        open.changes += 1;
+        let open = self.queues.get_mut(at).map(Box::as_mut).filter(|open| open.id == queue)?;
+        if open.shown.change() {
+            self.figures.note_due(at);
+        }
         if !change.is_copy() {
             open.pace.count();
         }

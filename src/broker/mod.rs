@@ -46,6 +46,7 @@ mod pool_table;
 mod pool_use;
 mod pools;
 mod presence;
+mod queue_figures;
 mod queue_flavor;
 mod queue_list;
 mod queue_store;

@@ -9,26 +9,14 @@
 //!
 //! Whoever looks a queue up under the lock of its slot counts as its user, and has far less than the rounds to come back to it.
 
-use std::collections::HashMap;
-
 use super::Broker;
-use super::observation::Seen;
 use super::slot::{OpenQueue, SlotState};
 use super::waiting::Waiter;
-use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::engine::Lines;
 
-/// What pages of metrics show of queues that were closed with messages in them.
-pub(super) type Resting = HashMap<QueueId, (QueueRef, Seen)>;
-
 impl OpenQueue {
-    /// Whether pages of metrics have seen it as it is, if there are any.
-    fn is_seen(&self) -> bool {
-        self.seen.is_none_or(|seen| seen.is_of(self.changes))
-    }
-
     /// Whether it can be closed: nothing is under way in it, nothing of it is in memory that the pool does not have, and
     /// pages of metrics have seen it as it is, or have had their time.
     fn is_at_rest(&self) -> bool {
@@ -39,7 +27,7 @@ impl OpenQueue {
             && !self.is_moving
             && !self.has_task
             && self.engine.is_at_rest()
-            && (self.is_seen() || self.idle_rounds >= 2 * limits::REST_ROUNDS)
+            && (self.shown.is_seen() || self.idle_rounds >= 2 * limits::REST_ROUNDS)
     }
 }
 
@@ -62,9 +50,7 @@ impl SlotState {
         for at in &closed {
             let Some(mut queue) = self.queues.remove(at) else { continue };
             queue.count_removals();
-            if let Some(seen) = queue.seen.filter(Seen::is_anything).filter(|_| queue.is_seen()) {
-                self.resting.insert(queue.id, (at.clone(), seen));
-            }
+            self.figures.rest(at, queue.id, queue.shown);
         }
         if !closed.is_empty() {
             self.queues.shrink_to(2 * self.queues.len());

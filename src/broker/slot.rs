@@ -15,9 +15,8 @@ use super::copier::Migration;
 use super::gates::Gates;
 use super::lanes::{Lane, Work};
 use super::loads::{Pace, Paced};
-use super::observation::Seen;
 use super::presence::Origin;
-use super::rest::Resting;
+use super::queue_figures::{Shown, SlotFigures};
 use super::retake::Taken;
 use super::waiting::Waiter;
 use crate::catalogue::{AttemptRecord, ClaimRecord, OwnedSlot, Placement, QueueRecord, SlotClaims};
@@ -100,8 +99,8 @@ pub(super) struct SlotState {
     pub(super) lines: Lines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that look for theirs earlier are skipped.
     pub(super) wakes: BinaryHeap<Reverse<(Timestamp, QueueRef)>>,
-    /// Queues that were closed with messages in them, as they were seen.
-    pub(super) resting: Resting,
+    /// What pages of metrics show of the queues.
+    pub(super) figures: SlotFigures,
     /// When it was noted how much is written to the queues.
     pub(super) paced: Paced,
 }
@@ -142,12 +141,10 @@ pub(super) struct OpenQueue {
     pub(super) is_claimed_from: bool,
     /// What happens to its messages is counted here.
     pub(super) counters: Arc<QueueCounters>,
-    /// How often something of it was changed in its pools.
-    pub(super) changes: u64,
     /// How often that was before.
     pub(super) pace: Pace,
-    /// What its pool last said of it to a page of metrics.
-    pub(super) seen: Option<Seen>,
+    /// What pages of metrics know of it.
+    pub(super) shown: Shown,
     /// Rounds of [`super::rest`] since it was used.
     pub(super) idle_rounds: u8,
 }
@@ -183,7 +180,7 @@ impl Slot {
             dropped: HashSet::new(),
             lines: Lines::default(),
             wakes: BinaryHeap::new(),
-            resting: Resting::new(),
+            figures: SlotFigures::default(),
             paced: Paced::since(no_expiry_before),
         };
         Self {
@@ -264,8 +261,9 @@ impl SlotState {
         if let Some(claims) = self.unopened.remove(&id) {
             self.orphans.entry(id).or_default().extend(claims.into_iter().map(|(claim, _)| claim));
         }
-        self.resting.remove(&id);
-        let queue = self.queues.remove(at)?;
+        self.figures.forget(at, id);
+        let mut queue = self.queues.remove(at)?;
+        self.figures.forget_open(&mut queue.shown);
         queue.uses.close();
         Some(*queue)
     }
@@ -370,7 +368,8 @@ impl Broker {
         }
         let mut state = slot.state.lock();
         state.unopened.remove(&record.id);
-        state.resting.remove(&record.id);
+        let counters = self.0.meter.queue(at);
+        let shown = state.figures.open(at, record.id, self.0.meter.is_named(at));
         state.deadlines.extend(deadlines);
         state.spend(spent);
         let queue = OpenQueue {
@@ -387,10 +386,9 @@ impl Broker {
             move_passes: 0,
             has_task: false,
             is_claimed_from: false,
-            counters: self.0.meter.queue(at),
-            changes: 0,
+            counters,
             pace: Pace::default(),
-            seen: None,
+            shown,
             idle_rounds: 0,
         };
         if !slot.closed.is_cancelled() {
@@ -434,9 +432,8 @@ mod tests {
                     project: ProjectId::new("").unwrap(),
                     name: QueueName::new("q").unwrap(),
                 }),
-                changes: 0,
                 pace: Pace::default(),
-                seen: None,
+                shown: Shown::default(),
                 idle_rounds: 0,
             }
         }

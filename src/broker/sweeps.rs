@@ -122,9 +122,7 @@ impl Broker {
                         headers.iter().any(|header| of(&header))
                     };
                     let scheduled = u64::try_from(gone.iter().filter(|id| is_scheduled(id)).count());
-                    if let Some((_, seen)) = state.resting.get_mut(&queue) {
-                        seen.lessen(count, scheduled.unwrap_or_default());
-                    }
+                    state.figures.lessen(queue, count, scheduled.unwrap_or_default());
                     let removal = self.submit_unopened(slot, &mut state, pool, queue, gone);
                     removals.extend(removal.map(|removal| (removal, count)));
                 }

@@ -92,6 +92,16 @@ impl Meter {
         self.0.queues.counters(at)
     }
 
+    /// The queues that have figures of their own.
+    pub fn named_queues(&self) -> Vec<QueueRef> {
+        self.0.queues.named()
+    }
+
+    /// Whether a queue has figures of its own.
+    pub fn is_named(&self, at: &QueueRef) -> bool {
+        self.0.queues.is_named(at)
+    }
+
     /// The counters of queues without figures of their own.
     pub fn other_queues(&self) -> Arc<QueueCounters> {
         self.0.queues.others()

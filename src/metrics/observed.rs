@@ -22,10 +22,23 @@ pub struct Observed {
     pub slots: usize,
     /// Claims that wait for messages.
     pub waiting_claims: usize,
-    /// The queues that are open.
+    /// The queues that have a name.
     pub queues: Vec<ObservedQueue>,
+    /// All others that were used, together.
+    pub unnamed: Option<QueueFigures>,
+    /// How many queues were looked at for this.
+    pub looked_at: usize,
     /// Every pool.
     pub pools: Vec<ObservedPool>,
+}
+
+impl Observed {
+    /// Adds figures of queues without a name.
+    pub fn add_unnamed(&mut self, figures: Option<QueueFigures>) {
+        if let Some(figures) = figures {
+            self.unnamed.get_or_insert_default().add(figures);
+        }
+    }
 }
 
 /// The session with the tree.
@@ -134,6 +147,7 @@ pub(super) struct States {
     session: Family<SessionLabels, Gauge>,
     slots: Gauge,
     waiting_claims: Gauge,
+    looked_at: Gauge,
     ready: Gauge,
 }
 
@@ -150,6 +164,7 @@ impl States {
             session: Family::default(),
             slots: Gauge::default(),
             waiting_claims: Gauge::default(),
+            looked_at: Gauge::default(),
             ready: Gauge::default(),
         };
         states.register_queues(registry);
@@ -172,6 +187,11 @@ impl States {
             "angarium_waiting_claims",
             "Claims that wait for messages",
             self.waiting_claims.clone(),
+        );
+        registry.register(
+            "angarium_page_queues",
+            "Queues that were looked at for this page",
+            self.looked_at.clone(),
         );
     }
 
@@ -219,7 +239,7 @@ impl States {
     }
 
     pub(super) fn set(&self, observed: &Observed, names: &Queues) {
-        self.set_queues(&observed.queues, names);
+        self.set_queues(observed, names);
         self.set_pools(&observed.pools);
         for state in SessionState::ALL {
             let labels = SessionLabels { state: state.as_str() };
@@ -230,12 +250,13 @@ impl States {
         self.ready.set(i64::from(observed.is_ready));
     }
 
-    fn set_queues(&self, queues: &[ObservedQueue], names: &Queues) {
-        // Queues that are not open any more have no figures.
+    fn set_queues(&self, observed: &Observed, names: &Queues) {
+        // Queues that are deleted have no figures.
         self.messages.clear();
         self.oldest.clear();
-        let mut others: Option<QueueFigures> = None;
-        for queue in queues {
+        self.looked_at.set(count(observed.looked_at));
+        let mut others = observed.unnamed;
+        for queue in &observed.queues {
             match names.labels(&queue.at) {
                 Some(labels) => self.set_queue(labels, queue.figures),
                 None => others.get_or_insert_default().add(queue.figures),

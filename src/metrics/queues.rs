@@ -113,9 +113,17 @@ impl Queues {
         Arc::clone(&self.others)
     }
 
+    pub(super) fn named(&self) -> Vec<QueueRef> {
+        self.named.lock().counters.keys().cloned().collect()
+    }
+
+    pub(super) fn is_named(&self, at: &QueueRef) -> bool {
+        self.named.lock().counters.contains_key(at)
+    }
+
     /// The labels of a queue's figures; of one that shares a name none.
     pub(super) fn labels(&self, at: &QueueRef) -> Option<QueueLabels> {
-        self.named.lock().counters.contains_key(at).then(|| QueueLabels::of(at))
+        self.is_named(at).then(|| QueueLabels::of(at))
     }
 
     pub(super) fn forget(&self, at: &QueueRef) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
+use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::limits::{self, Limits};
 use angarium::domain::names::PoolName;
@@ -16,6 +17,9 @@ use angarium::placement::Algorithm;
 use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::open::PoolOpenError;
+use futures_util::FutureExt;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use super::counting::CountingTree;
 use super::deadletters::{ONCE, claim_once};
@@ -174,4 +178,29 @@ async fn move_task_start_reads_no_more_with_more_queues() {
     whole.broker.move_task_start(&queue("dead"), None, None).await.unwrap().unwrap();
     let reads = counted.tree.take_reads(QUEUES);
     assert!(reads < 20, "{reads} nodes were read");
+}
+
+#[test]
+fn embedded_tree_is_read_away_from_threads_that_serve() {
+    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let data = tempfile::tempdir().unwrap();
+        let journal = Journal::open(data.path(), &Clock::manual(0)).unwrap();
+        let tree = EmbeddedTree::open(journal).await.unwrap();
+        // The one thread that may block does so.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let blocked = tokio::task::spawn_blocking(move || held.recv());
+        let paths = ["/meta".to_owned()];
+        for read in [
+            tree.get("/meta").map(|_| ()).boxed(),
+            tree.get_many(&paths).map(|_| ()).boxed(),
+            tree.children("/").map(|_| ()).boxed(),
+        ] {
+            let read = timeout(Duration::from_millis(100), read).await;
+            assert!(read.is_err(), "it was read by the thread that asks");
+        }
+        drop(release);
+        assert!(blocked.await.unwrap().is_err());
+        tree.children("/").await.unwrap();
+    });
 }

@@ -9,7 +9,7 @@ use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::claim::{ClaimWait, Claimer, Holdings};
-use angarium::domain::limits::Limits;
+use angarium::domain::limits::{self, Limits};
 use angarium::domain::names::QueueRef;
 use angarium::domain::page::PopCount;
 use angarium::journal::Journal;
@@ -212,6 +212,45 @@ async fn a_page_asks_the_pool_only_for_queues_that_have_changed() {
         assert_eq!(asked_since - before, questions, "{changed:?}");
     }
     assert_eq!(states(&whole, "b").await, [3, 0, 0, 0, 0]);
+}
+
+/// Queues that a page has looked at, and of those without names the messages that are ready and claimed.
+async fn looked_at(whole: &Whole) -> (u64, [u64; 2]) {
+    let page = whole.broker.metrics_page().await;
+    let state = |state| [("project", "_other"), ("queue", "_other"), ("state", state)];
+    let messages = |name| whole_number(value(&page, "angarium_messages", &state(name)));
+    (whole_number(value(&page, "angarium_page_queues", &[])), [messages("ready"), messages("claimed")])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_looks_at_queues_at_work_and_with_names() {
+    const NAMES: u64 = 5;
+    const OTHERS: u64 = 395;
+    let whole = whole().await;
+    whole.broker.meter().name_queues(5);
+    for number in 0..NAMES + OTHERS {
+        whole.post(&queue(&format!("q{number}")), 2, 3_600).await;
+    }
+    let ready = 2 * OTHERS;
+    assert_eq!(looked_at(&whole).await, (NAMES + NAMES + OTHERS, [ready, 0]), "all of them are new");
+    assert_eq!(looked_at(&whole).await, (NAMES, [ready, 0]), "nothing was at work");
+    // One that has changed, and one of which something is claimed, for as long as that is so.
+    whole.post(&queue("q300"), 1, 3_600).await;
+    let claim = claimed(&whole, &queue("q301"), 2).await;
+    assert_eq!(looked_at(&whole).await, (NAMES + 2, [ready - 1, 2]));
+    assert_eq!(looked_at(&whole).await, (NAMES + 1, [ready - 1, 2]));
+    whole.broker.claim_release(&queue("q301"), claim.id).await.unwrap();
+    assert_eq!(looked_at(&whole).await.1, [ready + 1, 0]);
+    assert_eq!(looked_at(&whole).await, (NAMES, [ready + 1, 0]));
+    // They are closed, opened again and deleted.
+    let closed: usize = (0..limits::REST_ROUNDS).map(|_| whole.broker.rest_round().0).sum();
+    assert_eq!(closed as u64, NAMES + OTHERS);
+    assert_eq!(looked_at(&whole).await, (NAMES, [ready + 1, 0]));
+    whole.post(&queue("q300"), 1, 3_600).await;
+    for deleted in ["q301", "q302", "q300"] {
+        whole.broker.queue_delete(&queue(deleted)).await.unwrap();
+    }
+    assert_eq!(looked_at(&whole).await, (NAMES, [ready - 6, 0]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
