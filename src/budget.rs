@@ -46,6 +46,19 @@ pub enum Refused {
     Slow,
 }
 
+/// How a budget is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes held now.
+    pub used: usize,
+    /// Bytes that may be held.
+    pub total: usize,
+    /// How often more was refused.
+    pub refused: u64,
+    /// How many slow holders were evicted.
+    pub evicted: u64,
+}
+
 /// A budget of bytes, shared by users of the kind `U`.
 pub struct Budget<U>(Arc<Ledger<U>>);
 
@@ -69,6 +82,8 @@ struct Ledger<U> {
     began: Instant,
     used: AtomicUsize,
     next: AtomicU64,
+    refused: AtomicU64,
+    evicted: AtomicU64,
     /// Held for single changes, and while a slow holder is looked for.
     users: Mutex<HashMap<U, Holders>>,
 }
@@ -132,6 +147,8 @@ impl<U> Budget<U> {
             began: Instant::now(),
             used: AtomicUsize::new(0),
             next: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
             users: Mutex::default(),
         }))
     }
@@ -139,6 +156,16 @@ impl<U> Budget<U> {
     /// Bytes held in all.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// How it is used, and what became of those for whom there was no room.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            used: self.used(),
+            total: self.0.bounds.total,
+            refused: self.0.refused.load(Ordering::Relaxed),
+            evicted: self.0.evicted.load(Ordering::Relaxed),
+        }
     }
 
     fn now(&self) -> u64 {
@@ -160,7 +187,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
         let reserved = Reserved { budget: self, bytes };
         if self.used() > self.0.bounds.total {
-            self.make_room(None)?;
+            self.make_room(None).inspect_err(|_| self.note_refused())?;
         }
         Ok(reserved)
     }
@@ -175,6 +202,10 @@ impl<U: Clone + Eq + Hash> Budget<U> {
         let account = Arc::clone(&holders.account);
         drop(users);
         Holder { budget: self.clone(), user, account, id, entry }
+    }
+
+    fn note_refused(&self) {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Evicts slow holders until there is room in all, and in the share of `own`.
@@ -198,6 +229,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
                 return Err(Refused::Full);
             }
             if slowest.evict() {
+                self.0.evicted.fetch_add(1, Ordering::Relaxed);
                 self.free(slowest, &holders.account);
             }
         }
@@ -260,7 +292,8 @@ impl<U: Clone + Eq + Hash> Holder<U> {
         self.note_progress(bytes);
         if self.account.used() > self.budget.0.bounds.share || self.budget.used() > self.budget.0.bounds.total
         {
-            self.budget.make_room(Some(&*self.account))?;
+            let made = self.budget.make_room(Some(&*self.account));
+            made.inspect_err(|_| self.budget.note_refused())?;
         }
         if self.is_evicted() { Err(Refused::Slow) } else { Ok(()) }
     }
@@ -387,6 +420,13 @@ mod tests {
         assert_eq!(next.add(40), Ok(()));
         assert!(slowest.is_evicted() && !slower.is_evicted());
         assert_eq!((slowest.add(1), budget.used()), (Err(Refused::Slow), 91));
+        assert_eq!(budget.usage(), Usage { used: 91, total: 400, refused: 0, evicted: 1 });
+        assert_eq!(budget.open("a").add(100), Err(Refused::Full));
+        assert_eq!(
+            (budget.usage().refused, budget.usage().evicted),
+            (1, 2),
+            "the other slow one had to go too"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::quota::RequestLimits;
-use crate::budget::{Bounds, Budget, Holder, Refused, Reserved};
+use crate::budget::{Bounds, Budget, Holder, Refused, Reserved, Usage};
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
 use crate::domain::source::Source;
@@ -67,6 +67,11 @@ impl BodyBudget {
         let at_once = limits.requests.saturating_add(limits.long_polls).max(1);
         let short = (total / limits::BODY_SHARES / at_once).min(limits::SHORT_BODY_BYTES);
         Self { budget: Budget::new(bounds), short: u64::try_from(short).unwrap_or(u64::MAX) }
+    }
+
+    /// How it is used.
+    pub fn usage(&self) -> Usage {
+        self.budget.usage()
     }
 
     /// Lets a body in. What is returned beside it is to be held until the request is answered.

@@ -46,6 +46,7 @@ pub use sqs::{Most, Pauses, SqsSettings};
 
 use crate::broker::Broker;
 use crate::clock::Clock;
+use crate::metrics::{BudgetFigures, ByteBudget, Meter};
 
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
 /// replica serves is passed on to it by `relay`; a service that has none is alone.
@@ -61,6 +62,7 @@ pub fn front(
     let meter = broker.meter().clone();
     let quota = Arc::new(quota::Quota::new(limits, sqs.accounts(&authentication), clock.clone()));
     let bodies = bodies::BodyBudget::new(limits);
+    watch(&meter, bodies.clone());
     let failures = Arc::new(failures::FailureLog::new(meter.clone()));
     let regional = sqs.regional_projects(&authentication);
     let sqs = sqs::Endpoint::new(
@@ -77,6 +79,14 @@ pub fn front(
     let routes = routes.route(versions::HOME_WITHOUT_SLASH, get(versions::home));
     let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
     Front::new(front::Way { sqs, meter, gate, failures, relay, routes })
+}
+
+/// Shows the budget of bodies on the page of metrics.
+fn watch(meter: &Meter, bodies: bodies::BodyBudget) {
+    meter.watch_budget(ByteBudget::Bodies, move || {
+        let usage = bodies.usage();
+        BudgetFigures { used: usage.used, total: usage.total, refused: usage.refused, ended: usage.evicted }
+    });
 }
 
 /// The document of all routes, with what the gate before them answers.

@@ -5,6 +5,7 @@
 //! what is a state (how much waits, how a pool does) is gathered when the page is asked for.
 
 mod authentication;
+mod budgets;
 mod forwards;
 mod observed;
 mod process;
@@ -22,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use authentication::AuthenticationFailure;
+pub use budgets::{BudgetFigures, ByteBudget};
 pub use forwards::{ForwardMeter, Forwarded};
 pub use observed::{Observed, ObservedPool, ObservedQueue, QueueFigures, SessionState};
 pub use queues::QueueCounters;
@@ -31,6 +33,7 @@ pub use work::{CommitMeter, OpenConnection};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use authentication::Failures;
+use budgets::Budgets;
 use observed::States;
 use process::Process;
 use queues::Queues;
@@ -49,6 +52,7 @@ struct All {
     queues: Queues,
     requests: Requests,
     failures: Failures,
+    budgets: Budgets,
     work: Work,
     forwards: ForwardMeter,
     /// Held while a page is made: its states are set and written by one at a time.
@@ -67,6 +71,7 @@ impl Default for Meter {
         let queues = Queues::register(&mut registry);
         let requests = Requests::register(&mut registry);
         let failures = Failures::register(&mut registry);
+        let budgets = Budgets::register(&mut registry);
         let work = Work::register(&mut registry);
         let forwards = forwards::register(&mut registry);
         let states = States::register(&mut registry);
@@ -76,7 +81,7 @@ impl Default for Meter {
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("angarium_build_info", "The program that serves", build);
         let states = Mutex::new((states, process));
-        Self(Arc::new(All { registry, queues, requests, failures, work, forwards, states }))
+        Self(Arc::new(All { registry, queues, requests, failures, budgets, work, forwards, states }))
     }
 }
 
@@ -157,11 +162,17 @@ impl Meter {
         self.0.work.connections_refused.inc();
     }
 
+    /// Shows a budget from here on, as `read` tells it, in place of another one of that kind.
+    pub fn watch_budget(&self, budget: ByteBudget, read: impl Fn() -> BudgetFigures + Send + Sync + 'static) {
+        self.0.budgets.watch(budget, Box::new(read));
+    }
+
     /// The page of all metrics, with the states as they were found.
     pub fn page(&self, observed: &Observed) -> String {
         let states = self.0.states.lock();
         states.0.set(observed, &self.0.queues);
         states.1.set();
+        self.0.budgets.set();
         let mut page = String::new();
         encode(&mut page, &self.0.registry).expect("writing to a string does not fail");
         page

@@ -24,7 +24,7 @@ use super::exchange::App;
 use super::reserve::{ProbesOnly, Reserve};
 use super::source::{Proxies, Sourced};
 use super::tls::{Protocol, Transport, shake_hands};
-use super::unsent::{UnsentBudget, unsent_budget};
+use super::unsent::{self, UnsentBudget, unsent_budget};
 use crate::domain::limits;
 use crate::domain::source::Source;
 use crate::metrics::Meter;
@@ -139,6 +139,9 @@ pub async fn run_behind<A: App>(
     // `drain`.
     let tasks = TaskTracker::new();
     let unsent = unsent_budget(limits.unsent);
+    if limits.unsent < usize::MAX {
+        unsent::watch(&meter, unsent.clone());
+    }
     let host = Host { proxies, transport, app, limits, unsent, tasks: tasks.clone(), meter };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
         // A token of its own, so that connections do not share the lock of the one.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::budget::{Bounds, Budget, Holder};
+use crate::metrics::{BudgetFigures, ByteBudget, Meter};
 
 /// Bytes of the longest answer that does not count. Of HTTP/1.1 there is one at a time on a connection.
 const SHORT_ANSWER: usize = 16 * 1024;
@@ -26,6 +27,14 @@ pub type UnsentBudget = Budget<IpAddr>;
 /// that has most of them.
 pub fn unsent_budget(total: usize) -> UnsentBudget {
     Budget::new(Bounds { total, share: total, patience: Duration::ZERO })
+}
+
+/// Shows a budget on the page of metrics.
+pub fn watch(meter: &Meter, budget: UnsentBudget) {
+    meter.watch_budget(ByteBudget::Answers, move || {
+        let usage = budget.usage();
+        BudgetFigures { used: usage.used, total: usage.total, refused: usage.refused, ended: usage.evicted }
+    });
 }
 
 /// The unsent answers of one connection.

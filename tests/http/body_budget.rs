@@ -83,6 +83,14 @@ fn call(server: &Server, operation: &str, account: &str, body: &str) -> String {
     answer(&socket)
 }
 
+/// The value of a series of a budget on the page of metrics.
+fn figure(server: &Server, name: &str) -> usize {
+    let page = server.client().get("/metrics").unwrap().text();
+    let series = format!("angarium_budget_{name}{{budget=\"bodies\"}} ");
+    let value = page.lines().find_map(|line| line.strip_prefix(&series));
+    value.unwrap_or_else(|| panic!("{page}")).parse().unwrap()
+}
+
 fn url(server: &Server, account: &str) -> String {
     format!("{}/{account}/q", server.base())
 }
@@ -134,6 +142,8 @@ fn project_holds_a_quarter_of_the_bodies() {
     assert!(second.starts_with("HTTP/1.1 503"), "{second}");
     assert!(second.to_ascii_lowercase().contains("retry-after: "), "{second}");
     let other = waiting("222222222222");
+    assert!(figure(&server, "refused_total") >= 1);
+    assert_eq!((figure(&server, "ended_total"), figure(&server, "limit_bytes")), (0, 4 * SHARE));
     for served in [&first, &other] {
         let answer = answer(served);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -165,6 +175,8 @@ fn rest_bodies_of_a_project_count_likewise() {
     let ended = withheld.iter().map(status_so_far).collect::<Vec<_>>();
     let (evicted, kept) = ended.split_at(10 - SHARE / (4 * MIB));
     assert!(evicted.iter().all(|status| *status == Some(408)), "{ended:?}");
+    assert!(figure(&server, "ended_total") >= evicted.len());
+    assert!((MIB..=4 * SHARE).contains(&figure(&server, "bytes")), "{}", figure(&server, "bytes"));
     assert!(kept.contains(&None), "{ended:?}");
 }
 

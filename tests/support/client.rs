@@ -109,9 +109,10 @@ impl Client {
         self.run(request, &method, Some(text.to_vec()))
     }
 
-    /// Sends bytes as they are, said to be of a media type.
+    /// Sends the client's headers and bytes as they are, said to be of a media type.
     pub fn send_as(&self, method: Method, path: &str, media_type: &str, text: &[u8]) -> Reply {
         let request = Request::builder().method(method.clone()).uri(format!("{}{path}", self.base));
+        let request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
         self.run(request.header("content-type", media_type), &method, Some(text.to_vec()))
     }
 
