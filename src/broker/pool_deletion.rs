@@ -16,7 +16,7 @@ use tracing::warn;
 use super::Broker;
 use super::pool_table::CHANGE_TRIES;
 use super::pools::changed_each_time;
-use crate::catalogue::{PoolEntry, PoolUse};
+use crate::catalogue::{PoolEntry, PoolUsers};
 use crate::domain::ids::Slot;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
@@ -88,12 +88,12 @@ impl Broker {
         let Some(closed) = self.0.catalogue.pool_set(entry, &mark).await? else { return Ok(None) };
         self.0.pools.update(closed.clone());
         match self.await_cleaned(&entry.name).await {
-            Ok(PoolUse::Nothing) => Ok(Some(closed)),
-            Ok(PoolUse::Queues) => {
+            Ok(PoolUsers::Nothing) => Ok(Some(closed)),
+            Ok(PoolUsers::Queues) => {
                 self.reopen_to_queues(&closed).await?;
                 Err(in_use(&entry.name, "queues are in it"))
             }
-            Ok(PoolUse::Remains) => {
+            Ok(PoolUsers::Remains) => {
                 self.reopen_to_queues(&closed).await?;
                 let by = "what deleted queues left in it is being removed";
                 Err(Error::InUse { what: "pool", name: entry.name.to_string(), by, is_passing: true })
@@ -108,7 +108,7 @@ impl Broker {
     /// Whether a queue is in a pool, or one that is deleted has left something there.
     pub(super) async fn is_pool_used(&self, name: &PoolName) -> Result<bool, Error> {
         for slot in Slot::all() {
-            if self.0.catalogue.slot_uses_pool(slot, name).await? != PoolUse::Nothing {
+            if self.0.catalogue.slot_uses_pool(slot, name).await? != PoolUsers::Nothing {
                 return Ok(true);
             }
         }
@@ -117,7 +117,7 @@ impl Broker {
 
     /// What uses a pool that takes no new queues. What deleted queues left there is waited for, at most
     /// [`limits::POOL_CLEANING`]: its removal begins with the answer to the deletion.
-    async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUse, Error> {
+    async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUsers, Error> {
         let (end, mut pause) = (Instant::now() + limits::POOL_CLEANING.0, limits::POOL_CLEANING.1);
         let mut slots: Vec<Slot> = Slot::all().collect();
         loop {
@@ -125,16 +125,16 @@ impl Broker {
             let mut left = Vec::new();
             for slot in slots {
                 match self.0.catalogue.slot_uses_pool(slot, name).await? {
-                    PoolUse::Nothing => {}
-                    PoolUse::Remains => left.push(slot),
-                    PoolUse::Queues => return Ok(PoolUse::Queues),
+                    PoolUsers::Nothing => {}
+                    PoolUsers::Remains => left.push(slot),
+                    PoolUsers::Queues => return Ok(PoolUsers::Queues),
                 }
             }
             if left.is_empty() {
-                return Ok(PoolUse::Nothing);
+                return Ok(PoolUsers::Nothing);
             }
             if Instant::now() >= end {
-                return Ok(PoolUse::Remains);
+                return Ok(PoolUsers::Remains);
             }
             sleep(pause).await;
             (slots, pause) = (left, pause * 2);

@@ -39,7 +39,7 @@ pub use listing::QueueNames;
 pub use metadata::QueueEntry;
 pub use move_tasks::MoveTasks;
 pub use pauses::{Act, NotedAct};
-pub use pools::{PoolEntry, PoolUse};
+pub use pools::{PoolEntry, PoolUsers};
 pub use queues::{MigrationRecord, Placement, QueueRecord};
 pub use schema::Schema;
 pub use slots::{OwnedSlot, Owner, SlotOwner};

@@ -11,7 +11,7 @@ use crate::error::{Error, Part};
 
 /// What uses a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolUse {
+pub enum PoolUsers {
     /// Nothing.
     Nothing,
     /// What queues left there that are deleted already.
@@ -128,16 +128,16 @@ impl Catalogue {
     /// After a commit that lets no new queue into the pool the answer is final: the reads show that commit and
     /// what came before it. A queue that is deleted moves from the one directory to the other in one commit, so
     /// the order of the two reads matters. It costs a read for each queue of the slot until one is found, many at once.
-    pub async fn slot_uses_pool(&self, slot: Slot, pool: &PoolName) -> Result<PoolUse, Error> {
+    pub async fn slot_uses_pool(&self, slot: Slot, pool: &PoolName) -> Result<PoolUsers, Error> {
         let queues = layout::slot_queues(slot);
         for project in self.tree.children(&queues).await.map_err(failed)? {
             let directory = format!("{queues}/{project}");
             if self.some_record_names(&directory, pool).await? {
-                return Ok(PoolUse::Queues);
+                return Ok(PoolUsers::Queues);
             }
         }
         let is_cleaned = self.some_record_names(&layout::slot_dropped(slot), pool).await?;
-        Ok(if is_cleaned { PoolUse::Remains } else { PoolUse::Nothing })
+        Ok(if is_cleaned { PoolUsers::Remains } else { PoolUsers::Nothing })
     }
 
     async fn some_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use angarium::broker::{Broker, Opener, PoolSettings};
-use angarium::catalogue::{Catalogue, OwnedSlot, PoolUse, QueueRecord};
+use angarium::catalogue::{Catalogue, OwnedSlot, PoolUsers, QueueRecord};
 use angarium::clock::Clock;
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
@@ -179,13 +179,13 @@ async fn the_last_of_many_queues_of_a_slot_keeps_its_pool() {
     for pool in ["many", "one"] {
         assert_eq!(
             here.catalogue.slot_uses_pool(slot, &name(pool)).await.unwrap(),
-            PoolUse::Queues,
+            PoolUsers::Queues,
             "{pool}"
         );
     }
     broker.queue_delete(&queue(&names[69])).await.unwrap();
     until("it is not cleaned away", async || {
-        here.catalogue.slot_uses_pool(slot, &name("one")).await.unwrap() == PoolUse::Nothing
+        here.catalogue.slot_uses_pool(slot, &name("one")).await.unwrap() == PoolUsers::Nothing
     })
     .await;
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use angarium::broker::{Broker, Opener, PoolSettings};
-use angarium::catalogue::{Catalogue, Component, ComponentState, OwnedSlot, PoolUse};
+use angarium::catalogue::{Catalogue, Component, ComponentState, OwnedSlot, PoolUsers};
 use angarium::clock::Clock;
 use angarium::cluster::replicas::Replica;
 use angarium::coordination::embedded::EmbeddedTree;
@@ -260,7 +260,7 @@ async fn every_slot_is_looked_at_before_a_pool_goes() {
     for number in [0, 255] {
         let at = (0..).map(|n| format!("q{n}")).find(|at| queue(at).slot() == Slot(number)).unwrap();
         empty.create(&at).await.unwrap();
-        for (pool, used) in [("pool", PoolUse::Queues), ("other", PoolUse::Nothing)] {
+        for (pool, used) in [("pool", PoolUsers::Queues), ("other", PoolUsers::Nothing)] {
             assert_eq!(empty.catalogue.slot_uses_pool(Slot(number), &name(pool)).await.unwrap(), used);
         }
         empty.broker.queue_delete(&queue(&at)).await.unwrap();
