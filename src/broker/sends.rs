@@ -35,11 +35,11 @@ impl Broker {
                     "the queue goes by it, and not by the content of messages, so that each must name one";
                 return Err(Error::invalid(Place::Limit, "MessageDeduplicationId", why));
             }
-            let checked = attributes.check_size(size);
-            if checked.is_ok() {
+            let too_long = attributes.max_post_size.filter(|most| size > *most).map(too_long);
+            if too_long.is_none() {
                 sent.push(self.kept_from_now(message, &attributes));
             }
-            refused.push(checked.err());
+            refused.push(too_long);
         }
         let mut ids = self.send_checked(at, sent).await?.into_iter();
         let lost = || Error::unknown(Part::Server, "a message that was sent has no id");
@@ -72,4 +72,11 @@ impl Broker {
         }
         Ok(self.post_opened(&slot, at, messages, None, room).await?.ids)
     }
+}
+
+/// A message is longer than its queue allows, as SQS says it.
+fn too_long(most: usize) -> Error {
+    let why =
+        format!("One or more parameters are invalid. Reason: Message must be shorter than {most} bytes.");
+    Error::invalid(Place::Limit, "", why)
 }

@@ -175,3 +175,4 @@ sqs.send_message(QueueUrl=plain, MessageBody="x", MessageGroupId="tenant")
 [got] = receive(plain, AttributeNames=["MessageGroupId"])
 assert got["Attributes"] == {"MessageGroupId": "tenant"}, got
 refused("InvalidParameterValue", sqs.send_message, QueueUrl=plain, MessageBody="x", MessageDeduplicationId="y")
+refused("InvalidParameterValue", receive, url=plain, ReceiveRequestAttemptId="attempt-1")

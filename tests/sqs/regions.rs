@@ -68,6 +68,31 @@ fn rest_project_of_a_region_is_refused_beside_keys() {
 }
 
 #[test]
+fn signature_of_one_region_reaches_no_queue_of_another() {
+    let data = tempfile::tempdir().unwrap();
+    let (builder, _) = guarded(data.path(), &[]);
+    let server = builder.start();
+    let send = |region: &str, transport, operation: &str, members: &serde_json::Value| {
+        alice(region).send(server.base(), transport, operation, members)
+    };
+    let create = json!({"QueueName": "q"});
+    assert_eq!(send("eu-west-1", Transport::Json, "CreateQueue", &create).status, 200);
+    let url = server.url("/queue/eu-west-1/alice/q");
+    let found = send("eu-west-1", Transport::Json, "GetQueueUrl", &create);
+    assert!(found.text.contains(&url), "{}", found.text);
+    let message = json!({"QueueUrl": url, "MessageBody": "x"});
+    for transport in [Transport::Json, Transport::Form, Transport::Presigned] {
+        let sent = send("eu-west-1", transport, "SendMessage", &message);
+        assert_eq!(sent.status, 200, "{transport:?}: {}", sent.text);
+        let refused = send("us-east-1", transport, "SendMessage", &message);
+        assert!(
+            refused.status == 404 && refused.text.contains("InvalidAddress"),
+            "{transport:?}: {refused:?}"
+        );
+    }
+}
+
+#[test]
 fn quota_is_shared_by_the_regions_of_an_account() {
     let data = tempfile::tempdir().unwrap();
     let (builder, tokens) = guarded(data.path(), &["alice"]);

@@ -21,7 +21,7 @@ for number, name in enumerate(names):
     assert len(sent.send_message_batch(QueueUrl=url, Entries=entries)["Successful"]) == 10
     messages = got.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]
     assert [message["Body"] for message in messages] == [entry["MessageBody"] for entry in entries]
-    assert messages[0]["Attributes"]["SenderId"] == "AKIDEXAMPLE", messages[0]
+    assert messages[0]["Attributes"]["SenderId"] == "000000000000", messages[0]
     handles = [message["ReceiptHandle"] for message in messages]
     made.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[0], VisibilityTimeout=0)
     [again] = sent.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
@@ -33,6 +33,16 @@ for client in clients:
     assert len(client.list_queues()["QueueUrls"]) == 12
     refused("AWS.SimpleQueueService.NonExistentQueue", client.send_message, MessageBody="x",
             QueueUrl=f"{bases[0]}/000000000000/nothing")
+
+# The URL of a queue says its region to each of them.
+west = boto3.client("sqs", region_name="eu-west-1", endpoint_url=bases[0], config=config)
+for number, name in enumerate(names):
+    url = west.create_queue(QueueName=name)["QueueUrl"]
+    assert url == f"{bases[0]}/queue/eu-west-1/000000000000/{name}", url
+    sent, got = (clients[(number + step) % 3] for step in range(2))
+    sent.send_message(QueueUrl=url, MessageBody="regional")
+    [message] = got.receive_message(QueueUrl=url)["Messages"]
+    got.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 # A long poll at one replica hears of what is sent at another one.
 for number in range(3):

@@ -35,7 +35,7 @@ assert "arn:aws:sqs:us-east-1:111111111111:signed" in str(
     one.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"]))
 one.send_message(QueueUrl=url, MessageBody="ä+b c/d")
 [got] = one.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"]
-assert got["Attributes"]["SenderId"] == "AKIDONE", got
+assert got["Attributes"]["SenderId"] == "111111111111", got
 one.delete_message(QueueUrl=url, ReceiptHandle=got["ReceiptHandle"])
 
 # Who is not who he says.

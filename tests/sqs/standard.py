@@ -10,6 +10,8 @@ from face import BASE, REGION, client, refused
 
 sqs = client()
 MISSING = "AWS.SimpleQueueService.NonExistentQueue"
+# The URL of a queue in another region than the service's own names it.
+REGIONAL = BASE if REGION == "us-east-1" else f"{BASE}/queue/{REGION}"
 
 
 def make(name, **attributes):
@@ -27,7 +29,7 @@ def attribute(url, name):
 def queues():
     assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix="")
     url = make("orders", VisibilityTimeout="45", DelaySeconds="0")
-    assert url == f"{BASE}/000000000000/orders", url
+    assert url == f"{REGIONAL}/000000000000/orders", url
     assert make("orders", VisibilityTimeout="45") == url
     assert sqs.create_queue(QueueName="orders")["QueueUrl"] == url
     refused("QueueAlreadyExists", sqs.create_queue, QueueName="orders", Attributes={"VisibilityTimeout": "46"})
@@ -40,6 +42,7 @@ def queues():
         make(f"page-{number}")
     first = sqs.list_queues(QueueNamePrefix="page-", MaxResults=2)
     assert len(first["QueueUrls"]) == 2, first
+    refused("InvalidParameterValue", sqs.list_queues, QueueNamePrefix="page-", MaxResults=10, NextToken="page-1")
     rest = sqs.list_queues(QueueNamePrefix="page-", MaxResults=10, NextToken=first["NextToken"])
     assert len(rest["QueueUrls"]) == 3 and "NextToken" not in rest, rest
     assert len(sqs.list_queues()["QueueUrls"]) == 7
@@ -49,7 +52,7 @@ def queues():
     assert sqs.list_queues()["QueueUrls"] == [url]
     assert client(region="eu-west-1").list_queues().get("QueueUrls", []) == []
     other = client(key="123456789012")
-    assert other.create_queue(QueueName="orders")["QueueUrl"] == f"{BASE}/123456789012/orders"
+    assert other.create_queue(QueueName="orders")["QueueUrl"] == f"{REGIONAL}/123456789012/orders"
     try:
         sqs.send_message(QueueUrl=f"{BASE}/000000000000/nothing", MessageBody="x")
     except sqs.exceptions.QueueDoesNotExist as error:
@@ -84,6 +87,39 @@ def attributes():
     assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
 
 
+def encryption():
+    url = make("encrypted")
+    names = ["KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "SqsManagedSseEnabled"]
+
+    def shown():
+        return [sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"].get(name) for name in names]
+
+    def put(**attributes):
+        sqs.set_queue_attributes(QueueUrl=url, Attributes=attributes)
+
+    assert shown() == [None, None, "true"], shown()
+    both = {"KmsMasterKeyId": "alias/mine", "SqsManagedSseEnabled": "true"}
+    refused("InvalidAttributeName", put, **both)
+    refused("InvalidAttributeName", make, name="both", **both)
+    put(KmsMasterKeyId="alias/mine", KmsDataKeyReusePeriodSeconds="6000")
+    assert shown() == ["alias/mine", "6000", "false"], shown()
+    put(KmsDataKeyReusePeriodSeconds="300")
+    assert shown() == ["alias/mine", "300", "false"], shown()
+    put(KmsDataKeyReusePeriodSeconds="600")
+    put(KmsMasterKeyId="")
+    assert shown() == [None, None, "false"], shown()
+    put(KmsMasterKeyId="alias/mine")
+    assert shown() == ["alias/mine", "300", "false"], "the reuse period went with the key"
+    put(SqsManagedSseEnabled="true")
+    assert shown() == [None, None, "true"], shown()
+    put(SqsManagedSseEnabled="false")
+    assert shown() == [None, None, "false"], shown()
+    new = make("keyed", KmsMasterKeyId="alias/mine", KmsDataKeyReusePeriodSeconds="300", SqsManagedSseEnabled="false")
+    assert make("keyed", KmsMasterKeyId="alias/mine", KmsDataKeyReusePeriodSeconds="300") == new
+    refused("QueueAlreadyExists", make, name="keyed", SqsManagedSseEnabled="true")
+    assert make("plain", KmsDataKeyReusePeriodSeconds="300") == make("plain", SqsManagedSseEnabled="true")
+
+
 def tags():
     url = sqs.create_queue(QueueName="tagged", tags={"team": "billing"})["QueueUrl"]
     sqs.tag_queue(QueueUrl=url, Tags={"team": "orders", "stage": ""})
@@ -111,7 +147,7 @@ def messages():
     assert got["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
     system = got["Attributes"]
     assert system["AWSTraceHeader"] == trace["AWSTraceHeader"]["StringValue"]
-    assert (system["ApproximateReceiveCount"], system["SenderId"]) == ("1", "AKIDEXAMPLE"), system
+    assert (system["ApproximateReceiveCount"], system["SenderId"]) == ("1", "000000000000"), system
     assert abs(int(system["SentTimestamp"]) / 1000 - before) < 60
     assert receive(url) == []
     counted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
@@ -229,7 +265,7 @@ def dead_letters():
     assert (got["Body"], got["MessageId"]) == ("poison", sent["MessageId"]), got
     assert got["Attributes"]["DeadLetterQueueSourceArn"] == attribute(url, "QueueArn"), got
     assert got["Attributes"]["ApproximateReceiveCount"] == "3" and "a" in got["MessageAttributes"], got
-    for wrong in [{"deadLetterTargetArn": arn}, {"deadLetterTargetArn": arn, "maxReceiveCount": 0},
+    for wrong in [{"deadLetterTargetArn": arn, "maxReceiveCount": 2, "reason": "x"}, {"deadLetterTargetArn": arn}, {"deadLetterTargetArn": arn, "maxReceiveCount": 0},
                   {"deadLetterTargetArn": arn + "x", "maxReceiveCount": 2},
                   {"deadLetterTargetArn": attribute(url, "QueueArn"), "maxReceiveCount": 2}]:
         refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=url,
@@ -258,7 +294,7 @@ def not_there():
         refused(MISSING, call, QueueUrl=url, **arguments)
 
 
-for part in [queues, attributes, tags, messages, batches, visibility, dead_letters, permissions, not_there]:
+for part in [queues, attributes, encryption, tags, messages, batches, visibility, dead_letters, permissions, not_there]:
     try:
         part()
     except (AssertionError, ClientError) as error:

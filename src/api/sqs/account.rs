@@ -15,9 +15,21 @@ pub struct Caller {
     pub account: String,
     /// The region.
     pub region: String,
-    /// What the messages say that it sends: the id of its key, or else the account.
-    pub sender: String,
 }
+
+/// What the URL of a queue says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The region, of a URL that names one.
+    pub region: Option<String>,
+    /// The account, if there is more than a name.
+    pub account: Option<String>,
+    /// The name of the queue, as it is written.
+    pub name: String,
+}
+
+/// What stands before the region in the path of a URL that names one.
+const REGIONAL: &str = "queue";
 
 /// The names of queues, in the service's own region and others.
 #[derive(Clone, Debug)]
@@ -45,6 +57,14 @@ impl Places {
         }
         let project = if region == self.region { account.to_owned() } else { format!("{account}@{region}") };
         Ok(ProjectId::new(&project)?)
+    }
+
+    /// The URL of a queue below `base`. In another region than the service's own it names the region.
+    pub fn url(&self, base: &str, queue: &QueueRef) -> String {
+        let (account, region) = self.split(&queue.project);
+        let account: String = form_urlencoded::byte_serialize(account.as_bytes()).collect();
+        let regional = if region == self.region { String::new() } else { format!("/{REGIONAL}/{region}") };
+        format!("{base}{regional}/{}/{}", account.replace('+', "%20"), queue.name)
     }
 
     /// The ARN of a queue.
@@ -76,17 +96,21 @@ impl Places {
     }
 }
 
-/// The account and the name at the end of the URL of a queue, whatever is before them; only the name when there is no more.
-pub fn of_url(url: &str) -> Option<(Option<String>, String)> {
+/// What the URL of a queue says: its path ends in `/queue/REGION/ACCOUNT/NAME`, `/ACCOUNT/NAME` or the name alone, whatever is
+/// before that.
+pub fn of_url(url: &str) -> Option<Address> {
     let path = url.split(['?', '#']).next()?.trim_end_matches('/');
     let path =
         path.split_once("://").map_or(path, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
     let mut segments = path.rsplit('/').filter(|segment| !segment.is_empty()).map(decoded);
     let name = segments.next()??;
-    match segments.next() {
-        Some(account) => Some((Some(account?), name)),
-        None => Some((None, name)),
-    }
+    let account = match segments.next() {
+        Some(account) => Some(account?),
+        None => None,
+    };
+    let region = segments.next().flatten();
+    let region = region.filter(|_| segments.next().flatten().as_deref() == Some(REGIONAL));
+    Some(Address { region, account, name })
 }
 
 /// A segment of a path without its escapes.
@@ -97,23 +121,15 @@ fn decoded(segment: &str) -> Option<String> {
     (!value.contains('\u{fffd}')).then(|| value.into_owned())
 }
 
-/// The URL of a queue below `base`.
-pub fn url(base: &str, account: &str, name: &QueueName) -> String {
-    let account: String = form_urlencoded::byte_serialize(account.as_bytes()).collect();
-    format!("{base}/{}/{name}", account.replace('+', "%20"))
-}
-
 /// The name that a request gives a queue.
 pub fn name(text: &str) -> Result<QueueName, Fault> {
-    QueueName::new(text).map_err(|_| {
-        Fault::new(
-            Kind::InvalidParameterValue,
-            format!(
-                "Value {text:?} for parameter QueueName is invalid. Reason: It has 1 to 80 letters, digits, hyphens or \
-                 underscores."
-            ),
-        )
-    })
+    QueueName::new(text)
+        .map_err(|_| wrong_name(text, "It has 1 to 80 letters, digits, hyphens or underscores"))
+}
+
+/// A name is not one that the queue may have.
+pub fn wrong_name(text: &str, why: &str) -> Fault {
+    Fault::parameter("QueueName", text, why)
 }
 
 /// Whether a segment of a path is the number of an account.
@@ -131,23 +147,49 @@ mod tests {
 
     #[test]
     fn of_a_url_the_last_two_segments_count() {
-        let queue = |account: &str| Some((Some(account.to_owned()), "q".to_owned()));
+        let of = |region: Option<&str>, account: &str| {
+            let region = region.map(str::to_owned);
+            Some(Address { region, account: Some(account.to_owned()), name: "q".to_owned() })
+        };
+        let queue = |account: &str| of(None, account);
         for url in [
             "http://localhost:8888/000000000000/q",
             "https://sqs.eu-west-1.amazonaws.com/000000000000/q/",
-            "http://h/queue/eu-west-1/000000000000/q?Action=SendMessage",
+            "http://h/eu-west-1/000000000000/q?Action=SendMessage",
             "/000000000000/q",
             "000000000000/q",
         ] {
             assert_eq!(of_url(url), queue("000000000000"), "{url}");
         }
         assert_eq!(of_url("http://h/two%20words/q"), queue("two words"));
-        assert_eq!(of_url("q"), Some((None, "q".to_owned())));
+        assert_eq!(of_url("q"), Some(Address { region: None, account: None, name: "q".to_owned() }));
+        for url in
+            ["http://h/queue/eu-west-1/000000000000/q?Action=x", "/below/queue/eu-west-1/000000000000/q/"]
+        {
+            assert_eq!(of_url(url), of(Some("eu-west-1"), "000000000000"), "{url}");
+        }
         for none in ["", "/", "http://h", "http://h/"] {
             assert_eq!(of_url(none), None, "{none}");
         }
-        let queue = QueueName::new("q").unwrap();
-        assert_eq!(of_url(&url("http://h", "a+b c/d", &queue)), Some((Some("a+b c/d".into()), "q".into())));
+    }
+
+    #[test]
+    fn url_of_another_region_names_it() {
+        for (project, url, address) in [
+            ("a+b c/d", "http://h/a%2Bb%20c%2Fd/q", (None, "a+b c/d")),
+            ("123456789012", "http://h/123456789012/q", (None, "123456789012")),
+            (
+                "123456789012@eu-west-1",
+                "http://h/queue/eu-west-1/123456789012/q",
+                (Some("eu-west-1"), "123456789012"),
+            ),
+        ] {
+            let queue =
+                QueueRef { project: ProjectId::new(project).unwrap(), name: QueueName::new("q").unwrap() };
+            assert_eq!(places().url("http://h", &queue), url);
+            let (region, account) = (address.0.map(str::to_owned), Some(address.1.to_owned()));
+            assert_eq!(of_url(url), Some(Address { region, account, name: "q".to_owned() }));
+        }
     }
 
     #[test]

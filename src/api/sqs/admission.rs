@@ -61,7 +61,7 @@ impl Sender {
             Self::Signer(signer) => {
                 let signer = signer.verify(head, body)?;
                 let account = signer.project.as_str().to_owned();
-                Ok(Caller { account, region: signer.region, sender: signer.key })
+                Ok(Caller { account, region: signer.region })
             }
         }
     }

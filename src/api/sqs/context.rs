@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::account::{self, Places};
+use super::account::Places;
 use super::pauses::Pauses;
 use super::resolution::ResolvedRequest;
 use crate::broker::Broker;
@@ -22,6 +22,8 @@ pub struct Context<'a> {
     pub base: &'a str,
     /// The trace of the request.
     pub trace: Option<TraceContext>,
+    /// The trace of AWS X-Ray that the request is in, as its header says.
+    pub aws_trace: Option<String>,
     /// How long it has waited already, at other replicas or for its slot.
     pub waited: Duration,
     /// What a request may ask for.
@@ -55,7 +57,6 @@ impl Default for Most {
 impl Context<'_> {
     /// The URL of a queue.
     pub fn url(&self, queue: &QueueRef) -> String {
-        let (account, _) = self.places.split(&queue.project);
-        account::url(self.base, account, &queue.name)
+        self.places.url(self.base, queue)
     }
 }

@@ -73,21 +73,56 @@ const MANY: [(&str, &str, Many); 13] = [
     ("TagKey", "TagKeys", Many::List),
 ];
 
+/// The parameters of a query or a form, without their escapes.
+pub fn pairs(text: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), Fault>> {
+    let raw = text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
+    raw.filter_map(|raw| {
+        let (name, value) = form_urlencoded::parse(raw).next()?;
+        // What is no UTF-8 was decoded to this character, which may also have been meant.
+        let is_doubtful = name.contains('\u{fffd}') || value.contains('\u{fffd}');
+        if is_doubtful && !is_utf8(raw) {
+            return Some(Err(Fault::parameter(&shown(&name), value, "It is not UTF-8")));
+        }
+        Some(Ok((name, value)))
+    })
+}
+
+/// Whether a text with escapes has nothing but UTF-8 behind them.
+fn is_utf8(escaped: &[u8]) -> bool {
+    let (mut bytes, mut rest) = (Vec::with_capacity(escaped.len()), escaped);
+    while let [byte, behind @ ..] = rest {
+        let digits = behind.get(..2).filter(|_| *byte == b'%').and_then(|digits| str::from_utf8(digits).ok());
+        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(escaped) => {
+                bytes.push(escaped);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    str::from_utf8(&bytes).is_ok()
+}
+
 /// The parameters of a query, at most `most` of them, in the form of the JSON. Names have at most
 /// [`limits::SQS_NAME_PARTS`] parts, so that the result is no deeper than that; a parameter is there once, or each time with
 /// the same value.
 pub fn parameters<'a>(
-    pairs: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
+    pairs: impl Iterator<Item = Result<(Cow<'a, str>, Cow<'a, str>), Fault>>,
     most: usize,
 ) -> Result<Map<String, Value>, Fault> {
     let mut tree = Map::new();
-    for (count, (name, value)) in pairs.enumerate() {
+    for (count, pair) in pairs.enumerate() {
         if count == most {
             let why = format!(
                 "The request has more than {most} parameters, which is the bound of this service: send smaller batches."
             );
             return Err(Fault::value(why));
         }
+        let (name, value) = pair?;
         put(&mut tree, &name, value)?;
     }
     in_json_form(tree)
@@ -188,7 +223,7 @@ mod tests {
     }
 
     fn parsed(query: &str, most: usize) -> Result<Map<String, Value>, Fault> {
-        parameters(form_urlencoded::parse(query.as_bytes()), most)
+        parameters(pairs(query.as_bytes()), most)
     }
 
     #[test]
@@ -234,12 +269,26 @@ mod tests {
     }
 
     #[test]
+    fn text_that_is_not_utf8_is_refused() {
+        for query in ["MessageBody=%FF", "MessageBody=a%C3", "MessageBody=%ED%A0%80", "A=1&Message%FFBody=x"]
+        {
+            let refused = parsed(query, 64).unwrap_err();
+            assert_eq!(refused.kind, Kind::InvalidParameterValue, "{query}");
+            assert!(refused.message.ends_with("is invalid. Reason: It is not UTF-8."), "{}", refused.message);
+        }
+        assert_eq!(
+            read("A=%EF%BF%BD&B=%e2%82%ac+%&&C=\u{fffd}"),
+            json!({"A": "\u{fffd}", "B": "€ %", "C": "\u{fffd}"})
+        );
+    }
+
+    #[test]
     fn parameter_name_parts_are_bounded() {
         assert!(parsed("a.b.c.d.e.f.g.h=1", 64).is_ok());
         let refused = parsed("a.b.c.d.e.f.g.h.i=1", 64).unwrap_err();
         assert!(refused.message.contains("more than 8 parts"), "{}", refused.message);
         let long = format!("{}a=1", "a.".repeat(1_000_000));
-        assert!(parsed(&long, 64).unwrap_err().message.len() < 1_000);
+        assert!(parsed(&long, 64).unwrap_err().message.len() < 2 * limits::SQS_SHOWN_CHARS);
     }
 
     #[test]

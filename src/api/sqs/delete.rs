@@ -6,7 +6,7 @@ use super::arguments::required;
 use super::batch::{Done, Results, check_ids};
 use super::context::Context;
 use super::encode::Answer;
-use super::fault::Fault;
+use super::fault::{Fault, HANDLE};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -31,9 +31,10 @@ pub struct DeleteMessageBatch {
 /// Deletes one message. One that is gone is deleted already.
 pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let handle = required("ReceiptHandle", asked.receipt_handle)?;
+    let handle = required(HANDLE, asked.receipt_handle)?;
     let outcomes = context.broker.receipts_delete(queue, &[&handle]).await?;
-    outcomes.into_iter().collect::<Result<(), _>>()?;
+    let told = |error| Fault::of_parameter(error, &[(HANDLE, handle.as_str())]);
+    outcomes.into_iter().collect::<Result<(), _>>().map_err(told)?;
     Ok(Answer::done())
 }
 
@@ -47,7 +48,9 @@ pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<A
     let outcomes = context.broker.receipts_delete(queue, &handles).await?;
     let results = entries.iter().zip(outcomes).map(|(entry, outcome)| {
         let id = entry.id.clone().unwrap_or_default();
-        (id.clone(), outcome.map(|()| Done::new(id)).map_err(Fault::from))
+        let handle = entry.receipt_handle.as_deref().unwrap_or_default();
+        let told = |error| Fault::of_parameter(error, &[(HANDLE, handle)]);
+        (id.clone(), outcome.map(|()| Done::new(id)).map_err(told))
     });
     Ok(Answer::new(Results::new(results)))
 }

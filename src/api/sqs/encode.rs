@@ -14,6 +14,8 @@ use crate::api::error::RETRY_AFTER;
 use crate::api::handed::handing;
 use crate::broker::Handover;
 
+/// The answer to a request of the query protocol that names no action.
+const NO_OPERATION: &str = "<UnknownOperationException/>\n";
 const REQUEST_ID: &str = "x-amzn-requestid";
 const QUERY_ERROR: &str = "x-amzn-query-error";
 const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0");
@@ -81,6 +83,12 @@ impl Fault {
     /// The answer to a request with this id.
     pub fn into_response(self, protocol: Protocol, id: &str) -> Response {
         let form = self.kind.form();
+        if self.kind == Kind::UnknownOperation && protocol != Protocol::Json {
+            // AWS finds no operation that could say how it answers: an element alone, whatever the client accepts.
+            let mut response = Response::new(Body::from(NO_OPERATION));
+            *response.status_mut() = form.status;
+            return identified(response, id);
+        }
         // The wording of this one differs between the two protocols, and there are clients that look.
         let message = match (self.kind, protocol) {
             (Kind::QueueDoesNotExist, Protocol::Query | Protocol::QueryJson) => {
@@ -111,9 +119,35 @@ fn query_json(operation: Operation, value: Value, id: &str) -> serde_json::Resul
     let name = operation.name();
     let mut content = json!({"ResponseMetadata": {"RequestId": id}});
     if xml::has_result(operation) {
-        content[format!("{name}Result")] = value;
+        content[format!("{name}Result")] = in_lists(value);
     }
     serde_json::to_vec(&json!({format!("{name}Response"): content}))
+}
+
+/// A value as the query protocol has it: maps are lists of their entries, as they are in XML, and two members have a lower-case
+/// letter in front.
+fn in_lists(value: Value) -> Value {
+    match value {
+        Value::Object(members) => members.into_iter().map(member_in_lists).collect(),
+        Value::Array(elements) => elements.into_iter().map(in_lists).collect(),
+        plain => plain,
+    }
+}
+
+fn member_in_lists((name, value): (String, Value)) -> (String, Value) {
+    let value = match (xml::entry(&name), value) {
+        (Some((key, content)), Value::Object(entries)) => {
+            let entry = |(name, value): (String, Value)| json!({key: name, content: in_lists(value)});
+            entries.into_iter().map(entry).collect()
+        }
+        (_, value) => in_lists(value),
+    };
+    let name = match name.as_str() {
+        "Messages" => "messages".to_owned(),
+        "QueueUrls" => "queueUrls".to_owned(),
+        _ => name,
+    };
+    (name, value)
 }
 
 fn framed(status: StatusCode, protocol: Protocol, id: &str, body: Body) -> Response {
@@ -122,7 +156,11 @@ fn framed(status: StatusCode, protocol: Protocol, id: &str, body: Body) -> Respo
         Protocol::Query => XML,
         Protocol::QueryJson => PLAIN_JSON,
     };
-    let mut response = (status, [(header::CONTENT_TYPE, media_type)], body).into_response();
+    identified((status, [(header::CONTENT_TYPE, media_type)], body).into_response(), id)
+}
+
+/// An answer to the request with this id.
+fn identified(mut response: Response, id: &str) -> Response {
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }

@@ -27,7 +27,7 @@ use super::incoming::{Asked, asked, credential, queue_of_path, target};
 use super::operation::{ALL, Operation};
 use super::pauses::Pauses;
 use super::policy::RequestFacts;
-use super::resolution::{Part, ResolvedRequest};
+use super::resolution::{Part, Region, ResolvedRequest};
 use super::signature;
 use crate::api::auth::{Authentication, Identity, RegionalAccess};
 use crate::api::bodies::{BodyBudget, BodyOwner};
@@ -49,9 +49,10 @@ use crate::domain::source::Source;
 use crate::error::Error;
 use crate::metrics::{AuthenticationFailure, OperationMeter};
 
-/// What one replica tells another beside the request: what URLs begin with, and who sends.
+/// What one replica tells another beside the request: what URLs begin with.
 const BASE: HeaderName = HeaderName::from_static("x-angarium-sqs-base");
-const SENDER: HeaderName = HeaderName::from_static("x-angarium-sqs-sender");
+/// The trace of AWS X-Ray that a request is in.
+const AWS_TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 
 /// How the endpoint was set up.
 #[derive(Clone, Debug)]
@@ -288,13 +289,12 @@ impl Endpoint {
         asked: Asked,
         Judged { by, place }: Judged<'a>,
     ) -> Result<(Call, Option<SemaphorePermit<'a>>), Fault> {
+        let region = if matches!(by, Sender::Signer(_)) { Region::Signed } else { Region::Said };
         let caller = by.verify(head, body).inspect_err(|fault| self.note_failure(fault, head))?;
-        let project = self.places.project(&caller.account, &caller.region)?;
-        let identity = Identity { project: project.clone(), role: Role::Member, is_anonymous: false };
         let place = match place {
             None => None,
             Some(place) => {
-                self.quota.spend(&identity.project)?;
+                self.quota.spend(&self.places.project(&caller.account, &caller.region)?)?;
                 // A queue may say itself that receives wait.
                 let waits = asked.operation == Operation::ReceiveMessage;
                 Some(if waits == place.waits { place.permit } else { self.quota.place(waits)? })
@@ -304,17 +304,17 @@ impl Endpoint {
             origin::check_change(head, asked.operation.name())?;
         }
         let addressed = queue_of_path(head.uri.path());
-        let request = ResolvedRequest::new(asked, caller, project, &addressed, &self.places)?;
+        let request = ResolvedRequest::new(asked, caller, region, &addressed, &self.places)?;
+        let project = request.project.clone();
+        let identity = Identity { project, role: Role::Member, is_anonymous: false };
         let source = head.extensions.get().copied();
         Ok((Call { protocol, request, identity, source, base: self.base(head) }, place))
     }
 
     /// Puts to a request what the replica that serves it has to know.
     fn address(&self, head: &mut Parts, call: Call, id: &str) {
-        for (name, text) in [(BASE, &call.base), (SENDER, &call.request.caller.sender)] {
-            head.headers.remove(&name);
-            head.headers.extend(HeaderValue::from_str(text).ok().map(|value| (name, value)));
-        }
+        head.headers.remove(BASE);
+        head.headers.extend(HeaderValue::from_str(&call.base).ok().map(|base| (BASE, base)));
         let slot = call.request.queue(Part::Subject).map(QueueRef::slot);
         let is_repeatable = call.request.operation.may_be_done_twice();
         head.extensions.insert(Meant { slot, is_repeatable, most: limits::SQS_REQUEST_BYTES });
@@ -327,8 +327,7 @@ impl Endpoint {
     fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
         if let Some(FromPeer { identity, .. }) = head.extensions.get() {
             let (account, region) = self.places.split(&identity.project);
-            let sender = head.headers.get(SENDER).and_then(|sender| sender.to_str().ok()).unwrap_or(account);
-            return Ok(Caller { account: account.into(), region: region.into(), sender: sender.into() });
+            return Ok(Caller { account: account.into(), region: region.into() });
         }
         if !self.is_open {
             let why =
@@ -337,10 +336,9 @@ impl Endpoint {
         }
         origin::check(&self.hosts, &head.uri, &head.headers)?;
         let (key, region) = credential(head).unwrap_or_default();
-        let account = if account::is_account(&key) { key.clone() } else { ProjectId::DEFAULT.to_owned() };
+        let account = if account::is_account(&key) { key } else { ProjectId::DEFAULT.to_owned() };
         let region = if region.is_empty() { self.places.region.clone() } else { region };
-        let sender = if key.is_empty() { account.clone() } else { key };
-        Ok(Caller { account, region, sender })
+        Ok(Caller { account, region })
     }
 
     /// Whether nothing was checked of who sends a request: there are no keys, and no other replica vouches for it.
@@ -397,6 +395,7 @@ impl Endpoint {
             places: &self.places,
             base: &call.base,
             trace: None,
+            aws_trace: None,
             waited: std::time::Duration::ZERO,
             most: self.settings.most,
             pauses: self.settings.pauses,
@@ -411,7 +410,14 @@ impl Endpoint {
             authorize(&self.broker, &self.places, &call.request, &facts).await?;
         }
         let waited = head.extensions.get::<Waited>().copied().unwrap_or_default().0;
-        let context = Context { trace: trace::of_request(&head.headers), waited, ..self.context(call) };
+        let aws_trace = head.headers.get(AWS_TRACE).and_then(|trace| trace.to_str().ok());
+        let aws_trace = aws_trace.filter(|trace| (1..=limits::SQS_TRACE_CHARS).contains(&trace.len()));
+        let context = Context {
+            trace: trace::of_request(&head.headers),
+            aws_trace: aws_trace.map(str::to_owned),
+            waited,
+            ..self.context(call)
+        };
         call.request.operation.run(&context).await
     }
 

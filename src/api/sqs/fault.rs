@@ -1,12 +1,19 @@
 //! Errors as SQS has them: one exhaustive match from a kind to its shape, its code in the query protocol and its status,
 //! and one from the situations of the core to a kind.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 
+use super::decode::shown;
 use crate::broker::IN_FLIGHT;
 use crate::error::Error;
+
+/// The parameter that names a receipt.
+pub const HANDLE: &str = "ReceiptHandle";
+/// Why a parameter is refused that only the other type of queue takes.
+pub const OTHER_TYPE: &str = "The request include parameter that is not valid for this queue type";
 
 /// What went wrong, and how it is told.
 #[derive(Clone, Debug)]
@@ -29,6 +36,7 @@ pub enum Kind {
     IncompleteSignature,
     InternalFailure,
     InvalidAction,
+    InvalidAddress,
     InvalidAttributeName,
     InvalidAttributeValue,
     InvalidBatchEntryId,
@@ -97,6 +105,9 @@ impl Kind {
                 generic("InternalFailure", "InternalFailure", StatusCode::INTERNAL_SERVER_ERROR)
             }
             Self::InvalidAction => generic("InvalidAction", "InvalidAction", WRONG),
+            Self::InvalidAddress => {
+                Form { status: StatusCode::NOT_FOUND, ..own("InvalidAddress", "InvalidAddress") }
+            }
             Self::InvalidAttributeName => own("InvalidAttributeName", "InvalidAttributeName"),
             Self::InvalidAttributeValue => own("InvalidAttributeValue", "InvalidAttributeValue"),
             Self::InvalidBatchEntryId => named("InvalidBatchEntryId"),
@@ -169,6 +180,31 @@ impl Fault {
         Self::new(Kind::InvalidParameterValue, message)
     }
 
+    /// A parameter does not take its value, in the form that programs read.
+    pub fn parameter(name: &str, value: impl fmt::Display, why: &str) -> Self {
+        let value = value.to_string();
+        Self::value(format!("Value {} for parameter {name} is invalid. Reason: {why}.", shown(&value)))
+    }
+
+    /// What the core says, with the value of the parameter that it is about: one of `values`, by their names.
+    pub fn of_parameter(error: impl Into<Arc<Error>>, values: &[(&str, &str)]) -> Self {
+        let error = error.into();
+        let value_of = |name: &str| values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let message = match &*error {
+            Error::Invalid { field, why, .. } => value_of(field).map(|value| {
+                let mut why = why.chars();
+                let first = why.next().into_iter().flat_map(char::to_uppercase);
+                Self::parameter(field, value, &first.chain(why).collect::<String>()).message
+            }),
+            Error::BadReceipt => value_of(HANDLE).map(|handle| {
+                format!("The input receipt handle {:?} is not a valid receipt handle.", shown(handle))
+            }),
+            _ => None,
+        };
+        let fault = Self::from(error);
+        Self { message: message.unwrap_or(fault.message), ..fault }
+    }
+
     /// A parameter that must be there is not.
     pub fn missing(name: &str) -> Self {
         Self::new(Kind::MissingParameter, format!("The request must contain the parameter {name}."))
@@ -237,5 +273,18 @@ mod tests {
         );
         assert_eq!(Kind::ServiceUnavailable.form().side(), "Receiver");
         assert_eq!(Kind::AccessDenied.form().side(), "Sender");
+    }
+
+    #[test]
+    fn error_of_the_core_names_parameter_and_value() {
+        let told = |error, values| Fault::of_parameter(error, values).message;
+        let late = || Error::invalid(crate::error::Place::Limit, HANDLE, "the receipt handle has expired");
+        assert_eq!(
+            told(late(), &[("VisibilityTimeout", "5"), (HANDLE, "abc")]),
+            "Value abc for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+        );
+        assert_eq!(told(late(), &[]), late().to_string());
+        let bad = told(Error::BadReceipt, &[(HANDLE, "x\"y")]);
+        assert_eq!(bad, r#"The input receipt handle "x\"y" is not a valid receipt handle."#);
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::account::wrong_name;
 use super::fault::{Fault, Kind};
-use super::queue_attributes::{Attributes, invalid};
+use super::queue_attributes::{Attributes, invalid, unknown};
 use crate::domain::attributes as keys;
 use crate::domain::dedup::DedupScope;
 use crate::domain::names::QueueName;
@@ -45,14 +46,15 @@ pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault>
     let rest = name.as_str().strip_suffix(SUFFIX).unwrap_or(name.as_str());
     if rest.is_empty() || rest.contains('.') {
         let why = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
-        return Err(Fault::value(why));
+        return Err(wrong_name(name.as_str(), why));
     }
     let is_asked = attributes.get(FIFO).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     match Fifo::of(name) {
-        Fifo::Yes if !is_asked => Err(Fault::value(
-            "The name of a standard queue does not end in .fifo; that of a FIFO queue does.",
-        )),
-        Fifo::No if is_asked => Err(Fault::value("The name of a FIFO queue ends in .fifo.")),
+        Fifo::Yes if !is_asked => {
+            let why = "The name of a standard queue does not end in .fifo; that of a FIFO queue does";
+            Err(wrong_name(name.as_str(), why))
+        }
+        Fifo::No if is_asked => Err(wrong_name(name.as_str(), "The name of a FIFO queue ends in .fifo")),
         _ => check_throughput(attributes, &Throughput::default()),
     }
 }
@@ -90,8 +92,9 @@ impl Throughput {
 /// The key and the value of one of these attributes.
 pub fn attribute(queue: Fifo, name: &str, value: &str) -> Result<(&'static str, Value), Fault> {
     if queue == Fifo::No {
-        let why = format!("The attribute {name} is for FIFO queues, and this is none.");
-        return Err(Fault::new(Kind::InvalidAttributeName, why));
+        let why = format!("You can specify the {name} only when FifoQueue is set to true.");
+        let is_unknown = [FIFO, CONTENT].contains(&name);
+        return Err(if is_unknown { unknown(name) } else { Fault::new(Kind::InvalidAttributeName, why) });
     }
     let wrong = || invalid(name, value);
     let truth = || value.to_ascii_lowercase().parse::<bool>().map_err(|_| wrong());

@@ -6,9 +6,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::account;
+use super::account::{self, Address};
 use super::context::Most;
-use super::decode::{Arguments, Protocol, parameters, shown};
+use super::decode::{Arguments, Protocol, pairs, parameters, shown};
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 
@@ -56,12 +56,10 @@ pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The account and the name of the queue whose URL has this path: one whose account is a number, so that no other path is
-/// taken for one.
-pub fn queue_of_path(path: &str) -> Option<(String, String)> {
-    let (account, name) = account::of_url(path)?;
-    let account = account.filter(|account| account::is_account(account))?;
-    Some((account, name))
+/// What the URL of a queue with this path says: one whose account is a number, so that no other path is taken for one.
+pub fn queue_of_path(path: &str) -> Option<Address> {
+    let is_numbered = |address: &Address| address.account.as_deref().is_some_and(account::is_account);
+    account::of_url(path).filter(is_numbered)
 }
 
 /// The operation that the headers of a request name, if they do.
@@ -82,8 +80,7 @@ pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Resu
     }
     let query = head.uri.query().unwrap_or_default();
     let body = if head.method == Method::POST { &body[..] } else { &[] };
-    let pairs = form_urlencoded::parse(query.as_bytes()).chain(form_urlencoded::parse(body));
-    let parameters = parameters(pairs, most.parameters())?;
+    let parameters = parameters(pairs(query.as_bytes()).chain(pairs(body)), most.parameters())?;
     let operation = action(&parameters, queue_of_path(head.uri.path()).is_some())?;
     Ok(Asked { operation, arguments: Arguments::Query(Value::Object(parameters)) })
 }

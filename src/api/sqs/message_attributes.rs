@@ -64,7 +64,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
 }
 
 fn one(name: &str, written: Written) -> Result<MessageAttribute, Fault> {
-    let wrong = |why: &str| Fault::value(format!("The message attribute '{name}' {why}."));
+    let wrong = |why: &str| Fault::value(format!("Message (user) attribute '{name}' {why}."));
     let data_type = written.data_type.filter(|data_type| !data_type.is_empty());
     let data_type = data_type.ok_or_else(|| wrong("must contain a non-empty message attribute type"))?;
     if data_type.chars().count() > limits::SQS_ATTRIBUTE_CHARS {
@@ -82,7 +82,7 @@ fn one(name: &str, written: Written) -> Result<MessageAttribute, Fault> {
             Value::Binary(bytes.into())
         }
         ("String" | "Number" | "Binary", _, _) => {
-            return Err(wrong("must contain one non-empty value, of its type"));
+            return Err(wrong(&format!("must contain a non-empty value of type '{data_type}'")));
         }
         _ => return Err(wrong("has a type that is none of String, Number and Binary")),
     };

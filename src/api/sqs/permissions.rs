@@ -18,6 +18,8 @@ use super::rewrite::rewrite;
 use crate::domain::attributes as keys;
 use crate::domain::limits;
 
+const LABEL: &str = "Label";
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct AddPermission {
@@ -47,8 +49,8 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
         return Err(Fault::new(Kind::OverLimit, why));
     }
     if let Some(wrong) = actions.iter().find(|action| *action != "*" && !is_shared(action)) {
-        let why = "Reason: Only the queue owner is allowed to invoke this action.";
-        return Err(Fault::value(format!("Value SQS:{wrong} for parameter ActionName is invalid. {why}")));
+        let why = "Only the queue owner is allowed to invoke this action";
+        return Err(Fault::parameter("ActionName", format_args!("SQS:{wrong}"), why));
     }
     let arn = context.places.arn(queue);
     let principals =
@@ -58,7 +60,9 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
         "Action": one_or_all(actions.iter().map(|action| format!("SQS:{action}")).collect()), "Resource": arn,
     });
     let whole = json!({"Statement": [statement]});
-    policy::check(&whole.to_string()).map_err(Fault::value)?;
+    let accounts = accounts.join(", ");
+    let unusable = |why: String| Fault::parameter("AWSAccountIds", format_args!("[{accounts}]"), &why);
+    policy::check(&whole.to_string()).map_err(unusable)?;
     rewrite(context, queue, keys::POLICY, |policy| {
         let mut policy = match policy {
             // A statement beside one that is not understood would be of no use.
@@ -67,8 +71,7 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
         };
         let mut statements = statements(&policy);
         if statements.iter().any(|statement| statement["Sid"] == label.as_str()) {
-            let why = "Reason: Already exists.";
-            return Err(Fault::value(format!("Value {label} for parameter Label is invalid. {why}")));
+            return Err(Fault::parameter(LABEL, &label, "Already exists"));
         }
         if statements.len() >= limits::SQS_STATEMENTS {
             let why = format!("A policy has at most {} statements.", limits::SQS_STATEMENTS);
@@ -90,8 +93,7 @@ pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<An
         let before = statements.len();
         statements.retain(|statement| statement["Sid"] != label.as_str());
         if statements.len() == before {
-            let why = "Reason: can't find label.";
-            return Err(Fault::value(format!("Value {label} for parameter Label is invalid. {why}")));
+            return Err(Fault::parameter(LABEL, &label, "can't find label"));
         }
         if statements.is_empty() {
             return Ok(Value::Null);
@@ -103,10 +105,11 @@ pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<An
 }
 
 fn label(label: Option<String>) -> Result<String, Fault> {
-    let label = required("Label", label)?;
+    let label = required(LABEL, label)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if label.len() > limits::SQS_ID_CHARS || !label.bytes().all(plain) {
-        return Err(Fault::value("A label has 1 to 80 letters, digits, hyphens and underscores."));
+        let why = "It has 1 to 80 letters, digits, hyphens and underscores";
+        return Err(Fault::parameter(LABEL, label, why));
     }
     Ok(label)
 }

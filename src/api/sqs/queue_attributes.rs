@@ -20,10 +20,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::decode::shown;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
 use super::fifo::{self, Fifo, Throughput};
-use super::{policy, redrive};
+use super::{encryption, policy, redrive};
 use crate::broker::QueueDescription;
 use crate::domain::attributes as keys;
 use crate::domain::claim::ClaimWait;
@@ -61,10 +62,20 @@ const SETTABLE: [&str; 11] = [
     REDRIVE,
     REDRIVE_ALLOW,
     POLICY,
-    "KmsMasterKeyId",
-    "KmsDataKeyReusePeriodSeconds",
-    "SqsManagedSseEnabled",
+    encryption::KEY,
+    encryption::REUSE,
+    encryption::MANAGED,
 ];
+
+/// Whether there is an attribute of queues of this name, or it means all.
+pub fn is_known(name: &str) -> bool {
+    [&SETTABLE[..], &FIGURES, &fifo::NAMES, &[ALL]].iter().any(|known| known.contains(&name))
+}
+
+/// There is no attribute of this name.
+pub fn unknown(name: &str) -> Fault {
+    Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {}.", shown(name)))
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -84,14 +95,11 @@ struct Shown {
 pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
     let names = asked.attribute_names.unwrap_or_default();
-    let known = |name: &&String| {
-        [&SETTABLE[..], &FIGURES, &fifo::NAMES, &[ALL]].iter().any(|known| known.contains(&name.as_str()))
-    };
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        return Err(Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {unknown}.")));
+    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+        return Err(unknown(name));
     }
     let found = context.broker.queue_describe(queue).await?.ok_or_else(Fault::no_queue)?;
-    let mut attributes = shown(context, queue, &found);
+    let mut attributes = described(context, queue, &found);
     if !names.iter().any(|name| name == ALL) {
         attributes.retain(|name, _| names.iter().any(|asked| asked == name));
     }
@@ -123,6 +131,8 @@ pub async fn checked(
     attributes: &Attributes,
 ) -> Result<Vec<Change>, Fault> {
     let mut changes = Vec::with_capacity(attributes.len());
+    let others = encryption::exclusions(attributes)?;
+    changes.extend(others.iter().map(|(key, value)| add(key, &json!(value))));
     for (name, value) in attributes {
         if name == REDRIVE {
             let (target, count) = match redrive::policy(context, queue, value).await? {
@@ -182,13 +192,15 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
         "ReceiveMessageWaitTimeSeconds" => (keys::RECEIVE_WAIT, number(wide(limits::CLAIM_WAIT))?),
         REDRIVE_ALLOW => (keys::REDRIVE_ALLOW, redrive::allow_policy(value)?),
         POLICY => (keys::POLICY, policy(value)?),
-        "KmsMasterKeyId" if value.is_empty() => (keys::KMS_KEY, Value::Null),
-        "KmsMasterKeyId" => (keys::KMS_KEY, json!(value)),
-        "KmsDataKeyReusePeriodSeconds" => (keys::KMS_REUSE, number(wide(limits::SQS_KEY_REUSE))?),
-        "SqsManagedSseEnabled" => {
-            (keys::MANAGED_SSE, json!(value.to_ascii_lowercase().parse::<bool>().map_err(|_| wrong())?))
+        encryption::KEY if value.is_empty() => (keys::KMS_KEY, Value::Null),
+        encryption::KEY => (keys::KMS_KEY, json!(value)),
+        encryption::REUSE => {
+            let seconds = number(wide(limits::SQS_KEY_REUSE))?;
+            let is_default = value.trim() == encryption::REUSE_DEFAULT;
+            (keys::KMS_REUSE, if is_default { Value::Null } else { seconds })
         }
-        _ => return Err(Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {name}."))),
+        encryption::MANAGED => (keys::MANAGED_SSE, json!(encryption::is_true(value).ok_or_else(wrong)?)),
+        _ => return Err(unknown(name)),
     })
 }
 
@@ -198,14 +210,18 @@ fn wide((least, most): (u32, u32)) -> (u64, u64) {
 
 /// An attribute does not take this value.
 pub fn invalid(name: &str, value: &str) -> Fault {
-    let shown: String = value.chars().take(200).collect();
-    Fault::new(Kind::InvalidAttributeValue, format!("Invalid value {shown:?} for the attribute {name}."))
+    let why =
+        format!("Invalid value for the parameter {name}. Reason: {:?} is none of its values.", shown(value));
+    Fault::new(Kind::InvalidAttributeValue, why)
 }
 
 /// A policy would not mean what it says.
 pub fn unusable_policy(why: &str) -> Fault {
     let why: String = why.chars().take(400).collect();
-    Fault::new(Kind::InvalidAttributeValue, format!("Invalid value for the attribute Policy: {why}."))
+    Fault::new(
+        Kind::InvalidAttributeValue,
+        format!("Invalid value for the parameter {POLICY}. Reason: {why}."),
+    )
 }
 
 fn policy(value: &str) -> Result<Value, Fault> {
@@ -219,7 +235,7 @@ fn policy(value: &str) -> Result<Value, Fault> {
 }
 
 /// All attributes of a queue, with the defaults of SQS where it says nothing.
-pub fn shown(
+pub fn described(
     context: &Context<'_>,
     queue: &QueueRef,
     found: &QueueDescription,
@@ -242,7 +258,6 @@ pub fn shown(
         ("MessageRetentionPeriod", ttl.to_string()),
         ("VisibilityTimeout", attributes.visibility.unwrap_or_default().seconds().to_string()),
         ("ReceiveMessageWaitTimeSeconds", wait.to_string()),
-        ("SqsManagedSseEnabled", text_of(&own, keys::MANAGED_SSE).unwrap_or_else(|| "false".to_owned())),
     ]);
     if let Some((target, most)) = attributes.dead_letters() {
         let target = QueueRef { project: queue.project.clone(), name: target.clone() };
@@ -253,13 +268,12 @@ pub fn shown(
     let kept = [
         (REDRIVE_ALLOW, keys::REDRIVE_ALLOW),
         (POLICY, keys::POLICY),
-        ("KmsMasterKeyId", keys::KMS_KEY),
-        ("KmsDataKeyReusePeriodSeconds", keys::KMS_REUSE),
+        (encryption::KEY, keys::KMS_KEY),
+        (encryption::REUSE, keys::KMS_REUSE),
+        (encryption::MANAGED, keys::MANAGED_SSE),
     ];
     shown.extend(kept.into_iter().filter_map(|(name, key)| Some((name, text_of(&own, key)?))));
-    if shown.contains_key("KmsMasterKeyId") {
-        shown.entry("KmsDataKeyReusePeriodSeconds").or_insert_with(|| "300".to_owned());
-    }
+    encryption::complete(&mut shown);
     shown
 }
 
@@ -275,6 +289,7 @@ pub fn is_same(name: &str, there: &str, asked: &str) -> bool {
     match name {
         REDRIVE => redrive::is_same(there, asked),
         POLICY | REDRIVE_ALLOW => json(there) == json(asked),
+        encryption::REUSE if there.is_empty() => asked.trim() == encryption::REUSE_DEFAULT,
         _ => there.eq_ignore_ascii_case(asked.trim()),
     }
 }

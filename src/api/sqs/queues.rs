@@ -8,9 +8,9 @@ use super::arguments::{Whole, within};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
-use super::fifo;
 use super::queue_attributes::{self, Attributes};
 use super::tags;
+use super::{fifo, page_token};
 use crate::broker::QueueFilter;
 use crate::domain::limits::{self, Span};
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
@@ -48,7 +48,7 @@ pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer,
 
 async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes) -> Result<(), Fault> {
     let found = context.broker.queue_describe(queue).await?.ok_or_else(Fault::no_queue)?;
-    let shown = queue_attributes::shown(context, queue, &found);
+    let shown = queue_attributes::described(context, queue, &found);
     let differs = |(name, value): &(&String, &String)| {
         let there = shown.get(name.as_str()).map(String::as_str).unwrap_or_default();
         !queue_attributes::is_same(name, there, value)
@@ -90,19 +90,24 @@ struct QueueUrls {
 
 /// A page of the queues of the account, by name.
 pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<Answer, Fault> {
-    let (filter, is_paged) = filter(asked.max_results, asked.next_token)?;
+    let (filter, is_paged) = filter(context, asked.max_results, asked.next_token)?;
     let prefix = asked.queue_name_prefix.filter(|prefix| !prefix.is_empty());
     let (urls, next) = urls(context, &context.request.project, QueueFilter { prefix, ..filter }).await?;
     Ok(Answer::new(QueueUrls { queue_urls: urls, next_token: next.filter(|_| is_paged) }))
 }
 
 /// Which page of a listing is asked for, and whether the answer says how to go on: only to who bounds it.
-pub fn filter(most: Option<Whole>, after: Option<String>) -> Result<(QueueFilter, bool), Fault> {
+pub fn filter(
+    context: &Context<'_>,
+    most: Option<Whole>,
+    token: Option<String>,
+) -> Result<(QueueFilter, bool), Fault> {
     let page = u32::try_from(limits::SQS_PAGE).unwrap_or(u32::MAX);
     let asked = within("MaxResults", most, (1, page.into()))?;
     let span = Span::new(1, page, page).ok_or_else(Fault::no_queue)?;
+    let token = token.filter(|token| !token.is_empty());
     let filter = QueueFilter {
-        after: after.filter(|after| !after.is_empty()),
+        after: token.map(|token| page_token::open(context, &token)).transpose()?,
         limit: PageLimit::new(asked, span)?,
         name_part: None,
         prefix: None,
@@ -113,7 +118,7 @@ pub fn filter(most: Option<Whole>, after: Option<String>) -> Result<(QueueFilter
     Ok((filter, asked.is_some()))
 }
 
-/// The URLs of queues of a project on a page, and where the next one begins if there may be one. What the broker looks at for one page is bounded,
+/// The URLs of queues of a project on a page, and the token of the next one if there may be one. What the broker looks at for one page is bounded,
 /// so that a page of it may end before it is full: then this one goes on, since SQS has no page that is empty and not the last.
 pub async fn urls(
     context: &Context<'_>,
@@ -131,7 +136,8 @@ pub async fn urls(
         filter.after = page.next.map(|next| next.to_string());
     }
     names.truncate(most);
-    let next = names.last().map(ToString::to_string).filter(|_| names.len() == most);
+    let next =
+        names.last().filter(|_| names.len() == most).map(|last| page_token::seal(context, last.as_str()));
     let url = |name| context.url(&QueueRef { project: project.clone(), name });
     Ok((names.into_iter().map(url).collect(), next))
 }

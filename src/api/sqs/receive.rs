@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Whole, within};
+use super::arguments::{Whole, token, within};
 use super::context::Context;
 use super::encode::Answer;
-use super::fault::Fault;
+use super::fault::{Fault, OTHER_TYPE};
 use super::fifo::Fifo;
 use super::message_attributes::{self, Written, is_wanted, md5_of};
+use super::queue_attributes;
 use crate::broker::{MessageView, Receive};
 use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
 use crate::domain::group::{AttemptId, DedupId};
@@ -19,6 +20,18 @@ use crate::domain::message_attribute::MessageAttributes;
 use crate::domain::names::QueueRef;
 
 const ALL: &str = "All";
+/// The system attributes of messages.
+const SYSTEM: [&str; 9] = [
+    "ApproximateFirstReceiveTimestamp",
+    "ApproximateReceiveCount",
+    "AWSTraceHeader",
+    "DeadLetterQueueSourceArn",
+    "MessageDeduplicationId",
+    "MessageGroupId",
+    "SenderId",
+    "SentTimestamp",
+    "SequenceNumber",
+];
 const ATTEMPT: &str = "ReceiveRequestAttemptId";
 
 #[derive(Debug, Deserialize)]
@@ -80,10 +93,9 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
         wait: wait.map(|asked| ClaimWait::named(asked, "WaitTimeSeconds")).transpose()?,
         waited: context.waited,
         in_flight: context.most.in_flight,
-        attempt: asked.receive_request_attempt_id.map(|id| AttemptId::new(&id, ATTEMPT)).transpose()?,
+        attempt: asked.receive_request_attempt_id.map(|id| attempt(queue, &id)).transpose()?,
     };
-    let system = [asked.attribute_names, asked.message_system_attribute_names];
-    let system = system.into_iter().flatten().flatten().collect();
+    let system = system_names(asked.attribute_names, asked.message_system_attribute_names)?;
     let wanted = Wanted { system, own: asked.message_attribute_names.unwrap_or_default() };
     let Some(received) = context.broker.receive(queue, receive).await? else {
         return Ok(Answer::new(Messages { messages: Vec::new() }));
@@ -91,6 +103,26 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
     let message = |(view, handle)| Message::new(context, queue, &wanted, view, handle);
     let messages = received.messages.into_iter().map(message).collect();
     Ok(Answer::new(Messages { messages }).handing(received.handover))
+}
+
+/// What makes a receive the same as another one: only of queues in order of groups.
+fn attempt(queue: &QueueRef, id: &str) -> Result<AttemptId, Fault> {
+    match Fifo::of(&queue.name) {
+        Fifo::Yes => token(ATTEMPT, id, |text| AttemptId::new(text, ATTEMPT)),
+        Fifo::No => Err(Fault::parameter(ATTEMPT, id, OTHER_TYPE)),
+    }
+}
+
+/// The system attributes that a receive names, by the older and the newer of the two parameters. The older one may name
+/// attributes of queues too, as in the model of AWS; messages have none of them.
+fn system_names(older: Option<Vec<String>>, newer: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
+    let (older, newer) = (older.unwrap_or_default(), newer.unwrap_or_default());
+    let is_known = |name: &str| name == ALL || SYSTEM.contains(&name);
+    let mut unknown = older.iter().filter(|name| !is_known(name) && !queue_attributes::is_known(name));
+    if let Some(unknown) = unknown.next().or_else(|| newer.iter().find(|name| !is_known(name))) {
+        return Err(queue_attributes::unknown(unknown));
+    }
+    Ok([older, newer].concat())
 }
 
 fn wide((least, most): (u32, u32)) -> (i64, i64) {

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::arguments::Whole;
 use super::context::Context;
-use super::decode::shown;
 use super::encode::Answer;
 use super::fault::Fault;
 use super::fifo::Fifo;
@@ -23,7 +22,7 @@ pub const NAME: &str = "RedrivePolicy";
 pub const ALLOW: &str = "RedriveAllowPolicy";
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Policy {
     dead_letter_target_arn: String,
     max_receive_count: Whole,
@@ -39,11 +38,11 @@ struct AllowPolicy {
 
 /// A redrive policy does not say what it must.
 pub fn wrong(value: &str, why: &str) -> Fault {
-    Fault::value(format!("Value {} for parameter {NAME} is invalid. Reason: {why}.", shown(value)))
+    Fault::parameter(NAME, value, why)
 }
 
 fn read(value: &str) -> Result<Policy, Fault> {
-    let why = "It is a JSON object with deadLetterTargetArn and maxReceiveCount";
+    let why = "It is a JSON object with deadLetterTargetArn and maxReceiveCount, and no other key";
     serde_json::from_str(value).map_err(|_| wrong(value, why))
 }
 
@@ -164,7 +163,7 @@ struct Sources {
 pub async fn sources(context: &Context<'_>, asked: ListSources) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
-    let (filter, is_paged) = filter(asked.max_results, asked.next_token)?;
+    let (filter, is_paged) = filter(context, asked.max_results, asked.next_token)?;
     let metadata = vec![(keys::DEAD_LETTER_QUEUE.to_owned(), queue.name.to_string())];
     let (queue_urls, next) = urls(context, &queue.project, QueueFilter { metadata, ..filter }).await?;
     Ok(Answer::new(Sources { queue_urls, next_token: next.filter(|_| is_paged) }))

@@ -15,10 +15,10 @@ use std::fmt;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::account::{self, Caller, Places};
+use super::account::{self, Address, Caller, Places};
 use super::arguments::required;
-use super::decode::{Arguments, shown};
-use super::fault::Fault;
+use super::decode::Arguments;
+use super::fault::{Fault, Kind};
 use super::incoming::Asked;
 use super::operation::Operation;
 use super::{move_tasks, queue_attributes, redrive};
@@ -63,8 +63,17 @@ pub enum Part {
     DeadLetterSource,
 }
 
-/// The account and the name in the path of a request that was sent to the URL of a queue.
-pub type Addressed = Option<(String, String)>;
+/// What the path of a request says that was sent to the URL of a queue.
+pub type Addressed = Option<Address>;
+
+/// Whether the region of a request is known for certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// It is what the signature is for. A queue of another one has another endpoint, as in AWS.
+    Signed,
+    /// It is what the request says, or nothing: the URL of a queue knows better.
+    Said,
+}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -143,17 +152,27 @@ impl<'de> Deserialize<'de> for Distinct {
 }
 
 impl ResolvedRequest {
-    /// Finds the queues of a request of `caller`, whose project in the region of the request is `project`; or refuses it.
+    /// Finds the queues of a request of `caller`, and so its region; or refuses it.
     pub fn new(
         asked: Asked,
-        caller: Caller,
-        project: ProjectId,
+        mut caller: Caller,
+        region: Region,
         addressed: &Addressed,
         places: &Places,
     ) -> Result<Self, Fault> {
         let Asked { operation, arguments } = asked;
         let names = Names { places, caller: &caller, addressed };
         let targets = names.targets(operation, &arguments)?;
+        if let Some(subject) = targets.first() {
+            let (_, named) = places.split(&subject.queue.project);
+            if named != caller.region && region == Region::Signed {
+                let why =
+                    format!("The queue is in {named}, and the request is signed for {}.", caller.region);
+                return Err(Fault::new(Kind::InvalidAddress, why));
+            }
+            named.clone_into(&mut caller.region);
+        }
+        let project = places.project(&caller.account, &caller.region)?;
         Ok(Self { operation, caller, project, arguments, targets })
     }
 
@@ -236,13 +255,13 @@ impl Names<'_> {
 
     /// The queue of a URL, or else the one that the request was sent to.
     fn of_url(&self, url: Option<String>) -> Result<QueueRef, Fault> {
-        let (account, name) = match (url.filter(|url| !url.is_empty()), self.addressed) {
+        let Address { region, account, name } = match (url.filter(|url| !url.is_empty()), self.addressed) {
             (Some(url), _) => account::of_url(&url).ok_or_else(Fault::no_queue)?,
-            (None, Some((account, name))) => (Some(account.clone()), name.clone()),
+            (None, Some(address)) => address.clone(),
             (None, None) => return Err(Fault::missing("QueueUrl")),
         };
-        let account = account.unwrap_or_else(|| self.caller.account.clone());
-        let project = self.places.project(&account, &self.caller.region)?;
+        let account = account.as_ref().unwrap_or(&self.caller.account);
+        let project = self.places.project(account, region.as_ref().unwrap_or(&self.caller.region))?;
         let name = account::name(&name).map_err(|_| Fault::no_queue())?;
         Ok(QueueRef { project, name })
     }
@@ -258,11 +277,8 @@ impl Names<'_> {
     fn of_arn(&self, member: &str, arn: &str) -> Result<QueueRef, Fault> {
         let queue = self.places.of_arn(arn).filter(|queue| self.is_of_region(queue));
         queue.ok_or_else(|| {
-            let region = &self.caller.region;
-            Fault::value(format!(
-                "Value {} for parameter {member} is invalid. Reason: It must be the ARN of a queue in {region}.",
-                shown(arn)
-            ))
+            let why = format!("It must be the ARN of a queue in {}", self.caller.region);
+            Fault::parameter(member, arn, &why)
         })
     }
 
@@ -275,10 +291,11 @@ impl Names<'_> {
         const FROM: &[Operation] =
             &[Operation::StartMessageMoveTask, Operation::ReceiveMessage, Operation::DeleteMessage];
         let source = self.of_arn(move_tasks::SOURCE, &required(move_tasks::SOURCE, named.source_arn)?)?;
-        let destination = named.destination_arn.filter(|arn| !arn.is_empty());
-        let destination = destination.map(|arn| self.of_arn(move_tasks::TARGET, &arn)).transpose()?;
+        let arn = named.destination_arn.filter(|arn| !arn.is_empty()).unwrap_or_default();
+        let destination = (!arn.is_empty()).then(|| self.of_arn(move_tasks::TARGET, &arn)).transpose()?;
         if destination.as_ref().is_some_and(|destination| destination.project != source.project) {
-            return Err(Fault::value("Both queues must be of one account and region."));
+            let why = "Both queues must be of one account and region";
+            return Err(Fault::parameter(move_tasks::TARGET, arn, why));
         }
         let destination = destination.map(|queue| Target {
             queue,

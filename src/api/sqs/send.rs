@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Whole, within};
+use super::arguments::{Whole, token, within};
 use super::batch::{Results, check_ids};
 use super::context::Context;
 use super::encode::Answer;
-use super::fault::{Fault, Kind};
+use super::fault::{Fault, Kind, OTHER_TYPE};
 use super::fifo::Fifo;
 use super::message_attributes::{self, WrittenMap, md5_of};
 use crate::broker::Sending;
@@ -20,6 +20,8 @@ use crate::domain::limits;
 use crate::domain::message::NewMessage;
 use crate::domain::message_attribute::{MessageAttributes, Value};
 
+const GROUP: &str = "MessageGroupId";
+const DEDUP: &str = "MessageDeduplicationId";
 const AWS_TRACE: &str = "AWSTraceHeader";
 
 /// A message: alone, or in a batch beside an id of its own.
@@ -80,7 +82,7 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fa
     let queue = context.request.subject()?;
     let fifo = Fifo::of(&queue.name);
     if fifo == Fifo::Yes && asked.message_group_id.is_none() {
-        return Err(Fault::missing("MessageGroupId"));
+        return Err(Fault::missing(GROUP));
     }
     let Checked { sending, mut sent } = checked(context, fifo, asked)?;
     if sending.size > limits::SQS_MESSAGE_BYTES {
@@ -143,13 +145,12 @@ fn check_total(size: usize) -> Result<(), Fault> {
 }
 
 fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Checked, Fault> {
-    let group = message.message_group_id.map(|group| GroupName::new(&group, "MessageGroupId")).transpose()?;
+    let group = message.message_group_id;
+    let group = group.map(|group| token(GROUP, &group, |text| GroupName::new(text, GROUP))).transpose()?;
     let dedup = message.message_deduplication_id;
-    let dedup = dedup.map(|id| DedupId::new(&id, "MessageDeduplicationId")).transpose()?;
-    if fifo == Fifo::No && dedup.is_some() {
-        let why =
-            "The request includes a parameter that is not valid for this queue type: MessageDeduplicationId.";
-        return Err(Fault::value(why));
+    let dedup = dedup.map(|id| token(DEDUP, &id, |text| DedupId::new(text, DEDUP))).transpose()?;
+    if let Some(id) = dedup.as_ref().filter(|_| fifo == Fifo::No) {
+        return Err(Fault::parameter(DEDUP, id, OTHER_TYPE));
     }
     let body = message.message_body.filter(|body| !body.is_empty());
     let body = body.ok_or_else(|| Fault::missing("MessageBody"))?;
@@ -159,9 +160,14 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         return Err(Fault::new(Kind::InvalidMessageContents, why));
     }
     let most = i64::try_from(context.broker.limits().message_delay.most()).unwrap_or(i64::MAX);
-    let delay = within("DelaySeconds", message.delay_seconds, (0, if fifo == Fifo::Yes { 0 } else { most }))?;
-    // There the queue alone says how long its messages are delayed.
-    let delay = delay.filter(|_| fifo == Fifo::No);
+    let delay = match message.delay_seconds {
+        // There the queue alone says how long its messages are delayed.
+        Some(Whole(0)) if fifo == Fifo::Yes => None,
+        Some(Whole(seconds)) if fifo == Fifo::Yes => {
+            return Err(Fault::parameter("DelaySeconds", seconds, OTHER_TYPE));
+        }
+        asked => within("DelaySeconds", asked, (0, most))?,
+    };
     let attributes = message_attributes::checked(message.message_attributes.unwrap_or_default())?;
     let system = system_attributes(message.message_system_attributes.unwrap_or_default())?;
     let sent = Sent {
@@ -173,11 +179,13 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         sequence_number: None,
     };
     let size = body.len() + attributes.size();
+    // What the message says of itself counts more than the request that brings it.
+    let trace = system.iter().next().and_then(|(_, header)| text(&header.value));
     let envelope = Envelope {
         trace: context.trace.clone(),
         attributes,
-        aws_trace: system.iter().next().and_then(|(_, header)| text(&header.value)),
-        sender: Some(context.request.caller.sender.clone()),
+        aws_trace: trace.or_else(|| context.aws_trace.clone()),
+        sender: Some(context.request.caller.account.clone()),
         dedup: dedup.clone(),
         ..Envelope::default()
     };

@@ -27,8 +27,6 @@ const SIGNATURE: &str = "X-Amz-Signature";
 /// Who has signed a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signer {
-    /// The id of the key.
-    pub key: String,
     /// The account of the key.
     pub project: ProjectId,
     /// The region that the signature is for.
@@ -113,7 +111,7 @@ impl Judged {
             Some(_) => return Err(mismatch("The body is not the one of X-Amz-Content-Sha256.")),
             None => self.check(head, &hash)?,
         }
-        Ok(Signer { key: self.signed.key, project: self.project, region: self.region })
+        Ok(Signer { project: self.project, region: self.region })
     }
 
     /// Checks that the signature is for a body with this hash.

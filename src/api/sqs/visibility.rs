@@ -8,7 +8,7 @@ use super::arguments::{Whole, required, within};
 use super::batch::{Done, Results, check_ids};
 use super::context::Context;
 use super::encode::Answer;
-use super::fault::Fault;
+use super::fault::{Fault, HANDLE};
 use super::fifo::Fifo;
 use crate::broker::Changed;
 use crate::domain::claim::Visibility;
@@ -42,10 +42,11 @@ pub struct ChangeMessageVisibilityBatch {
 /// Hides one message for another time from now on, or shows it.
 pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let handle = required("ReceiptHandle", asked.receipt_handle)?;
+    let handle = required(HANDLE, asked.receipt_handle)?;
     let visibility = visibility(asked.visibility_timeout)?;
     let outcomes = context.broker.receipts_change(queue, &[(&handle, visibility)]).await?;
-    outcomes.into_iter().try_for_each(|outcome| told(Fifo::of(&queue.name), outcome))?;
+    let asked = (handle.as_str(), visibility);
+    outcomes.into_iter().try_for_each(|outcome| told(Fifo::of(&queue.name), asked, outcome))?;
     Ok(Answer::done())
 }
 
@@ -70,8 +71,11 @@ pub async fn change_batch(
         .zip(checks)
         .map(|(entry, check)| {
             let id = entry.id.clone().unwrap_or_default();
-            let result = check
-                .and_then(|_| outcomes.next().map_or(Ok(()), |outcome| told(Fifo::of(&queue.name), outcome)));
+            let handle = entry.receipt_handle.as_deref().unwrap_or_default();
+            let result = check.and_then(|visibility| {
+                let told = |outcome| told(Fifo::of(&queue.name), (handle, visibility), outcome);
+                outcomes.next().map_or(Ok(()), told)
+            });
             (id.clone(), result.map(|()| Done::new(id)))
         })
         .collect();
@@ -84,15 +88,20 @@ fn visibility(asked: Option<Whole>) -> Result<Visibility, Fault> {
     Ok(Visibility::new(seconds.ok_or_else(|| Fault::missing(TIMEOUT))?, TIMEOUT)?)
 }
 
-fn told(queue: Fifo, outcome: Result<Changed, Arc<Error>>) -> Result<(), Fault> {
-    match outcome? {
-        Changed::Over if queue == Fifo::Yes => Err(Fault::value(
-            "Value for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",
-        )),
+fn told(
+    queue: Fifo,
+    (handle, visibility): (&str, Visibility),
+    outcome: Result<Changed, Arc<Error>>,
+) -> Result<(), Fault> {
+    let seconds = visibility.seconds().to_string();
+    match outcome.map_err(|error| Fault::of_parameter(error, &[(HANDLE, handle), (TIMEOUT, &seconds)]))? {
+        Changed::Over if queue == Fifo::Yes => {
+            Err(Fault::parameter(HANDLE, handle, "The receipt handle has expired"))
+        }
         Changed::Done | Changed::Over => Ok(()),
-        Changed::Gone => Err(Fault::value(
-            "Value for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not available for \
-             visibility timeout change.",
-        )),
+        Changed::Gone => {
+            let why = "Message does not exist or is not available for visibility timeout change";
+            Err(Fault::parameter(HANDLE, handle, why))
+        }
     }
 }

@@ -13,9 +13,9 @@ fn element(
 ) -> Option<(&'static str, Option<(&'static str, &'static str)>)> {
     Some(match member {
         "QueueUrls" | "queueUrls" => ("QueueUrl", None),
-        "Attributes" => ("Attribute", Some(("Name", "Value"))),
-        "MessageAttributes" => ("MessageAttribute", Some(("Name", "Value"))),
-        "Tags" => ("Tag", Some(("Key", "Value"))),
+        "Attributes" => ("Attribute", entry(member)),
+        "MessageAttributes" => ("MessageAttribute", entry(member)),
+        "Tags" => ("Tag", entry(member)),
         "Messages" => ("Message", None),
         "Failed" => ("BatchResultErrorEntry", None),
         "Results" => ("ListMessageMoveTasksResultEntry", None),
@@ -29,6 +29,15 @@ fn element(
         ),
         _ => return None,
     })
+}
+
+/// How key and value of an entry are called, of members that are maps.
+pub fn entry(member: &str) -> Option<(&'static str, &'static str)> {
+    match member {
+        "Attributes" | "MessageAttributes" => Some(("Name", "Value")),
+        "Tags" => Some(("Key", "Value")),
+        _ => None,
+    }
 }
 
 /// Whether an answer has a part for the result: operations without output have none.
@@ -52,9 +61,12 @@ pub fn answer(operation: Operation, result: &Value, id: &str) -> String {
     let name = operation.name();
     let mut text = format!("<?xml version=\"1.0\"?>\n<{name}Response xmlns=\"{NAMESPACE}\">");
     if has_result(operation) {
-        text.push_str(&format!("<{name}Result>"));
-        put_members(&mut text, operation, result);
-        text.push_str(&format!("</{name}Result>"));
+        let mut members = String::new();
+        put_members(&mut members, operation, result);
+        match members.as_str() {
+            "" => text.push_str(&format!("<{name}Result/>")),
+            members => text.push_str(&format!("<{name}Result>{members}</{name}Result>")),
+        }
     }
     text.push_str("<ResponseMetadata>");
     put_text(&mut text, "RequestId", id);
@@ -148,6 +160,12 @@ mod tests {
              </MessageAttribute><MessageId>1</MessageId></Message></ReceiveMessageResult><ResponseMetadata>\
              <RequestId>id</RequestId></ResponseMetadata></ReceiveMessageResponse>"
         );
+    }
+
+    #[test]
+    fn result_without_members_is_one_empty_element() {
+        let text = answer(Operation::ReceiveMessage, &json!({}), "id");
+        assert!(text.contains("<ReceiveMessageResult/><ResponseMetadata>"), "{text}");
     }
 
     #[test]

@@ -8,7 +8,10 @@ pub const SQS_NAME_PARTS: usize = 8;
 pub const SQS_PARAMETERS: usize = 256;
 /// Parameters of each entry of a batch: its own five, and ten attributes with three to five each.
 pub const SQS_ENTRY_PARAMETERS: usize = 64;
-/// Characters of a value or a name that an error repeats.
-pub const SQS_SHOWN_CHARS: usize = 200;
+/// Characters of a value or a name that an error repeats: a receipt handle, or a redrive policy, whole.
+pub const SQS_SHOWN_CHARS: usize = 1_024;
+/// Characters of the header `X-Amzn-Trace-Id` that becomes a part of a message. AWS X-Ray needs about a hundred, and load
+/// balancers add fields; a longer one is left out.
+pub const SQS_TRACE_CHARS: usize = 1_024;
 /// Characters of the name of a region, which has lower-case letters, digits and hyphens.
 pub const SQS_REGION_CHARS: usize = 32;

@@ -1,0 +1,79 @@
+//! What queues say of encryption: the one of SQS itself, or a key of KMS. They exclude each other, and nothing is encrypted
+//! by either: whether a body is encrypted on the disk is up to whoever runs the pool.
+
+use std::collections::BTreeMap;
+
+use super::fault::{Fault, Kind};
+use super::queue_attributes::Attributes;
+use crate::domain::attributes as keys;
+
+/// The attribute that names a key.
+pub const KEY: &str = "KmsMasterKeyId";
+/// The attribute that says for how many seconds a data key is used again.
+pub const REUSE: &str = "KmsDataKeyReusePeriodSeconds";
+/// The attribute for the encryption of SQS itself.
+pub const MANAGED: &str = "SqsManagedSseEnabled";
+/// What the reuse period is when nobody says.
+pub const REUSE_DEFAULT: &str = "300";
+
+/// What an attribute says that is true or false, in any case of letters.
+pub fn is_true(value: &str) -> Option<bool> {
+    value.to_ascii_lowercase().parse().ok()
+}
+
+/// What other keys of the metadata say once these attributes are set: a value, or none. It stands before what is set.
+///
+/// # Errors
+///
+/// `InvalidAttributeName` for both kinds of encryption at once.
+pub fn exclusions(attributes: &Attributes) -> Result<&'static [(&'static str, Option<bool>)], Fault> {
+    let key = attributes.get(KEY).map(|key| !key.is_empty());
+    let managed = attributes.get(MANAGED).and_then(|value| is_true(value));
+    match (key, managed) {
+        (Some(true), Some(true)) => {
+            let why = format!("A queue has one type of encryption at one time: {KEY}, or {MANAGED}.");
+            Err(Fault::new(Kind::InvalidAttributeName, why))
+        }
+        (Some(true), _) => Ok(&[(keys::MANAGED_SSE, Some(false))]),
+        (Some(false), _) => Ok(&[(keys::KMS_REUSE, None)]),
+        (None, Some(true)) => Ok(&[(keys::KMS_KEY, None), (keys::KMS_REUSE, None)]),
+        (None, Some(false) | None) => Ok(&[]),
+    }
+}
+
+/// Adds what holds when the queue does not say.
+pub fn complete(shown: &mut BTreeMap<&'static str, String>) {
+    if shown.contains_key(KEY) {
+        shown.entry(REUSE).or_insert_with(|| REUSE_DEFAULT.to_owned());
+        shown.insert(MANAGED, "false".to_owned());
+    } else {
+        shown.entry(MANAGED).or_insert_with(|| "true".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_and_managed_encryption_exclude_each_other() {
+        let of = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            exclusions(&pairs.collect()).map_err(|fault| fault.kind)
+        };
+        assert_eq!(of(&[(KEY, "alias/a"), (MANAGED, "True")]), Err(Kind::InvalidAttributeName));
+        assert_eq!(of(&[(MANAGED, "true")]), Ok(&[(keys::KMS_KEY, None), (keys::KMS_REUSE, None)][..]));
+        assert_eq!(of(&[(KEY, "")]), Ok(&[(keys::KMS_REUSE, None)][..]));
+        assert_eq!(of(&[(KEY, "alias/a"), (MANAGED, "false")]), Ok(&[(keys::MANAGED_SSE, Some(false))][..]));
+        let shown = |key: Option<&str>, managed: Option<&str>| {
+            let key = key.map(|key| (KEY, key.to_owned()));
+            let managed = managed.map(|managed| (MANAGED, managed.to_owned()));
+            let mut shown: BTreeMap<_, _> = key.into_iter().chain(managed).collect();
+            complete(&mut shown);
+            shown.get(MANAGED).cloned()
+        };
+        assert_eq!(shown(None, None).as_deref(), Some("true"));
+        assert_eq!(shown(None, Some("false")).as_deref(), Some("false"));
+        assert_eq!(shown(Some("alias/a"), Some("true")).as_deref(), Some("false"));
+    }
+}
