@@ -60,7 +60,7 @@ pub struct Received {
 pub enum Changed {
     /// The message is hidden for as long as was asked, from now on.
     Done,
-    /// The receive was over: nothing was changed.
+    /// No receive that the receipt is good for holds the message: nothing was changed.
     Over,
     /// There is no such message.
     Gone,
@@ -240,8 +240,9 @@ impl Broker {
         }
     }
 
-    /// Hides messages for so long from now on, each by its handle; zero seconds make one visible. A receipt whose receive
-    /// is over changes nothing (SQS answers success there). What went well is durable when this returns.
+    /// Hides messages for so long from now on, each by its handle; zero seconds make one visible. In order of groups
+    /// a receipt is good for its own receive, elsewhere for whichever holds the message. One of a message that nobody holds changes
+    /// nothing (SQS answers success there). What went well is durable when this returns.
     pub async fn receipts_change(
         &self,
         at: &QueueRef,

@@ -17,7 +17,7 @@ use crate::error::Error;
 /// What a receipt is worth now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
-    /// Its message is under this live claim, and has not been claimed again since.
+    /// Its message is under this live claim: where messages are in order of groups the one that the receipt is of.
     Holds(ClaimId),
     /// The claim it was got with is over. The message is there.
     Over,
@@ -46,8 +46,9 @@ pub enum Split {
 }
 
 impl QueueEngine {
-    /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. A message that came
-    /// back from another queue is a new one, whose claims are counted anew.
+    /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. Where messages are in order
+    /// of groups it is good for that claim alone, and a message that came back from another queue is a new one, whose claims
+    /// are counted anew. Elsewhere it is good for whatever claim the message is under (SQS).
     pub fn worth(&self, id: MessageId, (attempt, received): (u32, Timestamp), now: Timestamp) -> Worth {
         let Some(hidden) = self.hidden.get(&id) else {
             return if self.ready(id).is_some() { Worth::Over } else { Worth::AskPool };
@@ -57,7 +58,8 @@ impl QueueEngine {
                 let is_same = |header: &Header| header.attempts == attempt && header.created <= received;
                 let is_same = hidden.header.as_ref().is_some_and(is_same);
                 let is_live = self.claims.get(claim).is_some_and(|claim| claim.is_live(now));
-                if is_same && is_live { Worth::Holds(claim) } else { Worth::Over }
+                let is_good = is_same || !self.is_ordered();
+                if is_good && is_live { Worth::Holds(claim) } else { Worth::Over }
             }
             Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving | Why::Copying => Worth::Over,
             Why::Removing(_) => Worth::Gone,

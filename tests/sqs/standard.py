@@ -216,12 +216,29 @@ def visibility():
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[1], VisibilityTimeout=0)
     [again] = receive(url, MaxNumberOfMessages=10, AttributeNames=["ApproximateReceiveCount"], VisibilityTimeout=600)
     assert (again["Body"], again["Attributes"]["ApproximateReceiveCount"]) == ("1", "2")
-    # Its old handle has nothing to say of how long it is hidden, and deletes it still.
+    # Its old handle says for how long it is hidden as well as the new one, alone and in a batch, and deletes it.
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[1], VisibilityTimeout=0)
-    assert receive(url) == []
+    [again] = receive(url, MaxNumberOfMessages=10, AttributeNames=["ApproximateReceiveCount"], VisibilityTimeout=1)
+    assert (again["Body"], again["Attributes"]["ApproximateReceiveCount"]) == ("1", "3")
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[1], VisibilityTimeout=600)
+    assert receive(url, WaitTimeSeconds=2) == [], "it is hidden for longer"
+    answer = sqs.change_message_visibility_batch(QueueUrl=url, Entries=[
+        {"Id": "a", "ReceiptHandle": handles[1], "VisibilityTimeout": 0}])
+    assert [done["Id"] for done in answer["Successful"]] == ["a"], answer
+    [latest] = receive(url, MaxNumberOfMessages=10, VisibilityTimeout=600)
+    assert latest["Body"] == "1"
+    # One of a receive of several: the others stay as they are.
     sqs.delete_message(QueueUrl=url, ReceiptHandle=handles[1])
-    refused("InvalidParameterValue", sqs.change_message_visibility, QueueUrl=url, VisibilityTimeout=1,
-            ReceiptHandle=again["ReceiptHandle"])
+    for handle in [again["ReceiptHandle"], latest["ReceiptHandle"]]:
+        refused("InvalidParameterValue", sqs.change_message_visibility, QueueUrl=url, VisibilityTimeout=1,
+                ReceiptHandle=handle)
+    several = make("several")
+    for number in range(3):
+        sqs.send_message(QueueUrl=several, MessageBody=str(number))
+    old = [message["ReceiptHandle"] for message in receive(several, MaxNumberOfMessages=10, VisibilityTimeout=0)]
+    assert len(receive(several, MaxNumberOfMessages=10, VisibilityTimeout=600)) == 3
+    sqs.change_message_visibility(QueueUrl=several, ReceiptHandle=old[1], VisibilityTimeout=0)
+    assert [message["Body"] for message in receive(several, MaxNumberOfMessages=10)] == ["1"]
     # A batch: two come back soon, the third stays.
     entries = [{"Id": "a", "ReceiptHandle": handles[0], "VisibilityTimeout": 1},
                {"Id": "b", "ReceiptHandle": handles[2], "VisibilityTimeout": 1},
