@@ -115,7 +115,7 @@ impl Broker {
         }
         let (broker, at) = (self.clone(), at.clone());
         let pop = async move {
-            match broker.choose(&slot, &at, ClaimLimit::from(count), Duration::ZERO).await? {
+            match broker.choose(&slot, &at, ClaimLimit::from(count), Duration::ZERO).await?.chosen {
                 Some(chosen) => broker.pop_chosen(&slot, &at, chosen).await,
                 // Cut off from the tree, nobody can say that there is nothing (P8).
                 None => broker.check_ours(&slot).map(|()| Vec::new()),

@@ -8,11 +8,13 @@ use tracing::{error, warn};
 
 use super::Broker;
 use super::changes::Change;
+use super::deadlines::Deadline;
 use super::ends::Cause;
 use super::messages::MessageView;
 use super::queue_store::QueueStore;
-use super::slot::{Deadline, OpenQueue, Slot, SlotState};
-use super::waiting::{Chosen, Look};
+use super::slot::{OpenQueue, Slot, SlotState};
+use super::transfer_watch::{self, Arrival};
+use super::waiting::{Choice, Chosen, Look};
 use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use crate::cluster::questions::{UNHELD, Unheld};
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
@@ -102,19 +104,25 @@ impl Broker {
         claimer: Claimer,
     ) -> Result<Option<(ClaimView, Handover)>, Error> {
         let start = Instant::now();
-        let chosen = self.choose_or_wait(at, limit, wait).await?;
+        let Choice { chosen, arrivals } = self.choose_or_wait(at, limit, wait).await?;
         if wait != ClaimWait::default() {
             self.0.meter.note_claim_wait(start.elapsed().as_secs_f64());
         }
-        let Some((slot, chosen)) = chosen else { return Ok(None) };
-        let (broker, at) = (self.clone(), at.clone());
-        let claim = async move {
-            let _guard = slot.lost_on_panic();
-            let view = broker.grant(&slot, &at, (terms, claimer), chosen).await?;
-            let handover = Handover { broker, at, claim: Some(view.id), from: None };
-            Ok(Some((view, handover)))
+        let granted = match chosen {
+            Some((slot, chosen)) => {
+                let (broker, at) = (self.clone(), at.clone());
+                let claim = async move {
+                    let _guard = slot.lost_on_panic();
+                    let view = broker.grant(&slot, &at, (terms, claimer), chosen).await?;
+                    let handover = Handover { broker, at, claim: Some(view.id), from: None };
+                    Ok((view, handover))
+                };
+                Some(self.carry_out(claim).await?)
+            }
+            None => None,
         };
-        self.carry_out(claim).await
+        transfer_watch::wait(arrivals, limits::ARRIVAL_WAIT).await;
+        Ok(granted)
     }
 
     /// Messages for a claim, with the slot that they were chosen in. One that is taken anew meanwhile is waited for, and
@@ -124,16 +132,20 @@ impl Broker {
         at: &QueueRef,
         limit: ClaimLimit,
         wait: ClaimWait,
-    ) -> Result<Option<(Arc<Slot>, Chosen)>, Error> {
+    ) -> Result<Choice<(Arc<Slot>, Chosen)>, Error> {
         let start = Instant::now();
         loop {
             let slot = self.slot(at).await?;
             self.open(&slot, at).await?;
             let left = wait.duration().saturating_sub(start.elapsed());
             match self.choose(&slot, at, limit, left).await {
-                Ok(Some(chosen)) => return Ok(Some((slot, chosen))),
+                Ok(Choice { chosen: Some(chosen), arrivals }) => {
+                    return Ok(Choice { chosen: Some((slot, chosen)), arrivals });
+                }
                 // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
-                Ok(None) => return self.check_ours(&slot).map(|()| None),
+                Ok(Choice { chosen: None, arrivals }) => {
+                    return self.check_ours(&slot).map(|()| Choice { chosen: None, arrivals });
+                }
                 Err(_) if slot.closed.is_cancelled() && start.elapsed() < wait.duration() => {}
                 Err(error) => return Err(error),
             }
@@ -160,13 +172,15 @@ impl Broker {
     }
 
     /// Looks for messages in the window, and hides them. What it meets on the way that no claim may have is removed or
-    /// set aside, and when the window runs low more is read.
+    /// set aside, and when the window runs low more is read. Of what is set aside for a queue that is served here the arrival
+    /// is added to `arrivals`.
     pub(super) fn look(
         &self,
         slot: &Arc<Slot>,
         state: &mut SlotState,
         at: &QueueRef,
         limit: ClaimLimit,
+        arrivals: &mut Vec<Arrival>,
     ) -> Result<Look, Error> {
         if slot.closed.is_cancelled() {
             return Err(Error::unavailable(Part::Coordination, "the slot is taken anew"));
@@ -204,6 +218,9 @@ impl Broker {
                 drop(self.submit(slot, state, at, Change::Remove(expired)));
             }
             if let Some((target, _)) = dead_letters.filter(|_| !dead.is_empty()) {
+                let watched = state.queues.get_mut(at).filter(|_| self.elsewhere(&target).is_none());
+                let ids = dead.iter().map(|header| header.id).collect();
+                arrivals.extend(watched.and_then(|queue| queue.transfers.watch(ids)));
                 self.set_aside(slot, state, at, dead, target);
             }
             if !messages.is_empty() {

@@ -9,8 +9,9 @@ use tracing::warn;
 
 use super::Broker;
 use super::assignment::Following;
+use super::deadlines::Deadline;
 use super::ends::{Cause, Claimed};
-use super::slot::{Deadline, Slot};
+use super::slot::Slot;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
@@ -66,10 +67,24 @@ impl Broker {
     }
 
     async fn expire_claims(&self) {
-        while self.next_turn(limits::EXPIRY_TICK).await {
+        let alarm = &self.0.alarms.claims;
+        // While no claim can be renewed their time stands still, and nothing is due soon.
+        let time = || {
+            let now = self.0.clock.now();
+            let time = self.claim_time();
+            if time < now { Timestamp::default() } else { time }
+        };
+        while self.next_deadline(alarm, time, limits::EXPIRY_TICK).await {
             let now = self.claim_time();
+            alarm.forget();
             for slot in self.0.cells.owned() {
-                if !slot.state.lock().begin_expiry(now) {
+                let begins = {
+                    let mut state = slot.state.lock();
+                    let begins = state.begin_expiry(now);
+                    state.set_expiry_alarm();
+                    begins
+                };
+                if !begins {
                     continue;
                 }
                 let broker = self.clone();
@@ -92,7 +107,7 @@ impl Broker {
                 warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
             }
         }
-        slot.state.lock().is_expiring = false;
+        slot.state.lock().finish_expiry();
     }
 
     /// Opens the queue of a claim whose time is over, so that it can be ended. A claim of a queue that does not exist any

@@ -10,8 +10,9 @@ use tokio::sync::oneshot;
 
 use super::Broker;
 use super::changes::Change;
+use super::deadlines::Deadline;
 use super::messages::settled;
-use super::slot::{Deadline, Slot, SlotState};
+use super::slot::{Slot, SlotState};
 use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;

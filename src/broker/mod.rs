@@ -4,6 +4,7 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+mod alarm;
 mod assignment;
 mod attempts;
 mod bulk;
@@ -12,6 +13,7 @@ mod changes;
 mod claims;
 mod components;
 mod copier;
+mod deadlines;
 mod departures;
 mod dropped;
 mod duties;
@@ -66,6 +68,8 @@ mod slot_tasks;
 mod survey;
 mod sweeps;
 mod time;
+mod transfer_watch;
+mod transfers;
 mod twins;
 mod unfinished;
 mod waiting;
@@ -113,6 +117,7 @@ use crate::domain::receipt::ReceiptKey;
 use crate::error::{Error, Part};
 use crate::metrics::Meter;
 use crate::storage::StoreError;
+use alarm::Alarms;
 use assignment::{Assignment, Following};
 use cells::Cells;
 use far_moves::Heard;
@@ -137,6 +142,7 @@ struct Shared {
     /// The slots as they are served.
     cells: Cells,
     assignment: Assignment,
+    alarms: Alarms,
     clock: Clock,
     /// What clients may ask for.
     limits: Limits,
@@ -224,6 +230,7 @@ impl Broker {
             pools,
             cells: Cells::new(),
             assignment: Assignment::default(),
+            alarms: Alarms::default(),
             clock,
             limits,
             meter,

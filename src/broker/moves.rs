@@ -7,12 +7,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tracing::{error, warn};
 
 use super::Broker;
@@ -20,6 +18,7 @@ use super::changes::Change;
 use super::messages::settled;
 use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot, SlotState};
+use super::transfers::{Pass, Transfers, worse};
 use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
@@ -37,46 +36,6 @@ pub(super) struct Side<'a> {
     pub(super) at: &'a QueueRef,
     pub(super) id: QueueId,
     pub(super) store: QueueStore,
-}
-
-/// How long a pass waits for the transfers that it began.
-const TRANSFER_WAIT: Duration = Duration::from_secs(1);
-
-/// What one pass over the entries aside came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Pass {
-    /// None of them is on its way.
-    Idle,
-    /// Some were brought to their end.
-    Moved,
-    /// Some wait for somebody else.
-    Waits,
-}
-
-/// The transfers out of one queue that are under way, by target.
-#[derive(Default)]
-struct Transfers {
-    tasks: HashMap<QueueRef, JoinHandle<Result<(), Error>>>,
-    /// Whether one of them has ended well since somebody asked.
-    has_moved: bool,
-}
-
-impl Transfers {
-    /// Waits for those that were just begun, a while. Those that take longer, and those before them, go on beside the next pass.
-    async fn finish(&mut self, begun: Vec<QueueRef>) -> Result<Pass, Error> {
-        let (end, mut pass) = (Instant::now() + TRANSFER_WAIT, Ok(Pass::Idle));
-        for target in begun {
-            let Some(transfer) = self.tasks.get_mut(&target) else { continue };
-            let Ok(ended) = timeout_at(end, transfer).await else { continue };
-            self.tasks.remove(&target);
-            let unknown = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
-            let ended = ended.unwrap_or_else(unknown);
-            self.has_moved |= ended.is_ok();
-            pass = worse(pass, ended.map(|()| Pass::Moved));
-        }
-        self.tasks.retain(|_, transfer| !transfer.is_finished());
-        if self.tasks.is_empty() { pass } else { worse(pass, Ok(Pass::Waits)) }
-    }
 }
 
 impl OpenQueue {
@@ -278,7 +237,13 @@ impl Broker {
         let id = slot.state.lock().queues.get(target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(target))?;
+        let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         let moved = self.carry_over(source, &side, messages).await;
+        if moved.is_ok()
+            && let Some(queue) = source.slot.state.lock().queue_mut(source.at, source.id)
+        {
+            queue.transfers.arrived(&ids);
+        }
         // It settles what is left, or finds that nothing is.
         if let Some(queue) = slot.state.lock().queue_mut(target, side.id) {
             self.start_mover(&slot, target, queue);
@@ -433,14 +398,6 @@ impl SlotState {
         let Some(queue) = self.queue_mut(at, id) else { return true };
         queue.is_moving = queue.engine.has_aside();
         !queue.is_moving
-    }
-}
-
-/// Of two parts of a pass the one that needs more: an error, or the greater.
-fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Ok(one.max(other)),
-        (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
 

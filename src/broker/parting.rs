@@ -8,8 +8,9 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Broker;
+use super::deadlines::Deadline;
 use super::receipts::closed;
-use super::slot::{Deadline, Slot};
+use super::slot::Slot;
 use crate::catalogue::{ClaimRecord, ClaimedMessage};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};

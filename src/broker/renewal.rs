@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::Broker;
 use super::claims::ClaimView;
+use super::deadlines::Deadline;
 use super::messages::MessageView;
-use super::slot::{Deadline, Slot};
+use super::slot::Slot;
 use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, ClientId, MessageId, QueueId};

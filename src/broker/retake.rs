@@ -194,7 +194,7 @@ impl Broker {
         let epoch = Epoch { generation: self.0.generation, transaction: owned.transaction };
         let claims = self.0.catalogue.claims(&owned).await?;
         let no_expiry_before = self.0.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
-        Ok(Arc::new(Slot::new(owned, epoch, claims, (taken, no_expiry_before))))
+        Ok(Arc::new(Slot::new(owned, epoch, claims, (taken, no_expiry_before), self.0.alarms.clone())))
     }
 
     /// Fences the pools that the slot used, so that batches of its old object are refused from here on. One that

@@ -28,6 +28,7 @@ impl SlotState {
         let Some(wakes) = queue.engine.wakes_at() else { return };
         if queue.wakes_at.is_none_or(|noted| wakes < noted) {
             queue.wakes_at = Some(wakes);
+            self.alarms.schedule.set(wakes);
             self.wakes.push(Reverse((wakes, at.clone())));
         }
     }
@@ -45,8 +46,10 @@ impl SlotState {
 
 impl Broker {
     pub(super) async fn wake_scheduled(&self) {
-        while self.next_turn(limits::SCHEDULE_TICK).await {
+        let alarm = &self.0.alarms.schedule;
+        while self.next_deadline(alarm, || self.0.clock.now(), limits::SCHEDULE_TICK).await {
             let now = self.0.clock.now();
+            alarm.forget();
             for slot in self.0.cells.owned() {
                 let mut state = slot.state.lock();
                 while let Some(at) = state.take_wake(now) {
@@ -54,6 +57,9 @@ impl Broker {
                         self.start_wake(&slot, &at, queue, now);
                     }
                     state.note_wake(&at);
+                }
+                if let Some(Reverse((next, _))) = state.wakes.peek() {
+                    alarm.set(*next);
                 }
             }
         }

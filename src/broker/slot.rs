@@ -11,13 +11,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Broker;
+use super::alarm::Alarms;
 use super::copier::Migration;
+use super::deadlines::Deadline;
 use super::gates::Gates;
 use super::lanes::{Lane, Work};
 use super::loads::{Pace, Paced};
 use super::presence::Origin;
 use super::queue_figures::{Shown, SlotFigures};
 use super::retake::Taken;
+use super::transfer_watch::TransferWatch;
 use super::waiting::Waiter;
 use crate::catalogue::{AttemptRecord, ClaimRecord, OwnedSlot, Placement, QueueRecord, SlotClaims};
 use crate::domain::attributes::Attributes;
@@ -30,9 +33,6 @@ use crate::engine::{Lines, QueueEngine};
 use crate::error::{Error, Part};
 use crate::metrics::QueueCounters;
 use crate::storage::Epoch;
-
-/// Deadlines of claims that are over which a slot may keep beside those of the live ones.
-const SPARE_DEADLINES: usize = 1_024;
 
 /// One of the 256, from when it was taken until it is taken anew.
 ///
@@ -103,14 +103,8 @@ pub(super) struct SlotState {
     pub(super) figures: SlotFigures,
     /// When it was noted how much is written to the queues.
     pub(super) paced: Paced,
-}
-
-/// When a claim of which queue ends.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Deadline {
-    pub(super) at: Timestamp,
-    pub(super) claim: ClaimId,
-    pub(super) queue: QueueRef,
+    /// Set to what is noted here: when claims end, and when scheduled messages become ready.
+    pub(super) alarms: Alarms,
 }
 
 /// A queue in memory.
@@ -135,6 +129,8 @@ pub(super) struct OpenQueue {
     pub(super) is_moving: bool,
     /// How often it went over what is aside.
     pub(super) move_passes: u64,
+    /// Who waits for messages to arrive where they move.
+    pub(super) transfers: TransferWatch,
     /// Whether somebody carries on a task that moves its messages away.
     pub(super) has_task: bool,
     /// Whether somebody has claimed from it since the memory of all windows was looked at.
@@ -156,6 +152,7 @@ impl Slot {
         epoch: Epoch,
         found: SlotClaims,
         (taken, no_expiry_before): (Taken, Timestamp),
+        alarms: Alarms,
     ) -> Self {
         let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::new();
         let live_claims = found.claims.len();
@@ -182,6 +179,7 @@ impl Slot {
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),
             paced: Paced::since(no_expiry_before),
+            alarms,
         };
         Self {
             owned,
@@ -268,28 +266,6 @@ impl SlotState {
         Some(*queue)
     }
 
-    /// Notes when a claim ends. Deadlines of claims that are over, or that last longer now, are forgotten before they
-    /// outnumber the others.
-    pub(super) fn await_end(&mut self, deadline: Deadline) {
-        if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
-            let (queues, unopened) = (&self.queues, &self.unopened);
-            let is_live = |deadline: &Deadline| match queues.get(&deadline.queue) {
-                Some(queue) => queue.engine.expires(deadline.claim).is_some_and(|end| end <= deadline.at),
-                None => !unopened.is_empty(),
-            };
-            self.deadlines.retain(|Reverse(deadline)| is_live(deadline));
-        }
-        self.deadlines.push(Reverse(deadline));
-    }
-
-    /// Whether claims are due that no task is ending yet; the caller then starts one.
-    pub(super) fn begin_expiry(&mut self, now: Timestamp) -> bool {
-        let is_due = self.deadlines.peek().is_some_and(|Reverse(first)| first.at <= now);
-        let begins = is_due && !self.is_expiring;
-        self.is_expiring |= begins;
-        begins
-    }
-
     /// Whether deleted queues are to be cleaned away now; the caller then does so.
     pub(super) fn begin_cleaning(&mut self, now: Timestamp) -> bool {
         let begins = self.next_cleaning.is_some_and(|at| at <= now);
@@ -371,6 +347,7 @@ impl Broker {
         let counters = self.0.meter.queue(at);
         let shown = state.figures.open(at, record.id, self.0.meter.is_named(at));
         state.deadlines.extend(deadlines);
+        state.set_expiry_alarm();
         state.spend(spent);
         let queue = OpenQueue {
             id: record.id,
@@ -384,6 +361,7 @@ impl Broker {
             wakes_at: None,
             is_moving: false,
             move_passes: 0,
+            transfers: TransferWatch::default(),
             has_task: false,
             is_claimed_from: false,
             counters,
@@ -406,10 +384,7 @@ impl Broker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::Slot as SlotNumber;
-    use crate::domain::message::{Header, State};
     use crate::domain::names::{ProjectId, QueueName};
-    use crate::engine::Found;
 
     impl OpenQueue {
         /// A queue of no matter which name.
@@ -426,6 +401,7 @@ mod tests {
                 wakes_at: None,
                 is_moving: false,
                 move_passes: 0,
+                transfers: TransferWatch::default(),
                 has_task: false,
                 is_claimed_from: false,
                 counters: crate::metrics::Meter::default().queue(&QueueRef {
@@ -437,53 +413,5 @@ mod tests {
                 idle_rounds: 0,
             }
         }
-    }
-
-    fn header(id: MessageId) -> Header {
-        let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
-        let (ttl, attempts, client, size, state) = (3_600, 0, None, 0, State::Ready);
-        Header {
-            id,
-            created,
-            ready: created,
-            ttl,
-            expires,
-            attempts,
-            client,
-            size,
-            state,
-            group: None,
-            first_claimed: None,
-        }
-    }
-
-    #[test]
-    fn a_claim_that_is_renewed_again_and_again_keeps_few_deadlines() {
-        let owned = OwnedSlot::new(SlotNumber(0), 1, 1);
-        let epoch = Epoch { generation: 1, transaction: 1 };
-        let slot = Slot::new(owned, epoch, SlotClaims::default(), (Taken::first(), Timestamp::default()));
-        let mut state = slot.state.lock();
-        let at = QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new("q").unwrap() };
-        let (claim, terms) = (ClaimId::new(&mut rand::rng()), ClaimTerms::stored(60, 60));
-        let mut engine = QueueEngine::open(Found {
-            tail: MessageId::ZERO,
-            has_ready: false,
-            is_scheduled: false,
-            has_aside: false,
-        });
-        let message = (header(MessageId::from_bytes([1; 16])), 1);
-        assert!(engine.restore_claim(claim, terms, Timestamp::from_millis(60_000), vec![message]).is_empty());
-        state.queues.insert(at.clone(), Box::new(OpenQueue::of(engine)));
-        state.live_claims = 1;
-        let mut last = Timestamp::default();
-        for renewal in 0..20_000 {
-            last = Timestamp::from_millis(60_000 + renewal);
-            if let Some(queue) = state.queues.get_mut(&at) {
-                queue.engine.renewed(claim, terms, last);
-            }
-            state.await_end(Deadline { at: last, claim, queue: at.clone() });
-        }
-        assert!(state.deadlines.len() <= SPARE_DEADLINES + 4, "{}", state.deadlines.len());
-        assert!(state.deadlines.iter().any(|Reverse(deadline)| deadline.at == last), "it ends in time");
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Broker;
 use super::slot::{Slot, SlotState};
+use super::transfer_watch::{self, Arrival};
 use crate::domain::claim::ClaimLimit;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
@@ -23,12 +24,17 @@ use crate::error::{Error, Part};
 /// Messages chosen for a claim, and the queue they are of, with the token that keeps it from being deleted.
 type Handed = (QueueId, TaskTrackerToken, Vec<(Header, Option<Bytes>)>);
 
-type Answer = Result<Option<Handed>, Error>;
+/// What somebody in a line is told: his messages, if there are some, and the arrivals that his claim is to wait for.
+type Told = (Option<Handed>, Vec<Arrival>);
+
+type Answer = Result<Told, Error>;
 
 /// Somebody in a line.
 pub(super) struct Waiter {
     limit: ClaimLimit,
     patience: Patience,
+    /// Of messages that were set aside while it was looked for his.
+    arrivals: Vec<Arrival>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -39,6 +45,12 @@ enum Patience {
     None,
     /// Not before his time is over.
     Long,
+}
+
+/// What a claim gets: messages, if there are some, and the arrivals of those that were set aside instead.
+pub(super) struct Choice<T> {
+    pub(super) chosen: Option<T>,
+    pub(super) arrivals: Vec<Arrival>,
 }
 
 /// Messages chosen for a claim. Dropped before they are used they go to the next one who waits.
@@ -90,7 +102,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
         state.lines.leave(self.at, self.place);
-        if let Ok(Ok(Some((queue, _use, messages)))) = self.answer.try_recv() {
+        if let Ok(Ok((Some((queue, _use, messages)), _))) = self.answer.try_recv() {
             let ids: Vec<MessageId> = messages.iter().map(|(header, _)| header.id).collect();
             if let Some(queue) = state.queue_mut(self.at, queue) {
                 queue.engine.put_back(&ids);
@@ -110,11 +122,16 @@ pub(super) enum Look {
 }
 
 impl SlotState {
-    /// Answers those of the line for whom it holds.
-    fn dismiss(&mut self, at: &QueueRef, holds: impl Fn(&Waiter) -> bool, answer: impl Fn() -> Answer) {
+    /// Answers those of the line for whom it holds: with nothing, or the failure that there is.
+    fn dismiss(
+        &mut self,
+        at: &QueueRef,
+        holds: impl Fn(&Waiter) -> bool,
+        failure: impl Fn() -> Result<(), Error>,
+    ) {
         for waiter in self.lines.dismiss(at, holds) {
             // Whoever has left needs no answer.
-            let _ = waiter.answer.send(answer());
+            let _ = waiter.answer.send(failure().map(|()| (None, waiter.arrivals)));
         }
     }
 }
@@ -128,20 +145,23 @@ impl Broker {
         at: &QueueRef,
         limit: ClaimLimit,
         wait: Duration,
-    ) -> Result<Option<Chosen>, Error> {
+    ) -> Result<Choice<Chosen>, Error> {
         let wait = if self.0.waits.is_cancelled() { Duration::ZERO } else { wait };
         let mut waiting = {
             let mut state = slot.state.lock();
             // Nobody overtakes those who wait already.
+            let mut arrivals = Vec::new();
             if state.lines.len_of(at) == 0 {
-                match self.look(slot, &mut state, at, limit)? {
-                    Look::Chosen(handed) => return Ok(Some(self.chosen(slot, at, handed))),
-                    Look::Nothing if wait.is_zero() => return Ok(None),
+                match self.look(slot, &mut state, at, limit, &mut arrivals)? {
+                    Look::Chosen(handed) => {
+                        return Ok(Choice { chosen: Some(self.chosen(slot, at, handed)), arrivals });
+                    }
+                    Look::Nothing if wait.is_zero() => return Ok(Choice { chosen: None, arrivals }),
                     Look::Nothing | Look::Pending => {}
                 }
             }
             let patience = if wait.is_zero() { Patience::None } else { Patience::Long };
-            let waiting = self.join(slot, &mut state, at, limit, patience)?;
+            let waiting = self.join(slot, &mut state, at, (limit, patience), arrivals)?;
             self.serve(slot, &mut state, at);
             waiting
         };
@@ -168,7 +188,7 @@ impl Broker {
         at: &QueueRef,
         waiting: &mut Waiting<'_>,
         patience: Duration,
-    ) -> Result<Option<Chosen>, Error> {
+    ) -> Result<Choice<Chosen>, Error> {
         tokio::select! {
             biased;
             told = &mut waiting.answer => self.told(slot, at, told),
@@ -187,9 +207,10 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         told: Result<Answer, oneshot::error::RecvError>,
-    ) -> Result<Option<Chosen>, Error> {
+    ) -> Result<Choice<Chosen>, Error> {
         let gone = |_| Error::unavailable(Part::Server, "the queue was closed");
-        Ok(told.map_err(gone)??.map(|handed| self.chosen(slot, at, handed)))
+        let (handed, arrivals) = told.map_err(gone)??;
+        Ok(Choice { chosen: handed.map(|handed| self.chosen(slot, at, handed)), arrivals })
     }
 
     fn chosen(&self, slot: &Arc<Slot>, at: &QueueRef, (queue, _use, messages): Handed) -> Chosen {
@@ -201,8 +222,8 @@ impl Broker {
         slot: &'a Arc<Slot>,
         state: &mut SlotState,
         at: &'a QueueRef,
-        limit: ClaimLimit,
-        patience: Patience,
+        (limit, patience): (ClaimLimit, Patience),
+        arrivals: Vec<Arrival>,
     ) -> Result<Waiting<'a>, Error> {
         if state.lines.len() >= limits::SLOT_WAITERS {
             return Err(Error::TooMany { what: "claims that wait in one slot", bound: limits::SLOT_WAITERS });
@@ -214,7 +235,7 @@ impl Broker {
             });
         }
         let (answer, told) = oneshot::channel();
-        let place = state.lines.join(at, Waiter { limit, patience, answer });
+        let place = state.lines.join(at, Waiter { limit, patience, arrivals, answer });
         Ok(Waiting { broker: self, slot, at, place, answer: told })
     }
 
@@ -226,11 +247,16 @@ impl Broker {
                 state.lines.take_first(at);
                 continue;
             }
-            let limit = first.limit;
-            match self.look(slot, state, at, limit) {
+            let (limit, mut arrivals) = (first.limit, Vec::new());
+            let look = self.look(slot, state, at, limit, &mut arrivals);
+            if let Some(first) = state.lines.first_mut(at) {
+                transfer_watch::add(arrivals, &mut first.arrivals);
+            }
+            match look {
                 Ok(Look::Chosen(handed)) => {
                     let Some(waiter) = state.lines.take_first(at) else { return };
-                    let Err(Ok(Some((queue, _use, messages)))) = waiter.answer.send(Ok(Some(handed))) else {
+                    let told = Ok((Some(handed), waiter.arrivals));
+                    let Err(Ok((Some((queue, _use, messages)), _))) = waiter.answer.send(told) else {
                         continue;
                     };
                     let ids: Vec<MessageId> = messages.iter().map(|(header, _)| header.id).collect();
@@ -239,7 +265,7 @@ impl Broker {
                     }
                 }
                 Ok(Look::Nothing) => {
-                    return state.dismiss(at, |waiter| waiter.patience == Patience::None, || Ok(None));
+                    return state.dismiss(at, |waiter| waiter.patience == Patience::None, || Ok(()));
                 }
                 Ok(Look::Pending) => return,
                 Err(_) => {

@@ -64,6 +64,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::broker::alarm::Alarms;
     use crate::broker::retake::Taken;
     use crate::catalogue::{OwnedSlot, SlotClaims};
     use crate::domain::ids::{MessageId, Slot as SlotNumber};
@@ -96,7 +97,13 @@ mod tests {
     /// A slot with queues of ten messages each; whether they are claimed from.
     fn slot(queues: &[bool]) -> Arc<Slot> {
         let (owned, epoch) = (OwnedSlot::new(SlotNumber(0), 1, 1), Epoch { generation: 1, transaction: 1 });
-        let slot = Slot::new(owned, epoch, SlotClaims::default(), (Taken::first(), Timestamp::default()));
+        let slot = Slot::new(
+            owned,
+            epoch,
+            SlotClaims::default(),
+            (Taken::first(), Timestamp::default()),
+            Alarms::default(),
+        );
         for (number, is_claimed_from) in queues.iter().enumerate() {
             let found =
                 Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };

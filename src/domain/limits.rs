@@ -364,8 +364,17 @@ pub const FAREWELL: Duration = Duration::from_secs(5);
 pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);
 /// How often the time is recorded, and learnt from the tree: a start cannot tell a pause that is shorter from none.
 pub const CLOCK_TICK: Duration = Duration::from_secs(60);
-/// How often the owner looks for claims that ended.
+/// How often the owner looks for claims that ended when no deadline is nearer: so late a deadline may be met that was noted
+/// under a clock which has made a step since.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(250);
+/// How long the answer to a claim waits for the messages that it has set aside to arrive in the queue for dead letters, where
+/// the same replica serves that. A pool that hangs holds it up no longer.
+pub const ARRIVAL_WAIT: Duration = Duration::from_millis(100);
+/// Claims that wait so for the dead letters of one queue; another one is answered at once.
+pub const ARRIVAL_WAITERS: usize = 1_024;
+/// The shortest pause between two looks for what is due: so late a deadline may be met at least, and so many looks a second
+/// are the most.
+pub const DEADLINE_GRAIN: Duration = Duration::from_millis(5);
 /// Time in which every slot is swept once of messages whose life is over.
 pub const SWEEP_ROUND: Duration = Duration::from_secs(30);
 /// Messages that one look of a sweep into one pool finds.
@@ -373,8 +382,8 @@ pub const SWEEP_MESSAGES: usize = 1_024;
 /// Looks of one sweep of one slot into one pool, so that a backlog of expired messages in one slot does not keep
 /// the others waiting for more than a few seconds.
 pub const SWEEP_LOOKS: usize = 64;
-/// How often the owner looks for scheduled messages that are due: how late one may become ready for a claim that
-/// waits. A claim that comes finds it without that.
+/// How often the owner looks for scheduled messages that are due when no deadline is nearer. A claim that comes finds them
+/// without that.
 pub const SCHEDULE_TICK: Duration = Duration::from_millis(50);
 /// Scheduled messages that are made ready in one batch.
 pub const WAKE_MESSAGES: usize = 1_024;

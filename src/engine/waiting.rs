@@ -67,6 +67,11 @@ impl<N: Eq + Hash + Clone, T> Lines<N, T> {
         self.lines.get(name)?.front().map(|(_, who)| who)
     }
 
+    /// Who is first, to be changed.
+    pub fn first_mut(&mut self, name: &N) -> Option<&mut T> {
+        self.lines.get_mut(name)?.front_mut().map(|(_, who)| who)
+    }
+
     /// How many stand in one line.
     pub fn len_of(&self, name: &N) -> usize {
         self.lines.get(name).map_or(0, VecDeque::len)

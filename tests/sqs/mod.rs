@@ -119,6 +119,11 @@ fn requests_that_boto3_repeats_in_its_legacy_mode_have_the_effect_that_they_must
 }
 
 #[test]
+fn deadlines_are_met_and_dead_letters_arrive_with_the_answer() {
+    run("timing.py", |_| {});
+}
+
+#[test]
 fn boto3_has_messages_moved_back() {
     run("move_tasks.py", |_| {});
 }
