@@ -185,12 +185,15 @@ impl<A: App> Host<A> {
     /// Answers a connection for which there is no place but one of probes. One that says nothing in the clear is told that
     /// there is none.
     async fn welcome_probe(self, stream: TcpStream, from: IpAddr, stop: CancellationToken) {
-        let is_silent = match self.transport {
-            Transport::Plain => timeout(limits::PROBE_HEADER, stream.peek(&mut [0])).await.is_err(),
-            Transport::Tls(_) => false,
-        };
-        if is_silent {
-            return self.refuse(&stream);
+        if let Transport::Plain = self.transport {
+            let mut first = [0];
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                spoken = timeout(limits::PROBE_HEADER, stream.peek(&mut first)) => if spoken.is_err() {
+                    return self.refuse(&stream);
+                },
+            }
         }
         let app = ProbesOnly::new(self.app, self.meter.clone(), stop.clone());
         let Self { proxies, transport, limits, unsent, tasks, meter, .. } = self;
