@@ -110,7 +110,7 @@ mod tests {
             (keys::TAGS, json!({"team": 7}), "string"),
             (keys::TAGS, Value::Object(many), "50"),
         ] {
-            let refused = refusal(key, &value).unwrap_or_else(|| panic!("{key} {value} passed"));
+            let refused = refusal(key, &value).unwrap_or_default();
             assert!(refused.starts_with(key) && refused.contains(part), "{value}: {refused}");
         }
     }
