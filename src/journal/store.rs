@@ -7,6 +7,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::log::{self, CheckError, Checked, Mark, Numbering, Position, Remedy};
 use super::{FORMAT, JournalOptions, OpenError, SPACES, Space};
+use crate::domain::limits;
 use crate::domain::time::Timestamp;
 
 const FORMAT_KEY: &[u8] = b"format";
@@ -18,10 +19,6 @@ const CHECKED_KEY: &[u8] = b"checked";
 
 /// Bytes of log files after which quiet key spaces are flushed too: they bound the time of a restart.
 const LOG_BYTES: u64 = 256 << 20;
-/// Bytes of recent writes in memory per key space.
-const MEMTABLE_BYTES: u64 = 16 << 20;
-/// Bytes of the cache of blocks read from disk.
-const CACHE_BYTES: u64 = 32 << 20;
 
 /// Whether damage of the log is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +53,10 @@ impl Store {
         let database = Database::builder(path)
             .manual_journal_persist(true)
             .max_journaling_size(LOG_BYTES)
-            .cache_size(CACHE_BYTES)
+            .cache_size(limits::STORE_CACHE_BYTES)
             .open()
             .map_err(failed)?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(limits::STORE_TABLE_BYTES);
         let spaces = SPACES
             .iter()
             .map(|(_, name)| database.keyspace(name, options))

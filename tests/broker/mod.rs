@@ -1,6 +1,7 @@
 //! The broker as a whole, in this process, with a clock that is moved by hand.
 
 mod attempts;
+mod budgets;
 mod clock;
 mod costs;
 mod counting;

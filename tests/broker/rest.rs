@@ -1,6 +1,4 @@
-//! Queues that nobody uses are closed, and open again as if they never were; the budgets of memory are those that are written down.
-
-use std::time::Duration;
+//! Queues that nobody uses are closed, and open again as if they never were.
 
 use angarium::domain::delay::Delay;
 use angarium::domain::limits;
@@ -76,47 +74,4 @@ async fn closed_queues_stay_on_the_page_of_metrics() {
     whole.broker.queue_delete(&queue("kept")).await.unwrap();
     let page = whole.broker.metrics_page().await;
     assert_eq!(line(&page), None, "{page}");
-}
-
-#[test]
-fn budgets_of_memory_are_as_written_down() {
-    let page = include_str!("../../ARCHITECTURE.md");
-    let table = page.split("## Budgets of memory").nth(1).expect("the section is there");
-    let rows: Vec<Vec<&str>> = table
-        .lines()
-        .skip_while(|line| !line.starts_with("|---"))
-        .skip(1)
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect();
-    let budgets = [
-        ("WINDOWS_BYTES", limits::WINDOWS_BYTES),
-        ("WINDOW_BYTES", limits::WINDOW_BYTES),
-        ("WINDOW_MESSAGES", limits::WINDOW_MESSAGES),
-        ("AHEAD_MESSAGES", limits::AHEAD_MESSAGES),
-        ("GROUPS_KNOWN", limits::GROUPS_KNOWN),
-        ("FREED_GROUPS", limits::FREED_GROUPS),
-        ("NOISY_KNOWN", limits::NOISY_KNOWN),
-        ("DEDUP_KNOWN", limits::DEDUP_KNOWN),
-        ("DEDUP_KNOWN_ALL", limits::DEDUP_KNOWN_ALL),
-        ("ASIDE_KNOWN", limits::ASIDE_KNOWN),
-        ("LANE_MESSAGES", limits::LANE_MESSAGES),
-        ("LANE_BYTES", limits::LANE_BYTES),
-        ("SLOT_CLAIMS", limits::SLOT_CLAIMS),
-        ("QUEUE_WAITERS", limits::QUEUE_WAITERS),
-        ("SLOT_WAITERS", limits::SLOT_WAITERS),
-        ("NAMED_QUEUES_MOST", limits::NAMED_QUEUES_MOST),
-        ("COUNTED_PROJECTS", limits::COUNTED_PROJECTS),
-        ("RATED_PROJECTS", limits::RATED_PROJECTS),
-        ("TREE_QUEUE", limits::TREE_QUEUE),
-        ("TREE_READS", limits::TREE_READS),
-        ("JOURNAL_QUEUE", limits::JOURNAL_QUEUE),
-        ("REST_ROUNDS", usize::from(limits::REST_ROUNDS)),
-    ];
-    let written: Vec<(String, String)> =
-        rows.iter().map(|row| (row[0].replace('`', ""), row[1].replace(',', ""))).collect();
-    let real: Vec<(String, String)> =
-        budgets.iter().map(|(name, most)| ((*name).to_owned(), most.to_string())).collect();
-    assert_eq!(written, real);
-    assert_eq!(limits::REST_TICK, Duration::from_secs(60));
 }
