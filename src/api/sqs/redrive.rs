@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Whole;
 use super::context::Context;
+use super::decode::shown;
 use super::encode::Answer;
 use super::fault::Fault;
 use super::fifo::Fifo;
