@@ -161,8 +161,9 @@ pub(super) enum Way {
     NewerFirst,
 }
 
-pub(super) fn keys(notes: &[(DedupKey, Note)]) -> Vec<DedupKey> {
-    notes.iter().map(|(key, _)| *key).collect()
+/// The ids of deduplication that notes keep, with their messages.
+pub(super) fn twins(notes: &[(DedupKey, Note)]) -> Vec<(DedupKey, MessageId)> {
+    notes.iter().filter_map(|(_, note)| twins::read_note(note)).collect()
 }
 
 pub(super) fn ids(headers: &[Header]) -> Vec<MessageId> {

@@ -292,7 +292,7 @@ impl SlotState {
         match (change, outcome) {
             (Change::Post(messages, notes), Outcome::Done) => {
                 open.counters.sent.inc_by(count(&messages));
-                open.engine.twins_posted(&changes::keys(&notes));
+                open.engine.twins_posted(&changes::twins(&notes));
                 open.engine.posted(messages);
                 self.note_wake(at);
             }
@@ -318,7 +318,7 @@ impl SlotState {
                 return (frees && is_waited_for).then_some(Next::Serve);
             }
             (Change::Post(_, notes), Outcome::NotDone | Outcome::Full) => {
-                open.engine.twins_failed(&changes::keys(&notes));
+                open.engine.twins_failed(&changes::twins(&notes));
                 return None;
             }
             (Change::Remove(ids) | Change::Depart(ids), Outcome::NotDone | Outcome::Full) => {

@@ -40,7 +40,7 @@ pub(super) fn note(key: &DedupKey, id: MessageId, expires: Timestamp) -> Note {
 }
 
 /// What a note says; none when it is not what this program writes.
-fn read_note(note: &Note) -> Option<(DedupKey, MessageId)> {
+pub(super) fn read_note(note: &Note) -> Option<(DedupKey, MessageId)> {
     let key = DedupKey::from_bytes(note.key[..].try_into().ok()?);
     Some((key, MessageId::from_bytes(note.value[..].try_into().ok()?)))
 }
@@ -223,5 +223,36 @@ impl Broker {
             is_written = true;
         }
         Ok(is_written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_id(id: &str) -> NewMessage {
+        let dedup = Some(DedupId::new(id, "dedup_id").unwrap());
+        NewMessage { body: "1".into(), dedup, ..NewMessage::default() }
+    }
+
+    #[test]
+    fn ids_beyond_what_all_queues_remember_are_refused() {
+        let found = Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
+        let queue = OpenQueue::of(QueueEngine::open_ordered(found, GroupBounds::default()));
+        let now = Timestamp::from_millis(1);
+        let known = KnownTwins::default();
+        known.add(limits::DEDUP_KNOWN_ALL - 1);
+        let mut posting = Posting::within(known.room());
+        let (_, key) = posting.admit(&queue, with_id("a"), now).unwrap().unwrap();
+        posting.own.insert(key.unwrap(), MessageId::ZERO);
+        let refused = posting.admit(&queue, with_id("b"), now).err().unwrap();
+        assert!(matches!(refused, Error::TooMany { bound: limits::DEDUP_KNOWN_ALL, .. }), "{refused:?}");
+        // A duplicate needs no room, nor does a message without an id.
+        assert!(posting.admit(&queue, with_id("a"), now).unwrap().is_none());
+        assert!(posting.admit(&queue, NewMessage::default(), now).unwrap().is_some());
+        known.add(2);
+        assert_eq!(known.room(), 0);
+        known.recount(&[]);
+        assert_eq!(known.room(), limits::DEDUP_KNOWN_ALL);
     }
 }

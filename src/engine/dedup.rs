@@ -89,19 +89,20 @@ impl QueueEngine {
         self.dedup.put(key, Twin { id, is_durable: true }, expires);
     }
 
-    /// Messages are durable, and with them their notes.
-    pub fn twins_posted(&mut self, keys: &[DedupKey]) {
-        for key in keys {
-            if let Some(known) = self.dedup.known.get_mut(key) {
+    /// Messages are durable, and with them their notes. An id that was over meanwhile, and that another message on its way has,
+    /// is not: what becomes of that must be awaited.
+    pub fn twins_posted(&mut self, posted: &[(DedupKey, MessageId)]) {
+        for (key, id) in posted {
+            if let Some(known) = self.dedup.known.get_mut(key).filter(|known| known.twin.id == *id) {
                 known.twin.is_durable = true;
             }
         }
     }
 
     /// Messages were certainly not posted.
-    pub fn twins_failed(&mut self, keys: &[DedupKey]) {
-        for key in keys {
-            let is_failed = self.dedup.known.get(key).is_some_and(|known| !known.twin.is_durable);
+    pub fn twins_failed(&mut self, failed: &[(DedupKey, MessageId)]) {
+        for (key, id) in failed {
+            let is_failed = self.dedup.known.get(key).is_some_and(|known| known.twin.id == *id);
             if is_failed {
                 self.dedup.forget(*key);
             }

@@ -1,10 +1,12 @@
 //! Random histories of one queue.
 
+use std::cell::Cell;
+
 use angarium::engine::GroupBounds;
 
 use super::dice;
-use super::step::{Step, Target, deep_steps, steps, swarm_steps};
-use super::world::World;
+use super::step::{Named, Step, Target, deep_steps, steps, swarm_steps};
+use super::world::{Driver, Met, World};
 
 #[test]
 fn engine_is_what_the_naive_queue_is_after_each_step() {
@@ -19,14 +21,18 @@ fn engine_with_a_deep_queue_is_what_the_naive_queue_is_after_each_step() {
 #[test]
 fn engine_in_order_of_groups_is_what_the_naive_queue_is_after_each_step() {
     for (name, bounds) in all_bounds() {
-        dice::check(name, 250, &steps(120), |steps| history_in(World::ordered(bounds), &steps));
+        dice::check(name, 250, &steps(120), |steps| {
+            history_in(World::ordered(bounds), &steps);
+        });
     }
 }
 
 #[test]
 fn engine_with_deep_groups_is_what_the_naive_queue_is_after_each_step() {
     for (name, bounds) in all_bounds() {
-        dice::check(name, 250, &deep_steps(60), |steps| history_in(World::ordered(bounds), &steps));
+        dice::check(name, 250, &deep_steps(60), |steps| {
+            history_in(World::ordered(bounds), &steps);
+        });
     }
 }
 
@@ -38,7 +44,84 @@ fn engine_under_swarms_of_steps_is_the_naive_queue() {
 #[test]
 fn engine_in_order_under_swarms_is_the_naive_queue() {
     for (name, bounds) in all_bounds() {
-        dice::check(name, 150, &swarm_steps(40), |steps| history_in(World::ordered(bounds), &steps));
+        dice::check(name, 150, &swarm_steps(40), |steps| {
+            history_in(World::ordered(bounds), &steps);
+        });
+    }
+}
+
+/// The same, and each batch goes to the embedded pool too, which must have what the naive one has.
+#[test]
+fn engine_over_embedded_pool_under_swarms_is_the_naive_queue() {
+    let driver = Driver::open();
+    dice::check("swarms over a pool", 100, &swarm_steps(40), |steps| {
+        history_in(World::over(&driver), &steps);
+    });
+}
+
+/// Swarms that each run makes: a change of the engine or of the steps that keeps them away from what bugs were in once is
+/// noticed here, and not when the bug is back.
+#[test]
+fn swarms_of_fixed_seeds_meet_what_bugs_were_in() {
+    let (driver, met) = (Driver::open(), Cell::new(Met::default()));
+    for seed in 1..=3 {
+        dice::check_seeded("fixed swarms", seed, 150, &swarm_steps(40), |steps| {
+            met.set(met.get() + history_in(World::over(&driver), &steps));
+        });
+    }
+    let Met { stored_otherwise, gone_while_due, forgotten_and_noted, records_lost } = met.get();
+    let all = [stored_otherwise, gone_while_due, forgotten_and_noted, records_lost];
+    assert!(all.iter().all(|times| *times >= 5), "{:?}", met.get());
+}
+
+/// A release with a delay wrote its headers and did not end the claim; then its messages were deleted under it. The pool was
+/// told that it has them as ready.
+#[test]
+fn delete_after_delayed_release_that_failed_is_right() {
+    let put_off = [Step::PutOff(0, 60), Step::Send, Step::Apply, Step::Settle];
+    for end in [Step::FailEnd(0), Step::LoseEnd(0), Step::Crash] {
+        let mut steps = vec![Step::Post(vec![0, 0], false), Step::Flush, Step::Take(2), Step::Flush];
+        steps.extend(put_off.clone());
+        steps.extend([end, Step::Remove(Target::Known(0), Named::Holder), Step::Flush]);
+        let met = history_in(World::over(&Driver::open()), &steps);
+        // Without its record the claim is not there after a crash.
+        assert_eq!(met.stored_otherwise, 1, "{:?}", steps[steps.len() - 3]);
+    }
+}
+
+/// A message was gone when the page that showed it as due was woken, and appeared without a body.
+#[test]
+fn message_removed_between_read_and_wake_stays_gone() {
+    let removals: [&[Step]; 2] = [&[Step::Remove(Target::Known(0), Named::Nobody)], &[Step::Purge]];
+    for removal in removals {
+        let delayed = [Step::Delayed(vec![0, 0], 30), Step::Flush, Step::Advance(31)];
+        let lane = [Step::Send, Step::Apply, Step::Settle];
+        let steps =
+            [&delayed[..], &[Step::BeginWake, Step::ReadDue], removal, &lane, &[Step::Wake, Step::Flush]];
+        let met = history_in(World::over(&Driver::open()), &steps.concat());
+        assert_eq!(met.gone_while_due, 1, "{removal:?}");
+    }
+}
+
+/// One batch forgot an id of deduplication and brought a message with it, and its note was removed.
+#[test]
+fn id_forgotten_and_noted_in_one_batch_outlives_a_crash() {
+    for forget in [Step::ForgetOld, Step::ForgetAll] {
+        let once = [Step::PostOnce(0), Step::Flush];
+        let steps = [&once[..], &[forget], &once, &[Step::Crash, Step::PostOnce(0), Step::Flush]].concat();
+        let met = history_in(World::over(&Driver::open()), &steps);
+        assert_eq!(met.forgotten_and_noted, 1);
+    }
+}
+
+/// An id was over while its message was on its way, and another message was posted with it: a duplicate was answered with that
+/// one when the first was durable.
+#[test]
+fn id_of_late_message_says_nothing_of_next_one() {
+    for first in [vec![Step::Apply, Step::Settle], vec![Step::Settle]] {
+        let late = [Step::PostOnce(0), Step::Send, Step::ForgetOld, Step::PostOnce(0)];
+        let then = [Step::PostOnce(0), Step::Flush, Step::PostOnce(0), Step::Crash, Step::PostOnce(0)];
+        history_in(World::over(&Driver::open()), &[&late[..], &first, &then].concat());
     }
 }
 
@@ -107,10 +190,12 @@ fn history(steps: &[Step]) {
     history_in(World::new(), steps);
 }
 
-fn history_in(mut world: World, steps: &[Step]) {
+/// Returns what of old bugs it met.
+fn history_in(mut world: World, steps: &[Step]) -> Met {
     for step in steps {
         world.take_step(step);
         world.check();
     }
     world.drain();
+    world.met
 }

@@ -78,6 +78,8 @@ pub enum Step {
     Unrecord(u8),
     FinishEnd(u8),
     FailEnd(u8),
+    /// The record of an ending claim goes, and its owner does not hear of it.
+    LoseEnd(u8),
     /// Some messages of a claim, one for each bit, get a time of their own: so many seconds as the bits say.
     Part(u8, u8),
     /// The commit of both claims becomes durable.
@@ -147,36 +149,61 @@ fn deep_step() -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// Histories of swarm testing: each draws how often it takes each kind of step, and some kinds it never takes. What rarely
+/// Histories of swarm testing: each draws how often it takes each kind of step, and many kinds it never takes. What rarely
 /// comes together in a history of all kinds comes together in some of these.
 pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let factor = prop_oneof![3 => Just(0u32), 2 => Just(1), 1 => Just(5)];
-    let several = sequences().into_iter().map(|steps| Just(steps).boxed());
     let single = kinds().into_iter().map(|(_, kind)| kind.prop_map(|step| vec![step]).boxed());
-    let kinds: Vec<BoxedStrategy<Vec<Step>>> = several.chain(single).collect();
-    prop::collection::vec(factor, kinds.len()).prop_flat_map(move |factors| {
+    let (single, several): (Vec<_>, Vec<_>) = (single.collect(), sequences());
+    let ways = [several.clone(), single.clone()].concat();
+    let of_single = prop_oneof![
+        factors([1, 1, 1], single.len()),
+        factors([4, 1, 1], single.len()),
+        factors([15, 1, 1], single.len())
+    ];
+    (factors([3, 1, 2], several.len()), of_single).prop_flat_map(move |(several, single)| {
         // Without these nothing happens.
         let always = [
-            (8, sizes(6).prop_map(|sizes| vec![Step::Post(sizes, false)]).boxed()),
-            (12, Just(vec![Step::Flush]).boxed()),
-            (8, (1u8..6).prop_map(|limit| vec![Step::Take(limit), Step::Flush]).boxed()),
+            (3, sizes(6).prop_map(|sizes| vec![Step::Post(sizes, false)]).boxed()),
+            (4, Just(vec![Step::Flush]).boxed()),
+            (4, (1u8..6).prop_map(|limit| vec![Step::Take(limit), Step::Flush]).boxed()),
         ];
-        let chosen = factors.into_iter().zip(kinds.clone()).filter(|(factor, _)| *factor > 0);
+        let factors = [several, single].concat();
+        let chosen = factors.into_iter().zip(ways.clone()).filter(|(factor, _)| *factor > 0);
         let union = prop::strategy::Union::new_weighted(always.into_iter().chain(chosen).collect());
         prop::collection::vec(union, 1..most).prop_map(|steps| steps.concat())
     })
 }
 
+/// How often each of some kinds is taken: never, now and then, or often, with these weights.
+fn factors([never, seldom, often]: [u32; 3], kinds: usize) -> BoxedStrategy<Vec<u32>> {
+    let factor = prop_oneof![never => Just(0u32), seldom => Just(1), often => Just(4)];
+    prop::collection::vec(factor, kinds).boxed()
+}
+
 /// Steps that lead to where a bug was once.
-fn sequences() -> Vec<Vec<Step>> {
-    let lane = || [Step::Send, Step::Apply, Step::Settle];
+fn sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
+    fn led(
+        before: impl Fn(u8) -> Vec<Step> + 'static,
+        after: fn(u8) -> Vec<Step>,
+    ) -> BoxedStrategy<Vec<Step>> {
+        let lane = [Step::Send, Step::Apply, Step::Settle];
+        any::<u8>().prop_map(move |number| [&before(number), &lane[..], &after(number)].concat()).boxed()
+    }
+    let nothing = |_| Vec::new();
+    let page = || vec![Step::BeginWake, Step::ReadDue];
+    let delete = |number, named| Step::Remove(Target::Known(number), named);
     vec![
-        vec![Step::Delayed(vec![0, 0], 30), Step::Flush, Step::Advance(31)],
-        vec![Step::BeginWake, Step::ReadDue],
-        [&[Step::PutOff(0, 60)][..], &lane(), &[Step::FailEnd(0)]].concat(),
-        [&[Step::PutOff(0, 60)][..], &lane(), &[Step::Crash]].concat(),
-        vec![Step::Remove(Target::Known(0), Named::Holder), Step::Flush],
-        [&[Step::ForgetOld, Step::PostOnce(0)][..], &lane()].concat(),
+        led(|number| vec![Step::Delayed(vec![0, 0], 1 + number % 40)], |_| vec![Step::Advance(41)]),
+        Just(page()).boxed(),
+        led(move |number| [page(), vec![delete(number, Named::Nobody)]].concat(), nothing),
+        led(move |_| [page(), vec![Step::Purge]].concat(), nothing),
+        led(move |number| vec![delete(number, Named::Holder)], nothing),
+        led(|_| vec![Step::BeginSweep, Step::FinishSweep], nothing),
+        led(|number| vec![Step::PutOff(number, 60)], |number| vec![Step::FailEnd(number)]),
+        led(|number| vec![Step::PutOff(number, 60)], |number| vec![Step::LoseEnd(number)]),
+        led(|number| vec![Step::PutOff(number, 60)], |_| vec![Step::Crash]),
+        led(|number| vec![Step::End(number, true)], |number| vec![Step::LoseEnd(number)]),
+        led(|number| vec![Step::ForgetOld, Step::PostOnce(number)], nothing),
     ]
 }
 
@@ -229,6 +256,7 @@ fn claims() -> Vec<Kind> {
         numbered(17, Step::Unrecord),
         numbered(42, Step::FinishEnd),
         numbered(8, Step::FailEnd),
+        numbered(8, Step::LoseEnd),
         one(8, Step::ClearSpent),
     ]
 }

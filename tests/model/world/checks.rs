@@ -11,6 +11,7 @@ impl World {
         self.ending.clear();
         self.parting.clear();
         self.spent.clear();
+        self.unrecorded.clear();
         (self.waking, self.sweep) = (None, None);
         self.departing.clear();
         (self.line, self.turns) = (Lines::default(), Vec::new());
@@ -90,6 +91,7 @@ impl World {
                 assert!(!self.tree.values().any(|r| named(r).is_some()), "a ready message is under a record");
             }
             Place::Scheduled | Place::Aside => assert_eq!(&entry.header, header, "the stored header"),
+            Place::Claimed(claim) if self.unrecorded.contains(&claim) => {}
             Place::Claimed(claim) if self.truth.claims[&claim].ending.is_none() => {
                 let claim =
                     self.parting.iter().find_map(|parting| parting.recorded(header.id)).unwrap_or(claim);

@@ -121,6 +121,7 @@ impl World {
         self.unrecord(at);
         if self.ending[at].1 == Stage::Unrecorded {
             let (claim, _) = self.ending.swap_remove(at);
+            self.unrecorded.remove(&claim);
             self.engine.ended(claim);
             self.truth.ended(claim);
         }
@@ -129,6 +130,17 @@ impl World {
     pub(super) fn fail_end(&mut self, at: usize) {
         if self.ending[at].1 == Stage::HeadersDurable {
             self.end_failed(self.ending[at].0);
+        }
+    }
+
+    /// The record goes, but that is not heard: the claim lives on until it is ended again.
+    pub(super) fn lose_end(&mut self, at: usize) {
+        let (claim, stage) = self.ending[at];
+        if stage == Stage::HeadersDurable {
+            self.tree.remove(&claim);
+            self.unrecorded.insert(claim);
+            self.met.records_lost += 1;
+            self.end_failed(claim);
         }
     }
 

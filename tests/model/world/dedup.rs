@@ -5,7 +5,7 @@ use angarium::domain::limits;
 use super::*;
 
 /// The kind of their notes.
-const KIND: u8 = 1;
+pub(super) const KIND: u8 = 1;
 
 fn key(number: u8) -> DedupKey {
     DedupKey::from_bytes([number % 4; 16])

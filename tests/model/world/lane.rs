@@ -7,7 +7,7 @@ impl World {
         let mut messages = Vec::new();
         for size in sizes {
             self.count += 1;
-            let body = Bytes::from_static(&BODY[..SIZES[usize::from(*size)]]);
+            let body = self.body(*size);
             let size = u32::try_from(body.len()).expect("bodies are small");
             let (created, ready) = (self.now, self.now.plus_seconds(delay));
             let expires = ready.plus_seconds(ttl);
@@ -31,6 +31,13 @@ impl World {
 
     pub(super) fn submit_removal(&mut self, ids: Vec<MessageId>) {
         let leaving = self.engine.leaving_claims(&ids).map(KnownEntry::of).collect();
+        let is_put_off = |id: &MessageId| {
+            let is_claimed =
+                self.truth.messages.get(id).is_some_and(|known| matches!(known.place, Place::Claimed(_)));
+            let entry = self.pool.entries.get(id).filter(|_| is_claimed);
+            entry.is_some_and(|entry| entry.header.state == State::Scheduled)
+        };
+        self.met.stored_otherwise += u32::from(ids.iter().any(is_put_off));
         self.waiting.push_back(Change::Remove(ids, leaving));
     }
 
@@ -39,7 +46,7 @@ impl World {
             return;
         }
         let works: Vec<Change> = self.waiting.drain(..).collect();
-        let mut changes = QueueChanges::of(QueueId::new(Slot(0), &mut self.claims), self.engine.low());
+        let mut changes = QueueChanges::of(self.queue, self.engine.low());
         for work in &works {
             match work {
                 Change::Post(messages, notes) => {
@@ -58,6 +65,10 @@ impl World {
                 Change::Depart(id) => changes.removes.push(*id),
             }
         }
+        let is_noted = |gone: &&(u8, Bytes)| {
+            changes.notes.iter().any(|note| (note.kind, &note.key) == (gone.0, &gone.1))
+        };
+        self.met.forgotten_and_noted += u32::from(changes.note_removes.iter().any(|gone| is_noted(&gone)));
         self.flight = Some(Flight { works, changes, is_durable: false });
     }
 
@@ -73,6 +84,9 @@ impl World {
             self.low = self.low.min(header.id);
         }
         self.pool.apply(&flight.changes);
+        if let Some(driver) = &self.driver {
+            driver.apply(&flight.changes, &self.pool);
+        }
     }
 
     /// A batch that did not become durable before is one that failed.
@@ -98,12 +112,13 @@ impl World {
     }
 
     fn settle_post(&mut self, messages: Vec<Message>, notes: &[(DedupKey, Note)], is_durable: bool) {
-        let keys: Vec<DedupKey> = notes.iter().map(|(key, _)| *key).collect();
+        let id = |note: &Note| MessageId::from_bytes(note.value[..].try_into().expect("an id"));
+        let twins: Vec<(DedupKey, MessageId)> = notes.iter().map(|(key, note)| (*key, id(note))).collect();
         if is_durable {
-            self.engine.twins_posted(&keys);
+            self.engine.twins_posted(&twins);
             self.posted(messages);
         } else {
-            self.engine.twins_failed(&keys);
+            self.engine.twins_failed(&twins);
         }
     }
 

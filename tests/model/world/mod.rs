@@ -5,6 +5,7 @@
 mod checks;
 mod claims;
 mod dedup;
+mod driver;
 mod lane;
 mod moves;
 mod ordered;
@@ -29,6 +30,7 @@ use angarium::engine::{GroupBounds, GroupRead, Heads, Place as Turn, prepared};
 use angarium::error::Error;
 use angarium::storage::{Direction, KnownEntry, Note, Page, Position, QueueChanges};
 
+pub use driver::Driver;
 use ordered::GroupPage;
 use receipts::Parting;
 
@@ -91,6 +93,32 @@ enum Stage {
     Unrecorded,
 }
 
+/// How often a history met what a bug was in once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// A message was deleted under a claim, and the pool stored it as scheduled: a release with a delay did not end the claim.
+    pub stored_otherwise: u32,
+    /// A message was gone by the time when the page that showed it as due was woken.
+    pub gone_while_due: u32,
+    /// One batch forgot an id of deduplication and brought a message with it.
+    pub forgotten_and_noted: u32,
+    /// The record of a claim went, and its owner did not hear of it.
+    pub records_lost: u32,
+}
+
+impl std::ops::Add for Met {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            stored_otherwise: self.stored_otherwise + more.stored_otherwise,
+            gone_while_due: self.gone_while_due + more.gone_while_due,
+            forgotten_and_noted: self.forgotten_and_noted + more.forgotten_and_noted,
+            records_lost: self.records_lost + more.records_lost,
+        }
+    }
+}
+
 struct Record {
     terms: ClaimTerms,
     expires: Timestamp,
@@ -100,6 +128,10 @@ struct Record {
 pub struct World {
     pub engine: QueueEngine,
     pub truth: Truth,
+    pub met: Met,
+    /// A pool beside the naive one that is given the same batches.
+    driver: Option<Driver>,
+    queue: QueueId,
     pool: NaiveQueue,
     /// The pool's hint of where the queue begins.
     low: MessageId,
@@ -111,6 +143,8 @@ pub struct World {
     ending: Vec<(ClaimId, Stage)>,
     parting: Vec<Parting>,
     spent: Vec<ClaimId>,
+    /// Claims that live though their records may be gone: that a record was deleted was not heard.
+    unrecorded: BTreeSet<ClaimId>,
     refill: Option<(Refill, Option<Page>)>,
     /// Of a queue in order of groups: the bounds of its memory, and what is read of it.
     bounds: Option<GroupBounds>,
@@ -145,7 +179,11 @@ fn nth<T>(of: &[T], number: u8) -> Option<usize> {
 
 impl World {
     pub fn new() -> Self {
+        let mut claims = SmallRng::seed_from_u64(1);
         Self {
+            met: Met::default(),
+            driver: None,
+            queue: QueueId::new(Slot(0), &mut claims),
             engine: QueueEngine::open(Found {
                 tail: MessageId::ZERO,
                 has_ready: false,
@@ -163,6 +201,7 @@ impl World {
             ending: Vec::new(),
             parting: Vec::new(),
             spent: Vec::new(),
+            unrecorded: BTreeSet::new(),
             refill: None,
             bounds: None,
             reads: VecDeque::new(),
@@ -175,7 +214,7 @@ impl World {
             gone: Vec::new(),
             now: Timestamp::from_millis(1_000_000),
             count: 0,
-            claims: SmallRng::seed_from_u64(1),
+            claims,
         }
     }
 
@@ -217,6 +256,7 @@ impl World {
             Step::Unrecord(number) => drop(nth(&self.ending, *number).map(|at| self.unrecord(at))),
             Step::FinishEnd(number) => drop(nth(&self.ending, *number).map(|at| self.finish_end(at))),
             Step::FailEnd(number) => drop(nth(&self.ending, *number).map(|at| self.fail_end(at))),
+            Step::LoseEnd(number) => drop(nth(&self.ending, *number).map(|at| self.lose_end(at))),
             Step::Part(number, which) => self.part(*number, *which),
             Step::RecordParting(n) => drop(nth(&self.parting, *n).map(|at| self.record_parting(at))),
             Step::FinishParting(n) => drop(nth(&self.parting, *n).map(|at| self.finish_parting(at))),

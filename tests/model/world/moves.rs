@@ -37,14 +37,14 @@ impl World {
             expires: self.now.plus_seconds(3_600),
             attempts: 7,
             client: None,
-            size: u32::try_from(SIZES[0]).expect("it is small"),
+            size: u32::try_from(self.body(0).len()).expect("it is small"),
             state: State::Moving(Arc::new(peer())),
             group: self.group_of(self.arrived),
             first_claimed: None,
         };
         let header = prepared(&moving, &Arc::new(peer()), None, self.now);
         self.engine.expect_aside(&[id]);
-        let body = Bytes::from_static(&BODY[..SIZES[0]]);
+        let body = self.body(0);
         self.waiting.push_back(Change::Prepare(vec![Message { header, body }]));
     }
 

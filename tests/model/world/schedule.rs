@@ -30,6 +30,8 @@ impl World {
         let last = page.messages.last().map(|message| Position::of(&message.header));
         let headers = page.messages.into_iter().map(|message| message.header);
         let (due, later): (Vec<Header>, Vec<Header>) = headers.partition(|header| header.ready <= self.now);
+        let is_gone = due.iter().any(|header| !self.pool.entries.contains_key(&header.id));
+        self.met.gone_while_due += u32::from(is_gone);
         let Some(ready) = self.engine.wake_page(due.clone()) else {
             self.waking = Some(Waking::Begun(after));
             return;
