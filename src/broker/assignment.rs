@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use super::Broker;
+use super::away::AwaySlot;
 use super::cells::Whereabouts;
 use super::retake::Taken;
 use super::slot::Slot;
@@ -95,6 +96,16 @@ impl Following {
     }
 }
 
+/// Held by the task that hands slots over: another one may begin when it is dropped.
+struct Handing(Broker);
+
+impl Drop for Handing {
+    fn drop(&mut self) {
+        self.0.0.assignment.is_handing.store(false, Ordering::Release);
+        self.0.0.assignment.wake.notify_one();
+    }
+}
+
 impl Slot {
     /// Waits until what was under way when it was closed has its outcome.
     async fn finished(&self) {
@@ -113,9 +124,8 @@ impl Slot {
 }
 
 impl Broker {
-    /// Looks at everything that may have changed. Which slots are free and should be ours: their places are claimed, and
-    /// whoever is told takes them.
-    pub(super) async fn catch_up_slots(&self, following: &mut Following) -> Result<Vec<SlotNumber>, Error> {
+    /// Looks at everything that may have changed. Returns the places of slots that are free and should be ours.
+    pub(super) async fn catch_up_slots(&self, following: &mut Following) -> Result<Vec<AwaySlot>, Error> {
         following.new.append(&mut self.0.assignment.again.lock());
         if following.are_components_new {
             let registry = self.0.catalogue.registry().await?;
@@ -167,39 +177,45 @@ impl Broker {
     }
 
     /// Makes the places of slots that are free and should be ours those of whoever takes them.
-    fn claim_free(&self, following: &mut Following) -> Vec<SlotNumber> {
+    fn claim_free(&self, following: &mut Following) -> Vec<AwaySlot> {
         let left = std::mem::take(&mut following.left);
         let should = |number: &SlotNumber| {
             left.contains(number) || following.view.owner(*number) == Some(self.0.owner.instance)
         };
         let free = SlotNumber::all().filter(should);
-        free.filter(|number| self.0.cells.claim(*number, "it is being taken")).collect()
+        free.filter_map(|number| self.claim_away(number, "it is being taken")).collect()
     }
 
     /// Takes slots whose places are ours to fill, and serves each as soon as its claims are read. When some could not be
-    /// taken it says which ones, and why; their places stay as they were.
-    pub(super) async fn take_all(&self, free: &[SlotNumber]) -> Result<(), (Vec<SlotNumber>, Error)> {
+    /// taken it returns their places, and why.
+    pub(super) async fn take_all(&self, mut free: Vec<AwaySlot>) -> Result<(), (Vec<AwaySlot>, Error)> {
         let (began, mut entering) = (Instant::now(), Vec::with_capacity(free.len()));
         let (mut failed, mut why) = (Vec::new(), None);
-        for some in free.chunks(limits::SLOTS_TAKEN) {
-            match self.0.catalogue.slots_take(some, &self.0.owner).await {
-                Ok(owned) => {
-                    let is_taken = |number: &SlotNumber| owned.iter().any(|owned| owned.slot == *number);
-                    some.iter().filter(|number| !is_taken(number)).for_each(|number| self.set_free(*number));
-                    entering.extend(owned.into_iter().map(|owned| (owned.slot, self.begin_entering(owned))));
-                }
+        while !free.is_empty() {
+            let some: Vec<AwaySlot> = free.drain(..free.len().min(limits::SLOTS_TAKEN)).collect();
+            let numbers: Vec<SlotNumber> = some.iter().map(AwaySlot::number).collect();
+            match self.0.catalogue.slots_take(&numbers, &self.0.owner).await {
+                // The places of those that another replica has are free.
+                Ok(mut taken) => entering.extend(some.into_iter().filter_map(|away| {
+                    let at = taken.iter().position(|owned| owned.slot == away.number())?;
+                    Some(self.begin_entering(away, taken.swap_remove(at)))
+                })),
                 Err(error) => {
-                    failed.extend_from_slice(some);
+                    failed.extend(some);
                     why = Some(error);
                 }
             }
         }
         let slots = entering.len();
-        for (number, entered) in entering {
-            let ended = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
-            if let Err(error) = entered.await.unwrap_or_else(ended) {
-                failed.push(number);
-                why = Some(error);
+        for entered in entering {
+            match entered.await {
+                Ok(Ok(())) => {}
+                Ok(Err((away, error))) => {
+                    failed.push(away);
+                    why = Some(error);
+                }
+                // It has given its place up.
+                Err(_) => why = Some(Error::unknown(Part::Server, "a task ended without an answer")),
             }
         }
         if slots > 0 {
@@ -210,14 +226,14 @@ impl Broker {
 
     /// Begins to take slots whose places are ours to fill, while the cluster is followed on. What fails is looked at again
     /// after a pause.
-    fn begin_taking(&self, free: Vec<SlotNumber>) {
+    fn begin_taking(&self, free: Vec<AwaySlot>) {
         if free.is_empty() {
             return;
         }
         let broker = self.clone();
         self.0.tasks.spawn(async move {
             let failures = &broker.0.assignment.failures;
-            let Err((failed, error)) = broker.take_all(&free).await else {
+            let Err((failed, error)) = broker.take_all(free).await else {
                 return failures.store(0, Ordering::Relaxed);
             };
             let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -225,28 +241,29 @@ impl Broker {
             let before = failures.fetch_add(1, Ordering::Relaxed);
             let pause = PAUSE.1.min(PAUSE.0 * 2_u32.saturating_pow(before));
             let _ = broker.next_turn(pause).await;
-            failed.into_iter().for_each(|number| broker.set_free(number));
+            drop(failed);
         });
     }
 
-    fn begin_entering(&self, owned: OwnedSlot) -> JoinHandle<Result<(), Error>> {
+    fn begin_entering(&self, away: AwaySlot, owned: OwnedSlot) -> JoinHandle<Result<(), (AwaySlot, Error)>> {
         let broker = self.clone();
-        self.0.tasks.spawn(async move { broker.enter_taken(owned).await })
+        self.0.tasks.spawn(async move { broker.enter_taken(away, owned).await })
     }
 
-    /// Serves a slot that was taken, once its claims are read.
-    async fn enter_taken(&self, owned: OwnedSlot) -> Result<(), Error> {
+    /// Serves a slot that was taken, once its claims are read. When they cannot be read its place is returned.
+    async fn enter_taken(&self, away: AwaySlot, owned: OwnedSlot) -> Result<(), (AwaySlot, Error)> {
         let number = owned.slot;
         let _turn = self.0.assignment.loading.acquire().await;
-        let slot = self.load(owned, Taken::first()).await?;
-        self.0.cells.enter(slot);
+        match self.load(owned, Taken::first()).await {
+            Ok(slot) => away.enter(slot),
+            Err(error) => return Err((away, error)),
+        }
         self.0.ledger.taken(number);
         Ok(())
     }
 
-    /// Says that nobody works on a slot any more; who has it is looked at.
-    pub(super) fn set_free(&self, number: SlotNumber) {
-        self.0.cells.free(number);
+    /// Looks again at who has a slot.
+    pub(super) fn look_again(&self, number: SlotNumber) {
         self.0.assignment.again.lock().insert(number);
         self.0.assignment.wake.notify_one();
     }
@@ -353,8 +370,9 @@ impl Broker {
         if surplus.is_empty() || self.0.assignment.is_handing.swap(true, Ordering::AcqRel) {
             return;
         }
-        let broker = self.clone();
+        let handing = Handing(self.clone());
         self.0.tasks.spawn(async move {
+            let broker = &handing.0;
             let (slots, began) = (surplus.len(), Instant::now());
             info!(slots, "slots go to other replicas");
             let mut patience = limits::HAND_OVER;
@@ -366,8 +384,6 @@ impl Broker {
                 let _ = timeout(limits::HANDED_REST, broker.taken_elsewhere(some)).await;
             }
             info!(slots, milliseconds = began.elapsed().as_millis(), "slots were handed over");
-            broker.0.assignment.is_handing.store(false, Ordering::Release);
-            broker.0.assignment.wake.notify_one();
         });
     }
 
@@ -382,8 +398,8 @@ impl Broker {
     /// Hands slots over: nothing begins any more, what is under way ends, then whoever should have them may take them. What
     /// does not end in time is refused by the fences once they are taken; then it is false.
     async fn hand_over(&self, slots: &[Arc<Slot>], patience: Duration) -> bool {
-        let left = slots.iter().filter(|slot| self.0.cells.leave(slot, "it goes to another replica"));
-        let left: Vec<&Arc<Slot>> = left.collect();
+        let leave = |slot| self.leave_away(slot, "it goes to another replica").map(|away| (slot, away));
+        let (left, aways): (Vec<&Arc<Slot>>, Vec<AwaySlot>) = slots.iter().filter_map(leave).unzip();
         left.iter().for_each(|slot| slot.close());
         let finished = async {
             for slot in &left {
@@ -401,9 +417,8 @@ impl Broker {
                 break;
             }
         }
-        for owned in owned {
-            self.0.ledger.left(owned.slot);
-            self.set_free(owned.slot);
+        for away in aways {
+            self.0.ledger.left(away.number());
         }
         is_finished
     }

@@ -7,6 +7,7 @@
 mod alarm;
 mod assignment;
 mod attempts;
+mod away;
 mod bulk;
 mod cells;
 mod changes;
@@ -18,6 +19,7 @@ mod departures;
 mod dropped;
 mod duties;
 mod ends;
+mod expiry;
 mod far_moves;
 mod fencing;
 mod flavors;
@@ -259,7 +261,7 @@ impl Broker {
         broker.set_state(ComponentState::Running).await;
         let mut following = Following::new();
         let free = broker.catch_up_slots(&mut following).await?;
-        broker.take_all(&free).await.map_err(|(_, error)| error)?;
+        broker.take_all(free).await.map_err(|(_, error)| error)?;
         broker.start_duties(following);
         Ok(broker)
     }

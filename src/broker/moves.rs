@@ -64,7 +64,12 @@ impl Broker {
 
     /// Begins to carry on what is aside in a queue, if something is and nobody does already.
     pub(super) fn start_mover(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
-        if !queue.engine.has_aside() || std::mem::replace(&mut queue.is_moving, true) {
+        if !queue.engine.has_aside() {
+            return;
+        }
+        // One that waits for a target that cannot be reached looks at what has another one.
+        queue.set_aside.notify_one();
+        if std::mem::replace(&mut queue.is_moving, true) {
             return;
         }
         let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
@@ -90,11 +95,21 @@ impl Broker {
                 Pass::Idle => {}
                 Pass::Moved => pause = limits::MOVE_PAUSES.0,
                 Pass::Waits => {
-                    if std::mem::take(&mut transfers.has_moved) {
+                    if transfers.take_moved() {
                         pause = limits::MOVE_PAUSES.0;
                     }
-                    if !self.next_turn(pause).await {
+                    let set_aside = match slot.state.lock().queue_mut(at, id) {
+                        Some(queue) => Arc::clone(&queue.set_aside),
+                        None => return,
+                    };
+                    // Not at each message: the target that could not be reached is tried again too.
+                    if !self.next_turn(limits::MOVE_PAUSES.0).await {
                         return;
+                    }
+                    tokio::select! {
+                        goes_on = self.next_turn(pause.saturating_sub(limits::MOVE_PAUSES.0)) => if !goes_on { return },
+                        () = slot.closed.cancelled() => return,
+                        () = set_aside.notified() => {}
                     }
                     pause = (pause * 2).min(longest);
                 }
@@ -117,10 +132,14 @@ impl Broker {
         let (known, asides) = {
             let mut state = slot.state.lock();
             let queue = state.queue_mut(at, id).ok_or_else(|| closed(at))?;
-            (queue.engine.aside(limits::MOVE_MESSAGES), queue.engine.asides())
+            (queue.engine.aside(limits::ASIDE_KNOWN), queue.engine.asides())
         };
-        if let Some(ids) = known {
-            return self.move_known(&side, &ids, transfers).await;
+        if let Some(known) = known {
+            let mut pass = Ok(Pass::Idle);
+            for ids in transfers.due(known).chunks(limits::MOVE_MESSAGES) {
+                pass = worse(pass, self.move_known(&side, ids, transfers).await);
+            }
+            return worse(pass, transfers.finish(Vec::new()).await);
         }
         let (mut after, mut pass) = (None, Ok(Pass::Idle));
         loop {
@@ -144,9 +163,6 @@ impl Broker {
         ids: &[MessageId],
         transfers: &mut Transfers,
     ) -> Result<Pass, Error> {
-        if ids.is_empty() {
-            return Ok(Pass::Idle);
-        }
         let found = side.store.get(side.id, ids).await?;
         let is_aside = |id: &MessageId| {
             let on_its_way = |state: &State| matches!(state, State::Moving(_) | State::Prepared(_));
@@ -158,8 +174,10 @@ impl Broker {
         }
         // What blocked its group may be gone.
         self.serve(side.slot, &mut side.slot.state.lock(), side.at);
-        // Others may be known beyond these.
-        self.move_page(side, found, transfers).await.map(|pass| pass.max(Pass::Moved))
+        let headers: Vec<Header> = found.iter().map(|message| message.header.clone()).collect();
+        let pass = self.move_page(side, found, transfers).await;
+        transfers.note_behind(&headers);
+        pass.map(|pass| pass.max(Pass::Moved))
     }
 
     /// Brings the messages of a page on. Each target has a task of its own: one that hangs holds up no other.
@@ -172,7 +190,7 @@ impl Broker {
         let (away, here) = by_peer(messages);
         let mut begun = Vec::new();
         for (peer, messages) in away {
-            if transfers.tasks.get(&peer.at).is_some_and(|transfer| !transfer.is_finished()) {
+            if transfers.is_running(&peer.at) {
                 continue;
             }
             let (broker, slot, at, id) = (self.clone(), Arc::clone(side.slot), side.at.clone(), side.id);
@@ -181,7 +199,7 @@ impl Broker {
                 let Some(side) = broker.side(&slot, &at, id)? else { return Ok(()) };
                 broker.move_away(&side, &target, messages).await
             });
-            transfers.tasks.insert(peer.at.clone(), transfer);
+            transfers.begin(peer.at.clone(), transfer);
             begun.push(peer.at.clone());
         }
         let mut pass = transfers.finish(begun).await;

@@ -121,7 +121,7 @@ impl Broker {
             }
             Err(error) => {
                 let (broker, slot) = (self.clone(), Arc::clone(slot));
-                self.0.tasks.spawn(async move { broker.settle_part(&slot, &split).await });
+                self.spawn_in(&Arc::clone(&slot), async move { broker.settle_part(&slot, &split).await });
                 Err(error)
             }
         }

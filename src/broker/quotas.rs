@@ -117,8 +117,11 @@ impl Broker {
             Counting::UnderWay(counted) => counted,
             Counting::Begun(counted) => {
                 // Of its own, since whoever asked first may leave.
-                let (broker, account) = (self.clone(), account.clone());
-                self.0.tasks.spawn(async move { broker.count_account(&account).await });
+                let account = account.clone();
+                self.start_duty("count of a project", move |broker| {
+                    let account = account.clone();
+                    async move { broker.count_account(&account).await }
+                });
                 counted
             }
         };

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use super::Broker;
+use super::away::AwaySlot;
 use super::slot::Slot;
 use crate::catalogue::OwnedSlot;
 use crate::domain::ids::Slot as SlotNumber;
@@ -129,18 +130,16 @@ impl Broker {
 
     /// Closes a slot and begins to take it anew, once.
     pub(super) fn begin_retake(&self, slot: &Arc<Slot>, why: &'static str) {
-        if !self.0.cells.leave(slot, why) {
-            return;
-        }
+        let Some(away) = self.leave_away(slot, why) else { return };
         slot.close();
         let pause = slot.taken.pause();
         error!(slot = %slot.owned.slot, why, ?pause, "a slot is closed and taken anew");
         let (broker, owned, pools) = (self.clone(), slot.owned.clone(), slot.pools());
-        self.0.tasks.spawn(async move { broker.retake(&owned, &pools, pause).await });
+        self.0.tasks.spawn(async move { broker.retake(away, &owned, &pools, pause).await });
     }
 
     /// Takes a slot until that succeeds, others that reach more should have it, or the service stops.
-    async fn retake(&self, owned: &OwnedSlot, pools: &[PoolName], first: Duration) {
+    async fn retake(&self, away: AwaySlot, owned: &OwnedSlot, pools: &[PoolName], first: Duration) {
         let (mut pause, number) = (first, owned.slot);
         loop {
             if !pause.is_zero() && !self.next_turn(pause).await {
@@ -152,8 +151,7 @@ impl Broker {
                 match self.0.catalogue.slots_give_up(std::slice::from_ref(owned), &self.0.owner).await {
                     Ok(()) => {
                         info!(slot = %number, "slot given up for others that reach more");
-                        self.0.ledger.left(number);
-                        return self.set_free(number);
+                        return self.0.ledger.left(number);
                     }
                     Err(error) => warn!(slot = %number, %error, "slot could not be given up"),
                 }
@@ -163,7 +161,7 @@ impl Broker {
                 Ok(Some(slot)) => {
                     self.fence_pools(&slot, pools).await;
                     info!(slot = %number, epoch = ?slot.epoch, "the slot is served again");
-                    self.0.cells.enter(slot);
+                    away.enter(slot);
                     self.0.ledger.taken(number);
                     // It may be another's by now.
                     self.0.assignment.wake.notify_one();
@@ -171,8 +169,7 @@ impl Broker {
                 }
                 Ok(None) => {
                     info!(slot = %number, "another replica serves the slot");
-                    self.0.ledger.left(number);
-                    return self.set_free(number);
+                    return self.0.ledger.left(number);
                 }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);

@@ -83,8 +83,10 @@ pub(super) struct SlotState {
     pub(super) spent: Vec<ClaimId>,
     /// Claims whose record is in the tree.
     pub(super) live_claims: usize,
-    /// Whether a task is ending claims whose time is over.
+    /// Whether a task looks for claims whose time is over.
     pub(super) is_expiring: bool,
+    /// Where queues lie whose claims are being ended for that; none of queues that have no record.
+    pub(super) expiring: HashSet<Option<Placement>>,
     /// One bit for each directory of claims that is there.
     pub(super) buckets: u64,
     /// Claims of queues that nobody has opened since the start.
@@ -127,6 +129,8 @@ pub(super) struct OpenQueue {
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
     pub(super) is_moving: bool,
+    /// Wakes that task when messages were set aside.
+    pub(super) set_aside: Arc<Notify>,
     /// How often it went over what is aside.
     pub(super) move_passes: u64,
     /// Who waits for messages to arrive where they move.
@@ -170,6 +174,7 @@ impl Slot {
             spent: Vec::new(),
             live_claims,
             is_expiring: false,
+            expiring: HashSet::new(),
             buckets: found.buckets,
             unopened,
             orphans: HashMap::new(),
@@ -360,6 +365,7 @@ impl Broker {
             attributes,
             wakes_at: None,
             is_moving: false,
+            set_aside: Arc::default(),
             move_passes: 0,
             transfers: TransferWatch::default(),
             has_task: false,
@@ -400,6 +406,7 @@ mod tests {
                 attributes: Attributes::default(),
                 wakes_at: None,
                 is_moving: false,
+                set_aside: Arc::default(),
                 move_passes: 0,
                 transfers: TransferWatch::default(),
                 has_task: false,

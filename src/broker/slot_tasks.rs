@@ -1,11 +1,19 @@
-//! Tasks that have begun something in the memory of a slot, which nobody else can end: a slot writer, a reader of a page.
+//! Tasks that nobody else stands in for, and what becomes of them after a panic.
 //!
-//! One that ends in a panic would leave it begun for ever. So the slot is lost then, and reacquired with a memory of its own.
+//! Some have begun something in the memory of a slot which nobody else can end: a slot writer, a reader of a page. One that ends
+//! in a panic would leave it begun for ever. So the slot is lost then, and reacquired with a memory of its own. Others go on for
+//! as long as the service runs, or until something is done that many wait for: those are begun again after a pause.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::error;
 
 use super::Broker;
 use super::slot::Slot;
+
+/// The pause after a panic: the next try may end in one too.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Loses its slot when it is dropped by a panic.
 pub(super) struct LostOnPanic(Arc<Slot>);
@@ -32,6 +40,22 @@ impl Broker {
         self.0.tasks.spawn(async move {
             let _guard = guard;
             task.await;
+        });
+    }
+
+    /// Starts a duty, which lasts until the service stops or there is nothing to do. After a panic it is begun again.
+    pub(super) fn start_duty<T>(&self, name: &'static str, duty: impl Fn(Self) -> T + Send + 'static)
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        let broker = self.clone();
+        self.0.tasks.spawn(async move {
+            while let Err(panic) = broker.0.tasks.spawn(duty(broker.clone())).await {
+                error!(duty = name, %panic, "duty ended in a panic, it begins again");
+                if !broker.next_turn(PAUSE).await {
+                    return;
+                }
+            }
         });
     }
 }

@@ -1,11 +1,13 @@
-//! The transfers out of one queue that are under way, and what a pass over them came to.
+//! The transfers out of one queue: one task for each target, so that one that hangs holds up no other, and what waits behind it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::domain::ids::MessageId;
+use crate::domain::message::{Header, State};
 use crate::domain::names::QueueRef;
 use crate::error::{Error, Part};
 
@@ -26,12 +28,50 @@ pub(super) enum Pass {
 /// The transfers out of one queue that are under way, by target.
 #[derive(Default)]
 pub(super) struct Transfers {
-    pub(super) tasks: HashMap<QueueRef, JoinHandle<Result<(), Error>>>,
+    tasks: HashMap<QueueRef, JoinHandle<Result<(), Error>>>,
+    /// Messages that wait behind a transfer to their target: they are not read again before it has ended. Of those that memory
+    /// knows to be aside, and no others.
+    behind: HashMap<MessageId, QueueRef>,
     /// Whether one of them has ended well since somebody asked.
-    pub(super) has_moved: bool,
+    has_moved: bool,
 }
 
 impl Transfers {
+    /// Whether a transfer to this target is under way.
+    pub(super) fn is_running(&self, target: &QueueRef) -> bool {
+        self.tasks.get(target).is_some_and(|transfer| !transfer.is_finished())
+    }
+
+    /// Those of the messages aside that a pass has to look at: all but those behind a transfer that goes on.
+    pub(super) fn due(&mut self, known: Vec<MessageId>) -> Vec<MessageId> {
+        let mut behind = std::mem::take(&mut self.behind);
+        let is_aside: HashSet<&MessageId> = known.iter().collect();
+        behind.retain(|id, target| is_aside.contains(id) && self.is_running(target));
+        self.behind = behind;
+        known.into_iter().filter(|id| !self.behind.contains_key(id)).collect()
+    }
+
+    /// Notes which of these messages wait behind a transfer.
+    pub(super) fn note_behind(&mut self, headers: &[Header]) {
+        for header in headers {
+            if let State::Moving(peer) = &header.state
+                && self.is_running(&peer.at)
+            {
+                self.behind.insert(header.id, peer.at.clone());
+            }
+        }
+    }
+
+    /// Notes a transfer to a target that has none.
+    pub(super) fn begin(&mut self, target: QueueRef, transfer: JoinHandle<Result<(), Error>>) {
+        self.tasks.insert(target, transfer);
+    }
+
+    /// Whether one of them has ended well since the last call.
+    pub(super) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
+    }
+
     /// Waits for those that were just begun, a while. Those that take longer, and those before them, go on beside the next pass.
     pub(super) async fn finish(&mut self, begun: Vec<QueueRef>) -> Result<Pass, Error> {
         let (end, mut pass) = (Instant::now() + TRANSFER_WAIT, Ok(Pass::Idle));

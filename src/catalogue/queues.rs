@@ -48,7 +48,7 @@ pub struct MigrationRecord {
 const MOVES: &str = "";
 
 /// The pools that a queue lies in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// The one that takes what is new.
     pub pool: PoolName,

@@ -39,6 +39,8 @@ pub struct FaultyPool {
     pub hides_totals: AtomicBool,
     /// Whether the next commit panics.
     pub panics: AtomicBool,
+    /// Whether the next look for what is due panics.
+    pub panics_at_due: AtomicBool,
     /// Whether it answers. While it does not, all that asks it for messages waits.
     hangs: watch::Sender<bool>,
 }
@@ -57,6 +59,7 @@ impl FaultyPool {
             lost: Mutex::default(),
             hides_totals: AtomicBool::default(),
             panics: AtomicBool::default(),
+            panics_at_due: AtomicBool::default(),
             hangs: watch::Sender::new(false),
         }
     }
@@ -113,6 +116,7 @@ impl PoolStore for FaultyPool {
                 self.pool.commit(batch).await
             }
             Fault::NotSent => Err(StoreError::NotSent("as planned".into())),
+            Fault::Panic => panic!("as planned"),
             Fault::HeldAndLost => {
                 self.plan.held().await;
                 Err(StoreError::NotSent("as planned".into()))
@@ -179,6 +183,7 @@ impl PoolStore for FaultyPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        assert!(!self.panics_at_due.swap(false, Ordering::SeqCst), "as planned");
         self.answers().await;
         self.pool.due(slot, due, before, limit).await
     }

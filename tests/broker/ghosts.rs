@@ -8,13 +8,13 @@ use angarium::domain::claim::Visibility;
 use angarium::domain::delay::Delay;
 use angarium::domain::ids::MessageId;
 use angarium::domain::message::NewMessage;
-use angarium::storage::{Order, PoolStore as _};
+use angarium::storage::{Batch, Order, PoolStore as _};
 use tokio::task::JoinSet;
 
-use super::faulty::Fault::{Held, UnknownBefore};
+use super::faulty::Fault::{Held, Panic, UnknownBefore};
 use super::moves::until;
 use super::outcomes::{Faulty, faulty};
-use super::retaken::claim_when_served;
+use super::retaken::{claim_when_served, take_slot_of};
 use super::{limit, queue, terms};
 
 impl Faulty {
@@ -129,6 +129,36 @@ async fn panic_of_slot_writer_does_not_hang_its_slot() {
     .await;
     let second = second.expect("it was posted").ids;
     assert_eq!(claim_when_served(whole, "q").await, [first, second].concat());
+}
+
+/// The place of the slot was nobody's, and each request to its queues was refused for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn panic_while_slot_is_reacquired_leaves_it_to_next_try() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 2, 3_600).await;
+    take_slot_of(&faulty, "q").await;
+    // One while it is taken anew, and one while it is taken as a free slot is.
+    faulty.tree.next(&[Panic, Panic]);
+    // The claim's own commit.
+    faulty.tree.skip(1);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    assert_eq!(claim_when_served(whole, "q").await, ids);
+    assert!(faulty.tree.is_done());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn duty_that_panics_begins_again() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    // Its slot is one of the first that are swept.
+    let at = (0..).map(|number| queue(&format!("n{number}"))).find(|at| at.slot().0 < 8).unwrap();
+    whole.post(&at, 1, 60).await;
+    faulty.given.panics_at_due.store(true, Ordering::SeqCst);
+    until("nothing is looked for", async || !faulty.given.panics_at_due.load(Ordering::SeqCst)).await;
+    whole.clock.advance(7_200_000);
+    let is_removed = |batch: &Batch| batch.queues.iter().any(|changes| !changes.removes.is_empty());
+    until("the message stays", async || faulty.given.given().iter().any(is_removed)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

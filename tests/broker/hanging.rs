@@ -7,8 +7,9 @@ use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::domain::limits::Limits;
+use angarium::domain::limits::{self, Limits};
 use angarium::domain::names::{PoolName, QueueRef};
+use angarium::domain::patch::Change;
 use angarium::domain::pool::{PoolChange, PoolUri};
 use angarium::journal::Journal;
 use angarium::placement::Algorithm;
@@ -25,6 +26,7 @@ use super::{Whole, metadata, queue, replica};
 
 /// Far longer than anything takes that does not hang.
 const SOON: Duration = Duration::from_secs(8);
+const TICK: Duration = Duration::from_millis(20);
 
 /// Two pools, `a` and `b`.
 struct Pools {
@@ -119,6 +121,77 @@ async fn pool_that_hangs_delays_no_first_use_in_other_pools() {
     pools.stores[0].hang(false);
     stuck.join_next().await.unwrap().unwrap().unwrap();
     whole.post(&in_a, 1, 3_600).await;
+}
+
+/// Claims of both queues that are over at the same time, the one in the pool that hangs first.
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_that_hangs_delays_no_end_of_claims_in_other_pools() {
+    for is_opened in [true, false] {
+        let pools = Pools::new();
+        let (in_a, in_b) = neighbours();
+        let mut whole = pools.start().await;
+        whole.create_in_both(&in_a, &in_b).await;
+        for at in [&in_a, &in_b] {
+            whole.post(at, 1, 3_600).await;
+            assert_eq!(whole.claim(at, 1, 60).await.len(), 1);
+            whole.clock.advance(1_000);
+        }
+        if !is_opened {
+            // Nobody uses the queues after that.
+            whole.broker.stop().await;
+            drop(whole);
+            whole = pools.start().await;
+        }
+        let before = pools.stores[1].given().len();
+        pools.stores[0].hang(true);
+        whole.clock.advance(62_000);
+        let is_ended = async {
+            while pools.stores[1].given().len() == before {
+                tokio::time::sleep(TICK).await
+            }
+        };
+        timeout(SOON, is_ended)
+            .await
+            .unwrap_or_else(|_| panic!("it waits for the other pool, opened: {is_opened}"));
+        assert_eq!(timeout(SOON, whole.claim_soon(&in_b, 1)).await.expect("a pool beside it hangs").len(), 1);
+        pools.stores[0].hang(false);
+        assert_eq!(whole.claim_soon(&in_a, 1).await.len(), 1, "opened: {is_opened}");
+    }
+}
+
+/// More messages than one read of them brings wait for a target in a pool that hangs. Those behind them go elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_behind_many_that_cannot_move_are_moved() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.create_in_both(&in_a, &in_b).await;
+    let source = queue("s");
+    let dead =
+        |target: &QueueRef| format!(r#"{{"_max_claim_count":1,"_dead_letter_queue":"{}"}}"#, target.name);
+    whole.broker.queue_create(&source, metadata(&dead(&in_a))).await.unwrap();
+    pools.stores[0].hang(true);
+    let stuck = (limits::MOVE_MESSAGES + 20).next_multiple_of(20);
+    whole.post(&source, stuck, 3_600).await;
+    for _ in 0..stuck / 20 {
+        assert_eq!(whole.claim(&source, 20, 60).await.len(), 20);
+    }
+    whole.clock.advance(61_000);
+    while whole.broker.queue_stats(&source).await.unwrap().claimed > 0 {
+        tokio::time::sleep(TICK).await;
+    }
+    assert!(whole.claim(&source, 20, 60).await.is_empty(), "all of them are dead letters");
+    let value = serde_json::value::to_raw_value(in_b.name.as_str()).unwrap();
+    let change = Change::Replace("_dead_letter_queue".to_owned(), value);
+    whole.broker.queue_patch(&source, vec![change]).await.unwrap();
+    whole.post(&source, 1, 3_600).await;
+    claim_once(&whole, &source).await;
+    assert!(whole.claim(&source, 1, 60).await.is_empty());
+    let moved =
+        timeout(SOON, whole.claim_soon(&in_b, 1)).await.expect("those before it wait for another queue");
+    assert_eq!(moved.len(), 1);
+    pools.stores[0].hang(false);
+    assert_eq!(whole.claim_soon(&in_a, 20).await.len(), 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]

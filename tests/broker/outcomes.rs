@@ -110,7 +110,8 @@ async fn a_release_that_failed_can_be_repeated() {
         let (view, mut handover) = claim.unwrap();
         handover.done();
         faulty.tree.next(&[fault]);
-        assert!(faulty.whole.broker.claim_release(&queue("q"), view.id).await.is_err(), "{fault:?}");
+        let failed = faulty.whole.broker.claim_release(&queue("q"), view.id).await.unwrap_err();
+        assert!(!failed.nothing_written(), "its headers are written: {fault:?}, {failed:?}");
         assert!(faulty.whole.claim(&queue("q"), 2, 60).await.is_empty(), "{fault:?}");
         faulty.whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
         assert_eq!(faulty.records().await, 0, "{fault:?}");

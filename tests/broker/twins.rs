@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use angarium::broker::Posted;
 use angarium::clock::Clock;
 use angarium::domain::group::DedupId;
 use angarium::domain::ids::MessageId;
+use angarium::domain::limits;
 use angarium::domain::message::NewMessage;
 use angarium::domain::names::QueueRef;
 use angarium::domain::patch::Change;
@@ -12,7 +14,7 @@ use angarium::error::Error;
 
 use tokio::task::JoinSet;
 
-use super::faulty::Fault::{Held, HeldAndLost, NotSent};
+use super::faulty::Fault::{self, Held, HeldAndLost, NotSent};
 use super::groups::{in_group, ordered};
 use super::outcomes::faulty;
 use super::{Whole, limit, metadata, open_journal, queue, start, terms, whole};
@@ -20,6 +22,17 @@ use super::{Whole, limit, metadata, open_journal, queue, start, terms, whole};
 fn with_id(group: &str, id: &str) -> NewMessage {
     let dedup = Some(DedupId::new(id, "dedup_id").unwrap());
     NewMessage { dedup, ..in_group(group, "1") }
+}
+
+/// As often as a lane sends a batch before it gives up.
+const TRIES: usize = 6;
+const NONE: Fault = Fault::None;
+
+/// Posts to `q` in a task.
+fn post_later(whole: &Whole, messages: Vec<NewMessage>) -> JoinSet<Result<Posted, Error>> {
+    let (broker, mut posts) = (whole.broker.clone(), JoinSet::new());
+    posts.spawn(async move { broker.messages_post(&queue("q"), messages, None).await });
+    posts
 }
 
 impl Whole {
@@ -177,6 +190,55 @@ async fn a_twin_of_a_post_on_its_way_is_answered_by_what_becomes_of_that() {
         handover.done();
         assert_eq!(view.messages.iter().map(|message| message.id).collect::<Vec<_>>(), twin);
     }
+}
+
+/// What it had posted by then was called not written.
+#[tokio::test(flavor = "multi_thread")]
+async fn post_beside_failed_duplicate_is_unknown_when_repeat_fails() {
+    let faulty = faulty().await;
+    let (whole, at) = (&faulty.whole, queue("q"));
+    whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    // The first fails, the second posts what is new, and then in vain what the first did not.
+    faulty.pool.next(&[&[HeldAndLost][..], &[NotSent; TRIES - 1], &[NONE], &[NotSent; TRIES]].concat());
+    let mut first = post_later(whole, vec![with_id("a", "1")]);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut second = post_later(whole, vec![with_id("a", "1"), with_id("a", "2")]);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    faulty.pool.release();
+    assert!(first.join_next().await.unwrap().unwrap().unwrap_err().nothing_written());
+    let unknown = second.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(!unknown.nothing_written(), "one of its messages is there: {unknown:?}");
+    assert!(faulty.pool.is_done());
+    assert_eq!(whole.count(&at).await, 1);
+}
+
+/// Several duplicates are on their way: one of them is posted after all while another waits once more, and that one fails.
+#[tokio::test]
+async fn post_of_in_flight_duplicates_is_unknown_when_last_fails() {
+    let faulty = faulty().await;
+    let (whole, at) = (&faulty.whole, queue("q"));
+    whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let (fails, goes) = ([NotSent; TRIES], [NONE]);
+    // The first post fails, whose duplicates were found by an empty batch; then the second, and the last try of the third.
+    faulty.pool.next(&[&[HeldAndLost][..], &fails[1..], &goes, &fails, &goes, &fails].concat());
+    let many: Vec<NewMessage> = (0..limits::BATCH_MESSAGES).map(|id| with_id("a", &id.to_string())).collect();
+    let last = with_id("a", "last");
+    let mut first = post_later(whole, [many.clone(), vec![last.clone()]].concat());
+    while faulty.pool.left() > 3 * TRIES + 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Both are answered after the first. The second is the first to post again, in a batch of its own: the third fills one.
+    let mut second = post_later(whole, vec![last.clone()]);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut third = post_later(whole, [many, vec![last]].concat());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    faulty.pool.release();
+    assert!(first.join_next().await.unwrap().unwrap().unwrap_err().nothing_written());
+    assert!(second.join_next().await.unwrap().unwrap().unwrap_err().nothing_written());
+    let unknown = third.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(!unknown.nothing_written(), "most of its messages are there: {unknown:?}");
+    assert!(faulty.pool.is_done());
+    assert_eq!(whole.count(&at).await, u64::try_from(limits::BATCH_MESSAGES).unwrap());
 }
 
 /// The purge's removal of the old note went out with the new one, and removed it.

@@ -29,6 +29,8 @@ pub enum Fault {
     Held,
     /// It is held until [`Plan::release`], and then not sent.
     HeldAndLost,
+    /// The call panics.
+    Panic,
     /// Nothing happens to it.
     None,
 }
@@ -257,6 +259,7 @@ impl Coordination for FaultyTree {
                 self.apply(fences, ops).await
             }
             Fault::NotSent => Err(TreeError::NotSent("as planned".into())),
+            Fault::Panic => panic!("as planned"),
             Fault::HeldAndLost => {
                 self.plan.held().await;
                 Err(TreeError::NotSent("as planned".into()))

@@ -1,0 +1,70 @@
+//! Places of slots that somebody works on: it takes the slot, or hands it over. Nobody else touches such a place, so whoever
+//! works on it must be done with it however that ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Broker;
+use super::slot::Slot;
+use crate::domain::ids::Slot as SlotNumber;
+
+/// How long a place stays as it is after a task has ended in a panic that worked on it: the next one may end so too.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The place of a slot that somebody works on. When it is dropped the place is free, and who has the slot is looked up again;
+/// by a panic too, but after a pause.
+pub(super) struct AwaySlot {
+    broker: Broker,
+    number: SlotNumber,
+    is_served: bool,
+}
+
+impl AwaySlot {
+    /// The slot.
+    pub(super) fn number(&self) -> SlotNumber {
+        self.number
+    }
+
+    /// Puts the slot in its place.
+    pub(super) fn enter(mut self, slot: Arc<Slot>) {
+        self.is_served = true;
+        self.broker.0.cells.enter(slot);
+    }
+}
+
+impl Drop for AwaySlot {
+    fn drop(&mut self) {
+        if self.is_served {
+            return;
+        }
+        let (broker, number) = (self.broker.clone(), self.number);
+        if !std::thread::panicking() {
+            return broker.set_free(number);
+        }
+        broker.clone().0.tasks.spawn(async move {
+            broker.next_turn(PAUSE).await;
+            broker.set_free(number);
+        });
+    }
+}
+
+impl Broker {
+    /// Makes a free place that of the caller, who is to take the slot. None when it is not free.
+    pub(super) fn claim_away(&self, number: SlotNumber, why: &'static str) -> Option<AwaySlot> {
+        self.0.cells.claim(number, why).then(|| self.away(number))
+    }
+
+    /// Takes a slot out of its place, which is the caller's then. None when somebody else did, or put another object there.
+    pub(super) fn leave_away(&self, slot: &Arc<Slot>, why: &'static str) -> Option<AwaySlot> {
+        self.0.cells.leave(slot, why).then(|| self.away(slot.owned.slot))
+    }
+
+    fn away(&self, number: SlotNumber) -> AwaySlot {
+        AwaySlot { broker: self.clone(), number, is_served: false }
+    }
+
+    fn set_free(&self, number: SlotNumber) {
+        self.0.cells.free(number);
+        self.look_again(number);
+    }
+}
