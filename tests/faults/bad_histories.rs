@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::history::{
-    Delete, Grant, LostGrant, Moment, Outcome, Post, Record, Release, Shown, Sighting, Span, Tag,
+    Delete, Grant, LostGrant, Moment, Outcome, Post, Purge, Record, Release, Shown, Sighting, Span, Tag,
 };
 use super::verdict::{Verdict, judge};
 
@@ -66,6 +66,10 @@ impl Record {
 
     fn release(&mut self, second: u64, claim: &str, outcome: Outcome) {
         self.releases.push(Release { claim: claim.to_owned(), span: span(second), outcome });
+    }
+
+    fn purge(&mut self, second: u64, outcome: Outcome) {
+        self.purges.push(Purge { queue: QUEUE, span: span(second), outcome });
     }
 
     fn sight(&mut self, second: u64, message: Shown) {
@@ -133,6 +137,74 @@ fn unknown_delete_and_unknown_post_excuse_an_absence() {
     record.delete(5, "a", 2, Outcome::Unknown);
     record.post(6, &[3], Outcome::Unknown);
     assert_clean(&record);
+}
+
+#[test]
+fn purge_that_may_have_happened_excuses_an_absence() {
+    for outcome in [Outcome::Acked, Outcome::Unknown] {
+        let mut record = clean();
+        record.sightings.clear();
+        record.purge(5, outcome);
+        assert_clean(&record);
+    }
+    let mut record = clean();
+    record.sightings.pop();
+    record.purge(5, Outcome::Refused);
+    assert_only(&judge(&record), |v| &v.lost, 1);
+}
+
+#[test]
+fn purge_excuses_no_absence_of_what_was_posted_later() {
+    for (outcome, second) in [(Outcome::Acked, 6), (Outcome::Unknown, 100)] {
+        let mut record = clean();
+        record.purge(5, outcome);
+        record.sightings.clear();
+        record.post(second, &[3], Outcome::Acked);
+        assert_only(&judge(&record), |v| &v.lost, 1);
+    }
+}
+
+#[test]
+fn purged_message_that_is_shown_again_is_resurrected() {
+    let mut record = clean();
+    record.purge(5, Outcome::Acked);
+    assert_only(&judge(&record), |v| &v.resurrected, 2);
+    // What was posted while it went on may stay.
+    record.purges[0].span.start = at(1);
+    assert_clean(&record);
+    record.purges[0] = Purge { queue: "other", span: span(5), outcome: Outcome::Acked };
+    assert_clean(&record);
+}
+
+#[test]
+fn purge_ends_claims_and_no_later_ones() {
+    let mut record = clean();
+    record.sightings.clear();
+    record.grant(4, "a", &[1]);
+    record.purge(5, Outcome::Unknown);
+    record.delete(6, "a", 1, Outcome::Refused);
+    assert_clean(&record);
+    let mut record = clean();
+    record.purge(1, Outcome::Acked);
+    record.purges[0].span.start = at(0);
+    record.grant(4, "a", &[1]);
+    record.delete(6, "a", 1, Outcome::Refused);
+    assert_only(&judge(&record), |v| &v.broken_leases, 1);
+}
+
+#[test]
+fn delete_without_a_claim_of_a_held_message_is_late() {
+    let mut record = clean();
+    record.sightings.remove(0);
+    record.grant(4, "a", &[1]);
+    record.delete(6, "", 1, Outcome::Refused);
+    assert_clean(&{
+        let mut kept = record.clone();
+        kept.sight(DRAIN, shown(1));
+        kept
+    });
+    record.deletes[0].outcome = Outcome::Acked;
+    assert_only(&judge(&record), |v| &v.late_deletes, 1);
 }
 
 #[test]

@@ -22,6 +22,8 @@ const STILL_LIVE: Duration = Duration::from_secs(10);
 /// and what it may have claimed is given back. No claim after the other may fail for longer than this.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
+/// Messages of a purged queue that no claim gave that are asked for, per drain: the last ones, which a later claim may hold.
+const PURGED_SAMPLE: usize = 5_000;
 /// Deleted messages that are asked for again, per drain.
 const GONE_SAMPLE: usize = 500;
 
@@ -34,7 +36,10 @@ pub fn drain(client: &Client, history: &History) {
     }
     let record = history.record();
     let queue_of = queues(&record);
-    for id in held(&record) {
+    // Purged ones are nowhere, or will be found to be back.
+    let purged = |id: &&str| record.purges.iter().any(|purge| purge.queue == queue_of[*id]);
+    let (purged, held): (Vec<&str>, Vec<&str>) = held(&record).into_iter().partition(purged);
+    for id in held.into_iter().chain(purged.into_iter().rev().take(PURGED_SAMPLE)) {
         look_at(client, history, queue_of[id], id);
     }
     for (id, grant) in still_leased(&record, history.now()) {

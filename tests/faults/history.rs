@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Claim, Message, Reply};
 
+/// Whether the embedded pool of this build looks up what it is told of entries. The server was built with the same features.
+const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
+
 /// Time since the history began, on one clock that runs on across restarts of the server.
 pub type Moment = Duration;
 
@@ -72,6 +75,7 @@ pub struct LostGrant {
     pub returns: Moment,
 }
 
+/// A delete in the name of a claim, or of none: then that is empty.
 #[derive(Clone, Debug)]
 pub struct Delete {
     pub id: String,
@@ -83,6 +87,14 @@ pub struct Delete {
 #[derive(Clone, Debug)]
 pub struct Release {
     pub claim: String,
+    pub span: Span,
+    pub outcome: Outcome,
+}
+
+/// Everything that was in a queue when it began is gone when it is acknowledged.
+#[derive(Clone, Debug)]
+pub struct Purge {
+    pub queue: &'static str,
     pub span: Span,
     pub outcome: Outcome,
 }
@@ -103,6 +115,7 @@ pub struct Record {
     pub lost_grants: Vec<LostGrant>,
     pub deletes: Vec<Delete>,
     pub releases: Vec<Release>,
+    pub purges: Vec<Purge>,
     pub sightings: Vec<Sighting>,
     /// When the final drain began: what is present at the end is what was shown after this.
     pub drain: Option<Moment>,
@@ -147,6 +160,7 @@ impl From<Message> for Shown {
 
 impl History {
     pub fn new() -> Self {
+        assert!(VERIFIES_HINTS, "a release build under fault tests needs --features verify-hints");
         Self { began: Instant::now(), record: Mutex::default() }
     }
 
@@ -197,6 +211,12 @@ impl History {
         let (span, outcome) = (self.span_from(start), Outcome::of(reply));
         let delete = Delete { id: id.to_owned(), claim: claim.to_owned(), span, outcome };
         self.record.lock().deletes.push(delete);
+        outcome
+    }
+
+    pub fn purged(&self, queue: &'static str, start: Moment, reply: &Reply) -> Outcome {
+        let (span, outcome) = (self.span_from(start), Outcome::of(reply));
+        self.record.lock().purges.push(Purge { queue, span, outcome });
         outcome
     }
 

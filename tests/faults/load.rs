@@ -10,14 +10,19 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::history::{History, Outcome, Tag};
-use crate::support::client::{Claim, Client, Reply};
+use crate::support::client::{Answer, Claim, Client, Reply};
 
-/// The last one has two producers, the others one each, so that their order can be judged.
-pub const QUEUES: [&str; 3] = ["orders", "letters", "chores"];
-const PRODUCER_QUEUES: [usize; 4] = [0, 1, 2, 2];
+/// The first two have one producer each, so that their order can be judged.
+pub const QUEUES: [&str; 4] = ["orders", "letters", "chores", "scraps"];
+const PRODUCER_QUEUES: [usize; 6] = [0, 1, 2, 2, 3, 3];
+/// From this one on some messages are posted with a delay.
+const DELAYED: usize = 2;
+/// This one is purged now and then: of a purge without an answer nobody can say what it took along.
+const PURGED: usize = 3;
 const CONSUMERS: u32 = 3;
 /// Keeps the final drain short: above it producers pause.
 const BACKLOG: i64 = 2000;
@@ -32,6 +37,7 @@ pub struct Load {
     backlog: [AtomicI64; QUEUES.len()],
     /// Seconds that claims last.
     claim_ttl: RangeInclusive<u64>,
+    purges: bool,
     /// Claims whose release has no certain outcome. Held for a push or a pop.
     doubtful: Mutex<Vec<(&'static str, Claim)>>,
 }
@@ -58,6 +64,7 @@ struct Round<'a> {
     history: &'a History,
     backlog: &'a [AtomicI64; QUEUES.len()],
     claim_ttl: RangeInclusive<u64>,
+    purges: bool,
     doubtful: &'a Mutex<Vec<(&'static str, Claim)>>,
     over: AtomicBool,
 }
@@ -83,7 +90,7 @@ impl Load {
     fn of(breaks: Breaks) -> Self {
         let producers = (0..).zip(PRODUCER_QUEUES).map(|(id, queue)| Producer { id, queue, next: 0 });
         let (producers, backlog) = (producers.collect(), Default::default());
-        Self { breaks, producers, backlog, claim_ttl: 60..=300, doubtful: Mutex::default() }
+        Self { breaks, producers, backlog, claim_ttl: 60..=300, purges: true, doubtful: Mutex::default() }
     }
 
     /// The same, with claims that last so many seconds: shorter ones end while the load runs.
@@ -91,12 +98,18 @@ impl Load {
         Self { claim_ttl, ..self }
     }
 
+    /// The same without purges, which an earlier program may not do wholly.
+    pub fn without_purges(self) -> Self {
+        Self { purges: false, ..self }
+    }
+
     /// Runs all clients against the server at `base` until `fault` has returned and each of them has
     /// noticed.
     pub fn run_while(&mut self, base: &str, history: &History, dice: &mut StdRng, fault: impl FnOnce()) {
         let (breaks, over) = (self.breaks, AtomicBool::new(false));
         let (backlog, claim_ttl, doubtful) = (&self.backlog, self.claim_ttl.clone(), &self.doubtful);
-        let round = &Round { base, breaks, history, backlog, claim_ttl, doubtful, over };
+        let purges = self.purges;
+        let round = &Round { base, breaks, history, backlog, claim_ttl, purges, doubtful, over };
         thread::scope(|scope| {
             for producer in &mut self.producers {
                 let dice = StdRng::from_rng(dice);
@@ -140,29 +153,46 @@ impl Producer {
                 continue;
             }
             let count = if dice.random_bool(0.6) { 1 } else { dice.random_range(2..=10) };
-            if !self.post(round, &client, count) {
+            let is_delayed = self.queue >= DELAYED && dice.random_bool(0.2);
+            let delay = is_delayed.then(|| dice.random_range(1..=3));
+            let Some(posted) = self.post(round, &client, count, delay) else { return };
+            // By its id alone, whether somebody has claimed it meanwhile or not.
+            if let Some(id) = posted.choose(&mut dice).filter(|_| dice.random_bool(0.1))
+                && !delete(round, &client, QUEUES[self.queue], id, None)
+            {
                 return;
             }
         }
     }
 
-    /// Whether the server is still there.
-    fn post(&mut self, round: &Round, client: &Client, count: u64) -> bool {
+    /// The ids of what it certainly posted; none when the server is not there any more.
+    fn post(
+        &mut self,
+        round: &Round,
+        client: &Client,
+        count: u64,
+        delay: Option<u64>,
+    ) -> Option<Vec<String>> {
         let queue = QUEUES[self.queue];
         let tags: Vec<_> =
             (self.next..self.next + count).map(|number| Tag { producer: self.id, number }).collect();
         self.next += count;
         let bodies: Vec<_> = tags.iter().map(|tag| tag.body()).collect();
         let start = round.history.now();
-        let reply = client.post_messages(queue, &bodies);
+        let reply = match delay {
+            Some(delay) => client.post_delayed(queue, &bodies, delay),
+            None => client.post_messages(queue, &bodies),
+        };
+        let mut posted = Vec::new();
         match round.history.posted(queue, tags, start, &reply) {
             Outcome::Acked => {
                 round.backlog[self.queue].fetch_add(count.cast_signed(), Ordering::Relaxed);
+                posted = reply.as_ref().map(Answer::posted_ids).unwrap_or_default();
             }
             Outcome::Refused => panic!("a post is refused: {reply:?}"),
             Outcome::Unknown => thread::sleep(Duration::from_millis(5)),
         }
-        round.is_there(&reply)
+        round.is_there(&reply).then_some(posted)
     }
 }
 
@@ -180,7 +210,9 @@ impl Consumer<'_> {
                 return;
             }
             let queue = dice.random_range(0..QUEUES.len());
-            if !self.claim(queue, &mut dice) {
+            let is_purge = queue == PURGED && self.round.purges && dice.random_bool(0.03);
+            let goes_on = if is_purge { self.purge(queue) } else { self.claim(queue, &mut dice) };
+            if !goes_on {
                 return;
             }
         }
@@ -212,14 +244,36 @@ impl Consumer<'_> {
         self.use_up(QUEUES[queue], &claim, dice)
     }
 
+    /// Whether the server is still there.
+    fn purge(&self, queue: usize) -> bool {
+        let start = self.round.history.now();
+        let reply = self.client.purge(QUEUES[queue]);
+        let outcome = self.round.history.purged(QUEUES[queue], start, &reply);
+        assert!(outcome != Outcome::Refused, "a purge is refused: {reply:?}");
+        self.round.backlog[queue].store(0, Ordering::Relaxed);
+        self.round.is_there(&reply)
+    }
+
+    /// Deletes all messages of a claim in one request. Whether the server is still there.
+    fn delete_all(&self, queue: &'static str, claim: &Claim) -> bool {
+        let ids: Vec<&str> = claim.messages.iter().map(|message| message.id.as_str()).collect();
+        let start = self.round.history.now();
+        let reply = self.client.delete_messages(queue, &ids, &claim.id);
+        for id in ids {
+            self.round.history.deleted(id, &claim.id, start, &reply);
+        }
+        self.round.is_there(&reply)
+    }
+
     /// Deletes the messages of a claim whose release may have come half-way: if the claim lives still, they are gone for
     /// good. Whether the server is still there.
     fn delete_doubtful(&self) -> bool {
         let Some((queue, claim)) = self.round.doubtful.lock().pop() else { return true };
-        claim.messages.iter().all(|message| delete(self.round, &self.client, queue, &message.id, &claim.id))
+        let holder = Some(claim.id.as_str());
+        claim.messages.iter().all(|message| delete(self.round, &self.client, queue, &message.id, holder))
     }
 
-    /// Works on a claim in one of four ways. Whether the server is still there.
+    /// Works on a claim in one of five ways. Whether the server is still there.
     fn use_up(&self, queue: &'static str, claim: &Claim, dice: &mut StdRng) -> bool {
         match dice.random_range(0..10) {
             0 => true, // abandoned
@@ -238,10 +292,11 @@ impl Consumer<'_> {
             3..5 => claim.messages.iter().all(|message| {
                 self.doomed.send(Doomed { queue, id: message.id.clone(), claim: claim.id.clone() }).is_ok()
             }),
+            5 | 6 => self.delete_all(queue, claim),
             _ => claim
                 .messages
                 .iter()
-                .all(|message| delete(self.round, &self.client, queue, &message.id, &claim.id)),
+                .all(|message| delete(self.round, &self.client, queue, &message.id, Some(&claim.id))),
         }
     }
 }
@@ -250,16 +305,16 @@ impl Consumer<'_> {
 fn delete_all(round: &Round, deletes: &Receiver<Doomed>) {
     let client = Client::new(round.base);
     while let Ok(doomed) = deletes.recv() {
-        if !delete(round, &client, doomed.queue, &doomed.id, &doomed.claim) {
+        if !delete(round, &client, doomed.queue, &doomed.id, Some(&doomed.claim)) {
             return;
         }
     }
 }
 
 /// Whether the server is still there.
-fn delete(round: &Round, client: &Client, queue: &str, id: &str, claim: &str) -> bool {
+fn delete(round: &Round, client: &Client, queue: &str, id: &str, claim: Option<&str>) -> bool {
     let start = round.history.now();
-    let reply = client.delete_message(queue, id, Some(claim));
-    round.history.deleted(id, claim, start, &reply);
+    let reply = client.delete_message(queue, id, claim);
+    round.history.deleted(id, claim.unwrap_or_default(), start, &reply);
     round.is_there(&reply)
 }

@@ -24,7 +24,7 @@ const SIDE_BY_SIDE: Duration = Duration::from_secs(2);
 fn a_cluster_is_upgraded_replica_by_replica_and_back_without_a_loss() {
     let mut dice = StdRng::seed_from_u64(settings::seed("upgrade"));
     let mut cluster = Cluster::start_with(|builder| builder.program(earlier_program()));
-    let (history, mut load) = (History::new(), Load::balanced());
+    let (history, mut load) = (History::new(), Load::balanced().without_purges());
     create_queues(&cluster.client(), false);
     let base = cluster.balancer.base();
     let now = env!("CARGO_BIN_EXE_angarium");
@@ -49,7 +49,7 @@ fn what_the_earlier_program_left_on_its_disk_is_served() {
     let mut dice = StdRng::seed_from_u64(settings::seed("upgrade alone"));
     let dir = TempDir::new().expect("a temporary directory");
     let builder = ServerBuilder::new(&dir.path().join("data"));
-    let (history, mut load) = (History::new(), Load::new());
+    let (history, mut load) = (History::new(), Load::new().without_purges());
     let earlier = builder.clone().program(earlier_program()).start();
     create_queues(&earlier.client(), false);
     let base = earlier.base().to_owned();

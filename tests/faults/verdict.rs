@@ -8,10 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use super::history::{Delete, Grant, Moment, Outcome, Post, Record, Shown, Span, Tag};
+use super::history::{Delete, Grant, Moment, Outcome, Post, Purge, Record, Shown, Span, Tag};
 
 /// How much earlier than its ttl a claim may end: the server's clock steps and ours are not the same.
 const MARGIN: Duration = Duration::from_secs(2);
+
+/// How much later than its lost answer a request may still be carried out: longer than any deadline of the server.
+const DOUBT: Duration = Duration::from_secs(60);
 
 /// Each list names what proves one promise broken. All empty: the history is clean.
 #[derive(Debug, Default)]
@@ -36,6 +39,8 @@ pub struct Verdict {
     pub unknown: usize,
     /// Messages whose delete was acknowledged.
     pub deleted: usize,
+    /// Purges that were acknowledged.
+    pub purges: usize,
     /// Deliveries beyond a message's first.
     pub redelivered: usize,
     /// Ids beyond the first under which one unacknowledged message was seen.
@@ -79,8 +84,8 @@ impl Verdict {
 /// One line; and where there is a fault, its first cases below.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { acked, unknown, deleted, redelivered, duplicates, .. } = self;
-        write!(f, "acked {acked}, unknown {unknown}, deleted {deleted}")?;
+        let Self { acked, unknown, deleted, purges, redelivered, duplicates, .. } = self;
+        write!(f, "acked {acked}, unknown {unknown}, deleted {deleted}, purges {purges}")?;
         write!(f, ", redelivered {redelivered}, duplicates {duplicates}")?;
         for (name, list) in self.faults() {
             write!(f, ", {name} {}", list.len())?;
@@ -167,7 +172,9 @@ impl<'a> Evidence<'a> {
         };
         self.acked
             .iter()
-            .filter(|(id, _)| !present.contains(*id) && !deleted(id))
+            .filter(|(id, tag)| {
+                !present.contains(*id) && !deleted(id) && !self.may_be_purged(self.posted[*tag].0)
+            })
             .map(|(id, tag)| format!("{id} {tag:?} posted {:?}", self.posted[tag].0.span))
             .collect()
     }
@@ -207,11 +214,34 @@ impl<'a> Evidence<'a> {
         None
     }
 
+    /// Whether some purge may have come after the message, and taken it along.
+    fn may_be_purged(&self, post: &Post) -> bool {
+        let last = |purge: &Purge| match purge.outcome {
+            Outcome::Unknown => purge.span.end + DOUBT,
+            Outcome::Acked | Outcome::Refused => purge.span.end,
+        };
+        let mut purges = self.purges_of(post.queue);
+        purges.any(|purge| post.span.start <= last(purge))
+    }
+
+    fn purges_of(&self, queue: &str) -> impl Iterator<Item = &'a Purge> {
+        let purges = self.record.purges.iter();
+        purges.filter(move |purge| purge.queue == queue && purge.outcome != Outcome::Refused)
+    }
+
+    /// When an acknowledged message was certainly gone by a purge.
+    fn purged(&self, id: &str) -> Option<Moment> {
+        let (post, _) = self.posted[self.acked.get(id)?];
+        let later = self.purges_of(post.queue).filter(|purge| post.span.end < purge.span.start);
+        later.filter(|purge| purge.outcome == Outcome::Acked).map(|purge| purge.span.end).min()
+    }
+
     fn resurrected(&self) -> Vec<String> {
-        let gone = |id: &str| {
+        let deleted = |id: &str| {
             let acked = self.deletes_of.get(id)?.iter().filter(|d| d.outcome == Outcome::Acked);
             acked.map(|d| d.span.end).min()
         };
+        let gone = |id: &str| [deleted(id), self.purged(id)].into_iter().flatten().min();
         self.shown()
             .filter_map(|(queue, span, message)| Some((queue, span, message, gone(&message.id)?)))
             .filter(|(_, span, _, gone)| span.start > *gone)
@@ -225,7 +255,9 @@ impl<'a> Evidence<'a> {
         let deleted = self.deletes_of.get(id).is_some_and(|all| {
             all.iter().any(|d| d.claim == grant.claim && d.outcome != Outcome::Refused && d.span.start < at)
         });
-        at + MARGIN < grant.span.start + grant.ttl && !released && !deleted
+        let is_over = |purge: &Purge| purge.outcome == Outcome::Acked && purge.span.end < grant.span.start;
+        let purged = self.purges_of(grant.queue).any(|purge| purge.span.start < at && !is_over(purge));
+        at + MARGIN < grant.span.start + grant.ttl && !released && !deleted && !purged
     }
 
     fn double_claimed(&self) -> Vec<String> {
@@ -324,6 +356,7 @@ impl<'a> Evidence<'a> {
         }
         verdict.acked = self.acked.len();
         verdict.unknown = unknown.map(|post| post.tags.len()).sum();
+        verdict.purges = self.record.purges.iter().filter(|purge| purge.outcome == Outcome::Acked).count();
         verdict.deleted = self.deletes_of.values().filter(acked).count();
         verdict.redelivered = self.grants_of.values().map(|grants| grants.len() - 1).sum();
         verdict.duplicates = seen.values().map(|ids| ids.len() - 1).sum();

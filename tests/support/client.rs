@@ -148,6 +148,17 @@ impl Client {
         self.post(&format!("/v2/queues/{queue}/messages"), &json!({"messages": messages}))
     }
 
+    /// Posts messages that can be claimed after so many seconds.
+    pub fn post_delayed(&self, queue: &str, bodies: &[Value], delay: u64) -> Reply {
+        let message = |body| json!({"body": body, "ttl": 3600, "delay": delay});
+        let messages: Vec<_> = bodies.iter().map(message).collect();
+        self.post(&format!("/v2/queues/{queue}/messages"), &json!({"messages": messages}))
+    }
+
+    pub fn purge(&self, queue: &str) -> Reply {
+        self.post(&format!("/v2/queues/{queue}/purge"), &json!({"resource_types": ["messages"]}))
+    }
+
     pub fn get_message(&self, queue: &str, id: &str) -> Reply {
         self.get(&format!("/v2/queues/{queue}/messages/{id}"))
     }
@@ -169,6 +180,11 @@ impl Client {
     pub fn delete_message(&self, queue: &str, id: &str, claim: Option<&str>) -> Reply {
         let suffix = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
         self.delete(&format!("/v2/queues/{queue}/messages/{id}{suffix}"))
+    }
+
+    /// Deletes messages of one claim, all or none.
+    pub fn delete_messages(&self, queue: &str, ids: &[&str], claim: &str) -> Reply {
+        self.delete(&format!("/v2/queues/{queue}/messages?ids={}&claim_ids={claim}", ids.join(",")))
     }
 
     pub fn stats(&self, queue: &str) -> Reply {

@@ -11,6 +11,7 @@ mod drops;
 mod due;
 mod fences;
 mod groups;
+mod hints;
 mod history;
 pub mod naive;
 mod notes;
