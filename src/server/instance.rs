@@ -1,10 +1,11 @@
 //! Which replica the data directory belongs to, and that one process at a time uses it.
 //!
 //! `DATA/instance` holds a UUID, made at the first start, and is locked while the process lives: a process that finds
-//! it is the same replica as the one before, and may take over from it at once.
+//! it is the same replica as the one before, and may take over from it at once. `DATA/instance.copy` holds the same, so that damage
+//! of one of them is noticed: a replica must not become another one in silence.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -12,6 +13,13 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 const FILE: &str = "instance";
+const COPY: &str = "instance.copy";
+const UNFINISHED: &str = "instance.copy.unfinished";
+/// Bytes of a file that are read: more than there are in one that is whole.
+const BYTES: u64 = 64;
+/// A directory that every embedded store has, and how deep below the data directory it is looked for.
+const KEYSPACES: &str = "keyspaces";
+const DEPTH: usize = 4;
 
 /// The identity of this replica. Dropping it unlocks the directory.
 pub(super) struct Instance {
@@ -20,49 +28,125 @@ pub(super) struct Instance {
 }
 
 /// Why there is none.
+#[derive(Debug)]
 pub(super) enum InstanceError {
     /// Another process has the directory.
     InUse,
+    /// What the files say cannot be trusted: what is wrong, and what to do.
+    Damaged(String),
     /// The file.
-    Io(std::io::Error),
+    Io(io::Error),
 }
 
-impl From<std::io::Error> for InstanceError {
-    fn from(error: std::io::Error) -> Self {
+impl From<io::Error> for InstanceError {
+    fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
 impl Instance {
-    /// Locks the directory, and reads or makes its identity.
+    /// Locks the directory, and reads or makes its identity. One that was made once is never made anew.
     pub(super) fn open(data: &Path) -> Result<Self, InstanceError> {
         let path = data.join(FILE);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(InstanceError::InUse),
             Err(error) => return Err(InstanceError::Io(error.into())),
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        // A first start that was cut short has told nobody who it is.
-        let id = match text.trim().parse() {
-            Ok(id) => id,
-            Err(_) if text.len() <= uuid::fmt::Hyphenated::LENGTH => make(&mut file, data)?,
-            Err(error) => return Err(InstanceError::Io(std::io::Error::other(error))),
+        let mut text = Vec::new();
+        (&mut file).take(BYTES).read_to_end(&mut text)?;
+        let copy = read_copy(data)?;
+        let id = match (parse(&text), copy) {
+            (Some(id), Some(Some(copied))) if id == copied => id,
+            // A version before the copy made it, or a first start was cut short.
+            (Some(id), None) => {
+                write_copy(data, id)?;
+                id
+            }
+            (_, Some(Some(copied))) => {
+                let text = String::from_utf8_lossy(&text).trim().to_owned();
+                return Err(damaged(
+                    data,
+                    &format!(
+                        "{path} says {text:?} and {COPY} beside it says {copied}: one of them is damaged. If the copy is right, \
+                     put it in the place of {path}, or else remove the copy",
+                        path = path.display(),
+                    ),
+                ));
+            }
+            (_, Some(None)) => {
+                let remedy = "is damaged: remove it if the file instance beside it is whole, or restore both from a backup";
+                return Err(damaged(data, &format!("{} {remedy}", data.join(COPY).display())));
+            }
+            // A first start that was cut short has told nobody who it is, and has stored nothing.
+            (None, None) if text.len() <= uuid::fmt::Hyphenated::LENGTH + 1 && !has_store(data, DEPTH)? => {
+                make(&mut file, data)?
+            }
+            (None, None) => {
+                let remedy = "is damaged, and without it this directory would count as that of another replica: restore it \
+                              from a backup";
+                return Err(damaged(data, &format!("{} {remedy}", path.display())));
+            }
         };
         Ok(Self { id, _locked: file })
     }
 }
 
-fn make(file: &mut File, data: &Path) -> std::io::Result<Uuid> {
+fn damaged(data: &Path, what: &str) -> InstanceError {
+    InstanceError::Damaged(format!("cannot use {} as the data directory: {what}", data.display()))
+}
+
+/// The UUID of a whole file.
+fn parse(text: &[u8]) -> Option<Uuid> {
+    let text = std::str::from_utf8(text).ok()?;
+    let id: Uuid = text.trim().parse().ok()?;
+    (text.trim_end() == id.to_string()).then_some(id)
+}
+
+/// What the copy says; none when there is no copy, and an inner none when it is damaged.
+fn read_copy(data: &Path) -> io::Result<Option<Option<Uuid>>> {
+    let mut text = Vec::new();
+    match File::open(data.join(COPY)) {
+        Ok(file) => _ = file.take(BYTES).read_to_end(&mut text)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    Ok(Some(parse(&text)))
+}
+
+/// Whether there is a store below a directory: then the identity was made before.
+fn has_store(directory: &Path, depth: usize) -> io::Result<bool> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        if entry.file_name() == KEYSPACES || (depth > 1 && has_store(&entry.path(), depth - 1)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn make(file: &mut File, data: &Path) -> io::Result<Uuid> {
     let id = Uuid::new_v4();
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{id}")?;
     file.sync_all()?;
     File::open(data)?.sync_all()?;
+    write_copy(data, id)?;
     Ok(id)
+}
+
+fn write_copy(data: &Path, id: Uuid) -> io::Result<()> {
+    let unfinished = data.join(UNFINISHED);
+    let mut file = File::create(&unfinished)?;
+    writeln!(file, "{id}")?;
+    file.sync_all()?;
+    fs::rename(unfinished, data.join(COPY))?;
+    File::open(data)?.sync_all()
 }
 
 #[cfg(test)]
@@ -72,20 +156,55 @@ mod tests {
     #[test]
     fn the_identity_stays_and_one_has_it() {
         let data = tempfile::tempdir().unwrap();
-        let first = Instance::open(data.path()).ok().unwrap();
+        let first = Instance::open(data.path()).unwrap();
         assert!(matches!(Instance::open(data.path()), Err(InstanceError::InUse)));
         let id = first.id;
         drop(first);
-        assert_eq!(Instance::open(data.path()).ok().unwrap().id, id);
+        assert_eq!(Instance::open(data.path()).unwrap().id, id);
     }
 
     #[test]
-    fn a_first_start_that_was_cut_short_is_made_good_and_a_foreign_file_is_refused() {
+    fn first_start_that_was_cut_short_is_repeated() {
         let data = tempfile::tempdir().unwrap();
-        std::fs::write(data.path().join(FILE), "0f3c").unwrap();
-        let id = Instance::open(data.path()).ok().unwrap().id;
-        assert_eq!(Instance::open(data.path()).ok().unwrap().id, id);
-        std::fs::write(data.path().join(FILE), "x".repeat(100)).unwrap();
-        assert!(matches!(Instance::open(data.path()), Err(InstanceError::Io(_))));
+        fs::write(data.path().join(FILE), "0f3c").unwrap();
+        let id = Instance::open(data.path()).unwrap().id;
+        fs::remove_file(data.path().join(COPY)).unwrap();
+        assert_eq!(Instance::open(data.path()).unwrap().id, id);
+        assert_eq!(read_copy(data.path()).unwrap(), Some(Some(id)));
+    }
+
+    #[test]
+    fn damaged_identity_is_refused_and_kept() {
+        let data = tempfile::tempdir().unwrap();
+        let id = Instance::open(data.path()).unwrap().id;
+        fs::create_dir_all(data.path().join("journal/keyspaces")).unwrap();
+        let whole = fs::read(data.path().join(FILE)).unwrap();
+        let check = |file: &str, left: &[u8], has_copy: bool| {
+            fs::write(data.path().join(file), left).unwrap();
+            if !has_copy {
+                fs::remove_file(data.path().join(COPY)).unwrap();
+            }
+            let why = match Instance::open(data.path()) {
+                Err(InstanceError::Damaged(why)) => why,
+                Err(error) => format!("{error:?}"),
+                Ok(instance) => instance.id.to_string(),
+            };
+            assert!(why.contains(file) && why.contains("damaged"), "{why}");
+            assert_eq!(fs::read(data.path().join(file)).unwrap(), left);
+            fs::write(data.path().join(FILE), &whole).unwrap();
+            fs::write(data.path().join(COPY), &whole).unwrap();
+        };
+        for at in 0..whole.len() - 1 {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            check(FILE, &flipped, true);
+            check(COPY, &flipped, true);
+        }
+        for left in [&whole[..0], &whole[..10], &whole[..20], &[0; 37], &[b'x'; 100]] {
+            check(FILE, left, true);
+            check(COPY, left, true);
+            check(FILE, left, false);
+        }
+        assert_eq!(Instance::open(data.path()).unwrap().id, id);
     }
 }

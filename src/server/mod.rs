@@ -87,6 +87,9 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// Which replica the data directory belongs to.
+    #[error("{0}")]
+    Identity(String),
     /// Another process.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
@@ -249,6 +252,7 @@ fn open_data(data: &Path) -> Result<PathBuf, StartError> {
 fn open_instance(data: &Path) -> Result<Instance, StartError> {
     Instance::open(data).map_err(|error| match error {
         InstanceError::InUse => StartError::InUse(data.to_owned()),
+        InstanceError::Damaged(why) => StartError::Identity(why),
         InstanceError::Io(source) => StartError::Data { path: data.to_owned(), source },
     })
 }
