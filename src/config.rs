@@ -128,7 +128,7 @@ pub struct Config {
     #[arg(value_parser = BoolishValueParser::new())]
     pub accept_clock: bool,
 
-    /// Go on without what a damaged log of the embedded store has lost, after keeping a copy
+    /// Go on without what damage of the log or of tables of the embedded store has lost, after keeping a copy
     #[arg(long, env = "ANGARIUM_ACCEPT_LOG_DAMAGE", default_value = "false", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_parser = BoolishValueParser::new())]

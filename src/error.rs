@@ -196,6 +196,18 @@ pub enum Error {
         #[source]
         cause: Option<Cause>,
     },
+    /// What a part stores of this is damaged. Nothing was written.
+    #[error(
+        "what {part} stores for this request is damaged: it fails again when it is repeated; the operator finds what is \
+         damaged with angarium doctor --data"
+    )]
+    Damaged {
+        /// The part.
+        part: Part,
+        /// Where, for the log.
+        #[source]
+        cause: Option<Cause>,
+    },
     /// A part failed in the middle: the request may have been carried out or not.
     #[error("{part} failed while the request was carried out: it may have been done or not")]
     Unknown {
@@ -222,6 +234,11 @@ impl Error {
         Self::Unavailable { part, cause: Some(cause.into()) }
     }
 
+    /// What a part stores is damaged, and nothing was written.
+    pub fn damaged(part: Part, cause: impl Into<Cause>) -> Self {
+        Self::Damaged { part, cause: Some(cause.into()) }
+    }
+
     /// A part failed, and nobody knows how far it got.
     pub fn unknown(part: Part, cause: impl Into<Cause>) -> Self {
         Self::Unknown { part, cause: Some(cause.into()) }
@@ -230,7 +247,9 @@ impl Error {
     /// The same failure after something else was written.
     pub fn into_unknown(self) -> Self {
         match self {
-            Self::Unavailable { part, cause } => Self::Unknown { part, cause },
+            Self::Unavailable { part, cause } | Self::Damaged { part, cause } => {
+                Self::Unknown { part, cause }
+            }
             other if other.nothing_written() && other.may_retry() => Self::unknown(Part::Server, other),
             other => other,
         }
@@ -289,6 +308,7 @@ impl Error {
             Self::Late => "late",
             Self::Moved(_) => "moved",
             Self::Unavailable { .. } => "unavailable",
+            Self::Damaged { .. } => "damaged",
             Self::Unknown { .. } => "unknown_outcome",
         }
     }
@@ -312,7 +332,8 @@ impl Error {
             | Self::ForeignSite(_)
             | Self::UnsafeGet(_)
             | Self::NotAlone(_)
-            | Self::Conflict(_) => false,
+            | Self::Conflict(_)
+            | Self::Damaged { .. } => false,
             Self::InUse { is_passing, .. } => *is_passing,
             // What is more than all of the quota never fits.
             Self::OverQuota { bound, asked, .. } => asked <= bound,
@@ -328,6 +349,11 @@ impl Error {
             | Self::Unavailable { .. }
             | Self::Unknown { .. } => true,
         }
+    }
+
+    /// Whether stored data is damaged. The part that met it has logged where.
+    pub fn is_damaged(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
     }
 
     /// Whether it is certain that nothing was written.

@@ -66,6 +66,7 @@ impl ApiError {
             Error::OverQuota { .. } => (StatusCode::TOO_MANY_REQUESTS, "Over quota"),
             Error::Late => (StatusCode::REQUEST_TIMEOUT, "Request timeout"),
             Error::Full => (StatusCode::INSUFFICIENT_STORAGE, "Insufficient storage"),
+            Error::Damaged { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "Stored data is damaged"),
             Error::NoPool
             | Error::NotDurable(_)
             | Error::Overloaded
@@ -170,6 +171,11 @@ pub struct NoRoom;
 const OUTAGE: (&str, &str) =
     ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.");
 
+const DAMAGE: (&str, &str) = (
+    "500",
+    "What is stored of this is damaged (`damaged`): it fails again when it is repeated, and nothing was written.",
+);
+
 impl IntoResponses for Errors {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[
@@ -180,6 +186,7 @@ impl IntoResponses for Errors {
                 "The project makes too many requests or holds as much as it may, or a bound is reached that \
                  others will free again.",
             ),
+            DAMAGE,
             OUTAGE,
         ])
     }
@@ -195,7 +202,7 @@ pub fn refusals() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
 
 impl IntoResponses for Outage {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        described(&[OUTAGE])
+        described(&[DAMAGE, OUTAGE])
     }
 }
 

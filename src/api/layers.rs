@@ -144,6 +144,11 @@ pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
             let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
             error!(request_id, trace_id, cause, "{error}");
         }
+        // The place was logged when it was met first.
+        Error::Damaged { cause, .. } => {
+            let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
+            debug!(request_id, trace_id, cause, "{error}");
+        }
         Error::NoPool | Error::NotDurable(_) => error!(request_id, trace_id, "{error}"),
         Error::Invalid { .. }
         | Error::NotFound { .. }

@@ -12,6 +12,7 @@ use super::deadlines::Deadline;
 use super::ends::Cause;
 use super::messages::MessageView;
 use super::queue_store::QueueStore;
+use super::read_failure::ReadFailure;
 use super::slot::{OpenQueue, Slot, SlotState};
 use super::transfer_watch::{self, Arrival};
 use super::waiting::{Choice, Chosen, Look};
@@ -203,10 +204,8 @@ impl Broker {
                     queue.engine.has_more() || queue.engine.is_waking(now) || queue.engine.waits_for_copies();
                 return match (is_pending, std::mem::take(&mut queue.pool_failed)) {
                     (false, _) => Ok(Look::Nothing),
-                    (true, true) => {
-                        Err(Error::unavailable(Part::Storage, "waiting messages could not be read"))
-                    }
-                    (true, false) => Ok(Look::Pending),
+                    (true, Some(failure)) => Err(failure.error()),
+                    (true, None) => Ok(Look::Pending),
                 };
             }
             if queue.shown.make_due() {
@@ -267,7 +266,9 @@ impl Broker {
             Ok(page) => queue.engine.finish_look_ahead(refill, page.messages, page.is_last),
             Err(cause) => {
                 queue.engine.look_ahead_failed();
-                warn!(%cause, queue = %at.name, "messages of quiet groups cannot be looked for");
+                if !cause.is_damaged() {
+                    warn!(%cause, queue = %at.name, "messages of quiet groups cannot be looked for");
+                }
             }
         }
     }
@@ -284,19 +285,19 @@ impl Broker {
         let Some(queue) = state.queue_mut(at, id) else { return };
         let failure = match page {
             Ok(page) => {
-                queue.pool_failed = false;
+                queue.pool_failed = None;
                 queue.engine.finish_refill(refill, page.messages, page.is_last);
                 None
             }
             Err(cause) => {
-                queue.pool_failed = true;
+                queue.pool_failed = Some(ReadFailure::of(&cause));
                 queue.engine.refill_failed();
                 Some(cause)
             }
         };
         self.serve(slot, &mut state, at);
         drop(state);
-        if let Some(cause) = failure {
+        if let Some(cause) = failure.filter(|cause| !cause.is_damaged()) {
             error!(%cause, queue = %at.name, "waiting messages could not be read");
         }
     }

@@ -17,7 +17,7 @@ use crate::domain::move_task::{MoveFailure, MoveTask};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::engine::Taken;
-use crate::error::{Error, Part};
+use crate::error::Error;
 use crate::storage::{Direction, Order, Position};
 
 /// Messages that were set aside.
@@ -50,8 +50,8 @@ impl Broker {
             self.start_refill(slot, at, queue);
             let is_more = queue.engine.has_more() || queue.engine.waits_for_copies();
             let is_pending = is_more || !expired.is_empty();
-            if std::mem::take(&mut queue.pool_failed) && dead.is_empty() {
-                return Err(Error::unavailable(Part::Storage, "waiting messages could not be read"));
+            if let Some(failure) = std::mem::take(&mut queue.pool_failed).filter(|_| dead.is_empty()) {
+                return Err(failure.error());
             }
             if !expired.is_empty() {
                 // Nobody waits for this: an expired message is hidden until it is gone.

@@ -98,7 +98,9 @@ impl Broker {
     async fn clean_slot(&self, slot: &Arc<Slot>) {
         if let Err(error) = self.try_clean_slot(slot).await {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
-            warn!(slot = %slot.owned.slot, %error, cause, "deleted queues could not be cleaned away");
+            if !error.is_damaged() {
+                warn!(slot = %slot.owned.slot, %error, cause, "deleted queues could not be cleaned away");
+            }
             let again = self.0.clock.now().plus_seconds(PAUSE);
             let mut state = slot.state.lock();
             state.next_cleaning = Some(state.next_cleaning.map_or(again, |sooner| sooner.min(again)));

@@ -155,7 +155,9 @@ impl Broker {
         match opened {
             Ok(_) => state.spend_orphan(deadline.claim),
             Err(error) => {
-                warn!(queue = %deadline.queue.name, %error, "a claim that is over cannot be ended yet");
+                if !error.is_damaged() {
+                    warn!(queue = %deadline.queue.name, %error, "a claim that is over cannot be ended yet");
+                }
                 state.await_again([deadline].into_iter(), self.retry_at(now));
             }
         }

@@ -6,6 +6,7 @@ use tracing::error;
 
 use super::Broker;
 use super::queue_store::QueueStore;
+use super::read_failure::ReadFailure;
 use super::slot::{OpenQueue, Slot};
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
@@ -46,7 +47,7 @@ impl Broker {
     ) {
         let mut state = slot.state.lock();
         let Some(queue) = state.queue_mut(at, id) else { return };
-        queue.pool_failed = found.is_err();
+        queue.pool_failed = found.as_ref().err().map(ReadFailure::of);
         let failure = match found {
             Ok(Found::Group(page)) => {
                 queue.engine.finish_group_read(read, page.messages, page.is_last);
@@ -64,7 +65,7 @@ impl Broker {
         };
         self.serve(slot, &mut state, at);
         drop(state);
-        if let Some(cause) = failure {
+        if let Some(cause) = failure.filter(|cause| !cause.is_damaged()) {
             error!(%cause, queue = %at.name, "waiting messages could not be read");
         }
     }

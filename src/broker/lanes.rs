@@ -4,6 +4,8 @@
 //! numbered, so one whose outcome is unknown is repeated under its number until it is known (P1). If it stays
 //! unknown the lane is closed and its slot is taken anew, which finds out what was written.
 
+mod apart;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +28,7 @@ use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::quota::Amount;
 use crate::error::{Error, Part};
 use crate::metrics::CommitMeter;
-use crate::storage::{Batch, KnownEntry, PoolStore, QueueChanges};
+use crate::storage::{Batch, KnownEntry, QueueChanges};
 
 /// The way of one slot to one pool.
 pub(super) struct Lane {
@@ -89,7 +91,7 @@ impl Work {
     /// What became of the whole change, of which the batch is a part.
     fn outcome(&self, batch: Outcome) -> Outcome {
         match (&self.step, batch) {
-            (Step::Second, Outcome::NotDone | Outcome::Full) => Outcome::Unknown,
+            (Step::Second, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => Outcome::Unknown,
             (Step::Only | Step::First(_) | Step::Second, outcome) => outcome,
         }
     }
@@ -248,6 +250,7 @@ impl SlotState {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(part(), "the batch was not written")),
                 Outcome::Full => Err(Error::Full),
+                Outcome::Damaged => Err(Error::damaged(part(), "the batch needs what is damaged")),
                 Outcome::Unknown => Err(Error::unknown(part(), "the batch has no known outcome")),
             });
         }
@@ -297,7 +300,7 @@ impl SlotState {
                 self.note_wake(at);
             }
             (Change::Wake(headers), Outcome::Done) => open.engine.woken(&changes::ids(&headers)),
-            (Change::Wake(headers), Outcome::NotDone | Outcome::Full) => {
+            (Change::Wake(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.wake_failed(&changes::ids(&headers));
                 return None;
             }
@@ -305,7 +308,7 @@ impl SlotState {
                 open.engine.set_aside(&changes::ids(&headers));
                 return Some(Next::Move);
             }
-            (Change::SetAside(headers), Outcome::NotDone | Outcome::Full) => {
+            (Change::SetAside(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.put_back(&changes::ids(&headers));
                 return None;
             }
@@ -317,11 +320,14 @@ impl SlotState {
                 // What is gone blocks its group no more.
                 return (frees && is_waited_for).then_some(Next::Serve);
             }
-            (Change::Post(_, notes), Outcome::NotDone | Outcome::Full) => {
+            (Change::Post(_, notes), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.twins_failed(&changes::twins(&notes));
                 return None;
             }
-            (Change::Remove(ids) | Change::Depart(ids), Outcome::NotDone | Outcome::Full) => {
+            (
+                Change::Remove(ids) | Change::Depart(ids),
+                Outcome::NotDone | Outcome::Full | Outcome::Damaged,
+            ) => {
                 open.engine.remove_failed(&ids);
             }
             // Whoever sent it goes on when he has the outcome.
@@ -434,7 +440,7 @@ impl Broker {
                 let queues = changed.map(|work| (work.queue, work.at.as_ref()));
                 self.count_after(slot, pool, queues).await
             }
-            Outcome::NotDone | Outcome::Full | Outcome::Unknown => Vec::new(),
+            Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
         };
         let mut state = slot.state.lock();
         // What is unknown stays reserved, and so does what a slot had that is taken anew: it is counted again.
@@ -473,27 +479,11 @@ impl Broker {
             let began = Instant::now();
             let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
             meter.note(works.iter().map(|work| work.change.len()).sum(), began.elapsed());
-            if outcome == Outcome::Full {
-                self.send_without_posts(slot, pool, works, &*store).await;
-            } else {
-                self.settle(slot, pool, works, outcome).await;
+            match outcome {
+                Outcome::Full => self.send_without_posts(slot, pool, works, &*store).await,
+                Outcome::Damaged => self.send_apart(slot, pool, works, &*store).await,
+                outcome => self.settle(slot, pool, works, outcome).await,
             }
         }
-    }
-
-    /// Refuses the posts of a batch for which there was no room, and sends the rest: it may make room.
-    async fn send_without_posts(
-        &self,
-        slot: &Arc<Slot>,
-        pool: &PoolName,
-        works: Vec<Work>,
-        store: &dyn PoolStore,
-    ) {
-        let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(|work| work.change.is_post());
-        self.settle(slot, pool, posts, Outcome::Full).await;
-        let batch = slot.state.lock().batch(slot, pool, &rest);
-        let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
-        let outcome = send(store, &batch, pool).await;
-        self.settle(slot, pool, rest, outcome).await;
     }
 }

@@ -57,6 +57,7 @@ mod queue_store;
 mod queues;
 mod quotas;
 mod reach;
+mod read_failure;
 mod receipts;
 mod regional_projects;
 mod renewal;
@@ -349,6 +350,7 @@ impl Broker {
 fn storage_failed(part: Part, error: StoreError) -> Error {
     match error {
         StoreError::Full => Error::Full,
+        error @ StoreError::Damaged(_) => Error::damaged(part, error),
         error if error.nothing_written() => Error::unavailable(part, error),
         error => Error::unknown(part, error),
     }

@@ -60,6 +60,7 @@ impl Broker {
             is_ready: self.check_ready().is_ok(),
             session: self.session_state(),
             pools: self.0.pools.all().iter().map(|pool| pool.observed()).collect(),
+            damaged_tree_reads: self.0.catalogue.damage().map_or(0, |(reads, _)| reads),
             ..Observed::default()
         };
         self.observe_queues(&mut observed).await;

@@ -76,7 +76,9 @@ impl Broker {
             let next = match broker.wake_due(&slot, &at, id, store).await {
                 Ok(next) => next,
                 Err(error) => {
-                    warn!(%error, queue = %at.name, "scheduled messages could not be made ready");
+                    if !error.is_damaged() {
+                        warn!(%error, queue = %at.name, "scheduled messages could not be made ready");
+                    }
                     broker.next_turn(limits::MOVE_PAUSES.0).await;
                     Some(now)
                 }

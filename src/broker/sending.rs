@@ -18,6 +18,8 @@ pub(super) enum Outcome {
     NotDone,
     /// Not done for want of room; without its posts it may be sent under the same number.
     Full,
+    /// Not done, since what is stored of one of its queues is damaged. The rest may be sent under the same number.
+    Damaged,
     Unknown,
 }
 
@@ -38,7 +40,8 @@ pub(super) async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) 
             }
             // Unless an earlier try may have been applied: then the next one tells.
             StoreError::Full if !may_be_done => return Outcome::Full,
-            StoreError::Full | StoreError::NotSent(_) | StoreError::Unknown(_) => {
+            StoreError::Damaged(_) if !may_be_done => return Outcome::Damaged,
+            StoreError::Full | StoreError::Damaged(_) | StoreError::NotSent(_) | StoreError::Unknown(_) => {
                 warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
             }
         }

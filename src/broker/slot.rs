@@ -19,6 +19,7 @@ use super::lanes::{Lane, Work};
 use super::loads::{Pace, Paced};
 use super::presence::Origin;
 use super::queue_figures::{Shown, SlotFigures};
+use super::read_failure::ReadFailure;
 use super::retake::Taken;
 use super::transfer_watch::TransferWatch;
 use super::waiting::Waiter;
@@ -119,8 +120,8 @@ pub(super) struct OpenQueue {
     /// Who reads it where it lies holds a token. A migration that begins waits for all, and puts another tracker here.
     pub(super) readers: TaskTracker,
     pub(super) engine: QueueEngine,
-    /// Whether the last page could not be read.
-    pub(super) pool_failed: bool,
+    /// Why the last page could not be read.
+    pub(super) pool_failed: Option<ReadFailure>,
     /// Who is changing something of the queue in the pool or in the tree holds a token: a deletion waits for all.
     pub(super) uses: TaskTracker,
     /// What its metadata says of its behaviour.
@@ -360,7 +361,7 @@ impl Broker {
             migration,
             readers,
             engine,
-            pool_failed: false,
+            pool_failed: None,
             uses: TaskTracker::new(),
             attributes,
             wakes_at: None,
@@ -401,7 +402,7 @@ mod tests {
                 migration: None,
                 readers: TaskTracker::new(),
                 engine,
-                pool_failed: false,
+                pool_failed: None,
                 uses: TaskTracker::new(),
                 attributes: Attributes::default(),
                 wakes_at: None,

@@ -39,7 +39,9 @@ impl Broker {
                 self.forget_old_twins(&slot);
                 for pool in self.0.pools.all() {
                     let pool = &pool.entry.name;
-                    if let Err(error) = self.sweep(&slot, pool).await {
+                    if let Err(error) = self.sweep(&slot, pool).await
+                        && !error.is_damaged()
+                    {
                         warn!(slot = %number, %pool, %error, "expired messages could not be removed");
                     }
                 }

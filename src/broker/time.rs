@@ -1,6 +1,7 @@
 //! Keeping tree time: recording how far it has come, learning it from the tree's own clock, and agreeing on it with the other
 //! replicas (P3).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -149,6 +150,15 @@ impl Broker {
                 gap / 1_000
             )
         });
-        Ok(doubt.into_iter().chain(gap).chain(self.session_warning()).collect())
+        let own = doubt.into_iter().chain(gap).chain(self.session_warning());
+        Ok(own.chain(self.damage_warnings()).collect())
+    }
+
+    /// What stored data is damaged, as far as calls have met it, each once: parts may lie in one store.
+    fn damage_warnings(&self) -> BTreeSet<String> {
+        let tree = self.0.catalogue.damage().map(|(_, text)| text);
+        let pools = self.0.pools.all();
+        let pools = pools.iter().filter_map(|pool| Some(pool.store().ok()?.damage()?.text));
+        tree.into_iter().chain(pools).collect()
     }
 }

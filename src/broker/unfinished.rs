@@ -89,6 +89,10 @@ impl Broker {
                         continue;
                     }
                     if let Err(error) = self.open_if_unfinished(slot, at, &record).await {
+                        // It says nothing of other queues, and another try meets it again.
+                        if error.is_damaged() {
+                            continue;
+                        }
                         if let Error::Unavailable { part: Part::Pool(pool), .. } = &error {
                             silent.insert(pool.clone());
                         } else {

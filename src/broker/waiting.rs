@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Broker;
+use super::read_failure::ReadFailure;
 use super::slot::{Slot, SlotState};
 use super::transfer_watch::{self, Arrival};
 use crate::domain::claim::ClaimLimit;
@@ -268,10 +269,9 @@ impl Broker {
                     return state.dismiss(at, |waiter| waiter.patience == Patience::None, || Ok(()));
                 }
                 Ok(Look::Pending) => return,
-                Err(_) => {
-                    let failed =
-                        || Error::unavailable(Part::Storage, "waiting messages cannot be claimed now");
-                    return state.dismiss(at, |_| true, || Err(failed()));
+                Err(error) => {
+                    let failure = ReadFailure::of(&error);
+                    return state.dismiss(at, |_| true, || Err(failure.error()));
                 }
             }
         }

@@ -89,6 +89,11 @@ impl Catalogue {
         self.tree.check_lease().map_err(failed)
     }
 
+    /// The damage that calls have met: how many, and what to tell an operator.
+    pub fn damage(&self) -> Option<(u64, String)> {
+        self.tree.damage()
+    }
+
     /// Whether a restart would not help.
     pub fn check_alive(&self) -> Result<(), Error> {
         self.tree.check_alive().map_err(failed)
@@ -101,10 +106,10 @@ impl Catalogue {
 
 /// What a failed call to the tree means to a request.
 fn failed(error: TreeError) -> Error {
-    if error.nothing_written() {
-        Error::unavailable(Part::Coordination, error)
-    } else {
-        Error::unknown(Part::Coordination, error)
+    match error {
+        error @ TreeError::Damaged(_) => Error::damaged(Part::Coordination, error),
+        error if error.nothing_written() => Error::unavailable(Part::Coordination, error),
+        error => Error::unknown(Part::Coordination, error),
     }
 }
 

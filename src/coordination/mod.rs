@@ -15,6 +15,7 @@ use bytes::Bytes;
 use thiserror::Error as ThisError;
 use tokio::sync::watch::Receiver;
 
+pub use embedded::nodes as nodes_on_disk;
 pub use watch::{Event, Mailbox, Watch};
 
 use crate::domain::limits;
@@ -183,13 +184,20 @@ pub enum TreeError {
     /// The commit may have happened.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
+    /// What is stored of this is damaged, so the same call fails again; nothing was written.
+    #[error("{0}")]
+    Damaged(String),
 }
 
 impl TreeError {
     /// Whether it is certain that nothing was written.
     pub fn nothing_written(&self) -> bool {
         match self {
-            Self::Fenced(_) | Self::Refused { .. } | Self::Bounds(_) | Self::NotSent(_) => true,
+            Self::Fenced(_)
+            | Self::Refused { .. }
+            | Self::Bounds(_)
+            | Self::NotSent(_)
+            | Self::Damaged(_) => true,
             Self::Unknown(_) => false,
         }
     }
@@ -240,6 +248,11 @@ pub trait Coordination: Send + Sync + 'static {
 
     /// How long a session may be silent until it is over; none where it lasts as long as the process.
     fn session_timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The damage that calls have met: how many, and what to tell an operator. None when they met none.
+    fn damage(&self) -> Option<(u64, String)> {
         None
     }
 

@@ -21,11 +21,11 @@ use super::current::Current;
 use super::disk::RoomWatch;
 use super::log::{Numbering, Witness};
 use super::reclaim::Reclaimer;
-use super::rescue;
 use super::stall::{Queue, QueueEnd, Stall, StallWatch};
 use super::store::{Acceptance, Store};
 use super::work::{self, Answer, Work};
 use super::{JournalError, Txn};
+use super::{mend, rescue};
 use crate::clock::Clock;
 use crate::domain::durability::Durability;
 use crate::domain::limits;
@@ -68,6 +68,7 @@ impl Committer {
             unsynced: None,
             stall: Arc::clone(&stall),
             checked,
+            merges: Merges::default(),
         };
         let end = QueueEnd { queue: Arc::clone(&run.work), stall: Arc::clone(&stall) };
         let thread = std::thread::Builder::new()
@@ -138,6 +139,18 @@ struct Run {
     /// Told when work on the disk begins and ends.
     stall: Arc<Stall>,
     checked: Arc<AtomicBool>,
+    merges: Merges,
+}
+
+/// Whether the work of the store behind the writes has failed: flushes and merges of tables.
+#[derive(Default)]
+struct Merges {
+    /// They have, and the store takes no write any more.
+    have_failed: bool,
+    /// When all tables were read for damage.
+    looked: Option<Instant>,
+    /// Whether there is damage that could not be set right.
+    is_damaged: bool,
 }
 
 /// What to do next.
@@ -214,7 +227,7 @@ impl Run {
         }
         self.stall.hold(group);
         let position = self.numbering.next(store.database.seqno());
-        let wrote = txn.commit(position).map_err(text)?;
+        let wrote = txn.commit(position).map_err(|failure| self.failed(&failure))?;
         if wrote {
             self.numbering.wrote();
         }
@@ -237,7 +250,8 @@ impl Run {
     fn sync(&mut self) -> Result<(), Arc<str>> {
         if self.unsynced.is_some() {
             let store = self.current.store().map_err(text)?;
-            store.database.persist(fjall::PersistMode::SyncData).map_err(text)?;
+            let synced = store.database.persist(fjall::PersistMode::SyncData);
+            synced.map_err(|failure| self.failed(&failure))?;
             self.note_sync();
         }
         Ok(())
@@ -249,6 +263,12 @@ impl Run {
         self.witness.note(self.numbering.sync());
     }
 
+    /// The text of a failed write. One that the store does not even try says that its work in the background has failed.
+    fn failed(&mut self, failure: &fjall::Error) -> Arc<str> {
+        self.merges.have_failed |= matches!(failure, fjall::Error::Poisoned);
+        text(failure)
+    }
+
     fn close(&mut self, cause: &Arc<str>) -> Weak<Store> {
         error!(%cause, path = %self.path.display(), "a write failed; the journal is opened again");
         self.unsynced = None;
@@ -258,6 +278,11 @@ impl Run {
     /// Opens the store again, however long it takes. False when the journal is closed instead.
     fn reopen(&mut self, old: &Weak<Store>) -> bool {
         let (mut pause, longest) = limits::REOPEN_PAUSE;
+        // What was tried a moment ago fails again.
+        let is_again = self.merges.have_failed && self.merges.is_damaged;
+        if is_again && !self.refuse_for(longest) {
+            return false;
+        }
         loop {
             // A reader that is not done keeps the old store, and its lock.
             if old.strong_count() == 0 {
@@ -283,9 +308,29 @@ impl Run {
         }
     }
 
-    fn open(&self) -> Result<Store, String> {
+    fn open(&mut self) -> Result<Store, String> {
         rescue::rewrite_logs(&self.path).map_err(|error| described(&error))?;
+        self.mend().map_err(|error| described(&error))?;
         Store::open(&self.path, Acceptance::Refuse, self.clock.wall()).map_err(|error| described(&error))
+    }
+
+    /// Looks for damaged tables when a merge may have met one, and writes them anew.
+    fn mend(&mut self) -> std::io::Result<()> {
+        if !self.merges.have_failed || self.merges.looked.is_some_and(|at| at.elapsed() < limits::MEND_PAUSE)
+        {
+            return Ok(());
+        }
+        let mended = mend::mend(&self.path, self.clock.wall())?;
+        let is_damaged = mended.left > 0;
+        self.merges = Merges { have_failed: false, looked: Some(Instant::now()), is_damaged };
+        if mended.tables > 0 {
+            error!(
+                tables = mended.tables,
+                ranges = mended.ranges,
+                "damaged tables were set right for merges"
+            );
+        }
+        Ok(())
     }
 
     /// Waits, and refuses what was queued before the store was closed. False when the journal is closed meanwhile.

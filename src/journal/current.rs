@@ -6,10 +6,15 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 
 use super::JournalError;
+use super::damage::DamageWatch;
 use super::store::Store;
 
-/// Readers hold the lock for the time of a clone, the committer's thread for that of a change.
-pub(super) struct Current(RwLock<State>);
+pub(super) struct Current {
+    /// Readers hold it for the time of a clone, the committer's thread for that of a change.
+    state: RwLock<State>,
+    /// What reads of any of its stores have met.
+    damage: Arc<DamageWatch>,
+}
 
 enum State {
     Open(Arc<Store>),
@@ -23,11 +28,16 @@ enum State {
 
 impl Current {
     pub(super) fn new(store: Store) -> Self {
-        Self(RwLock::new(State::Open(Arc::new(store))))
+        let damage = Arc::clone(&store.damage);
+        Self { state: RwLock::new(State::Open(Arc::new(store))), damage }
+    }
+
+    pub(super) fn damage(&self) -> &DamageWatch {
+        &self.damage
     }
 
     pub(super) fn store(&self) -> Result<Arc<Store>, JournalError> {
-        match &*self.0.read() {
+        match &*self.state.read() {
             State::Open(store) => Ok(Arc::clone(store)),
             State::Stalled(_, cause) | State::Reopening(cause) | State::Ended(cause) => {
                 Err(JournalError::Closed(Arc::clone(cause)))
@@ -36,7 +46,7 @@ impl Current {
     }
 
     pub(super) fn check_open(&self) -> Result<(), JournalError> {
-        match &*self.0.read() {
+        match &*self.state.read() {
             State::Open(_) => Ok(()),
             State::Stalled(_, cause) | State::Reopening(cause) | State::Ended(cause) => {
                 Err(JournalError::Closed(Arc::clone(cause)))
@@ -45,7 +55,7 @@ impl Current {
     }
 
     pub(super) fn check_alive(&self) -> Result<(), JournalError> {
-        match &*self.0.read() {
+        match &*self.state.read() {
             State::Open(_) | State::Stalled(..) | State::Reopening(_) => Ok(()),
             State::Ended(cause) => Err(JournalError::Closed(Arc::clone(cause))),
         }
@@ -53,20 +63,21 @@ impl Current {
 
     /// Closes the store for a failure. It is gone once its readers have ended.
     pub(super) fn close(&self, cause: &Arc<str>) -> Weak<Store> {
-        let old = std::mem::replace(&mut *self.0.write(), State::Reopening(Arc::clone(cause)));
+        let old = std::mem::replace(&mut *self.state.write(), State::Reopening(Arc::clone(cause)));
         match old {
             State::Open(store) | State::Stalled(store, _) => Arc::downgrade(&store),
             State::Reopening(_) | State::Ended(_) => Weak::new(),
         }
     }
 
-    pub(super) fn reopened(&self, store: Store) {
-        *self.0.write() = State::Open(Arc::new(store));
+    pub(super) fn reopened(&self, mut store: Store) {
+        store.damage = Arc::clone(&self.damage);
+        *self.state.write() = State::Open(Arc::new(store));
     }
 
     /// Refuses all that is new until a write has ended, if the store is open.
     pub(super) fn stall(&self, cause: &Arc<str>) {
-        let mut state = self.0.write();
+        let mut state = self.state.write();
         if let State::Open(store) = &*state {
             *state = State::Stalled(Arc::clone(store), Arc::clone(cause));
         }
@@ -74,7 +85,7 @@ impl Current {
 
     /// Serves again after a stall. Whether there was one.
     pub(super) fn resume(&self) -> bool {
-        let mut state = self.0.write();
+        let mut state = self.state.write();
         let State::Stalled(store, _) = &*state else { return false };
         *state = State::Open(Arc::clone(store));
         true
@@ -83,7 +94,7 @@ impl Current {
     /// Closes the store for good.
     pub(super) fn end(&self, cause: &Arc<str>) {
         // The old store is dropped after the lock is free: that takes time.
-        let old = std::mem::replace(&mut *self.0.write(), State::Ended(Arc::clone(cause)));
+        let old = std::mem::replace(&mut *self.state.write(), State::Ended(Arc::clone(cause)));
         drop(old);
     }
 }

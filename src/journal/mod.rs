@@ -9,14 +9,19 @@
 //! again, because nobody knows what of it is on the disk.
 
 mod committer;
+mod copy;
 mod current;
+mod damage;
 mod disk;
 mod inspect;
 mod log;
+mod lost;
+mod mend;
 mod reclaim;
 mod rescue;
 mod stall;
 mod store;
+mod tables;
 mod txn;
 mod view;
 mod work;
@@ -33,7 +38,9 @@ use crate::clock::Clock;
 use crate::domain::durability::Durability;
 use crate::domain::limits;
 use committer::Committer;
+pub use copy::StoreCopy;
 use current::Current;
+pub use damage::MetDamage;
 use disk::RoomWatch;
 pub use disk::{DiskSpace, Room};
 pub use inspect::{Inspection, inspect};
@@ -87,6 +94,13 @@ const SPACES: [(Space, &str); 12] = [
     (Space::Groups, "groups"),
 ];
 
+impl Space {
+    /// Its name on disk.
+    pub fn name(self) -> &'static str {
+        SPACES[self as usize].1
+    }
+}
+
 /// The format this program writes. Another one is refused, never converted by guessing.
 const FORMAT: &[u8] = b"angarium 2";
 
@@ -105,6 +119,9 @@ pub enum JournalError {
     /// A read failed.
     #[error("the read failed: {0}")]
     Read(Arc<str>),
+    /// A read met damage: it fails again when it is repeated. Nothing was written.
+    #[error("stored data is damaged: {0}")]
+    Damaged(Arc<str>),
 }
 
 /// Why a journal could not be opened.
@@ -208,9 +225,10 @@ impl Journal {
 
     fn start(path: &Path, clock: &Clock, options: JournalOptions, store: Store) -> Result<Self, OpenError> {
         let failed = |source| OpenError::File { path: path.to_owned(), source };
-        let witness = Witness::start(path.to_owned(), store.mark.clone()).map_err(failed)?;
+        let mark = store.mark.clone();
         let is_checked = Arc::new(AtomicBool::new(store.take_checked(path)?));
         let (current, path) = (Arc::new(Current::new(store)), path.to_owned());
+        let witness = Witness::start(path.clone(), mark, Arc::clone(&current)).map_err(failed)?;
         let (reserve, checked) = (options.reserve, Arc::clone(&is_checked));
         let room = RoomWatch::new(path.clone(), reserve);
         let committer =
@@ -231,7 +249,9 @@ impl Journal {
 
     /// The value of a key, as of the last commit.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
-        let value = self.current.store()?.space(space).get(key).map_err(read_failed)?;
+        let store = self.current.store()?;
+        store.check_read(space, key)?;
+        let value = store.space(space).get(key).map_err(|failure| store.read_failed(space, &failure))?;
         Ok(value.map(Bytes::from))
     }
 
@@ -261,6 +281,11 @@ impl Journal {
         self.committer.submit(durability, work)?.await.unwrap_or_else(|_| Err(self.committer.lost()))
     }
 
+    /// The damage that reads have met; none when they met none.
+    pub fn damage(&self) -> Option<MetDamage> {
+        self.current.damage().met()
+    }
+
     /// How much room there is where the journal lies; none when the file system does not say.
     pub fn disk_space(&self) -> Option<DiskSpace> {
         DiskSpace::at(&self.path)
@@ -280,8 +305,4 @@ impl Journal {
     pub fn check_alive(&self) -> Result<(), JournalError> {
         self.current.check_alive()
     }
-}
-
-fn read_failed(error: fjall::Error) -> JournalError {
-    JournalError::Read(error.to_string().into())
 }

@@ -51,7 +51,7 @@ fn rewrite(log: &Path) -> io::Result<()> {
 
 /// Copies what can be read, byte for byte. Blocks of zeros are skipped: a log begins as a long file of them. The system
 /// is not asked to copy by itself, since it might share the very blocks that were not written.
-fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
+pub(super) fn copy(from: &mut impl Read, to: &mut File) -> io::Result<()> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut length = 0;
     loop {

@@ -2,11 +2,14 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::log::{self, CheckError, Checked, Mark, Numbering, Position, Remedy};
-use super::{FORMAT, JournalOptions, OpenError, SPACES, Space};
+use super::damage::DamageWatch;
+use super::log::{self, CheckError, Checked, DamagedRanges, Mark, Numbering, Position, Remedy};
+use super::lost::LostRanges;
+use super::{FORMAT, JournalError, JournalOptions, OpenError, SPACES, Space, tables};
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
 
@@ -39,6 +42,10 @@ pub(super) struct Store {
     spaces: Vec<Keyspace>,
     /// What the witness of an open store says first.
     pub(super) mark: Mark,
+    /// Keys that are not read, since damage has taken some of them.
+    pub(super) lost: LostRanges,
+    /// Told of damage that reads meet.
+    pub(super) damage: Arc<DamageWatch>,
 }
 
 impl Store {
@@ -47,7 +54,7 @@ impl Store {
     pub(super) fn open(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<Self, OpenError> {
         let failed = |source| match source {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),
-            source => OpenError::Store { path: path.to_owned(), source },
+            source => failure(path, source),
         };
         let (checked, mut accepted) = check(path, acceptance, now)?;
         let database = Database::builder(path)
@@ -72,24 +79,45 @@ impl Store {
             }
             Err(error) => return Err(refusal(path, error)),
         };
-        let known = last.map(|last| last.store).or(checked.mark.map(|mark| mark.store));
+        let lost = LostRanges::of(&checked.ranges, &spaces);
+        let known = last.map(|last| last.store).or(checked.mark.as_ref().map(|mark| mark.store));
         let mut mark = Mark {
             store: known.filter(|_| !accepted).unwrap_or_else(rand::random),
             group: last.map_or(0, |last| last.group),
             spaces: log::complete_spaces(path)
                 .map_err(|source| OpenError::File { path: path.to_owned(), source })?,
+            unflushed: checked.mark.map(|mark| mark.unflushed).unwrap_or_default(),
+            ranges: checked.ranges.ranges.len(),
         };
         if accepted {
             mark.group += 1;
             begin_numbers(&database, &spaces[Space::Meta as usize], &mark).map_err(failed)?;
         }
-        let store = Self { database, spaces, mark };
+        let store = Self { database, spaces, mark, lost, damage: Arc::default() };
         match store.space(Space::Meta).get(FORMAT_KEY).map_err(failed)? {
             Some(found) if *found == *FORMAT => {}
             Some(found) => return Err(other_format(path, &found)),
             None => store.write_format().map_err(failed)?,
         }
         Ok(store)
+    }
+
+    /// Opens a copy of a database that nobody else has, to read it. Nothing of it is flushed or merged. Reads of what `ranges` of
+    /// the original say is lost are refused.
+    pub(super) fn open_copy(path: &Path, ranges: &DamagedRanges) -> Result<Self, fjall::Error> {
+        let database = Database::builder(path)
+            .manual_journal_persist(true)
+            .max_journaling_size(u64::MAX)
+            .cache_size(CACHE_BYTES)
+            .worker_threads_unchecked(0)
+            .open()?;
+        let spaces = SPACES
+            .iter()
+            .map(|(_, name)| database.keyspace(name, KeyspaceCreateOptions::default))
+            .collect::<Result<Vec<_>, _>>()?;
+        let lost = LostRanges::of(ranges, &spaces);
+        let mark = Mark { store: 0, group: 0, spaces: Vec::new(), unflushed: Vec::new(), ranges: 0 };
+        Ok(Self { database, spaces, mark, lost, damage: Arc::default() })
     }
 
     /// Where the groups of commits go on.
@@ -99,6 +127,19 @@ impl Store {
 
     pub(super) fn space(&self, space: Space) -> &Keyspace {
         &self.spaces[space as usize]
+    }
+
+    /// What a failed read of `space` means.
+    pub(super) fn read_failed(&self, space: Space, failure: &fjall::Error) -> JournalError {
+        self.damage.judge(space, failure)
+    }
+
+    /// Refuses a read of a key that damage may have taken.
+    pub(super) fn check_read(&self, space: Space, key: &[u8]) -> Result<(), JournalError> {
+        match self.lost.at(space, key) {
+            None => Ok(()),
+            Some(range) => Err(self.damage.meet(space, range)),
+        }
     }
 
     /// Whether it needs no check, since it is new or was left checked. From here on it counts as not left.
@@ -152,9 +193,12 @@ fn begin_numbers(database: &Database, meta: &Keyspace, mark: &Mark) -> Result<()
 fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(Checked, bool), OpenError> {
     let failed = |source: std::io::Error| refusal(path, source.into());
     let _lock = log::lock(path).map_err(failed)?;
-    let checked = log::check(path).map_err(failed)?;
+    let mut checked = log::check(path).map_err(failed)?;
     let Some(first) = checked.damage.first() else {
         checked.cut_tail(path, now).map_err(failed)?;
+        if acceptance == Acceptance::Accept {
+            checked.accept_ranges(path, now).map_err(failed)?;
+        }
         return Ok((checked, false));
     };
     let worst = checked.damage.iter().find(|damage| damage.remedy == Remedy::Restore);
@@ -165,6 +209,15 @@ fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(Checked
             Ok((Checked::default(), true))
         }
         (worst, _) => Err(refusal(path, Box::new(worst.unwrap_or(first).clone()).into())),
+    }
+}
+
+/// Why the database could not be opened. It does not name the table that it cannot read, which is found here.
+fn failure(path: &Path, source: fjall::Error) -> OpenError {
+    let path = path.to_owned();
+    match tables::first_damage(&path).filter(|_| matches!(source, fjall::Error::Storage(_))) {
+        Some(damage) => OpenError::Damaged { path, damage: Box::new(damage) },
+        None => OpenError::Store { path, source },
     }
 }
 

@@ -7,7 +7,7 @@ use fjall::{OwnedWriteBatch, PersistMode};
 
 use super::log::{self, Position};
 use super::store::{Store, TIME_KEY};
-use super::{JournalError, Room, Space, read_failed};
+use super::{JournalError, Room, Space};
 use crate::domain::durability::Durability;
 use crate::domain::time::Timestamp;
 
@@ -52,13 +52,16 @@ impl<'a> Txn<'a> {
         if let Some(value) = self.written.get(&space).and_then(|written| written.get(key)) {
             return Ok(value.clone());
         }
-        let value = self.store.space(space).get(key).map_err(read_failed)?;
+        self.store.check_read(space, key)?;
+        let value = self.store.space(space).get(key);
+        let value = value.map_err(|failure| self.store.read_failed(space, &failure))?;
         Ok(value.map(Bytes::from))
     }
 
     /// Bytes of a value, without reading it where the store can help it.
     pub fn size_of(&self, space: Space, key: &[u8]) -> Result<Option<u32>, JournalError> {
-        self.store.space(space).size_of(key).map_err(read_failed)
+        self.store.check_read(space, key)?;
+        self.store.space(space).size_of(key).map_err(|failure| self.store.read_failed(space, &failure))
     }
 
     /// Writes a key.

@@ -30,6 +30,8 @@ pub struct Observed {
     pub looked_at: usize,
     /// Every pool.
     pub pools: Vec<ObservedPool>,
+    /// Calls of the tree that met damaged data.
+    pub damaged_tree_reads: u64,
 }
 
 impl Observed {
@@ -114,6 +116,8 @@ pub struct ObservedPool {
     pub latency: Option<Duration>,
     /// Bytes that are free where it lies, and bytes in all, if it knows.
     pub space: Option<(u64, u64)>,
+    /// Calls that met damaged data.
+    pub damaged_reads: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -133,6 +137,11 @@ struct SessionLabels {
     state: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartLabels {
+    part: String,
+}
+
 type PoolGauge<N = i64, A = std::sync::atomic::AtomicI64> = Family<PoolLabels, Gauge<N, A>>;
 
 /// The gauges of states.
@@ -149,6 +158,7 @@ pub(super) struct States {
     waiting_claims: Gauge,
     looked_at: Gauge,
     ready: Gauge,
+    damaged_reads: Family<PartLabels, Gauge>,
 }
 
 impl States {
@@ -166,6 +176,7 @@ impl States {
             waiting_claims: Gauge::default(),
             looked_at: Gauge::default(),
             ready: Gauge::default(),
+            damaged_reads: Family::default(),
         };
         states.register_queues(registry);
         states.register_parts(registry);
@@ -232,6 +243,11 @@ impl States {
             self.slots.clone(),
         );
         registry.register(
+            "angarium_damaged_reads",
+            "Reads since the start that met damaged data in the store of a part: coordination, or a pool",
+            self.damaged_reads.clone(),
+        );
+        registry.register(
             "angarium_ready",
             "Whether writes would be accepted, as /readyz says",
             self.ready.clone(),
@@ -241,6 +257,7 @@ impl States {
     pub(super) fn set(&self, observed: &Observed, names: &Queues) {
         self.set_queues(observed, names);
         self.set_pools(&observed.pools);
+        self.set_damage(observed);
         for state in SessionState::ALL {
             let labels = SessionLabels { state: state.as_str() };
             self.session.get_or_create(&labels).set(i64::from(observed.session == state));
@@ -293,6 +310,19 @@ impl States {
                 self.pool_free.get_or_create(&labels).set(count(free));
                 self.pool_size.get_or_create(&labels).set(count(size));
             }
+        }
+    }
+}
+
+impl States {
+    fn set_damage(&self, observed: &Observed) {
+        self.damaged_reads.clear();
+        let set = |part: &str, reads: u64| {
+            self.damaged_reads.get_or_create(&PartLabels { part: part.to_owned() }).set(count(reads));
+        };
+        set("coordination", observed.damaged_tree_reads);
+        for pool in &observed.pools {
+            set(&format!("pool {}", pool.name), pool.damaged_reads);
         }
     }
 }

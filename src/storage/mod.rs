@@ -54,16 +54,33 @@ pub enum StoreError {
     /// The batch may have been applied.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
+    /// What is stored of this is damaged, so the same call fails again. Nothing was written.
+    #[error("{0}")]
+    Damaged(String),
 }
 
 impl StoreError {
     /// Whether it is certain that nothing was written.
     pub fn nothing_written(&self) -> bool {
         match self {
-            Self::Stamped(_) | Self::Fenced(_) | Self::Stale | Self::Full | Self::NotSent(_) => true,
+            Self::Stamped(_)
+            | Self::Fenced(_)
+            | Self::Stale
+            | Self::Full
+            | Self::NotSent(_)
+            | Self::Damaged(_) => true,
             Self::WentBack | Self::Unknown(_) => false,
         }
     }
+}
+
+/// Damage of what a pool or a tree stores, as far as calls have met it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDamage {
+    /// Calls that failed for it.
+    pub reads: u64,
+    /// What to tell an operator.
+    pub text: String,
 }
 
 /// A storage pool. Each sentence below is a test of the conformance suite, which every driver passes.
@@ -176,6 +193,12 @@ pub trait PoolStore: Send + Sync + 'static {
 
     /// Whether a batch sent now has a chance. Writes nothing.
     fn check_open(&self) -> Result<(), StoreError>;
+
+    /// The damage that calls have met since the pool was opened; none when they met none. A driver whose servers watch over
+    /// what they store knows of none.
+    fn damage(&self) -> Option<StoredDamage> {
+        None
+    }
 
     /// The same of a batch with new messages: not below the reserve, where the pool can tell without trying.
     fn check_room(&self) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ use thiserror::Error as ThisError;
 
 use super::PoolStore;
 use super::embedded::EmbeddedPool;
+pub use super::embedded::{Audit, AuditedQueue, audit};
 use super::postgres::{Address as PostgresAddress, AddressError as PostgresAddressError, PostgresPool};
 use super::redis::{Address as RedisAddress, AddressError as RedisAddressError, RedisPool};
 use crate::clock::Clock;

@@ -19,7 +19,7 @@ const NO_QUEUE: [u8; 16] = [0; 16];
 
 /// What is stored of something is not what a driver writes.
 pub(super) fn damaged(what: &str) -> StoreError {
-    StoreError::NotSent(format!("{what} is damaged"))
+    StoreError::Damaged(format!("{what} is damaged"))
 }
 
 /// The number of a state.

@@ -37,6 +37,8 @@ pub struct FaultyPool {
     pub lost: Mutex<Vec<MessageId>>,
     /// Whether queues seem to hold nothing by their totals.
     pub hides_totals: AtomicBool,
+    /// What is stored of this queue is damaged: no batch with changes of it is applied.
+    pub damaged: Mutex<Option<QueueId>>,
     /// Whether the next commit panics.
     pub panics: AtomicBool,
     /// Whether the next look for what is due panics.
@@ -58,6 +60,7 @@ impl FaultyPool {
             held_order: Mutex::default(),
             lost: Mutex::default(),
             hides_totals: AtomicBool::default(),
+            damaged: Mutex::default(),
             panics: AtomicBool::default(),
             panics_at_due: AtomicBool::default(),
             hangs: watch::Sender::new(false),
@@ -109,7 +112,12 @@ impl PoolStore for FaultyPool {
         self.given.lock().push(batch.clone());
         assert!(!self.panics.swap(false, Ordering::SeqCst), "as planned");
         self.answers().await;
-        match self.plan.take() {
+        let fault = self.plan.take();
+        let damaged = *self.damaged.lock();
+        if batch.queues.iter().any(|changes| Some(changes.queue) == damaged) {
+            return Err(StoreError::Damaged("as planned".into()));
+        }
+        match fault {
             Fault::None => self.pool.commit(batch).await,
             Fault::Held => {
                 self.plan.held().await;

@@ -6,6 +6,7 @@ mod clock;
 mod costs;
 mod counting;
 mod cut_short;
+mod damaged;
 mod deadletters;
 mod deletion;
 mod drivers;

@@ -252,7 +252,7 @@ impl From<Arc<Error>> for Fault {
             | Error::NotDurable(_)
             | Error::Full
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,
-            Error::Unknown { .. } => Kind::InternalFailure,
+            Error::Unknown { .. } | Error::Damaged { .. } => Kind::InternalFailure,
         };
         Self { kind, message: error.to_string(), cause: Some(error) }
     }

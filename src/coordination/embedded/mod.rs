@@ -4,6 +4,7 @@
 //! after the other. There is no copy of the tree in memory: a hundred thousand queues cost disk, not memory.
 //! Each opening is a session: ephemeral nodes of the one before are gone.
 
+mod listing;
 mod staged;
 mod stored;
 
@@ -22,6 +23,7 @@ use super::{
 };
 use crate::domain::time::Timestamp;
 use crate::journal::{Journal, JournalError, Space, Txn};
+pub use listing::nodes;
 use staged::Staged;
 
 /// The embedded tree.
@@ -144,6 +146,10 @@ impl Coordination for EmbeddedTree {
         self.session.subscribe()
     }
 
+    fn damage(&self) -> Option<(u64, String)> {
+        self.journal.damage().map(|met| (met.reads, met.text))
+    }
+
     fn check_open(&self) -> Result<(), TreeError> {
         self.journal.check_open().map_err(not_sent)
     }
@@ -220,6 +226,7 @@ fn not_sent(error: JournalError) -> TreeError {
         JournalError::Busy | JournalError::Closed(_) | JournalError::Read(_) => {
             TreeError::NotSent(error.to_string())
         }
+        JournalError::Damaged(_) => TreeError::Damaged(error.to_string()),
         JournalError::Unknown(_) => TreeError::Unknown(error.to_string()),
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn encode(stored: &Stored) -> Bytes {
 }
 
 pub(super) fn decode(value: &Bytes) -> Result<Stored, TreeError> {
-    let damaged = || TreeError::NotSent("a node of the tree is damaged".into());
+    let damaged = || TreeError::Damaged("a node of the tree is damaged".into());
     let mut rest = value.clone();
     if rest.len() < HEAD {
         return Err(damaged());
@@ -93,6 +93,6 @@ pub(super) fn decode(value: &Bytes) -> Result<Stored, TreeError> {
 
 pub(super) fn decode_transaction(value: Option<&[u8]>) -> Result<u64, TreeError> {
     let Some(value) = value else { return Ok(0) };
-    let bytes = value.try_into().map_err(|_| TreeError::NotSent("the tree's counter is damaged".into()))?;
+    let bytes = value.try_into().map_err(|_| TreeError::Damaged("the tree's counter is damaged".into()))?;
     Ok(u64::from_be_bytes(bytes))
 }

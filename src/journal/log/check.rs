@@ -9,8 +9,10 @@ use tracing::warn;
 
 use super::batch::{BatchReader, LogBatch, Next};
 use super::position::{KEY, Position};
+use super::ranges::{self, DamagedRanges};
 use super::rest::{self, Rest};
-use super::witness::Mark;
+use super::unflushed::Unflushed;
+use super::witness::{FILE as WITNESS, Mark};
 use super::{CheckError, Damage, Remedy, files, manifest};
 
 /// One log file as far as it can be read.
@@ -37,6 +39,8 @@ pub(in crate::journal) struct Checked {
     pub(super) logs: Vec<LogFile>,
     /// The first place that cannot be read: the number of its log.
     pub(super) first_bad: Option<usize>,
+    /// Whether that place is before the log: the file before it is missing.
+    pub(super) is_gap: bool,
     /// The first and the last batch with a position before that.
     pub(super) first: Option<(u64, Position)>,
     pub(super) last: Option<Position>,
@@ -44,8 +48,14 @@ pub(in crate::journal) struct Checked {
     pub(in crate::journal) damage: Vec<Damage>,
     /// What the witness says.
     pub(in crate::journal) mark: Option<Mark>,
+    /// The file of the witness, if it is damaged. A store is opened without it.
+    pub(in crate::journal) damaged_mark: Option<PathBuf>,
     /// Groups with positions that can be read.
     pub(in crate::journal) groups: u64,
+    /// What damage has taken from tables.
+    pub(in crate::journal) ranges: DamagedRanges,
+    /// Sequence number of the first batch that can be read.
+    oldest: Option<u64>,
     /// The greatest group that logs after the first bad one name as synced.
     later_synced: Option<u64>,
 }
@@ -58,10 +68,12 @@ pub(in crate::journal) fn check(path: &Path) -> io::Result<Checked> {
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             // It is written as a whole. What it would witness the logs still say, but for their end.
             warn!(path = %path.display(), "the log witness is damaged, so damage of the last group cannot be seen");
+            checked.damaged_mark = Some(path.join(WITNESS));
         }
         Err(error) => return Err(error),
     }
     checked.damage = manifest::damage(path, checked.mark.as_ref().map(|mark| mark.spaces.as_slice()))?;
+    checked.read_ranges(path)?;
     let logs = files::logs(path)?;
     if manifest::is_store(path) && logs.is_empty() {
         let found = "there is no log file";
@@ -72,12 +84,14 @@ pub(in crate::journal) fn check(path: &Path) -> io::Result<Checked> {
             let (before, missing) = (&logs[index - 1].1, logs[index - 1].0 + 1);
             let file = before.with_file_name(format!("{missing}.jnl"));
             checked.damage.push(log_damage(file, 0, "the log file is missing", 0, Remedy::AcceptOrRestore));
+            checked.is_gap |= checked.first_bad.is_none();
             checked.first_bad.get_or_insert(index);
         }
         checked.scan(index, log)?;
     }
     checked.judge_tail();
     checked.judge_mark(path);
+    checked.judge_oldest(path);
     Ok(checked)
 }
 
@@ -89,6 +103,31 @@ impl Checked {
 
     pub(in crate::journal) fn log_count(&self) -> usize {
         self.logs.len()
+    }
+
+    fn read_ranges(&mut self, path: &Path) -> io::Result<()> {
+        let file = || path.join(ranges::FILE);
+        let found = match DamagedRanges::read(path) {
+            Ok(ranges) => {
+                let witnessed = self.mark.as_ref().map_or(0, |mark| mark.ranges);
+                self.ranges = ranges;
+                (self.ranges.ranges.len() < witnessed).then_some("it lists less than it did")
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidData => Some("it cannot be read"),
+            Err(error) => return Err(error),
+        };
+        let damage = found.map(|found| {
+            let found = format!("{found}, and it says which keys earlier damage has taken");
+            log_damage(file(), 0, &found, 0, Remedy::AcceptOrRestore)
+        });
+        self.damage.extend(damage);
+        Ok(())
+    }
+
+    /// The logs up to the first place that cannot be read, and where the whole batches of each end.
+    pub(in crate::journal) fn readable(&self) -> impl Iterator<Item = (&Path, u64)> {
+        let count = self.first_bad.map_or(self.logs.len(), |index| index + usize::from(!self.is_gap));
+        self.logs.iter().take(count).map(|log| (log.path.as_path(), log.end))
     }
 
     /// Where the logs end within a batch that no sync covers.
@@ -103,6 +142,7 @@ impl Checked {
         let (mut end, found) = loop {
             match reader.next()? {
                 Next::Batch(batch) => {
+                    self.oldest.get_or_insert(batch.sequence);
                     if let Err(found) = self.follow(before, &batch) {
                         break (before.map_or(0, |(_, end)| end), found);
                     }
@@ -153,7 +193,7 @@ impl Checked {
 
     /// Whether what follows the first bad place was synced.
     fn judge_tail(&mut self) {
-        let Some(index) = self.first_bad else { return };
+        let Some(index) = self.first_bad.filter(|_| !self.is_gap) else { return };
         let Some(log) = self.logs.get(index) else { return };
         let good = self.last.map(|last| last.group);
         let first_cut = good.map(|group| group + 1).or(log.rest.first_group);
@@ -182,6 +222,24 @@ impl Checked {
         let log = self.first_bad.map_or(self.logs.last(), |index| self.logs.get(index));
         let (file, end) = log.map_or((path.to_owned(), 0), |log| (log.path.clone(), log.end));
         self.damage.push(short(mark, Some(last), file, end));
+    }
+}
+
+impl Checked {
+    /// Whether the logs reach back to all that is in no table yet.
+    fn judge_oldest(&mut self, path: &Path) {
+        let Some(mark) = self.mark.as_ref().filter(|_| self.damage.is_empty()) else { return };
+        let is_gone = |write: &&Unflushed| {
+            self.oldest.is_none_or(|oldest| write.sequence < oldest)
+                && manifest::list_number(path, write.space) == Some(write.list)
+        };
+        let Some(gone) = mark.unflushed.iter().find(is_gone) else { return };
+        let found = format!(
+            "the log files before it are gone, and key space {} has writes that are in no table",
+            gone.space
+        );
+        let file = self.logs.first().map_or(path.to_owned(), |log| log.path.clone());
+        self.damage.push(log_damage(file, 0, &found, 1, Remedy::AcceptOrRestore));
     }
 }
 

@@ -8,6 +8,7 @@ use tracing::{error, warn};
 
 use super::Damage;
 use super::check::{Checked, LogFile};
+use super::ranges::DamagedRanges;
 use crate::domain::time::Timestamp;
 
 impl Checked {
@@ -27,6 +28,15 @@ impl Checked {
         truncate(log)
     }
 
+    /// Goes on without what damage has taken from tables. The list of it is put aside.
+    pub(in crate::journal) fn accept_ranges(&mut self, path: &Path, now: Timestamp) -> io::Result<()> {
+        let ranges = std::mem::take(&mut self.ranges).ranges.len();
+        if DamagedRanges::put_aside(path, &folder(path, now))? {
+            error!(ranges, "damage accepted: ranges of keys that tables have lost are read as they are");
+        }
+        Ok(())
+    }
+
     /// Goes on without what follows the first bad place, of which a copy is kept. True when something was missing.
     pub(in crate::journal) fn accept(&self, path: &Path, now: Timestamp) -> io::Result<bool> {
         if self.is_whole() {
@@ -36,16 +46,16 @@ impl Checked {
         for damage in &self.damage {
             accepted(damage);
         }
+        DamagedRanges::put_aside(path, &folder)?;
         let Some(index) = self.first_bad else { return Ok(true) };
         fs::create_dir_all(&folder)?;
         // The newest goes first: what is left is always a log without a gap.
-        let is_gap = self.logs.get(index).is_some_and(|log| log.rest.end == 0);
-        let kept = if is_gap { index } else { index + 1 };
+        let kept = if self.is_gap { index } else { index + 1 };
         for log in self.logs.iter().skip(kept).rev() {
             let Some(name) = log.path.file_name() else { continue };
             fs::rename(&log.path, folder.join(name))?;
         }
-        if let Some(log) = self.logs.get(index).filter(|_| !is_gap) {
+        if let Some(log) = self.logs.get(index).filter(|_| !self.is_gap) {
             let copy = copy_rest(log, &folder)?;
             error!(copy = %copy.display(), "what follows the damage was put aside");
             truncate(log)?;
@@ -67,7 +77,8 @@ pub(in crate::journal) fn accepted(damage: &Damage) {
     );
 }
 
-fn folder(path: &Path, now: Timestamp) -> PathBuf {
+/// Where bytes are put that are damaged or cut.
+pub(in crate::journal) fn folder(path: &Path, now: Timestamp) -> PathBuf {
     path.join(format!("damaged-{}", now.as_millis()))
 }
 

@@ -1,14 +1,14 @@
 //! The files of a store that are looked at before it is opened (fjall 3.1).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The file whose lock the store holds while it is open.
 const LOCK: &str = "lock";
 /// What the names of log files end with.
-const LOG: &str = "jnl";
+pub(in crate::journal) const LOG: &str = "jnl";
 /// How often a lock that another process holds is tried, and the pause between: a store that closes needs a moment.
 const LOCK_TRIES: (usize, Duration) = (3, Duration::from_millis(100));
 
@@ -52,4 +52,15 @@ pub(super) fn entries(path: &Path) -> io::Result<Vec<PathBuf>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
+}
+
+/// Reads a small file. `InvalidData` when it is longer than `most`, which none of its kind is, so that a damaged one is not
+/// held in memory.
+pub(super) fn read_bounded(file: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
+    if read as u64 > most {
+        return Err(io::Error::new(ErrorKind::InvalidData, "the file is longer than any of its kind"));
+    }
+    Ok(bytes)
 }

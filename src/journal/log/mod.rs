@@ -9,7 +9,8 @@
 //! Layout of what is stored (all numbers little endian):
 //! * key `log position` of the space `meta`, in each batch, as its last item: see [`Position`].
 //! * file `log-witness` in the directory of the store, replaced as a whole: see [`Witness`].
-//! * folder `damaged-<milliseconds>` there: bytes that were cut from logs, and logs that were put aside.
+//! * file `damaged-ranges` there, if damage has taken something from tables: see [`ranges`].
+//! * folder `damaged-<milliseconds>` there: bytes that were cut from logs, and logs, tables and lists that were put aside.
 
 mod batch;
 mod check;
@@ -17,7 +18,9 @@ mod cut;
 mod files;
 mod manifest;
 mod position;
+mod ranges;
 mod rest;
+mod unflushed;
 mod witness;
 
 use std::io;
@@ -26,10 +29,12 @@ use std::path::PathBuf;
 use thiserror::Error as ThisError;
 
 pub(super) use check::{Checked, check, check_opened, last_position};
-pub(super) use cut::accepted;
-pub(super) use files::lock;
-pub(super) use manifest::complete_spaces;
+pub(super) use cut::{accepted, folder as damaged_folder};
+pub(super) use files::{LOG, lock};
+pub(super) use manifest::{complete_spaces, listed_tables};
 pub(super) use position::{KEY, Numbering, Position};
+pub(super) use ranges::{DamagedRange, DamagedRanges, FILE as RANGES, MendedTable};
+pub(super) use unflushed::number;
 pub(super) use witness::{Mark, Witness};
 
 /// Damage of a store: something that was synced is missing or cannot be read.
@@ -89,5 +94,7 @@ pub(super) enum CheckError {
     Io(#[from] io::Error),
 }
 
+#[cfg(test)]
+mod hole_tests;
 #[cfg(test)]
 mod tests;

@@ -11,10 +11,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clock::Clock;
 use crate::domain::durability::Durability;
+use crate::domain::limits;
 use crate::journal::{Journal, JournalOptions, OpenError, SPACES, Space};
 
 const PAGE: usize = 4_096;
-const GROUPS: u32 = 40;
+pub(super) const GROUPS: u32 = 40;
 /// Bytes of a log that are copied: more than these tests write, and less than a new log has.
 const LONGEST: u64 = 1 << 20;
 
@@ -25,16 +26,16 @@ enum Tables {
     Some,
 }
 
-fn key(group: u32) -> Bytes {
+pub(super) fn key(group: u32) -> Bytes {
     Bytes::from(format!("key {group}"))
 }
 
-fn value(group: u32) -> Bytes {
+pub(super) fn value(group: u32) -> Bytes {
     // Bytes that cannot be compressed.
     (0..375_u64).flat_map(|part| xxh3_64_with_seed(&part.to_le_bytes(), group.into()).to_le_bytes()).collect()
 }
 
-async fn write(journal: &Journal, group: u32, durability: Durability) {
+pub(super) async fn write(journal: &Journal, group: u32, durability: Durability) {
     let write = journal.commit_as(durability, move |txn| {
         txn.put(Space::Tree, key(group), value(group));
         txn.put(Space::Entries, key(group), value(group));
@@ -42,11 +43,31 @@ async fn write(journal: &Journal, group: u32, durability: Durability) {
     write.await.unwrap();
 }
 
-fn flush(journal: &Journal) {
+pub(super) fn flush(journal: &Journal) {
     let store = journal.current.store().unwrap();
     for (space, _) in SPACES {
         store.space(space).rotate_memtable_and_wait().unwrap();
     }
+}
+
+/// What a killed process leaves of a store with groups 1 to [`GROUPS`], all of them witnessed, after `last` was done to it. The
+/// witness saw the first groups before the others came.
+pub(super) async fn killed_after(last: impl FnOnce(&Journal)) -> TempDir {
+    let (dir, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let journal = Journal::open(dir.path(), &Clock::manual(1_000)).unwrap();
+    for group in 1..=GROUPS {
+        write(&journal, group, Durability::Sync).await;
+        if group == 5 {
+            await_witness(dir.path(), group);
+        }
+    }
+    last(&journal);
+    await_witness(dir.path(), GROUPS);
+    // What was flushed since is witnessed a moment later.
+    std::thread::sleep(2 * limits::WITNESS_PAUSE);
+    copy(dir.path(), image.path());
+    drop(journal);
+    image
 }
 
 /// What a killed process leaves of a store with groups 1 to [`GROUPS`], all of them witnessed.
@@ -65,7 +86,7 @@ async fn killed(tables: Tables) -> TempDir {
     image
 }
 
-fn await_witness(path: &Path, group: u32) {
+pub(super) fn await_witness(path: &Path, group: u32) {
     let (start, wanted) = (Instant::now(), format!("group={group} "));
     while !fs::read_to_string(path.join("log-witness")).unwrap().contains(&wanted) {
         assert!(start.elapsed() < Duration::from_secs(30), "group {group} is not witnessed");
@@ -73,7 +94,7 @@ fn await_witness(path: &Path, group: u32) {
     }
 }
 
-fn files(path: &Path) -> Vec<PathBuf> {
+pub(super) fn files(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path).unwrap() {
         let entry = entry.unwrap().path();
@@ -84,7 +105,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Copies all files, but for most of the zeros at the end of a log.
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     for file in files(from) {
         let target = to.join(file.strip_prefix(from).unwrap());
         fs::create_dir_all(target.parent().unwrap()).unwrap();
@@ -99,13 +120,13 @@ fn used(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
-fn open(path: &Path, accept_damage: bool) -> Result<Journal, OpenError> {
+pub(super) fn open(path: &Path, accept_damage: bool) -> Result<Journal, OpenError> {
     let options = JournalOptions { accept_damage, ..JournalOptions::default() };
     Journal::open_with(path, &Clock::manual(1_000), options)
 }
 
 /// Groups that are missing in silence. A read that fails is not silent.
-fn missing(journal: &Journal) -> Vec<u32> {
+pub(super) fn missing(journal: &Journal) -> Vec<u32> {
     let is_missing = |group: &u32| {
         [Space::Tree, Space::Entries]
             .into_iter()

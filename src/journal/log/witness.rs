@@ -1,7 +1,8 @@
 //! The file that witnesses the last synced group, so that damage of that group is noticed too.
 //!
 //! A thread of its own writes it, a moment after a sync and at most once in [`limits::WITNESS_PAUSE`], so that no commit waits
-//! for it. A store without writes costs nothing.
+//! for it. A store without writes costs nothing. It witnesses too which writes are in no table yet ([`super::unflushed`]), and
+//! how many ranges of keys damage has taken.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -13,9 +14,13 @@ use parking_lot::{Condvar, Mutex};
 use tracing::{error, warn};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::files;
+use super::unflushed::{Tracker, Unflushed};
 use crate::domain::limits;
+use crate::journal::SPACES;
+use crate::journal::current::Current;
 
-const FILE: &str = "log-witness";
+pub(super) const FILE: &str = "log-witness";
 /// The new file until it takes its place. One that was left is written over.
 const UNFINISHED: &str = "log-witness.unfinished";
 const TITLE: &str = "angarium log witness 1";
@@ -29,12 +34,16 @@ pub(in crate::journal) struct Mark {
     pub(in crate::journal) group: u64,
     /// Numbers of the key spaces that the store has: one that is missing is not made anew.
     pub(in crate::journal) spaces: Vec<u64>,
+    /// Writes that are in no table.
+    pub(in crate::journal) unflushed: Vec<Unflushed>,
+    /// Ranges of keys that damage has taken, listed in a file of their own.
+    pub(in crate::journal) ranges: usize,
 }
 
 impl Mark {
     /// The mark below `path`. None when there is no file; `InvalidData` when it is damaged.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
-        match fs::read(path.join(FILE)) {
+        match files::read_bounded(&path.join(FILE), limits::STORE_FILE_BYTES) {
             Ok(text) => {
                 let damaged = || io::Error::new(ErrorKind::InvalidData, "the file is damaged");
                 Self::parse(&String::from_utf8_lossy(&text)).ok_or_else(damaged).map(Some)
@@ -53,14 +62,21 @@ impl Mark {
         let mut field = |name: &str| fields.next()?.strip_prefix(name)?.strip_prefix('=');
         let store = u64::from_str_radix(field("store")?, 16).ok()?;
         let group = field("group")?.parse().ok()?;
-        let spaces = field("spaces")?.split(',').filter(|number| !number.is_empty());
-        Some(Self { store, group, spaces: spaces.map(|number| number.parse().ok()).collect::<Option<_>>()? })
+        let spaces = list(field("spaces")?).map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        let unflushed = list(field("unflushed")?).map(parse_unflushed).collect::<Option<_>>()?;
+        let ranges = field("ranges")?.parse().ok()?;
+        Some(Self { store, group, spaces, unflushed, ranges })
     }
 
     fn text(&self) -> String {
-        let spaces: Vec<_> = self.spaces.iter().map(u64::to_string).collect();
-        let text =
-            format!("{TITLE} store={:016x} group={} spaces={}", self.store, self.group, spaces.join(","));
+        let Self { store, group, spaces, unflushed, ranges } = self;
+        let spaces: Vec<_> = spaces.iter().map(u64::to_string).collect();
+        let unflushed =
+            unflushed.iter().map(|Unflushed { space, list, sequence }| format!("{space}:{list}:{sequence}"));
+        let (spaces, unflushed) = (spaces.join(","), unflushed.collect::<Vec<_>>().join(","));
+        let text = format!(
+            "{TITLE} store={store:016x} group={group} spaces={spaces} unflushed={unflushed} ranges={ranges}"
+        );
         let check = xxh3_64(text.as_bytes());
         format!("{text} check={check:016x}\n")
     }
@@ -74,6 +90,17 @@ impl Mark {
         fs::rename(unfinished, path.join(FILE))?;
         File::open(path)?.sync_all()
     }
+}
+
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').filter(|element| !element.is_empty())
+}
+
+fn parse_unflushed(text: &str) -> Option<Unflushed> {
+    let mut numbers = text.split(':').map(|number| number.parse().ok());
+    let mut next = || numbers.next()?;
+    let found = Unflushed { space: next()?, list: next()?, sequence: next()? };
+    numbers.next().is_none().then_some(found)
 }
 
 /// What the committer and the thread share. The lock is held for the time of a copy.
@@ -95,13 +122,15 @@ pub(in crate::journal) struct Witness {
 }
 
 impl Witness {
-    /// Writes the first mark of an open store, and starts the thread.
-    pub(in crate::journal) fn start(path: PathBuf, mark: Mark) -> io::Result<Self> {
-        mark.write(&path)?;
+    /// Writes the first mark of the open store, and starts the thread.
+    pub(in crate::journal) fn start(path: PathBuf, mark: Mark, current: Arc<Current>) -> io::Result<Self> {
+        let mut writer =
+            Writer { path, current, tracker: Tracker::after(&mark.unflushed), unflushed: Vec::new() };
+        writer.write(mark.clone())?;
         let state = Mutex::new(State { mark, is_written: true, is_closed: false });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let own = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("witness".into()).spawn(move || run(&own, &path))?;
+        let thread = std::thread::Builder::new().name("witness".into()).spawn(move || run(&own, writer))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -130,7 +159,32 @@ impl Drop for Witness {
     }
 }
 
-fn run(shared: &Shared, path: &Path) {
+/// Writes marks with what the open store says at that moment.
+struct Writer {
+    path: PathBuf,
+    current: Arc<Current>,
+    tracker: Tracker,
+    /// What was written last.
+    unflushed: Vec<Unflushed>,
+}
+
+impl Writer {
+    fn write(&mut self, mut mark: Mark) -> io::Result<()> {
+        mark.unflushed = self.look();
+        mark.write(&self.path)?;
+        self.unflushed = mark.unflushed;
+        Ok(())
+    }
+
+    /// What is in no table now. Nothing is claimed while the store is not open.
+    fn look(&mut self) -> Vec<Unflushed> {
+        let Ok(store) = self.current.store() else { return Vec::new() };
+        let keyspaces: Vec<_> = SPACES.iter().map(|(space, _)| store.space(*space).clone()).collect();
+        self.tracker.look(&keyspaces)
+    }
+}
+
+fn run(shared: &Shared, mut writer: Writer) {
     let mut has_failed = false;
     loop {
         let mut state = shared.state.lock();
@@ -143,12 +197,12 @@ fn run(shared: &Shared, path: &Path) {
         let (mark, is_closed) = (state.mark.clone(), state.is_closed);
         state.is_written = true;
         drop(state);
-        match mark.write(path) {
+        match writer.write(mark) {
             Ok(()) => has_failed = false,
             // The old one stays, which witnesses less.
             Err(error) if !has_failed => {
                 has_failed = true;
-                warn!(%error, path = %path.display(), "the log witness could not be written");
+                warn!(%error, path = %writer.path.display(), "the log witness could not be written");
             }
             Err(_) => {}
         }
@@ -160,11 +214,14 @@ fn run(shared: &Shared, path: &Path) {
             // Only the end wakes it: a note of a mark that is not written does not.
             shared.changed.wait_while_for(&mut state, |state| !state.is_closed, limits::WITNESS_PAUSE);
         }
-        if has_failed {
-            state.is_written = false;
-            if state.is_closed {
-                return;
-            }
+        if has_failed && state.is_closed {
+            return;
+        }
+        drop(state);
+        // Tables that were written meanwhile are witnessed without a commit too.
+        let has_changed = writer.look() != writer.unflushed;
+        if has_failed || has_changed {
+            shared.state.lock().is_written = false;
         }
     }
 }
@@ -177,7 +234,9 @@ mod tests {
     fn mark_is_read_as_written_and_damage_is_seen() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Mark::read(dir.path()).unwrap(), None);
-        let mark = Mark { store: 7, group: 300, spaces: vec![0, 1, 12] };
+        let unflushed =
+            vec![Unflushed { space: 1, list: 9, sequence: 77 }, Unflushed { space: 5, list: 0, sequence: 8 }];
+        let mark = Mark { store: 7, group: 300, spaces: vec![0, 1, 12], unflushed, ranges: 2 };
         mark.write(dir.path()).unwrap();
         assert_eq!(Mark::read(dir.path()).unwrap(), Some(mark.clone()));
         let file = dir.path().join(FILE);

@@ -3,6 +3,7 @@
 //! A batch is one piece of the committer's work. Its record is checked and moved on in the same piece, so an
 //! engine of this process that was replaced cannot write after its successor.
 
+mod audit;
 mod batch;
 mod buckets;
 mod drop;
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Recount, Stamp, StoreError, Totals, Usage,
+    Recount, Stamp, StoreError, StoredDamage, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -29,6 +30,7 @@ use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use crate::journal::{Journal, JournalError, Room, Space, Txn, View};
+pub use audit::{Audit, AuditedQueue, audit};
 use batch::Encoded;
 use drop::{Part, Reached};
 use due::Turn;
@@ -274,6 +276,10 @@ impl PoolStore for EmbeddedPool {
         self.journal.check_open().map_err(failed)
     }
 
+    fn damage(&self) -> Option<StoredDamage> {
+        self.journal.damage().map(|met| StoredDamage { reads: met.reads, text: met.text })
+    }
+
     fn check_room(&self) -> Result<(), StoreError> {
         self.check_open()?;
         if self.journal.room() == Room::Reserved { Err(StoreError::Full) } else { Ok(()) }
@@ -285,6 +291,7 @@ fn failed(error: JournalError) -> StoreError {
         JournalError::Busy | JournalError::Closed(_) | JournalError::Read(_) => {
             StoreError::NotSent(error.to_string())
         }
+        JournalError::Damaged(_) => StoreError::Damaged(error.to_string()),
         JournalError::Unknown(_) => StoreError::Unknown(error.to_string()),
     }
 }

@@ -124,7 +124,9 @@ impl PostgresPool {
                 own.doubt = None
             }
             // An earlier try is where it was.
-            Err(StoreError::Full | StoreError::NotSent(_) | StoreError::Stamped(_)) => {}
+            Err(
+                StoreError::Full | StoreError::NotSent(_) | StoreError::Damaged(_) | StoreError::Stamped(_),
+            ) => {}
         }
         result
     }

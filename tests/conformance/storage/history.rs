@@ -294,6 +294,7 @@ fn answer(error: StoreError) -> Answer {
         error @ (StoreError::Stamped(_)
         | StoreError::Full
         | StoreError::NotSent(_)
+        | StoreError::Damaged(_)
         | StoreError::Unknown(_)) => {
             panic!("{error}")
         }

@@ -1,0 +1,195 @@
+//! Ranges of keys that damage has taken from tables, and the file beside the logs that lists them.
+//!
+//! A table with a damaged block cannot be merged, so it is written anew without that block (see `journal/mend.rs`). What
+//! was in the block is not gone in silence: reads that touch its keys fail as long as the range is listed here.
+//!
+//! Layout: text, replaced as a whole and synced. First the title, then a line for each range, last a checksum (XXH3) of what
+//! is before it. Keys are hexadecimal.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::files;
+use crate::domain::limits;
+
+pub(in crate::journal) const FILE: &str = "damaged-ranges";
+const UNFINISHED: &str = "damaged-ranges.unfinished";
+const TITLE: &str = "angarium damaged ranges 1";
+
+/// Keys whose values damage has taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::journal) struct DamagedRange {
+    /// Number of the key space.
+    pub(in crate::journal) space: u64,
+    /// Number of the table that they were in.
+    pub(in crate::journal) table: u64,
+    /// Both inclusive.
+    pub(in crate::journal) first: Vec<u8>,
+    pub(in crate::journal) last: Vec<u8>,
+}
+
+/// A table that was written anew, and its checksum since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::journal) struct MendedTable {
+    pub(in crate::journal) space: u64,
+    pub(in crate::journal) table: u64,
+    pub(in crate::journal) check: u128,
+}
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::journal) struct DamagedRanges {
+    pub(in crate::journal) ranges: Vec<DamagedRange>,
+    pub(in crate::journal) mended: Vec<MendedTable>,
+}
+
+impl DamagedRanges {
+    /// The file below `path`; nothing when there is none, `InvalidData` when it is damaged.
+    pub(in crate::journal) fn read(path: &Path) -> io::Result<Self> {
+        let text = match files::read_bounded(&path.join(FILE), limits::STORE_FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error),
+        };
+        let damaged = || io::Error::new(ErrorKind::InvalidData, "the file is damaged");
+        std::str::from_utf8(&text).ok().and_then(Self::parse).ok_or_else(damaged)
+    }
+
+    /// Puts it in place of the one before, synced.
+    pub(in crate::journal) fn write(&self, path: &Path) -> io::Result<()> {
+        let unfinished = path.join(UNFINISHED);
+        let mut file = File::create(&unfinished)?;
+        file.write_all(self.text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(unfinished, path.join(FILE))?;
+        File::open(path)?.sync_all()
+    }
+
+    /// Puts the file aside into `folder`, so that nothing counts as damaged any more. Whether there was one.
+    pub(in crate::journal) fn put_aside(path: &Path, folder: &Path) -> io::Result<bool> {
+        let file = path.join(FILE);
+        if !file.try_exists()? {
+            return Ok(false);
+        }
+        fs::create_dir_all(folder)?;
+        fs::rename(file, free_name(folder)?)?;
+        File::open(folder)?.sync_all()?;
+        File::open(path)?.sync_all()?;
+        Ok(true)
+    }
+
+    /// Adds what is new.
+    pub(in crate::journal) fn add(&mut self, table: MendedTable, ranges: Vec<DamagedRange>) {
+        self.mended.retain(|mended| (mended.space, mended.table) != (table.space, table.table));
+        self.mended.push(table);
+        for range in ranges {
+            if !self.ranges.contains(&range) {
+                self.ranges.push(range);
+            }
+        }
+    }
+
+    /// The checksum of a table that was written anew.
+    pub(in crate::journal) fn check_of(&self, space: u64, table: u64) -> Option<u128> {
+        let mended = self.mended.iter().find(|mended| (mended.space, mended.table) == (space, table));
+        mended.map(|mended| mended.check)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{TITLE}\n");
+        for DamagedRange { space, table, first, last } in &self.ranges {
+            let (first, last) = (encode(first), encode(last));
+            text.push_str(&format!("range space={space} table={table} first={first} last={last}\n"));
+        }
+        for MendedTable { space, table, check } in &self.mended {
+            text.push_str(&format!("table space={space} table={table} check={check:032x}\n"));
+        }
+        let check = xxh3_64(text.as_bytes());
+        format!("{text}check={check:016x}\n")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (before, check) = text.strip_suffix('\n')?.rsplit_once("check=")?;
+        if u64::from_str_radix(check, 16).ok()? != xxh3_64(before.as_bytes()) {
+            return None;
+        }
+        let mut lines = before.lines();
+        if lines.next()? != TITLE {
+            return None;
+        }
+        let mut found = Self::default();
+        for line in lines {
+            let mut words = line.split_whitespace();
+            let kind = words.next()?;
+            let mut field = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
+            let (space, table) = (field("space")?.parse().ok()?, field("table")?.parse().ok()?);
+            match kind {
+                "range" => {
+                    let (first, last) = (decode(field("first")?)?, decode(field("last")?)?);
+                    found.ranges.push(DamagedRange { space, table, first, last });
+                }
+                "table" => {
+                    let check = u128::from_str_radix(field("check")?, 16).ok()?;
+                    found.mended.push(MendedTable { space, table, check });
+                }
+                _ => return None,
+            }
+        }
+        Some(found)
+    }
+}
+
+/// A name for the file in `folder` that nothing has.
+fn free_name(folder: &Path) -> io::Result<PathBuf> {
+    let mut name = folder.join(FILE);
+    let mut number = 1;
+    while name.try_exists()? {
+        name = folder.join(format!("{FILE}-{number}"));
+        number += 1;
+    }
+    Ok(name)
+}
+
+fn encode(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_survive_their_file_and_damage_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(DamagedRanges::read(dir.path()).unwrap(), DamagedRanges::default());
+        let mut ranges = DamagedRanges::default();
+        let range = |first: &[u8]| DamagedRange { space: 5, table: 3, first: first.into(), last: vec![7] };
+        let table = MendedTable { space: 5, table: 3, check: u128::MAX - 1 };
+        ranges.add(table, vec![range(b""), range(b"\x01\xff")]);
+        ranges.add(table, vec![range(b"")]);
+        assert_eq!((ranges.ranges.len(), ranges.mended.len()), (2, 1));
+        ranges.write(dir.path()).unwrap();
+        assert_eq!(DamagedRanges::read(dir.path()).unwrap(), ranges);
+        assert_eq!(ranges.check_of(5, 3), Some(table.check));
+        let bytes = fs::read(dir.path().join(FILE)).unwrap();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            fs::write(dir.path().join(FILE), &damaged).unwrap();
+            // A digit of the checksum may be written large.
+            let read = DamagedRanges::read(dir.path());
+            assert!(read.is_err() || read.unwrap() == ranges, "{at}");
+            fs::write(dir.path().join(FILE), &bytes[..at]).unwrap();
+            assert!(DamagedRanges::read(dir.path()).is_err(), "{at}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Writing tables anew that have damaged blocks, after a merge failed.
+//!
+//! The store merges tables by itself, reads them whole for that, and takes no write any more once a merge has failed; opened
+//! again it begins the same merge. So one damaged block would end all queues. Therefore a damaged table is written
+//! anew from the blocks that can be read, under its own number. What it was before is copied first, and the keys that the
+//! damaged blocks may have had are noted as damaged ([`DamagedRanges`]), so that reads of them still fail: nothing is taken
+//! for removed.
+//!
+//! The form of tables is that of lsm-tree 3.1: blocks one after the other, each with a head that says how long it is; then an
+//! index, a filter and a block of metadata.
+
+use std::fs::{self, File};
+use std::io::{self, Cursor, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use lsm_tree::coding::{Decode, Encode};
+use lsm_tree::table::block::decoder::ParsedItem;
+use lsm_tree::table::block::{BlockType, Header};
+use lsm_tree::table::{Block, DataBlock, Writer};
+use lsm_tree::{CompressionType, InternalValue, ValueType};
+use tracing::{error, warn};
+
+use super::log::{self, DamagedRange, DamagedRanges, MendedTable};
+use super::tables;
+use crate::domain::limits;
+use crate::domain::time::Timestamp;
+
+/// Bytes that are read at a time: the disk may refuse each of them alone.
+const PAGE: usize = 4_096;
+
+/// What was done about damaged tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mended {
+    pub(super) tables: usize,
+    pub(super) ranges: usize,
+    /// Tables that are left as they are.
+    pub(super) left: usize,
+}
+
+/// Writes the damaged tables of the store at `path` anew, which nobody may have open. One that cannot be read at all is left
+/// as it is.
+pub(super) fn mend(path: &Path, now: Timestamp) -> io::Result<Mended> {
+    let Some(_lock) = log::lock(path)? else { return Ok(Mended::default()) };
+    let mut known = DamagedRanges::read(path)?;
+    let mut done = Mended::default();
+    for table in tables::damaged(path, &known)? {
+        match rewrite(path, &table, now) {
+            Ok(rewritten) => {
+                done.tables += 1;
+                done.ranges += rewritten.ranges.len();
+                known.add(rewritten.table, rewritten.ranges);
+                // First the note: until the table is replaced its own damage stops the reads.
+                known.write(path)?;
+                fs::rename(&rewritten.file, &table.file)?;
+                File::open(path.join("keyspaces").join(table.space.to_string()).join("tables"))?
+                    .sync_all()?;
+                error!(
+                    table = %table.file.display(),
+                    copy = %rewritten.copy.display(),
+                    "a damaged table was written anew; reads of what it has lost are refused"
+                );
+            }
+            Err(error) => {
+                done.left += 1;
+                warn!(table = %table.file.display(), %error, "a damaged table cannot be written anew");
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// A table that was written anew, beside its place.
+struct Rewritten {
+    file: PathBuf,
+    copy: PathBuf,
+    table: MendedTable,
+    ranges: Vec<DamagedRange>,
+}
+
+fn rewrite(path: &Path, table: &tables::TableFile, now: Timestamp) -> io::Result<Rewritten> {
+    let bytes = read_all(&table.file)?;
+    let contents = Contents::read(&bytes, table)?;
+    let folder = log::damaged_folder(path, now);
+    fs::create_dir_all(&folder)?;
+    let name = format!("space-{}-table-{}", table.space, table.number);
+    let copy = folder.join(&name);
+    fs::write(&copy, &bytes)?;
+    File::open(&copy)?.sync_all()?;
+    let file = folder.join(format!("{name}.unfinished"));
+    match fs::remove_file(&file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let check = contents.write(&file, table.number).map_err(io::Error::other)?;
+    let mended = MendedTable { space: table.space, table: table.number, check };
+    Ok(Rewritten { file, copy, table: mended, ranges: contents.ranges })
+}
+
+/// All bytes of a file. Pages that the disk cannot read are zeros.
+fn read_all(file: &Path) -> io::Result<Vec<u8>> {
+    let from = File::open(file)?;
+    let length = from.metadata()?.len();
+    if length > limits::MEND_BYTES {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long to be held in memory"));
+    }
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    for (number, page) in bytes.chunks_mut(PAGE).enumerate() {
+        if from.read_exact_at(page, (number * PAGE) as u64).is_err() {
+            page.fill(0);
+        }
+    }
+    Ok(bytes)
+}
+
+/// What can be read of a table.
+struct Contents {
+    items: Vec<InternalValue>,
+    ranges: Vec<DamagedRange>,
+    compression: CompressionType,
+    level: u8,
+}
+
+/// What a table says of itself.
+struct Metadata {
+    first: Vec<u8>,
+    last: Vec<u8>,
+    compression: CompressionType,
+    level: u8,
+}
+
+impl Contents {
+    fn read(bytes: &[u8], table: &tables::TableFile) -> io::Result<Self> {
+        let sections = sfa::Reader::from_reader(&mut Cursor::new(bytes)).map_err(unreadable)?;
+        let section = |name: &[u8]| {
+            let entry = sections.toc().section(name).ok_or(ErrorKind::InvalidData)?;
+            let (from, length) = (usize::try_from(entry.pos()), usize::try_from(entry.len()));
+            let (Ok(from), Ok(length)) = (from, length) else { return Err(ErrorKind::InvalidData.into()) };
+            let end = from.checked_add(length).ok_or(ErrorKind::InvalidData)?;
+            bytes.get(from..end).ok_or(io::Error::from(ErrorKind::InvalidData))
+        };
+        let meta = Metadata::read(section(b"meta")?)?;
+        let mut contents =
+            Self { items: Vec::new(), ranges: Vec::new(), compression: meta.compression, level: meta.level };
+        contents.take_blocks(section(b"data")?, table, &meta);
+        if contents.items.is_empty() {
+            // A table has an item. This one removes a key that is not read.
+            let key = contents.ranges.first().map_or(&meta.first, |range| &range.first);
+            contents.items.push(InternalValue::from_components(&key[..], b"", 0, ValueType::Tombstone));
+        }
+        Ok(contents)
+    }
+
+    /// Takes the items of whole blocks, and notes the keys between them where one is not.
+    fn take_blocks(&mut self, data: &[u8], table: &tables::TableFile, meta: &Metadata) {
+        let range = |first: &[u8], last: &[u8]| DamagedRange {
+            space: table.space,
+            table: table.number,
+            first: first.to_vec(),
+            last: last.to_vec(),
+        };
+        // The first key that a damaged block may have, from where one was met.
+        let mut lost: Option<Vec<u8>> = None;
+        let mut next_key = meta.first.clone();
+        let mut at = 0;
+        while at < data.len() {
+            let (items, length) = read_block(&data[at..], meta.compression);
+            at += length;
+            let Some((first, last)) = items.first().zip(items.last()) else {
+                lost.get_or_insert_with(|| next_key.clone());
+                continue;
+            };
+            if let Some(from) = lost.take() {
+                // A newer value of the same key may have been the last of the damaged block.
+                self.ranges.push(range(&from, &first.key.user_key));
+            }
+            next_key = [&last.key.user_key[..], &[0]].concat();
+            self.items.extend(items);
+        }
+        if let Some(from) = lost {
+            self.ranges.push(range(&from, &meta.last.clone().max(from.clone())));
+        }
+    }
+
+    /// Writes a table with the number `table`, and returns the checksum of the file.
+    fn write(&self, file: &Path, table: u64) -> Result<u128, lsm_tree::Error> {
+        let mut writer =
+            Writer::new(file.to_owned(), table, self.level)?.use_data_block_compression(self.compression);
+        for item in &self.items {
+            writer.write(item.clone())?;
+        }
+        let written = writer.finish()?;
+        Ok(written.map_or(0, |(_, check)| check.into_u128()))
+    }
+}
+
+/// The items of the block that begins here, and how many bytes it takes. Without items when it cannot be read: then up to
+/// where the next one may begin.
+fn read_block(data: &[u8], compression: CompressionType) -> (Vec<InternalValue>, usize) {
+    let Some(length) = block_length(data) else {
+        let next = (1..data.len()).find(|at| block_length(&data[*at..]).is_some());
+        return (Vec::new(), next.unwrap_or(data.len()));
+    };
+    (items(&data[..length], compression).unwrap_or_default(), length)
+}
+
+/// How long the block is whose head is here, if it is the head of a block of data.
+fn block_length(mut data: &[u8]) -> Option<usize> {
+    let whole = data.len();
+    if !data.starts_with(tables::BLOCK_MAGIC) {
+        return None;
+    }
+    let head = Header::decode_from(&mut data).ok().filter(|head| head.block_type == BlockType::Data)?;
+    let length = Header::serialized_len() + head.data_length as usize;
+    (length <= whole && u64::from(head.uncompressed_length) <= tables::BLOCK_BYTES).then_some(length)
+}
+
+fn items(mut block: &[u8], compression: CompressionType) -> Option<Vec<InternalValue>> {
+    let block = DataBlock::new(Block::from_reader(&mut block, compression).ok()?);
+    let items = block.iter().map(|item| item.materialize(&block.inner.data)).collect();
+    Some(items)
+}
+
+impl Metadata {
+    fn read(section: &[u8]) -> io::Result<Self> {
+        let items = items(section, CompressionType::None).ok_or(ErrorKind::InvalidData)?;
+        let value = |name: &[u8]| {
+            let item = items.iter().find(|item| *item.key.user_key == *name);
+            item.map(|item| item.value.to_vec()).ok_or(io::Error::from(ErrorKind::InvalidData))
+        };
+        let compression = match value(b"compression#data")? {
+            tag if tag == CompressionType::Lz4.encode_into_vec() => CompressionType::Lz4,
+            tag if tag == CompressionType::None.encode_into_vec() => CompressionType::None,
+            _ => return Err(ErrorKind::InvalidData.into()),
+        };
+        let level = value(b"initial_level")?.first().copied().unwrap_or_default();
+        Ok(Self { first: value(b"key#min")?, last: value(b"key#max")?, compression, level })
+    }
+}
+
+fn unreadable(error: sfa::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
