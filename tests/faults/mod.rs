@@ -30,6 +30,7 @@ mod small_disk;
 mod small_disk_test;
 mod sqs;
 mod stall_test;
+mod table_damage;
 mod upgrade;
 mod verdict;
 pub mod writers;

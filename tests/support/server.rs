@@ -93,6 +93,20 @@ impl ServerBuilder {
         server
     }
 
+    /// Starts the server and waits until it listens, or ends by itself: then there is none.
+    pub fn try_start(&self) -> Option<Server> {
+        let (mut server, address) = self.spawn();
+        match address.recv_timeout(START) {
+            Ok(base) => server.base = base,
+            Err(RecvTimeoutError::Timeout) => panic!("not ready after {START:?}\n{}", server.last_lines()),
+            Err(RecvTimeoutError::Disconnected) => {
+                server.last_words();
+                return None;
+            }
+        }
+        Some(server)
+    }
+
     /// Starts a server that must not come to listen, and returns what it said before it ended.
     pub fn start_refused(&self) -> String {
         let (mut server, address) = self.spawn();

@@ -1,10 +1,13 @@
 //! What is looked at on this machine: the data directory, the disk below it and the limits of a process. Writes nothing.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::fs::{Access, StatVfs, access, statfs, statvfs};
 use rustix::process::{Resource, getrlimit};
+use uuid::Uuid;
 
 use super::Check;
 
@@ -22,6 +25,7 @@ const NFS: u64 = 0x6969;
 /// All checks of a data directory.
 pub(super) fn checks(data: &Path) -> Vec<Check> {
     let mut checks = vec![directory(data)];
+    checks.extend(identity(data));
     if let Ok(space) = statvfs(data) {
         checks.push(room(&space));
     }
@@ -57,6 +61,33 @@ fn directory(data: &Path) -> Check {
             "chmod o-rwx: it holds all messages",
         ),
     }
+}
+
+/// Whether the two files that say which replica the directory belongs to are whole. A directory without them had no start.
+fn identity(data: &Path) -> Option<Check> {
+    const NAME: &str = "instance";
+    let read = |name: &str| {
+        let mut text = Vec::new();
+        let read = File::open(data.join(name)).and_then(|file| file.take(64).read_to_end(&mut text));
+        read.ok().map(|_| String::from_utf8_lossy(&text).into_owned())
+    };
+    let is_whole =
+        |text: &String| Uuid::parse_str(text.trim_end()).is_ok_and(|id| text.trim_end() == id.to_string());
+    let advice = "put the one that is right in the place of the other, or restore them from a backup";
+    Some(match (read("instance"), read("instance.copy")) {
+        (None, None) => return None,
+        (Some(text), Some(copy)) if text == copy && is_whole(&text) => {
+            Check::ok(NAME, "the replica is known")
+        }
+        (Some(text), None) if is_whole(&text) => {
+            Check::warning(NAME, "there is no instance.copy", "none: the next start makes it")
+        }
+        (text, copy) => {
+            let shown = |text: Option<String>| text.map_or("missing".to_owned(), |text| format!("{text:?}"));
+            let found = format!("instance is {}, and instance.copy {}", shown(text), shown(copy));
+            Check::wrong(NAME, found, advice)
+        }
+    })
 }
 
 fn room(space: &StatVfs) -> Check {
