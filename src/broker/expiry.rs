@@ -72,7 +72,7 @@ impl Broker {
     async fn expire_slot(&self, slot: &Arc<Slot>, now: Timestamp) {
         while !self.0.stop.is_cancelled() && !slot.closed.is_cancelled() {
             let again = self.retry_at(now);
-            let Some(due) = slot.state.lock().take_due(now, again) else { break };
+            let Some(due) = slot.state.lock().take_due_claims(now, again) else { break };
             let ended = TaskTracker::new();
             for (placement, part) in self.parts(slot, due, now).await {
                 if !slot.state.lock().begin_part(&placement, &part, again) {
@@ -167,7 +167,7 @@ impl Broker {
 impl SlotState {
     /// Takes claims whose deadline has passed. Those of placements where claims are being ended are due again later. None when
     /// there is none any more.
-    fn take_due(&mut self, now: Timestamp, again: Timestamp) -> Option<Due> {
+    fn take_due_claims(&mut self, now: Timestamp, again: Timestamp) -> Option<Due> {
         let (mut due, mut busy, mut looked) = (Due::default(), Vec::new(), 0);
         while looked < limits::EXPIRY_TURN
             && self.deadlines.peek().is_some_and(|Reverse(first)| first.at <= now)

@@ -108,7 +108,7 @@ impl Store {
         let database = Database::builder(path)
             .manual_journal_persist(true)
             .max_journaling_size(u64::MAX)
-            .cache_size(CACHE_BYTES)
+            .cache_size(limits::STORE_CACHE_BYTES)
             .worker_threads_unchecked(0)
             .open()?;
         let spaces = SPACES
