@@ -85,15 +85,17 @@ fn check_media_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Error> {
 pub async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
     match tokio::time::timeout(limits::BODY_DEADLINE, collect(body, most)).await {
         Ok(Ok(Some(whole))) => Ok(whole),
-        Ok(Ok(None)) => {
-            let why = format!("the request body is too large: at most {most} bytes");
-            Err(Error::invalid(Place::Limit, "", why))
-        }
+        Ok(Ok(None)) => Err(too_large(most)),
         Ok(Err(error)) if Error::is_late(&error) => Err(Error::Late),
         Ok(Err(error)) if Error::is_bodies_full(&error) => Err(Error::BodiesFull),
         Ok(Err(_)) => Err(Error::invalid(Place::Body, "", "the request body broke off")),
         Err(_) => Err(Error::Late),
     }
+}
+
+/// A body has more than `most` bytes.
+pub fn too_large(most: usize) -> Error {
+    Error::invalid(Place::Limit, "", format!("the request body is too large: at most {most} bytes"))
 }
 
 /// The bytes of a body, or none when there are more than `most`.

@@ -94,7 +94,8 @@ pub const VISIBILITY_DEFAULT: u32 = 30;
 pub const SQS_MESSAGE_BYTES: usize = 1 << 20;
 /// The least that the bound of a queue may be (SQS).
 pub const SQS_MESSAGE_BYTES_LEAST: usize = 1_024;
-/// Bytes of the body of an SQS request: those of a batch, where each may be written as an escape of six.
+/// Bytes of the body of an SQS request that sends messages: those of a batch, where each may be written as an escape of six.
+/// Of others [`SQS_RECEIVE_BYTES`] and [`SQS_CONTROL_BYTES`].
 pub const SQS_REQUEST_BYTES: usize = 6 * SQS_MESSAGE_BYTES + (1 << 18);
 /// Messages of a receive, and entries of a batch (SQS: 10).
 pub const SQS_BATCH: usize = 10;

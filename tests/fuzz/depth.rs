@@ -122,6 +122,63 @@ fn deep_requests_are_answered_on_a_small_stack() {
     });
 }
 
+/// JSON of SQS whose lists and maps have so many elements.
+fn wide(count: usize) -> Vec<(String, u16)> {
+    let url = "http://h/000000000000/deep";
+    let json = |operation: &str, member: &str, value: String| {
+        format!(
+            "POST /\nX-Amz-Target: AmazonSQS.{operation}\n\n{{\"QueueUrl\":\"{url}\",\"{member}\":{value}}}"
+        )
+    };
+    let list = |element: &str| format!("[{}]", vec![element; count].join(","));
+    let map = |value: &str| {
+        let entries: Vec<String> = (0..count).map(|at| format!("\"k{at}\":{value}")).collect();
+        format!("{{{}}}", entries.join(","))
+    };
+    let in_entry = |member: &str, value: String| {
+        format!("[{{\"Id\":\"a\",\"MessageBody\":\"x\",\"{member}\":{value}}}]")
+    };
+    let attribute = "{\"DataType\":\"String\",\"StringValue\":\"v\"}";
+    let mut requests = Vec::new();
+    for operation in ["SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"] {
+        requests.push(json(operation, "Entries", list("{}")));
+        requests.push(json(
+            operation,
+            "Entries",
+            list("{\"Id\":\"a\",\"MessageBody\":\"x\",\"ReceiptHandle\":\"x\"}"),
+        ));
+    }
+    for member in ["AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"] {
+        requests.push(json("ReceiveMessage", member, list("\"\"")));
+    }
+    requests.push(json("ReceiveMessage", "MaxNumberOfMessages", list("[]")));
+    requests.push(json("GetQueueAttributes", "AttributeNames", list("\"All\"")));
+    requests.push(json("SetQueueAttributes", "Attributes", map("\"1\"")));
+    requests.push(json("CreateQueue", "QueueName\":\"deep\",\"Tags", map("\"v\"")));
+    requests.push(json("TagQueue", "Tags", map("\"v\"")));
+    requests.push(json("UntagQueue", "TagKeys", list("\"k\"")));
+    requests.push(json("AddPermission", "Label\":\"l\",\"Actions\":[\"*\"],\"AWSAccountIds", list("\"1\"")));
+    requests.push(json("SendMessage", "MessageBody\":\"x\",\"MessageAttributes", map(attribute)));
+    requests.push(json("SendMessageBatch", "Entries", in_entry("MessageAttributes", map(attribute))));
+    // The entry of a batch is refused for itself.
+    let status =
+        |request: &String| if request.contains("\"Id\":\"a\"") && request.contains("k1") { 200 } else { 400 };
+    requests.iter().map(|request| (request.clone(), status(request))).collect()
+}
+
+#[test]
+fn wide_lists_of_sqs_are_refused() {
+    let service = Service::start();
+    assert_eq!(service.check(b"PUT /v2/queues/deep\n\n{}"), Some(201));
+    for count in [300, 3_000, 100_000] {
+        for (request, status) in wide(count) {
+            let shown: String = request.chars().take(200).collect();
+            assert_eq!(service.check(request.as_bytes()), Some(status), "{count} in {shown}");
+        }
+    }
+    service.check_alive();
+}
+
 #[test]
 fn names_of_2000_parts_are_refused() {
     let service = Service::start();

@@ -1,5 +1,8 @@
 //! What the arguments of operations have in common: numbers that may be written as text, and parameters that must be there.
 
+use std::fmt;
+
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
 use super::fault::Fault;
@@ -12,17 +15,30 @@ pub struct Whole(pub i64);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(i64),
-            Text(String),
+        struct Written;
+
+        impl Visitor<'_> for Written {
+            type Value = Whole;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Whole, E> {
+                Ok(Whole(number))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Whole, E> {
+                i64::try_from(number).map(Whole).map_err(|_| E::custom("a whole number is expected"))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Whole, E> {
+                text.trim().parse().map(Whole).map_err(|_| E::custom("a whole number is expected"))
+            }
         }
-        let wrong = || serde::de::Error::custom("a whole number is expected");
-        match Written::deserialize(deserializer).map_err(|_| wrong())? {
-            Written::Number(number) => Ok(Self(number)),
-            Written::Text(text) => text.trim().parse().map(Self).map_err(|_| wrong()),
-        }
+
+        // Not an untagged enum: that keeps a copy of whatever stands in the place of the number.
+        deserializer.deserialize_any(Written)
     }
 }
 
@@ -51,5 +67,24 @@ pub fn within(name: &str, value: Option<Whole>, (least, most): (i64, i64)) -> Re
             Err(Fault::parameter(name, number, &format!("Must be {bounds}, if provided")))
         }
         value => Ok(value.map(|Whole(number)| number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_number_is_a_number_or_its_text() {
+        let read = |text: &str| serde_json::from_str::<Whole>(text).ok().map(|Whole(number)| number);
+        for (text, number) in [("7", 7), ("-7", -7), ("\" 7 \"", 7)] {
+            assert_eq!(read(text), Some(number), "{text}");
+        }
+        for wrong in ["1.5", "\"x\"", "true", "null", "{}", "18446744073709551615"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        // Refused at its first byte: what follows is neither read nor kept.
+        let error = serde_json::from_str::<Whole>("[0,0,what").unwrap_err().to_string();
+        assert!(error.contains("expected a whole number"), "{error}");
     }
 }

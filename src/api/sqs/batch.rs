@@ -3,7 +3,11 @@
 use serde::Serialize;
 
 use super::fault::{Fault, Kind};
+use super::lists::Listed;
 use crate::domain::limits;
+
+/// The entries of a batch as they are read: as many as a setting can allow.
+pub type Entries<T> = Listed<T, { limits::SQS_BATCH_MOST }>;
 
 /// What became of the entries of a batch.
 #[derive(Debug, Serialize)]
@@ -56,17 +60,26 @@ impl<T> Results<T> {
     }
 }
 
-/// Checks the ids of all entries of a batch: there are some and no more than `most`, each is lawful, no two are the same.
-pub fn check_ids<'a>(ids: impl Iterator<Item = &'a str> + Clone, most: usize) -> Result<(), Fault> {
-    let count = ids.clone().count();
+/// The entries of a batch: there are some and no more than `most`.
+pub fn entries<T>(asked: Option<Entries<T>>, most: usize) -> Result<Vec<T>, Fault> {
+    let asked = asked.unwrap_or_default();
+    let count = asked.len();
     if count == 0 {
         let why = "There should be at least one entry in the request.";
         return Err(Fault::new(Kind::EmptyBatchRequest, why));
     }
-    if count > most {
+    let too_many = |count| {
         let why = format!("Maximum number of entries per request are {most}. You have sent {count}.");
-        return Err(Fault::new(Kind::TooManyEntriesInBatchRequest, why));
+        Fault::new(Kind::TooManyEntriesInBatchRequest, why)
+    };
+    if count > most {
+        return Err(too_many(count));
     }
+    asked.whole().map_err(too_many)
+}
+
+/// Checks the ids of all entries of a batch: each is lawful, no two are the same.
+pub fn check_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
     let mut seen = std::collections::BTreeSet::new();
     for id in ids {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -79,4 +92,27 @@ pub fn check_ids<'a>(ids: impl Iterator<Item = &'a str> + Clone, most: usize) ->
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(count: usize, most: usize) -> Result<usize, Fault> {
+        let text = format!("[{}]", vec!["{}"; count].join(","));
+        let asked: Entries<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        entries(Some(asked), most).map(|entries| entries.len())
+    }
+
+    #[test]
+    fn batch_has_entries_and_no_more_than_allowed() {
+        assert_eq!(read(10, 10).unwrap(), 10);
+        assert_eq!(read(0, 10).unwrap_err().kind, Kind::EmptyBatchRequest);
+        assert_eq!(read(500, 500).unwrap(), 500);
+        for (count, most) in [(11, 10), (501, 500), (100_000, 10)] {
+            let refused = read(count, most).unwrap_err();
+            assert_eq!(refused.kind, Kind::TooManyEntriesInBatchRequest);
+            assert!(refused.message.ends_with(&format!("sent {count}.")), "{}", refused.message);
+        }
+    }
 }

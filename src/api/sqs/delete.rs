@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::arguments::required;
-use super::batch::{Done, Results, check_ids};
+use super::batch::{Done, Entries, Results, check_ids, entries};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, HANDLE};
@@ -25,7 +25,7 @@ struct Entry {
 #[serde(rename_all = "PascalCase")]
 pub struct DeleteMessageBatch {
     #[serde(default)]
-    entries: Option<Vec<Entry>>,
+    entries: Option<Entries<Entry>>,
 }
 
 /// Deletes one message. One that is gone is deleted already.
@@ -41,8 +41,8 @@ pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Answer, 
 /// Deletes several messages, each for itself.
 pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let entries = asked.entries.unwrap_or_default();
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
+    let entries = entries(asked.entries, context.most.batch)?;
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
     let handles: Vec<&str> =
         entries.iter().map(|entry| entry.receipt_handle.as_deref().unwrap_or_default()).collect();
     let outcomes = context.broker.receipts_delete(queue, &handles).await?;

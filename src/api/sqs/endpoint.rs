@@ -23,7 +23,7 @@ use super::context::{Context, Most};
 use super::decode::Protocol;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
-use super::incoming::{Asked, asked, credential, queue_of_path, target};
+use super::incoming::{Asked, asked, credential, most_bytes, queue_of_path, target};
 use super::operation::{ALL, Operation};
 use super::pauses::Pauses;
 use super::policy::RequestFacts;

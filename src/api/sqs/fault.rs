@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 
 use super::decode::shown;
 use crate::broker::IN_FLIGHT;
+use crate::domain::limits;
 use crate::error::Error;
 
 /// The parameter that names a receipt.
@@ -172,7 +173,7 @@ impl Form {
 impl Fault {
     /// An error of this kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), cause: None }
+        Self { kind, message: bounded(message.into()), cause: None }
     }
 
     /// A parameter has a wrong value.
@@ -254,16 +255,33 @@ impl From<Arc<Error>> for Fault {
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,
             Error::Unknown { .. } | Error::Damaged { .. } => Kind::InternalFailure,
         };
-        Self { kind, message: error.to_string(), cause: Some(error) }
+        Self { kind, message: bounded(error.to_string()), cause: Some(error) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+/// The beginning of a message that repeats too much of a request.
+fn bounded(mut message: String) -> String {
+    if message.len() > limits::SQS_ERROR_BYTES {
+        message.truncate(message.floor_char_boundary(limits::SQS_ERROR_BYTES));
+    }
+    message
+}
+
     use super::*;
 
     #[test]
     fn clients_find_the_codes_that_they_test_for() {
+    #[test]
+    fn message_repeats_a_bounded_part_of_a_request() {
+        let long = "ä".repeat(1_000_000);
+        let of_core = Error::invalid(crate::error::Place::Body, "x", long.clone());
+        for fault in [Fault::value(long), Fault::from(of_core)] {
+            assert!(fault.message.len() <= limits::SQS_ERROR_BYTES, "{}", fault.message.len());
+        }
+    }
+
         let missing = Fault::from(Error::NotFound { what: "queue", name: "q".into() }).kind.form();
         assert_eq!(missing.code(), "AWS.SimpleQueueService.NonExistentQueue");
         assert_eq!(missing.shape(), "com.amazonaws.sqs#QueueDoesNotExist");

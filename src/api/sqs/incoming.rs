@@ -11,6 +11,8 @@ use super::context::Most;
 use super::decode::{Arguments, Protocol, pairs, parameters, shown};
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
+use crate::api::json;
+use crate::domain::limits;
 
 const TARGET: &str = "x-amz-target";
 const SERVICE: &str = "AmazonSQS.";
@@ -68,6 +70,15 @@ pub fn target(head: &Parts) -> Option<Operation> {
     Operation::named(target.strip_prefix(SERVICE)?)
 }
 
+/// Bytes that the body of a request may have, as far as its headers say what it asks for.
+pub fn most_bytes(head: &Parts, protocol: Protocol) -> usize {
+    match protocol {
+        Protocol::Json => target(head).map_or(limits::SQS_CONTROL_BYTES, Operation::most_bytes),
+        // A form names the operation itself.
+        Protocol::Query | Protocol::QueryJson => limits::SQS_REQUEST_BYTES,
+    }
+}
+
 /// The operation of a request, and what it is to be done with.
 pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Result<Asked, Fault> {
     if protocol == Protocol::Json {
@@ -76,13 +87,20 @@ pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Resu
         let unknown =
             || Fault::new(Kind::UnknownOperation, format!("There is no operation {:?}.", shown(name)));
         let operation = Operation::named(name).ok_or_else(unknown)?;
+        check_length(operation, &body)?;
         return Ok(Asked { operation, arguments: Arguments::Json(body) });
     }
     let query = head.uri.query().unwrap_or_default();
-    let body = if head.method == Method::POST { &body[..] } else { &[] };
-    let parameters = parameters(pairs(query.as_bytes()).chain(pairs(body)), most.parameters())?;
+    let form = if head.method == Method::POST { &body[..] } else { &[] };
+    let parameters = parameters(pairs(query.as_bytes()).chain(pairs(form)), most.parameters())?;
     let operation = action(&parameters, queue_of_path(head.uri.path()).is_some())?;
+    check_length(operation, &body)?;
     Ok(Asked { operation, arguments: Arguments::Query(Value::Object(parameters)) })
+}
+
+fn check_length(operation: Operation, body: &[u8]) -> Result<(), Fault> {
+    let most = operation.most_bytes();
+    if body.len() > most { Err(json::too_large(most).into()) } else { Ok(()) }
 }
 
 /// The operation that the parameters of a query name. On the URL of a queue those that mean no queue are unknown.
@@ -117,4 +135,39 @@ pub fn credential(head: &Parts) -> Option<(String, String)> {
     let mut parts = scope.rsplitn(5, '/').skip(2);
     let region = parts.next()?.to_owned();
     Some((parts.nth(1)?.to_owned(), region))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(target: &str) -> Parts {
+        let request = Request::builder().method(Method::POST).uri("/").header(TARGET, target);
+        request.body(axum::body::Body::empty()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn body_is_bounded_by_its_operation() {
+        for (target, most) in [
+            ("AmazonSQS.SendMessageBatch", limits::SQS_REQUEST_BYTES),
+            ("AmazonSQS.ReceiveMessage", limits::SQS_RECEIVE_BYTES),
+            ("AmazonSQS.SetQueueAttributes", limits::SQS_CONTROL_BYTES),
+            ("AmazonSQS.Nothing", limits::SQS_CONTROL_BYTES),
+        ] {
+            assert_eq!(most_bytes(&head(target), Protocol::Json), most, "{target}");
+        }
+    }
+
+    #[test]
+    fn form_longer_than_its_operation_takes_is_refused() {
+        let read = |action: &str, length: usize| {
+            let body = format!("Action={action}&Pad={}", "x".repeat(length));
+            asked(&head(""), Protocol::Query, body.into(), &Most::default())
+        };
+        assert!(read("ReceiveMessage", 1_000).is_ok());
+        let refused = read("ReceiveMessage", limits::SQS_RECEIVE_BYTES).unwrap_err();
+        assert!(refused.message.contains("too large: at most 16384 bytes"), "{}", refused.message);
+        assert!(read("SendMessage", limits::SQS_CONTROL_BYTES).is_ok());
+        assert!(read("TagQueue", limits::SQS_CONTROL_BYTES).is_err());
+    }
 }

@@ -7,7 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
+use super::decode::shown;
 use super::fault::Fault;
+use super::lists::Mapped;
 use crate::domain::limits;
 use crate::domain::message_attribute::{MessageAttribute, MessageAttributes, Value};
 
@@ -25,6 +27,9 @@ pub struct Written {
 /// Attributes by their names.
 pub type WrittenMap = BTreeMap<String, Written>;
 
+/// The attributes of a message as they are read: as many as it may have.
+pub type WrittenAttributes = Mapped<Written, { limits::SQS_ATTRIBUTES }>;
+
 impl From<&MessageAttribute> for Written {
     fn from(attribute: &MessageAttribute) -> Self {
         let (string_value, binary_value) = match &attribute.value {
@@ -35,14 +40,16 @@ impl From<&MessageAttribute> for Written {
     }
 }
 
+/// The attributes that a request has for a message, if those are not too many.
+pub fn written(asked: Option<WrittenAttributes>) -> Result<WrittenMap, Fault> {
+    asked.unwrap_or_default().whole().map_err(|count| {
+        let most = limits::SQS_ATTRIBUTES;
+        Fault::value(format!("Number of message attributes [{count}] exceeds the allowed maximum [{most}]."))
+    })
+}
+
 /// Checks the attributes of a message.
 pub fn checked(written: WrittenMap) -> Result<MessageAttributes, Fault> {
-    if written.len() > limits::SQS_ATTRIBUTES {
-        let most = limits::SQS_ATTRIBUTES;
-        let why =
-            format!("Number of message attributes [{}] exceeds the allowed maximum [{most}].", written.len());
-        return Err(Fault::value(why));
-    }
     let checked = written.into_iter().map(|(name, written)| {
         check_name(&name)?;
         let attribute = one(&name, written)?;
@@ -58,7 +65,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
     let has_lone_dot = name.starts_with('.') || name.ends_with('.') || name.contains("..");
     let fits = (1..=limits::SQS_ATTRIBUTE_CHARS).contains(&name.chars().count());
     if !fits || !name.chars().all(plain) || is_reserved || has_lone_dot {
-        return Err(Fault::value(format!("Invalid message attribute name: {name:?}.")));
+        return Err(Fault::value(format!("Invalid message attribute name: {:?}.", shown(name))));
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ mod fault;
 mod fifo;
 mod incoming;
 mod kept;
+mod lists;
 mod message_attributes;
 mod move_tasks;
 mod operation;

@@ -6,6 +6,7 @@ use super::fault::Fault;
 use super::{
     delete, move_tasks, permissions, queue_attributes, queues, receive, redrive, send, tags, visibility,
 };
+use crate::domain::limits;
 
 macro_rules! operations {
     ($($name:ident)*) => {
@@ -92,6 +93,15 @@ impl Operation {
                 | Self::ListQueueTags
                 | Self::ListQueues
         )
+    }
+
+    /// Bytes that the body of a request may have.
+    pub fn most_bytes(self) -> usize {
+        match self {
+            Self::SendMessage | Self::SendMessageBatch => limits::SQS_REQUEST_BYTES,
+            Self::ReceiveMessage => limits::SQS_RECEIVE_BYTES,
+            _ => limits::SQS_CONTROL_BYTES,
+        }
     }
 
     /// Carries it out.

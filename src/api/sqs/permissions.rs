@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use super::arguments::required;
 use super::context::Context;
+use super::decode::shown;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
+use super::lists::{Names, names};
 use super::operation::Operation;
 use super::policy::{self, Decision, RequestFacts};
 use super::queue_attributes::unusable_policy;
@@ -25,9 +27,9 @@ const LABEL: &str = "Label";
 pub struct AddPermission {
     label: Option<String>,
     #[serde(default, rename = "AWSAccountIds")]
-    accounts: Option<Vec<String>>,
+    accounts: Option<Names>,
     #[serde(default)]
-    actions: Option<Vec<String>>,
+    actions: Option<Names>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -40,14 +42,19 @@ pub struct RemovePermission {
 pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
     let label = label(asked.label)?;
-    let accounts =
-        asked.accounts.filter(|all| !all.is_empty()).ok_or_else(|| Fault::missing("AWSAccountIds"))?;
-    let actions = asked.actions.filter(|all| !all.is_empty()).ok_or_else(|| Fault::missing("Actions"))?;
-    if actions.len() > limits::SQS_ACTIONS {
-        let why =
-            format!("{} actions were found, maximum allowed is {}.", actions.len(), limits::SQS_ACTIONS);
+    let accounts = names(asked.accounts, "AWSAccountIds")?;
+    if accounts.is_empty() {
+        return Err(Fault::missing("AWSAccountIds"));
+    }
+    let count = asked.actions.as_ref().map_or(0, Names::len);
+    if count == 0 {
+        return Err(Fault::missing("Actions"));
+    }
+    if count > limits::SQS_ACTIONS {
+        let why = format!("{count} actions were found, maximum allowed is {}.", limits::SQS_ACTIONS);
         return Err(Fault::new(Kind::OverLimit, why));
     }
+    let actions = names(asked.actions, "Actions")?;
     if let Some(wrong) = actions.iter().find(|action| *action != "*" && !is_shared(action)) {
         let why = "Only the queue owner is allowed to invoke this action";
         return Err(Fault::parameter("ActionName", format_args!("SQS:{wrong}"), why));

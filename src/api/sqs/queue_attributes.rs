@@ -24,6 +24,7 @@ use super::decode::shown;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
 use super::fifo::{self, Fifo, Throughput};
+use super::lists::{Names, names};
 use super::{encryption, policy, redrive};
 use crate::broker::QueueDescription;
 use crate::domain::attributes as keys;
@@ -81,7 +82,7 @@ pub fn unknown(name: &str) -> Fault {
 #[serde(rename_all = "PascalCase")]
 pub struct GetQueueAttributes {
     #[serde(default)]
-    attribute_names: Option<Vec<String>>,
+    attribute_names: Option<Names>,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,7 +95,7 @@ struct Shown {
 /// The attributes that are asked for.
 pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let names = asked.attribute_names.unwrap_or_default();
+    let names = names(asked.attribute_names, "AttributeNames")?;
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
         return Err(unknown(name));
     }
@@ -210,8 +211,8 @@ fn wide((least, most): (u32, u32)) -> (u64, u64) {
 
 /// An attribute does not take this value.
 pub fn invalid(name: &str, value: &str) -> Fault {
-    let why =
-        format!("Invalid value for the parameter {name}. Reason: {:?} is none of its values.", shown(value));
+    let (name, value) = (shown(name), shown(value));
+    let why = format!("Invalid value for the parameter {name}. Reason: {value:?} is none of its values.");
     Fault::new(Kind::InvalidAttributeValue, why)
 }
 

@@ -1,7 +1,5 @@
 //! Queues: create, find, list, purge, delete.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Whole, within};
@@ -23,7 +21,7 @@ pub struct CreateQueue {
     #[serde(default)]
     attributes: Option<Attributes>,
     #[serde(default, alias = "tags")]
-    tags: Option<BTreeMap<String, String>>,
+    tags: Option<tags::AskedTags>,
 }
 
 #[derive(Debug, Serialize)]
@@ -35,7 +33,7 @@ struct QueueUrl {
 /// Creates a queue. One that exists must not differ in what the request says.
 pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let (attributes, tags) = (asked.attributes.unwrap_or_default(), asked.tags.unwrap_or_default());
+    let (attributes, tags) = (asked.attributes.unwrap_or_default(), tags::asked(asked.tags)?);
     context.pauses.check_creation(context.broker, queue).await?;
     fifo::check_new(&queue.name, &attributes)?;
     let changes = queue_attributes::checked(context, queue, &attributes).await?;

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, OTHER_TYPE};
 use super::fifo::Fifo;
+use super::lists::{Names, names};
 use super::message_attributes::{self, Written, is_wanted, md5_of};
 use super::queue_attributes;
 use crate::broker::{MessageView, Receive};
@@ -42,11 +43,11 @@ pub struct ReceiveMessage {
     wait_time_seconds: Option<Whole>,
     receive_request_attempt_id: Option<String>,
     #[serde(default)]
-    attribute_names: Option<Vec<String>>,
+    attribute_names: Option<Names>,
     #[serde(default)]
-    message_system_attribute_names: Option<Vec<String>>,
+    message_system_attribute_names: Option<Names>,
     #[serde(default)]
-    message_attribute_names: Option<Vec<String>>,
+    message_attribute_names: Option<Names>,
 }
 
 #[derive(Debug, Serialize)]
@@ -95,8 +96,10 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
         in_flight: context.most.in_flight,
         attempt: asked.receive_request_attempt_id.map(|id| attempt(queue, &id)).transpose()?,
     };
-    let system = system_names(asked.attribute_names, asked.message_system_attribute_names)?;
-    let wanted = Wanted { system, own: asked.message_attribute_names.unwrap_or_default() };
+    let older = names(asked.attribute_names, "AttributeNames")?;
+    let newer = names(asked.message_system_attribute_names, "MessageSystemAttributeNames")?;
+    let own = names(asked.message_attribute_names, "MessageAttributeNames")?;
+    let wanted = Wanted { system: system_names(older, newer)?, own };
     let Some(received) = context.broker.receive(queue, receive).await? else {
         return Ok(Answer::new(Messages { messages: Vec::new() }));
     };
@@ -115,8 +118,7 @@ fn attempt(queue: &QueueRef, id: &str) -> Result<AttemptId, Fault> {
 
 /// The system attributes that a receive names, by the older and the newer of the two parameters. The older one may name
 /// attributes of queues too, as in the model of AWS; messages have none of them.
-fn system_names(older: Option<Vec<String>>, newer: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
-    let (older, newer) = (older.unwrap_or_default(), newer.unwrap_or_default());
+fn system_names(older: Vec<String>, newer: Vec<String>) -> Result<Vec<String>, Fault> {
     let is_known = |name: &str| name == ALL || SYSTEM.contains(&name);
     let mut unknown = older.iter().filter(|name| !is_known(name) && !queue_attributes::is_known(name));
     if let Some(unknown) = unknown.next().or_else(|| newer.iter().find(|name| !is_known(name))) {

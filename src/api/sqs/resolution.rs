@@ -23,6 +23,7 @@ use super::incoming::Asked;
 use super::operation::Operation;
 use super::{move_tasks, queue_attributes, redrive};
 use crate::api::json;
+use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueRef};
 
 /// A request whose caller and queues are known.
@@ -139,6 +140,10 @@ impl<'de> Deserialize<'de> for Distinct {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Distinct, A::Error> {
                 let mut entries = BTreeMap::new();
                 while let Some((name, value)) = map.next_entry::<String, String>()? {
+                    if entries.len() == limits::SQS_NAMES {
+                        let why = format!("there are more than {} attributes", limits::SQS_NAMES);
+                        return Err(serde::de::Error::custom(why));
+                    }
                     if entries.insert(name, value).is_some() {
                         return Err(serde::de::Error::custom("an attribute is there twice"));
                     }

@@ -1,16 +1,15 @@
 //! Sending messages.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Whole, token, within};
-use super::batch::{Results, check_ids};
+use super::batch::{Entries, Results, check_ids, entries};
 use super::context::Context;
+use super::decode::shown;
 use super::encode::Answer;
 use super::fault::{Fault, Kind, OTHER_TYPE};
 use super::fifo::Fifo;
-use super::message_attributes::{self, WrittenMap, md5_of};
+use super::message_attributes::{self, WrittenAttributes, WrittenMap, md5_of, written};
 use crate::broker::Sending;
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
@@ -32,9 +31,9 @@ pub struct SendMessage {
     message_body: Option<String>,
     delay_seconds: Option<Whole>,
     #[serde(default)]
-    message_attributes: Option<WrittenMap>,
+    message_attributes: Option<WrittenAttributes>,
     #[serde(default)]
-    message_system_attributes: Option<WrittenMap>,
+    message_system_attributes: Option<WrittenAttributes>,
     message_group_id: Option<String>,
     message_deduplication_id: Option<String>,
 }
@@ -43,7 +42,7 @@ pub struct SendMessage {
 #[serde(rename_all = "PascalCase")]
 pub struct SendMessageBatch {
     #[serde(default)]
-    entries: Option<Vec<SendMessage>>,
+    entries: Option<Entries<SendMessage>>,
 }
 
 /// What the sender of a message is told.
@@ -101,8 +100,8 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fa
 /// Sends several messages, each for itself.
 pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let entries = asked.entries.unwrap_or_default();
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
+    let entries = entries(asked.entries, context.most.batch)?;
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
     let fifo = Fifo::of(&queue.name);
     if fifo == Fifo::Yes && entries.iter().any(|entry| entry.message_group_id.is_none()) {
         return Err(Fault::value("The request must contain the parameter MessageGroupId."));
@@ -168,8 +167,8 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         }
         asked => within("DelaySeconds", asked, (0, most))?,
     };
-    let attributes = message_attributes::checked(message.message_attributes.unwrap_or_default())?;
-    let system = system_attributes(message.message_system_attributes.unwrap_or_default())?;
+    let attributes = message_attributes::checked(written(message.message_attributes)?)?;
+    let system = system_attributes(written(message.message_system_attributes)?)?;
     let sent = Sent {
         id: None,
         message_id: None,
@@ -196,11 +195,9 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
 }
 
 /// Of the attributes that a service of AWS may send along there is only one.
-fn system_attributes(
-    written: BTreeMap<String, message_attributes::Written>,
-) -> Result<MessageAttributes, Fault> {
+fn system_attributes(written: WrittenMap) -> Result<MessageAttributes, Fault> {
     if let Some(other) = written.keys().find(|name| *name != AWS_TRACE) {
-        return Err(Fault::value(format!("Message system attribute name {other:?} is invalid.")));
+        return Err(Fault::value(format!("Message system attribute name {:?} is invalid.", shown(other))));
     }
     let checked = message_attributes::checked(written)?;
     if checked.iter().any(|(_, attribute)| attribute.data_type != "String") {

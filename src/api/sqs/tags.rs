@@ -6,26 +6,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::decode::shown;
 use super::encode::Answer;
 use super::fault::Fault;
+use super::lists::{Mapped, Names, names};
 use super::rewrite::{rewrite, value};
 use crate::domain::attributes as keys;
 use crate::domain::limits;
 
 type Tags = BTreeMap<String, String>;
 
+/// The tags of a request as they are read: as many as a queue may have.
+pub type AskedTags = Mapped<String, { limits::SQS_TAGS.0 }>;
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct TagQueue {
     #[serde(default)]
-    tags: Option<Tags>,
+    tags: Option<AskedTags>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct UntagQueue {
     #[serde(default)]
-    tag_keys: Option<Vec<String>>,
+    tag_keys: Option<Names>,
 }
 
 #[derive(Debug, Serialize)]
@@ -33,6 +38,15 @@ pub struct UntagQueue {
 struct Listed {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tags: Tags,
+}
+
+/// The tags of a request, if those are not too many.
+pub fn asked(tags: Option<AskedTags>) -> Result<Tags, Fault> {
+    tags.unwrap_or_default().whole().map_err(|_| Fault::value(too_many()))
+}
+
+fn too_many() -> String {
+    format!("A queue has at most {} tags.", limits::SQS_TAGS.0)
 }
 
 /// Checks tags that are to be set.
@@ -58,22 +72,25 @@ fn check(tags: &Tags) -> Result<(), String> {
     for (name, value) in tags {
         let is_name = (1..=names).contains(&name.chars().count()) && is_plain(name);
         if !is_name || name.to_ascii_lowercase().starts_with("aws:") {
-            return Err(format!("Tag key {name:?} is invalid."));
+            return Err(format!("Tag key {:?} is invalid.", shown(name)));
         }
         if value.chars().count() > values || !is_plain(value) {
-            return Err(format!("The value of the tag {name:?} is invalid."));
+            return Err(format!("The value of the tag {:?} is invalid.", shown(name)));
         }
     }
     if tags.len() > most {
-        return Err(format!("A queue has at most {most} tags."));
+        return Err(too_many());
     }
     Ok(())
 }
 
 /// Sets tags, and leaves the others.
-pub async fn add(context: &Context<'_>, asked: TagQueue) -> Result<Answer, Fault> {
+pub async fn add(context: &Context<'_>, request: TagQueue) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let new = asked.tags.filter(|tags| !tags.is_empty()).ok_or_else(|| Fault::missing("Tags"))?;
+    let new = asked(request.tags)?;
+    if new.is_empty() {
+        return Err(Fault::missing("Tags"));
+    }
     let changed = |kept| {
         let mut tags = read(kept);
         tags.extend(new.clone());
@@ -85,7 +102,10 @@ pub async fn add(context: &Context<'_>, asked: TagQueue) -> Result<Answer, Fault
 /// Takes tags away; those that are not there are gone already.
 pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let names = asked.tag_keys.filter(|names| !names.is_empty()).ok_or_else(|| Fault::missing("TagKeys"))?;
+    let names = names(asked.tag_keys, "TagKeys")?;
+    if names.is_empty() {
+        return Err(Fault::missing("TagKeys"));
+    }
     let changed = |kept| {
         let mut tags = read(kept);
         tags.retain(|name, _| !names.contains(name));

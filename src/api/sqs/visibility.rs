@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::arguments::{Whole, required, within};
-use super::batch::{Done, Results, check_ids};
+use super::batch::{Done, Entries, Results, check_ids, entries};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, HANDLE};
@@ -36,7 +36,7 @@ struct Entry {
 #[serde(rename_all = "PascalCase")]
 pub struct ChangeMessageVisibilityBatch {
     #[serde(default)]
-    entries: Option<Vec<Entry>>,
+    entries: Option<Entries<Entry>>,
 }
 
 /// Hides one message for another time from now on, or shows it.
@@ -56,8 +56,8 @@ pub async fn change_batch(
     asked: ChangeMessageVisibilityBatch,
 ) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let entries = asked.entries.unwrap_or_default();
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()), context.most.batch)?;
+    let entries = entries(asked.entries, context.most.batch)?;
+    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
     let checks: Vec<Result<Visibility, Fault>> =
         entries.iter().map(|entry| visibility(entry.visibility_timeout)).collect();
     let asked = entries.iter().zip(&checks).filter_map(|(entry, check)| {
