@@ -71,24 +71,34 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
     let unusable = |why: String| Fault::parameter("AWSAccountIds", format_args!("[{accounts}]"), &why);
     policy::check(&whole.to_string()).map_err(unusable)?;
     rewrite(context, queue, keys::POLICY, |policy| {
-        let mut policy = match policy {
+        let policy = match policy {
             // A statement beside one that is not understood would be of no use.
             Value::Object(_) => policy::check(&policy.to_string()).map_err(|why| unusable_policy(&why))?,
             _ => json!({"Version": "2008-10-17", "Id": format!("{arn}/SQSDefaultPolicy"), "Statement": []}),
         };
-        let mut statements = statements(&policy);
-        if statements.iter().any(|statement| statement["Sid"] == label.as_str()) {
-            return Err(Fault::parameter(LABEL, &label, "Already exists"));
-        }
-        if statements.len() >= limits::SQS_STATEMENTS {
-            let why = format!("A policy has at most {} statements.", limits::SQS_STATEMENTS);
-            return Err(Fault::new(Kind::OverLimit, why));
-        }
-        statements.push(statement.clone());
-        policy["Statement"] = Value::Array(statements);
-        Ok(policy)
+        with_statement(policy, &label, statement.clone())
     })
     .await
+}
+
+/// A policy with one statement more, within the bounds of policies.
+fn with_statement(mut policy: Value, label: &str, statement: Value) -> Result<Value, Fault> {
+    let mut statements = statements(&policy);
+    if statements.iter().any(|statement| statement["Sid"] == label) {
+        return Err(Fault::parameter(LABEL, label, "Already exists"));
+    }
+    if statements.len() >= limits::SQS_STATEMENTS {
+        let why = format!("A policy has at most {} statements.", limits::SQS_STATEMENTS);
+        return Err(Fault::new(Kind::OverLimit, why));
+    }
+    statements.push(statement);
+    policy["Statement"] = Value::Array(statements);
+    let (length, most) = (policy.to_string().len(), limits::SQS_POLICY_BYTES);
+    if length > most {
+        let why = format!("A policy has at most {most} bytes; with this statement it would have {length}.");
+        return Err(Fault::new(Kind::OverLimit, why));
+    }
+    Ok(policy)
 }
 
 /// Removes the statement with this label; with the last one goes the policy.
@@ -185,6 +195,20 @@ mod tests {
 
     fn allowed(policy: &Value, account: &str, operation: Operation, arn: &str) -> bool {
         allows(Some(&policy.to_string()), &facts(account), operation, arn)
+    }
+
+    #[test]
+    fn statement_beyond_the_bytes_of_a_policy_is_refused() {
+        let statement = |accounts: usize| {
+            let principals: Vec<_> = (0..accounts).map(|at| format!("arn:aws:iam::{at:012}:root")).collect();
+            json!({"Sid": "s", "Effect": "Allow", "Principal": {"AWS": principals}})
+        };
+        let empty = || json!({"Version": "2008-10-17", "Statement": []});
+        let fits = with_statement(empty(), "s", statement(200)).unwrap();
+        assert!(fits.to_string().len() <= limits::SQS_POLICY_BYTES);
+        let refused = with_statement(fits, "t", statement(60)).unwrap_err();
+        assert_eq!(refused.kind, Kind::OverLimit, "{}", refused.message);
+        assert_eq!(with_statement(empty(), "s", statement(300)).unwrap_err().kind, Kind::OverLimit);
     }
 
     #[test]
