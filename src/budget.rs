@@ -31,6 +31,8 @@ const STEP: usize = 16 * 1024;
 pub struct Bounds {
     /// Bytes in all.
     pub total: usize,
+    /// Bytes of them that holders leave to what is only reserved ([`Budget::reserve`]).
+    pub reserve: usize,
     /// Bytes of one user.
     pub share: usize,
     /// A holder is slow that has not made progress for this long.
@@ -42,7 +44,7 @@ pub struct Bounds {
 pub enum Refused {
     /// There is no room, and no slow holder to take it from.
     Full,
-    /// This holder was the slowest of the user that holds the most.
+    /// This holder was the slowest of the user that holds the most, of those with a slow one.
     Slow,
 }
 
@@ -80,7 +82,10 @@ pub struct Holder<U: Clone + Eq + Hash> {
 struct Ledger<U> {
     bounds: Bounds,
     began: Instant,
-    used: AtomicUsize,
+    /// Bytes of all holders.
+    held: AtomicUsize,
+    /// Bytes that are too few to count for a user.
+    reserved: AtomicUsize,
     next: AtomicU64,
     refused: AtomicU64,
     evicted: AtomicU64,
@@ -145,7 +150,8 @@ impl<U> Budget<U> {
         Self(Arc::new(Ledger {
             bounds,
             began: Instant::now(),
-            used: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
@@ -155,7 +161,23 @@ impl<U> Budget<U> {
 
     /// Bytes held in all.
     pub fn used(&self) -> usize {
-        self.0.used.load(Ordering::Relaxed)
+        self.held() + self.0.reserved.load(Ordering::Relaxed)
+    }
+
+    fn held(&self) -> usize {
+        self.0.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether holders have more than there is for them.
+    fn is_full_for_holders(&self) -> bool {
+        let Bounds { total, reserve, .. } = self.0.bounds;
+        self.used() > total || self.held() > total.saturating_sub(reserve)
+    }
+
+    /// Whether more is reserved than is kept for that, and than holders have left.
+    fn is_full_for_reserved(&self) -> bool {
+        let Bounds { total, reserve, .. } = self.0.bounds;
+        self.used() > total && self.0.reserved.load(Ordering::Relaxed) > reserve
     }
 
     /// How it is used, and what became of those for whom there was no room.
@@ -178,15 +200,16 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl<U: Clone + Eq + Hash> Budget<U> {
-    /// Holds `bytes` that are too few to count for a user. Costs no lock while there is room.
+    /// Holds `bytes` that are too few to count for a user. Costs no lock while there is room, which holders cannot take up
+    /// to [`Bounds::reserve`].
     ///
     /// # Errors
     ///
     /// [`Refused::Full`].
     pub fn reserve(&self, bytes: usize) -> Result<Reserved<'_, U>, Refused> {
-        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+        self.0.reserved.fetch_add(bytes, Ordering::Relaxed);
         let reserved = Reserved { budget: self, bytes };
-        if self.used() > self.0.bounds.total {
+        if self.is_full_for_reserved() {
             self.make_room(None).inspect_err(|_| self.note_refused())?;
         }
         Ok(reserved)
@@ -208,29 +231,30 @@ impl<U: Clone + Eq + Hash> Budget<U> {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Evicts slow holders until there is room in all, and in the share of `own`.
+    /// Evicts slow holders until there is room in all, and in the share of `own`: of the user that holds the most, among
+    /// those that have a slow one.
     fn make_room(&self, own: Option<&Account>) -> Result<(), Refused> {
-        let Bounds { total, share, patience } = self.0.bounds;
         loop {
-            let is_over_share = own.is_some_and(|own| own.used() > share);
-            if !is_over_share && self.used() <= total {
+            let is_over_share = own.is_some_and(|own| own.used() > self.0.bounds.share);
+            let is_full =
+                if own.is_some() { self.is_full_for_holders() } else { self.is_full_for_reserved() };
+            if !is_over_share && !is_full {
                 return Ok(());
             }
             let users = self.0.users.lock();
-            let holders = match own {
-                Some(own) if is_over_share => {
-                    users.values().find(|holders| std::ptr::eq(Arc::as_ptr(&holders.account), own))
-                }
-                _ => users.values().max_by_key(|holders| holders.account.used()),
+            let is_asked = |holders: &&Holders| {
+                !is_over_share || own.is_some_and(|own| std::ptr::eq(Arc::as_ptr(&holders.account), own))
             };
-            let Some(holders) = holders else { return Err(Refused::Full) };
-            let Some((slowest, since)) = holders.slowest() else { return Err(Refused::Full) };
-            if self.now().saturating_sub(since) < micros(patience) {
-                return Err(Refused::Full);
-            }
+            let slow = users.values().filter(is_asked).filter_map(|holders| {
+                let (slowest, since) = holders.slowest()?;
+                let is_slow = self.now().saturating_sub(since) >= micros(self.0.bounds.patience);
+                is_slow.then_some((slowest, &*holders.account))
+            });
+            let largest = slow.max_by_key(|(_, account)| account.used());
+            let Some((slowest, account)) = largest else { return Err(Refused::Full) };
             if slowest.evict() {
                 self.0.evicted.fetch_add(1, Ordering::Relaxed);
-                self.free(slowest, &holders.account);
+                self.free(slowest, account);
             }
         }
     }
@@ -239,13 +263,13 @@ impl<U: Clone + Eq + Hash> Budget<U> {
     fn free(&self, entry: &Entry, account: &Account) {
         let held = entry.held.swap(0, Ordering::Acquire);
         account.used.fetch_sub(held, Ordering::Relaxed);
-        self.0.used.fetch_sub(held, Ordering::Relaxed);
+        self.0.held.fetch_sub(held, Ordering::Relaxed);
     }
 }
 
 impl<U> Drop for Reserved<'_, U> {
     fn drop(&mut self) {
-        self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.0.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -288,10 +312,18 @@ impl<U: Clone + Eq + Hash> Holder<U> {
     ///
     /// [`Refused::Full`], and [`Refused::Slow`] when this holder was evicted, now or before.
     pub fn add(&self, bytes: usize) -> Result<(), Refused> {
-        self.hold(bytes);
+        self.add_piece(bytes, 0)
+    }
+
+    /// As [`Holder::add`], for a piece that costs `overhead` beside its bytes, which is no progress.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Holder::add`].
+    pub fn add_piece(&self, bytes: usize, overhead: usize) -> Result<(), Refused> {
+        self.hold(bytes.saturating_add(overhead));
         self.note_progress(bytes);
-        if self.account.used() > self.budget.0.bounds.share || self.budget.used() > self.budget.0.bounds.total
-        {
+        if self.account.used() > self.budget.0.bounds.share || self.budget.is_full_for_holders() {
             let made = self.budget.make_room(Some(&*self.account));
             made.inspect_err(|_| self.budget.note_refused())?;
         }
@@ -311,7 +343,7 @@ impl<U: Clone + Eq + Hash> Holder<U> {
 
     fn hold(&self, bytes: usize) {
         // The entry last: who evicts it meanwhile takes away no more than was added.
-        self.budget.0.used.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.0.held.fetch_add(bytes, Ordering::Relaxed);
         self.account.used.fetch_add(bytes, Ordering::Relaxed);
         self.entry.held.fetch_add(bytes, Ordering::Release);
     }
@@ -323,7 +355,7 @@ impl<U: Clone + Eq + Hash> Holder<U> {
         let held = self.entry.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let released = held.unwrap_or_default().min(bytes);
         self.account.used.fetch_sub(released, Ordering::Relaxed);
-        self.budget.0.used.fetch_sub(released, Ordering::Relaxed);
+        self.budget.0.held.fetch_sub(released, Ordering::Relaxed);
     }
 
     /// Notes that `bytes` have moved. Called by one task at a time.
@@ -385,111 +417,4 @@ impl<U: Clone + Eq + Hash> Drop for Holder<U> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BOUNDS: Bounds = Bounds { total: 400, share: 100, patience: Duration::from_millis(100) };
-
-    async fn pass(millis: u64) {
-        tokio::time::advance(Duration::from_millis(millis)).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn user_over_its_share_is_refused_and_others_are_not() {
-        let budget = Budget::new(BOUNDS);
-        let (first, second, other) = (budget.open("a"), budget.open("a"), budget.open("b"));
-        assert_eq!(first.add(60), Ok(()));
-        assert_eq!(second.add(60), Err(Refused::Full), "the first one is not slow yet");
-        assert_eq!(other.add(100), Ok(()));
-        drop(second);
-        assert_eq!(budget.used(), 160);
-        drop((first, other));
-        assert_eq!((budget.used(), budget.0.users.lock().len()), (0, 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn slowest_holder_of_the_user_makes_room() {
-        let budget = Budget::new(BOUNDS);
-        let slowest = budget.open("a");
-        slowest.add(50).unwrap();
-        pass(10).await;
-        let slower = budget.open("a");
-        slower.add(50).unwrap();
-        pass(200).await;
-        let next = budget.open("a");
-        assert_eq!(next.add(40), Ok(()));
-        assert!(slowest.is_evicted() && !slower.is_evicted());
-        assert_eq!((slowest.add(1), budget.used()), (Err(Refused::Slow), 91));
-        assert_eq!(budget.usage(), Usage { used: 91, total: 400, refused: 0, evicted: 1 });
-        assert_eq!(budget.open("a").add(100), Err(Refused::Full));
-        assert_eq!(
-            (budget.usage().refused, budget.usage().evicted),
-            (1, 2),
-            "the other slow one had to go too"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn largest_user_makes_room_when_all_is_used() {
-        let budget = Budget::new(BOUNDS);
-        let large = budget.open("a");
-        large.add(100).unwrap();
-        let small: Vec<_> = ["b", "c", "d", "e", "f"].map(|user| budget.open(user)).into();
-        small.iter().for_each(|holder| holder.add(60).unwrap());
-        pass(200).await;
-        let next = budget.open("g");
-        assert_eq!(next.add(60), Ok(()));
-        assert!(large.is_evicted() && small.iter().all(|holder| !holder.is_evicted()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn kept_holder_is_not_evicted() {
-        let budget = Budget::new(BOUNDS);
-        let kept = budget.open("a");
-        kept.add(100).unwrap();
-        kept.keep();
-        pass(200).await;
-        assert_eq!(budget.open("a").add(1), Err(Refused::Full));
-        assert!(!kept.is_evicted());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn small_amounts_count_for_the_whole_alone() {
-        let budget: Budget<&str> = Budget::new(BOUNDS);
-        let reserved: Vec<_> = (0..4).map(|_| budget.reserve(100).unwrap()).collect();
-        assert_eq!(budget.reserve(1).unwrap_err(), Refused::Full);
-        drop(reserved);
-        assert_eq!(budget.used(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn progress_is_a_step_and_not_a_byte() {
-        let budget = Budget::new(Bounds { total: 10 * STEP, share: 4 * STEP, ..BOUNDS });
-        let (dribbling, steady) = (budget.open("a"), budget.open("a"));
-        dribbling.add(STEP).unwrap();
-        steady.add(STEP).unwrap();
-        for _ in 0..10 {
-            pass(50).await;
-            dribbling.add(1).unwrap();
-        }
-        steady.add(STEP).unwrap();
-        let next = budget.open("a");
-        assert_eq!(next.add(2 * STEP), Ok(()));
-        assert!(dribbling.is_evicted() && !steady.is_evicted());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn bytes_that_are_there_already_evict_the_slowest() {
-        let budget = Budget::new(Bounds { share: 200, total: 200, patience: Duration::ZERO });
-        let slow = budget.open("a");
-        slow.add_anyway(160);
-        pass(1).await;
-        let next = budget.open("b");
-        next.add_anyway(150);
-        assert!(slow.is_evicted() && !next.is_evicted());
-        next.release(150);
-        next.release(1);
-        slow.release(150);
-        assert_eq!(budget.used(), 0);
-    }
-}
+mod tests;

@@ -2,42 +2,51 @@
 //! Owns who a body counts for and what its reader is told when there is no room. Never reads a body of its own accord.
 //!
 //! A short body of known length counts as a whole, for the service alone: as many of them as requests are let in at once make
-//! a quarter of the budget. Any other counts for its project too, or, before that is known, for the address of its client;
-//! each of these may hold a quarter. Where there is no room the slowest body makes some, with 408, or the new one is
+//! a quarter of the budget, which no other may take. Any other counts for the account of its project too, or, before that is
+//! known, for the address of its client; each of these may hold a quarter. Where there is no room the slowest body makes some, with 408, or the new one is
 //! refused, with 503.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Extensions;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::quota::RequestLimits;
 use crate::budget::{Bounds, Budget, Holder, Refused, Reserved, Usage};
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
+use crate::domain::network::customer;
+use crate::domain::region::Accounts;
 use crate::domain::source::Source;
 use crate::error::Error;
 
 /// Whose body it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BodyOwner {
-    /// A project that is known for certain, or as certainly as anything without authentication.
+    /// A project that is known for certain, or as certainly as anything without authentication. It counts for its account.
     Project(ProjectId),
-    /// Of the client that nobody knows yet.
+    /// Of the client that nobody knows yet. It counts for its [`customer`].
     Address(IpAddr),
 }
 
 impl BodyOwner {
     /// The client at the other end of the connection.
     pub fn client(extensions: &Extensions) -> Self {
-        let address = extensions.get::<Source>().and_then(|source| source.address);
-        Self::Address(address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()))
+        Self::Address(client_address(extensions))
     }
+}
+
+/// The address that a request counts for whose sender is not known.
+pub fn client_address(extensions: &Extensions) -> IpAddr {
+    let address = extensions.get::<Source>().and_then(|source| source.address);
+    customer(address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()))
 }
 
 /// The bytes of bodies in memory.
@@ -46,6 +55,8 @@ pub struct BodyBudget {
     budget: Budget<BodyOwner>,
     /// Bytes of the longest body that counts for the service alone.
     short: u64,
+    /// How projects belong to accounts.
+    accounts: Accounts,
 }
 
 /// The bytes of one body, held until this is dropped.
@@ -60,13 +71,22 @@ pub enum BodyCharge<'a> {
 }
 
 impl BodyBudget {
-    /// A budget as `limits` say.
-    pub fn new(limits: RequestLimits) -> Self {
+    /// A budget as `limits` say, shared by `accounts`.
+    pub fn new(limits: RequestLimits, accounts: Accounts) -> Self {
         let total = limits.body_bytes;
-        let bounds = Bounds { total, share: total / limits::BODY_SHARES, patience: limits::SLOW_BODY };
+        let share = total / limits::BODY_SHARES;
+        let bounds = Bounds { total, reserve: share, share, patience: limits::SLOW_BODY };
         let at_once = limits.requests.saturating_add(limits.long_polls).max(1);
-        let short = (total / limits::BODY_SHARES / at_once).min(limits::SHORT_BODY_BYTES);
-        Self { budget: Budget::new(bounds), short: u64::try_from(short).unwrap_or(u64::MAX) }
+        let short = (share / at_once).min(limits::SHORT_BODY_BYTES);
+        Self { budget: Budget::new(bounds), short: u64::try_from(short).unwrap_or(u64::MAX), accounts }
+    }
+
+    /// What the body of `owner` counts for.
+    fn user(&self, owner: BodyOwner) -> BodyOwner {
+        match owner {
+            BodyOwner::Project(project) => BodyOwner::Project(self.accounts.of(&project)),
+            BodyOwner::Address(address) => BodyOwner::Address(customer(address)),
+        }
     }
 
     /// How it is used.
@@ -92,7 +112,7 @@ impl BodyBudget {
             let reserved = self.budget.reserve(bytes).map_err(|_| Error::BodiesFull)?;
             return Ok((body, BodyCharge::Short(reserved)));
         }
-        let holder = Arc::new(self.budget.open(owner()));
+        let holder = Arc::new(self.budget.open(self.user(owner())));
         let charged = Body::new(Charged { inner: body, holder: Arc::clone(&holder), refused: None });
         Ok((charged, BodyCharge::Long(holder)))
     }
@@ -104,6 +124,7 @@ impl BodyBudget {
     /// [`Error::BodiesFull`]: it has no room among those of its owner.
     pub fn assign<'a>(&'a self, charge: BodyCharge<'a>, owner: BodyOwner) -> Result<BodyCharge<'a>, Error> {
         let BodyCharge::Long(before) = charge else { return Ok(charge) };
+        let owner = self.user(owner);
         if *before.user() == owner {
             return Ok(BodyCharge::Long(before));
         }
@@ -113,6 +134,55 @@ impl BodyBudget {
         holder.keep();
         holder.add(bytes).map_err(|_| Error::BodiesFull)?;
         Ok(BodyCharge::Long(Arc::new(holder)))
+    }
+}
+
+/// A body whose sender is not proven. It fails with [`Error::Late`] when it comes too slowly: it has
+/// [`limits::UNPROVEN_BODY`], and a second more for each [`limits::UNPROVEN_STEP`] bytes of it.
+pub fn paced(body: Body) -> Body {
+    if body.is_end_stream() {
+        return body;
+    }
+    let until = Instant::now() + limits::UNPROVEN_BODY;
+    Body::new(Paced { inner: body, until, late: Box::pin(sleep_until(until)) })
+}
+
+/// See [`paced`].
+struct Paced {
+    inner: Body,
+    until: Instant,
+    late: Pin<Box<Sleep>>,
+}
+
+impl HttpBody for Paced {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let me = &mut *self;
+        match Pin::new(&mut me.inner).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = u32::try_from(frame.data_ref().map_or(0, Bytes::len)).unwrap_or(u32::MAX);
+                me.until += Duration::from_secs(1) * bytes / limits::UNPROVEN_STEP;
+                me.late.as_mut().reset(me.until);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Pending if me.late.as_mut().poll(cx).is_ready() => {
+                Poll::Ready(Some(Err(axum::Error::new(Error::Late))))
+            }
+            other => other,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 
@@ -151,8 +221,8 @@ impl HttpBody for Charged {
         }
         match Pin::new(&mut me.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len).saturating_add(limits::BODY_PIECE_BYTES);
-                if let Err(refused) = me.holder.add(bytes) {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if let Err(refused) = me.holder.add_piece(bytes, limits::BODY_PIECE_BYTES) {
                     return me.refuse(refused);
                 }
                 if me.inner.is_end_stream() {
@@ -185,8 +255,12 @@ mod tests {
     use super::*;
 
     fn budget() -> BodyBudget {
-        let body_bytes = 64 << 10;
-        BodyBudget::new(RequestLimits { requests: 8, long_polls: 8, project_rate: None, body_bytes })
+        budget_of(64 << 10)
+    }
+
+    fn budget_of(body_bytes: usize) -> BodyBudget {
+        let limits = RequestLimits { requests: 8, long_polls: 8, project_rate: None, body_bytes };
+        BodyBudget::new(limits, Accounts::Regions)
     }
 
     fn project(name: &str) -> BodyOwner {
@@ -216,9 +290,88 @@ mod tests {
         let (mut next, _charge) = budget.charge(Body::from("x".repeat(10_000)), || project("a")).unwrap();
         let error = next.frame().await.unwrap().unwrap_err();
         assert!(Error::is_bodies_full(&error), "{error}");
+        let (mut next, _charge) =
+            budget.charge(Body::from("x".repeat(10_000)), || project("a@eu-west-1")).unwrap();
+        assert!(next.frame().await.unwrap().is_err(), "the account has a share, and not each region");
         let (mut other, _charge) = budget.charge(Body::from("x".repeat(10_000)), || project("b")).unwrap();
         other.frame().await.unwrap().unwrap();
         drop(charge);
+    }
+
+    /// A body of pieces that come this long after each other.
+    fn pieces(count: usize, bytes: usize, pause: Duration) -> Body {
+        struct Pieces {
+            left: usize,
+            bytes: usize,
+            pause: Duration,
+            next: Pin<Box<Sleep>>,
+        }
+
+        impl HttpBody for Pieces {
+            type Data = Bytes;
+            type Error = axum::Error;
+
+            fn poll_frame(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+                std::task::ready!(self.next.as_mut().poll(cx));
+                let until = Instant::now() + self.pause;
+                self.next.as_mut().reset(until);
+                let Some(left) = self.left.checked_sub(1) else { return Poll::Ready(None) };
+                self.left = left;
+                Poll::Ready(Some(Ok(Frame::data(vec![b' '; self.bytes].into()))))
+            }
+        }
+
+        let next = Box::pin(sleep_until(Instant::now() + pause));
+        Body::new(Pieces { left: count, bytes, pause, next })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overhead_of_single_bytes_is_no_progress() {
+        let budget = budget_of(256 << 10);
+        let bytes = pieces(400, 1, Duration::from_millis(10));
+        let (mut dribbling, _charge) = budget.charge(bytes, || project("a")).unwrap();
+        let slow = tokio::spawn(async move {
+            while let Some(frame) = dribbling.frame().await {
+                frame?;
+            }
+            Ok::<(), axum::Error>(())
+        });
+        // With 64 bytes beside each byte it would have made progress a moment ago.
+        tokio::time::sleep(Duration::from_millis(2_600)).await;
+        let (mut next, _charge) = budget.charge(Body::from("x".repeat(60_000)), || project("a")).unwrap();
+        next.frame().await.unwrap().unwrap();
+        let error = slow.await.unwrap().unwrap_err();
+        assert!(Error::is_late(&error), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stalled_unproven_body_is_late() {
+        let began = Instant::now();
+        let silent = pieces(1, 1, Duration::from_secs(40));
+        let error = paced(silent).collect().await.unwrap_err();
+        assert!(Error::is_late(&error), "{error}");
+        let (least, most) = (limits::UNPROVEN_BODY, limits::UNPROVEN_BODY + Duration::from_secs(2));
+        assert!((least..most).contains(&began.elapsed()), "{:?}", began.elapsed());
+        // One byte a second is as good as nothing, and 16 KiB a second are progress.
+        assert!(paced(pieces(60, 1, Duration::from_secs(1))).collect().await.is_err());
+        assert!(paced(pieces(60, 16 * 1024, Duration::from_secs(1))).collect().await.is_ok());
+        assert!(paced(Body::empty()).collect().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn addresses_of_one_customer_share() {
+        let budget = budget();
+        let address = |text: &str| BodyOwner::Address(text.parse().unwrap());
+        let body = || Body::from("x".repeat(10_000));
+        let (mut first, _first) = budget.charge(body(), || address("2001:db8::1")).unwrap();
+        first.frame().await.unwrap().unwrap();
+        let (mut second, _second) = budget.charge(body(), || address("2001:db8::2")).unwrap();
+        assert!(second.frame().await.unwrap().is_err());
+        let (mut other, _other) = budget.charge(body(), || address("2001:db8:0:1::1")).unwrap();
+        assert!(other.frame().await.unwrap().is_ok());
     }
 
     #[tokio::test]

@@ -10,8 +10,8 @@
 //! | a purge, whose work grows with its queue | [`limits::PURGE_DEADLINE`] |
 //! | a pool that is made or changed, whose storage replays its log | [`limits::POOL_DEADLINE`] |
 //!
-//! There is no stream and no export: each answer is whole before its first byte is sent. One that another replica sends is
-//! bounded by its own deadlines.
+//! There is no stream and no export: each answer is whole before its first byte is sent. Another replica to which a request is
+//! passed on has the same time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::domain::limits;
 use crate::error::{Error, Part};
 
 /// How long a request of the REST API may take.
-fn of_route(method: &Method, uri: &Uri) -> Duration {
+pub(super) fn of_route(method: &Method, uri: &Uri) -> Duration {
     let path = uri.path();
     if is_long_poll(uri.query().unwrap_or_default()) {
         return longest_wait();
@@ -49,7 +49,7 @@ fn of_route(method: &Method, uri: &Uri) -> Duration {
 }
 
 /// How long an operation of SQS may take.
-fn of_operation(operation: Operation) -> Duration {
+pub(super) fn of_operation(operation: Operation) -> Duration {
     match operation {
         Operation::ReceiveMessage => longest_wait(),
         Operation::PurgeQueue => limits::PURGE_DEADLINE,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::domain::limits;
+use crate::domain::network::customer;
 use crate::domain::source::Source;
 use crate::metrics::{AuthenticationFailure, Meter};
 
@@ -56,7 +57,8 @@ impl FailureLog {
     pub fn note(&self, failure: AuthenticationFailure, extensions: &Extensions, path: &'static str) {
         self.meter.fail_authentication(failure);
         let address = extensions.get::<Source>().and_then(|source| source.address);
-        let Some(left_out) = self.window.lock().admit(Instant::now(), (address, failure)) else { return };
+        let counted = (address.map(customer), failure);
+        let Some(left_out) = self.window.lock().admit(Instant::now(), counted) else { return };
         let (reason, address) = (failure.as_str(), address.map(|address| address.to_string()));
         warn!(address, reason, path, left_out, "authentication failed");
     }

@@ -117,6 +117,11 @@ async fn refuse_host(_: Request) -> Response {
     ApiError::from(Error::invalid(Place::Header, "Host", why)).into_response()
 }
 
+/// What is told to whoever is no replica.
+fn refusal(status: StatusCode) -> Response {
+    (status, [(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF)]).into_response()
+}
+
 impl Service<Request> for Front {
     type Response = Response;
     type Error = Infallible;
@@ -145,14 +150,26 @@ impl Service<Request> for PeerFront {
         if !peer::is_admitted(&self.secret, &request) {
             let failure = AuthenticationFailure::PeerSecret;
             self.front.0.failures.note(failure, request.extensions(), failures::PEER);
-            return Box::pin(async { Ok(StatusCode::FORBIDDEN.into_response()) });
+            return Box::pin(async { Ok(refusal(StatusCode::FORBIDDEN)) });
         }
         if questions::is_question(request.uri().path()) {
             return Box::pin(self.questions.call(request));
         }
-        if !peer::note(&mut request) {
-            return Box::pin(async { Ok(StatusCode::BAD_REQUEST.into_response()) });
+        if !peer::note(&mut request, &self.secret) {
+            return Box::pin(async { Ok(refusal(StatusCode::BAD_REQUEST)) });
         }
         self.front.call(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_of_a_stranger_is_no_page() {
+        let refused = refusal(StatusCode::FORBIDDEN);
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+        assert_eq!(refused.headers().get(header::X_CONTENT_TYPE_OPTIONS), Some(&NOSNIFF));
     }
 }

@@ -60,8 +60,9 @@ pub fn front(
 ) -> Front {
     let (routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
-    let quota = Arc::new(quota::Quota::new(limits, sqs.accounts(&authentication), clock.clone()));
-    let bodies = bodies::BodyBudget::new(limits);
+    let accounts = sqs.accounts(&authentication);
+    let quota = Arc::new(quota::Quota::new(limits, accounts, clock.clone()));
+    let bodies = bodies::BodyBudget::new(limits, accounts);
     watch(&meter, bodies.clone());
     let failures = Arc::new(failures::FailureLog::new(meter.clone()));
     let regional = sqs.regional_projects(&authentication);

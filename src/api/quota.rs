@@ -2,6 +2,7 @@
 //! at once, so that nobody hangs who could go elsewhere or come again.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use axum::extract::Request;
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use super::forward::peer::FromPeer;
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
+use crate::domain::network::customer;
 use crate::domain::probe;
 use crate::domain::rate::{Rate, Used};
 use crate::domain::region::Accounts;
@@ -40,6 +42,8 @@ pub struct Quota {
     limits: RequestLimits,
     requests: Semaphore,
     long_polls: Semaphore,
+    /// Requests of each address whose senders are not proven, by whether they wait. Held for one look at the map.
+    unproven: Mutex<HashMap<(IpAddr, bool), usize>>,
     /// Held for one look at the map.
     used: Mutex<HashMap<ProjectId, Used>>,
     /// What requests are counted for: a project, or the account of it.
@@ -52,7 +56,8 @@ impl Quota {
     pub fn new(limits: RequestLimits, accounts: Accounts, clock: Clock) -> Self {
         let places = |number: usize| Semaphore::new(number.min(Semaphore::MAX_PERMITS));
         let (requests, long_polls) = (places(limits.requests), places(limits.long_polls));
-        Self { limits, requests, long_polls, used: Mutex::default(), accounts, clock }
+        let (unproven, used) = (Mutex::default(), Mutex::default());
+        Self { limits, requests, long_polls, unproven, used, accounts, clock }
     }
 
     /// Lets a request in while there is room for it, unless another replica has done so. It holds what is returned for as long as it is in progress.
@@ -85,6 +90,24 @@ impl Quota {
         places.try_acquire().map_err(|_| Error::Overloaded)
     }
 
+    /// Counts a request from `address` whose sender is not proven yet, until what is returned is dropped. An address has at
+    /// most a quarter of the places with such requests: who only names a key cannot take them from those who have one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overloaded`].
+    pub fn unproven(&self, waits: bool, address: IpAddr) -> Result<Unproven<'_>, Error> {
+        let places = if waits { self.limits.long_polls } else { self.limits.requests };
+        let key = (customer(address), waits);
+        let mut unproven = self.unproven.lock();
+        let count = unproven.entry(key).or_default();
+        if *count >= (places / limits::UNPROVEN_PARTS).max(1) {
+            return Err(Error::Overloaded);
+        }
+        *count += 1;
+        Ok(Unproven { quota: self, key })
+    }
+
     /// Refuses a request of a project that has used its rate, and counts none: it may be somebody else's.
     pub fn check_rate(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
@@ -114,10 +137,29 @@ impl Quota {
     }
 }
 
-/// Whether a request may wait for a message: `wait=` with anything but nothing and zero.
+/// A request whose sender is not proven. It no longer counts as one when this is dropped.
+#[derive(Debug)]
+pub struct Unproven<'a> {
+    quota: &'a Quota,
+    key: (IpAddr, bool),
+}
+
+impl Drop for Unproven<'_> {
+    fn drop(&mut self) {
+        let mut unproven = self.quota.unproven.lock();
+        if let Some(count) = unproven.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                unproven.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Whether a request may wait for a message: `wait=` with anything but nothing and zero, read as its handler reads it.
 pub fn is_long_poll(query: &str) -> bool {
-    let waits = query.split('&').filter_map(|parameter| parameter.strip_prefix("wait="));
-    waits.into_iter().any(|seconds| !seconds.trim_start_matches('0').is_empty())
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.any(|(name, seconds)| name == "wait" && !seconds.trim_start_matches('0').is_empty())
 }
 
 #[cfg(test)]
@@ -145,10 +187,10 @@ mod tests {
 
     #[test]
     fn a_long_poll_names_a_time_to_wait() {
-        for query in ["wait=1", "limit=2&wait=20", "wait=x"] {
+        for query in ["wait=1", "limit=2&wait=20", "wait=x", "w%61it=20", "wait=%32"] {
             assert!(is_long_poll(query), "{query}");
         }
-        for query in ["", "wait=", "wait=0", "limit=2&wait=00", "await=1"] {
+        for query in ["", "wait=", "wait=0", "limit=2&wait=00", "await=1", "wait=%30"] {
             assert!(!is_long_poll(query), "{query}");
         }
     }
@@ -162,6 +204,21 @@ mod tests {
         assert!(matches!(quota.place(true), Err(Error::Overloaded)));
         drop(request);
         assert!(quota.place(false).is_ok());
+    }
+
+    #[test]
+    fn unproven_requests_of_one_address_take_a_quarter() {
+        let (quota, _) = quota(8, 8, None);
+        let from = |address: &str| quota.unproven(false, address.parse().unwrap());
+        let first = from("2001:db8::1").unwrap();
+        let second = from("2001:db8::2").unwrap();
+        assert!(matches!(from("2001:db8::3"), Err(Error::Overloaded)), "one customer");
+        assert!(from("2001:db8:0:1::1").is_ok());
+        assert!(quota.unproven(true, "2001:db8::1".parse().unwrap()).is_ok(), "long polls count apart");
+        drop(first);
+        assert!(from("2001:db8::3").is_ok());
+        drop(second);
+        assert!(quota.unproven.lock().is_empty());
     }
 
     #[test]

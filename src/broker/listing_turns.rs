@@ -1,5 +1,6 @@
 //! Whose turn it is to look through many names: a listing with a filter may read all names of a project, and many at once
-//! would leave nothing for the requests of others. Those of one project go one after the other, a few at a time.
+//! would leave nothing for the requests of others. Those of one account go one after the other, a few at a time: its client
+//! chooses the region, and with it the project.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,13 +10,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
+use crate::domain::region::Accounts;
 use crate::error::Error;
 
-/// The listings under way and in line, by project.
+/// The listings under way and in line, by account.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListingTurns(Arc<Mutex<HashMap<ProjectId, Line>>>);
 
-/// Those of one project.
+/// Those of one account.
 #[derive(Debug)]
 struct Line {
     /// Fair: who came first is next.
@@ -28,32 +30,33 @@ struct Line {
 #[derive(Debug)]
 pub(super) struct ListingTurn {
     turns: ListingTurns,
-    project: ProjectId,
+    account: ProjectId,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl ListingTurns {
-    /// Waits for the turn of a listing of `project`, which lasts as long as what is returned.
+    /// Waits for the turn of a listing of `project`, which counts for its account. The turn lasts as long as what is returned.
     ///
     /// # Errors
     ///
     /// [`Error::TooMany`] at once, when too many wait already.
-    pub(super) async fn take(&self, project: &ProjectId) -> Result<ListingTurn, Error> {
+    pub(super) async fn take(&self, project: &ProjectId, accounts: Accounts) -> Result<ListingTurn, Error> {
+        let account = accounts.of(project);
         let places = {
             let mut lines = self.0.lock();
-            let line = lines.entry(project.clone()).or_insert_with(|| Line {
+            let line = lines.entry(account.clone()).or_insert_with(|| Line {
                 places: Arc::new(Semaphore::new(limits::LISTINGS_AT_ONCE)),
                 length: 0,
             });
             if line.length >= limits::LISTINGS_IN_LINE {
-                let what = "listings of queues with filters, of one project at once";
+                let what = "listings of queues with filters, of one account at once";
                 return Err(Error::TooMany { what, bound: limits::LISTINGS_IN_LINE });
             }
             line.length += 1;
             Arc::clone(&line.places)
         };
         // From here on it leaves the line however this ends.
-        let mut turn = ListingTurn { turns: self.clone(), project: project.clone(), _place: None };
+        let mut turn = ListingTurn { turns: self.clone(), account, _place: None };
         turn._place = places.acquire_owned().await.ok();
         Ok(turn)
     }
@@ -62,10 +65,10 @@ impl ListingTurns {
 impl Drop for ListingTurn {
     fn drop(&mut self) {
         let mut lines = self.turns.0.lock();
-        let Some(line) = lines.get_mut(&self.project) else { return };
+        let Some(line) = lines.get_mut(&self.account) else { return };
         line.length -= 1;
         if line.length == 0 {
-            lines.remove(&self.project);
+            lines.remove(&self.account);
         }
     }
 }
@@ -81,11 +84,12 @@ mod tests {
     }
 
     #[test]
-    fn listings_of_one_project_hold_up_no_other() {
+    fn listings_of_one_account_hold_up_no_other() {
         let turns = ListingTurns::default();
-        let take = |name: &str| turns.take(&project(name)).now_or_never();
+        let take = |name: &str| turns.take(&project(name), Accounts::Regions).now_or_never();
         let mut taken: Vec<_> = (0..limits::LISTINGS_AT_ONCE).map(|_| take("a").unwrap().unwrap()).collect();
         assert!(take("a").is_none(), "it has to wait");
+        assert!(take("a@eu-west-1").is_none(), "the account has to wait");
         assert!(take("b").unwrap().is_ok());
         taken.pop();
         assert!(take("a").unwrap().is_ok());
@@ -95,10 +99,11 @@ mod tests {
     fn listing_beyond_line_is_refused_and_line_is_forgotten() {
         let turns = ListingTurns::default();
         let a = project("a");
-        let mut waiting: Vec<_> = (0..limits::LISTINGS_IN_LINE).map(|_| Box::pin(turns.take(&a))).collect();
+        let mut waiting: Vec<_> =
+            (0..limits::LISTINGS_IN_LINE).map(|_| Box::pin(turns.take(&a, Accounts::Regions))).collect();
         let taken: Vec<_> = waiting.iter_mut().map(|turn| turn.as_mut().now_or_never()).collect();
         assert_eq!(taken.iter().flatten().count(), limits::LISTINGS_AT_ONCE);
-        let refused = turns.take(&a).now_or_never().unwrap().unwrap_err();
+        let refused = turns.take(&a, Accounts::Regions).now_or_never().unwrap().unwrap_err();
         assert_eq!(refused.code(), "too_many");
         drop((taken, waiting));
         assert!(turns.0.lock().is_empty());

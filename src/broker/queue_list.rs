@@ -92,7 +92,7 @@ impl Broker {
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
         // One that only takes a page looks at little more.
         let _turn = match filter.looks_through() {
-            true => Some(self.0.listing_turns.take(project).await?),
+            true => Some(self.0.listing_turns.take(project, self.accounts()).await?),
             false => None,
         };
         self.0.catalogue.catch_up().await?;

@@ -56,7 +56,8 @@ impl RegionalProjects {
 }
 
 impl Broker {
-    fn accounts(&self) -> Accounts {
+    /// How projects belong to accounts.
+    pub(super) fn accounts(&self) -> Accounts {
         self.0.quotas.borrow().accounts()
     }
 

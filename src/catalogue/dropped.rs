@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::queues::Placed;
 use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout, to_json};
-use crate::coordination::{Op, Refusal, TreeError};
+use crate::coordination::{Node, Op, Refusal, TreeError};
 use crate::domain::ids::QueueId;
 use crate::domain::names::{PoolName, QueueRef};
 use crate::error::{Error, Part};
@@ -27,7 +27,8 @@ pub struct DroppedQueue {
 
 impl Catalogue {
     /// Deletes the record of a queue and notes what is to be cleaned, in one commit. A queue that is gone stays
-    /// so.
+    /// so. With the last queue of a project in the slot its directory goes, if it can: a client chooses the regions of its
+    /// projects, and the projects of a slot have a bound.
     pub async fn queue_delete(
         &self,
         slot: &OwnedSlot,
@@ -41,13 +42,26 @@ impl Catalogue {
             Op::create(layout::dropped(slot.slot, record.id), to_json(&note)),
         ];
         match self.commit_as_owner(slot, &[], &ops).await {
-            Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => Ok(()),
+            Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => {
+                self.remove_if_empty(slot, queue).await;
+                Ok(())
+            }
             // It is bounded as every directory is; what is in it is being cleaned.
             Err(TreeError::Refused { op: 1, why: Refusal::Full }) => Err(Error::TooMany {
                 what: "deleted queues that are not cleaned away yet, in one slot",
                 bound: crate::domain::limits::TREE_CHILDREN,
             }),
             Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Removes the directory of a project without queues in a slot. What fails leaves it, which costs nothing but its place; who
+    /// creates a queue there makes it again.
+    async fn remove_if_empty(&self, slot: &OwnedSlot, queue: &QueueRef) {
+        let path = layout::project(slot.slot, &queue.project);
+        let is_empty = |node: Node| node.children == 0;
+        if self.node(&path).await.is_ok_and(|node| node.is_some_and(is_empty)) {
+            let _ = self.commit_as_owner(slot, &[], &[Op::Delete { path }]).await;
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use hmac::{Hmac, KeyInit, Mac};
 use rand::RngCore;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
@@ -138,6 +139,19 @@ impl PeerSecret {
     /// Whether this is what was shown. How long that takes tells nothing of the secret but its length.
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
+    }
+
+    /// What shows that a replica has written `text`: its HMAC-SHA-256 under the secret, in hexadecimal digits.
+    pub fn seal(&self, text: &str) -> String {
+        let mut mac: Hmac<Sha256> =
+            Hmac::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
+        mac.update(text.as_bytes());
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether a replica has written `text`, which has this seal.
+    pub fn has_sealed(&self, text: &str, seal: &str) -> bool {
+        self.seal(text).as_bytes().ct_eq(seal.as_bytes()).into()
     }
 }
 

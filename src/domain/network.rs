@@ -1,6 +1,6 @@
 //! Networks of IP addresses in the notation of CIDR, and whether an address is in one.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// A network: the addresses that share its first bits. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is the IPv4
@@ -12,6 +12,18 @@ pub struct Network {
     /// How many bits they share, 0 to 32 or 0 to 128.
     prefix: u32,
     is_v4: bool,
+}
+
+/// What counts as one address wherever clients are counted by theirs. A customer gets a network of 2^64 IPv6 addresses, so that
+/// is counted as one.
+pub fn customer(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address => address,
+    }
 }
 
 /// The form of a network.

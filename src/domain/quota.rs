@@ -132,6 +132,14 @@ impl QuotaTable {
         self.accounts
     }
 
+    /// The named projects whose quotas never hold: what they have counts for their accounts.
+    pub fn without_effect(&self) -> Vec<&ProjectId> {
+        let mut named: Vec<_> =
+            self.projects.keys().filter(|name| self.accounts.of(name) != **name).collect();
+        named.sort_unstable_by_key(|name| name.as_str());
+        named
+    }
+
     /// The quota of a project: that of its account.
     pub fn of(&self, project: &ProjectId) -> Quota {
         self.projects.get(&self.accounts.of(project)).copied().unwrap_or(self.default)
@@ -183,6 +191,17 @@ mod tests {
         assert_eq!(quota.share(0, 256).queues, Some(0));
         assert_eq!(quota.share(128, 256).messages, Some(u64::MAX / 2 + 1));
         assert_eq!(quota.share(1, 256).bytes, None);
+    }
+
+    #[test]
+    fn quota_of_a_project_in_a_region_has_no_effect() {
+        let names = ["ops", "ops@corp", "joe@example.com", "a@eu-west-1"];
+        let quotas = names.map(|name| (ProjectId::new(name).unwrap(), Quota::NONE));
+        let table = QuotaTable::new(Quota::NONE, HashMap::from(quotas));
+        assert!(table.without_effect().is_empty(), "each project is an account");
+        let table = table.counted_by(Accounts::Regions);
+        let found: Vec<_> = table.without_effect().into_iter().map(ProjectId::as_str).collect();
+        assert_eq!(found, ["a@eu-west-1", "ops@corp"]);
     }
 
     #[test]

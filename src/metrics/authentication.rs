@@ -22,9 +22,9 @@ pub enum AuthenticationFailure {
     MalformedSignature,
     /// It is signed with a key that is not known.
     UnknownKey,
-    /// Its signature is not that of the request, or not of now.
+    /// Its signature is not that of the request.
     SignatureMismatch,
-    /// Its URL is signed, and over.
+    /// Its signature is not of now, or that of its URL is over.
     ExpiredSignature,
     /// It is for SQS, and there are no keys for it.
     NoKeys,

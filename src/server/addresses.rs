@@ -1,10 +1,12 @@
 //! How many connections each address has, so that one client cannot take them all.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use crate::domain::network::customer;
 
 /// The open connections by address. Clones share them. The lock is held for one look at the map.
 #[derive(Clone, Debug)]
@@ -48,17 +50,6 @@ impl Drop for Counted {
                 open.remove(&self.address);
             }
         }
-    }
-}
-
-/// What counts as one address. A customer gets a network of 2^64 IPv6 addresses, so that is counted as one.
-fn customer(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        address => address,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error as ThisError;
 use tokio::sync::watch;
+use tracing::warn;
 
 use super::listener::ConnectionLimits;
 use super::reload::{Reloader, UnreadableFile};
@@ -142,7 +143,20 @@ fn quotas(
         return Ok(watch::Sender::new(Arc::new(table)).subscribe());
     };
     let from = path.clone();
-    reloader.watch(&[&path], move || quotas::read(&from, default).map(|table| table.counted_by(accounts)))
+    let read = move || {
+        let table = quotas::read(&from, default)?.counted_by(accounts);
+        let projects = table.without_effect();
+        if !projects.is_empty() {
+            warn!(
+                file = %from.display(),
+                ?projects,
+                "quotas have no effect: ACCOUNT@REGION counts for ACCOUNT. Name accounts, or name no other region with \
+                 --sqs-regions"
+            );
+        }
+        Ok(table)
+    };
+    reloader.watch(&[&path], read)
 }
 
 fn number(number: u32) -> usize {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use super::addresses::Addresses;
+use super::addresses::{Addresses, Counted};
 use super::connection::{Client, serve, serve_h2};
 use super::exchange::App;
 use super::reserve::{ProbesOnly, Reserve};
@@ -32,7 +32,8 @@ use crate::metrics::Meter;
 /// What a client is told for whom there is no place, not even one of probes. The time is that of
 /// [`limits::CONNECTION_RETRY_SECONDS`].
 const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n";
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 2\r\ncontent-length: 0\r\n\
+      x-content-type-options: nosniff\r\n\r\n";
 
 /// Questions to a client that answers none, after which it is taken for gone.
 const PROBES: u32 = 3;
@@ -46,7 +47,8 @@ pub struct ConnectionLimits {
     /// Connections served at once, at least 1. Default 4096: at about 20 KiB each that is 80 MiB, and it leaves room below
     /// the usual limits on open files.
     pub connections: usize,
-    /// Connections of one address, at least 1. Default 1024: a quarter of all, and more than a load balancer keeps.
+    /// Connections of one address, at least 1. Default 1024: a quarter of all, and more than a load balancer keeps. Those of a
+    /// trusted proxy count for the address that its PROXY header tells, or for none.
     pub per_address: usize,
     /// What becomes of connections beyond these bounds: so many of each class of addresses are read, and answered if they
     /// probe, else 503; all others are answered 503, or closed before a handshake. With 0 those beyond `connections` wait in
@@ -133,20 +135,24 @@ pub async fn run_behind<A: App>(
     stop: CancellationToken,
 ) {
     let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
-    let addresses = Addresses::new(limits.per_address.max(1));
     let reserve = Reserve::new(limits.reserved);
     // Holds the tasks of connections and of their requests. Each ends with its client, by a deadline, or by `stop` and
     // `drain`.
     let tasks = TaskTracker::new();
+    let addresses = Addresses::new(limits.per_address.max(1));
     let unsent = unsent_budget(limits.unsent);
     if limits.unsent < usize::MAX {
         unsent::watch(&meter, unsent.clone());
     }
-    let host = Host { proxies, transport, app, limits, unsent, tasks: tasks.clone(), meter };
+    let host = Host { proxies, transport, app, limits, unsent, addresses, tasks: tasks.clone(), meter };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
         // A token of its own, so that connections do not share the lock of the one.
         let (host, stop) = (host.clone(), stop.child_token());
-        let place = slot.and_then(|slot| Some((slot, addresses.admit(from.ip())?)));
+        let place = slot.and_then(|slot| match host.proxies.trust(from.ip()) {
+            // It brings many clients: they count by what it says of them.
+            true => Some((slot, None)),
+            false => Some((slot, Some(host.addresses.admit(from.ip())?))),
+        });
         let (place, reserved) = match place {
             Some(place) => (Some(place), None),
             None => (None, reserve.admit(from.ip())),
@@ -177,6 +183,7 @@ struct Host<A> {
     app: A,
     limits: ConnectionLimits,
     unsent: UnsentBudget,
+    addresses: Addresses,
     tasks: TaskTracker,
     meter: Meter,
 }
@@ -197,7 +204,9 @@ impl<A: App> Host<A> {
         }
         let app = ProbesOnly::new(self.app, self.meter.clone(), stop.clone());
         let Self { proxies, transport, limits, unsent, tasks, meter, .. } = self;
-        let host = Host { proxies, transport, app, limits: limits.of_probes(), unsent, tasks, meter };
+        // Those of one address were counted already.
+        let (limits, addresses) = (limits.of_probes(), Addresses::new(usize::MAX));
+        let host = Host { proxies, transport, app, limits, unsent, addresses, tasks, meter };
         // Apart, for the room that every connection would need else.
         if timeout(limits::PROBE_CONNECTION, Box::pin(host.welcome(stream, from, stop))).await.is_err() {
             debug!(%from, "connection cut: its probe took too long");
@@ -217,6 +226,13 @@ impl<A: App> Host<A> {
             Err(error) => return debug!(%from, %error, "connection of a proxy failed"),
         };
         let address = connection.address.unwrap_or(from).to_canonical();
+        let _counted = match address == from.to_canonical() {
+            true => None,
+            false => match self.count(&stream, address) {
+                None => return,
+                counted => counted,
+            },
+        };
         let client = Client { address, unsent: self.unsent };
         let app = Sourced { app: self.app, connection, proxies: self.proxies };
         let ended = match &self.transport {
@@ -240,6 +256,15 @@ impl<A: App> Host<A> {
         if let Err(error) = ended {
             debug!(?error, "connection failed");
         }
+    }
+
+    /// Counts a connection of a client at `address`; refuses it, and returns none, when that would be too many.
+    fn count(&self, stream: &TcpStream, address: IpAddr) -> Option<Counted> {
+        let counted = self.addresses.admit(address);
+        if counted.is_none() {
+            self.refuse(stream);
+        }
+        counted
     }
 
     /// Says that there are too many, if that can be said at once and in the clear.

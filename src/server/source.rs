@@ -41,7 +41,8 @@ impl FromIterator<Network> for Proxies {
 }
 
 impl Proxies {
-    fn trust(&self, address: IpAddr) -> bool {
+    /// Whether the proxy at this address is believed.
+    pub fn trust(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::budget::{Bounds, Budget, Holder};
+use crate::domain::network::customer;
 use crate::metrics::{BudgetFigures, ByteBudget, Meter};
 
 /// Bytes of the longest answer that does not count. Of HTTP/1.1 there is one at a time on a connection.
@@ -26,7 +27,7 @@ pub type UnsentBudget = Budget<IpAddr>;
 /// At most `total` bytes of unsent answers. Beyond it the connection is cut that made the least progress, of the address
 /// that has most of them.
 pub fn unsent_budget(total: usize) -> UnsentBudget {
-    Budget::new(Bounds { total, share: total, patience: Duration::ZERO })
+    Budget::new(Bounds { total, reserve: 0, share: total, patience: Duration::ZERO })
 }
 
 /// Shows a budget on the page of metrics.
@@ -69,7 +70,7 @@ impl Unsent {
     }
 
     fn new(budget: UnsentBudget, address: IpAddr, short: usize) -> Self {
-        Self(Arc::new(Connection { budget, address, short, holder: OnceLock::new() }))
+        Self(Arc::new(Connection { budget, address: customer(address), short, holder: OnceLock::new() }))
     }
 
     /// Counts an answer of so many bytes; none when it is a short one.
@@ -146,6 +147,20 @@ mod tests {
         assert_eq!(budget.used(), 20_000, "a part is still to be written");
         drop(part);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn addresses_of_one_customer_count_together() {
+        let budget = unsent_budget(100_000);
+        let of = |address: &str| Unsent::of_requests(budget.clone(), address.parse().unwrap());
+        let [stuck, other] = ["2001:db8::1", "2001:db8::2:1"].map(of);
+        let small = of("2001:db8:0:1::1");
+        let (_small, _first) = (small.charge(30_000), stuck.charge(25_000));
+        let _second = other.charge(25_000);
+        let _next = of("192.0.2.1").charge(40_000);
+        let cx = Context::from_waker(std::task::Waker::noop());
+        let is_cut = stuck.poll_cut(&cx) || other.poll_cut(&cx);
+        assert!(is_cut && !small.poll_cut(&cx), "the two have more together");
     }
 
     #[tokio::test]

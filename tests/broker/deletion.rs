@@ -12,6 +12,8 @@ use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::ClaimId;
 use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
+use angarium::domain::names::{ProjectId, QueueRef};
+use angarium::domain::queue::Metadata;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::{Dropped, Epoch, PoolStore, Totals};
@@ -226,4 +228,34 @@ async fn a_post_after_a_deletion_is_never_acknowledged_into_the_deleted_queue() 
     // Nothing of any incarnation: no claim was recorded after its queue had been cleaned away.
     seen.nothing_is_left_soon(&record).await;
     assert_eq!(seen.catalogue.claims(&seen.slot().await).await.unwrap().claims.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directory_of_a_project_goes_with_its_last_queue() {
+    let seen = seen().await;
+    let broker = &seen.whole.broker;
+    let project = |name: &str| ProjectId::new(name).unwrap();
+    let at = |region: &str| QueueRef { project: project(&format!("a@{region}")), name: queue("q").name };
+    // Two queues of one project in one slot, and one of each of two others.
+    let regions = ["r-1", "r-2"].map(at);
+    let kept = regions[0].clone();
+    let mut names = (0..).map(|number| queue(&format!("q-{number}")).name);
+    let beside = names.find_map(|name| {
+        let other = QueueRef { project: kept.project.clone(), name };
+        (other.slot() == kept.slot()).then_some(other)
+    });
+    let beside = beside.unwrap();
+    let projects = async |of: &QueueRef| seen.catalogue.slot_projects(of.slot()).await.unwrap();
+    for _ in 0..2 {
+        for queue in regions.iter().chain([&beside]) {
+            broker.queue_create(queue, Metadata::empty()).await.unwrap();
+        }
+        for queue in &regions {
+            broker.queue_delete(queue).await.unwrap();
+        }
+        assert!(projects(&kept).await.contains(&kept.project), "it has another queue");
+        assert!(!projects(&regions[1]).await.contains(&regions[1].project));
+        broker.queue_delete(&beside).await.unwrap();
+        assert!(!projects(&kept).await.contains(&kept.project));
+    }
 }

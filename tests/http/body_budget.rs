@@ -6,15 +6,17 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use angarium::clock::Clock;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
 
 const MIB: usize = 1 << 20;
 /// The longest body of an SQS request.
 const LONGEST: usize = 6 * MIB + MIB / 4;
-/// The least budget that can be set, and what a project may hold of it.
+/// The least budget that can be set, and what an account may hold of it.
 const SMALL_BUDGET: &str = "--max-body-bytes=33554432";
 const SHARE: usize = 8 * MIB;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -122,34 +124,36 @@ fn withheld_bodies_refuse_no_other_tenant() {
 }
 
 #[test]
-fn project_holds_a_quarter_of_the_bodies() {
+fn account_holds_a_quarter_over_all_its_regions() {
     let (server, _data) = start(&[SMALL_BUDGET]);
-    for account in ["111111111111", "222222222222"] {
-        call(&server, "CreateQueue", account, r#"{"QueueName": "q"}"#);
-    }
-    // A body counts until its request is answered, here after a wait of some seconds.
-    let waiting = |account: &str| {
-        let body =
-            json!({"QueueUrl": url(&server, account), "WaitTimeSeconds": 6, "Pad": "x".repeat(5 * MIB)});
-        let body = body.to_string();
-        let mut socket = sending(&server, &head(&server, "ReceiveMessage", account, body.len()), 0);
-        socket.write_all(body.as_bytes()).unwrap();
-        socket
+    let in_region = |region: &str| {
+        let head = head(&server, "SendMessage", "111111111111", LONGEST).replace("us-east-1", region);
+        // Long enough for the one before to be slow.
+        thread::sleep(Duration::from_millis(300));
+        sending(&server, &head, 5 * MIB)
     };
-    let first = waiting("111111111111");
-    thread::sleep(Duration::from_millis(500));
-    let second = answer(&waiting("111111111111"));
-    assert!(second.starts_with("HTTP/1.1 503"), "{second}");
-    assert!(second.to_ascii_lowercase().contains("retry-after: "), "{second}");
-    let other = waiting("222222222222");
-    assert!(figure(&server, "refused_total") >= 1);
-    assert_eq!((figure(&server, "ended_total"), figure(&server, "limit_bytes")), (0, 4 * SHARE));
-    for served in [&first, &other] {
-        let answer = answer(served);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let first = in_region("eu-west-1");
+    let other = sending(&server, &head(&server, "SendMessage", "222222222222", LONGEST), 5 * MIB);
+    let second = in_region("us-west-2");
+    wait_until("the first body makes room for the second", || status_so_far(&first) == Some(408));
+    assert_eq!((status_so_far(&second), status_so_far(&other)), (None, None));
+    assert_eq!((figure(&server, "ended_total"), figure(&server, "limit_bytes")), (1, 4 * SHARE));
+}
+
+#[test]
+fn padding_of_small_operations_is_refused() {
+    let (server, _data) = start(&[]);
+    call(&server, "CreateQueue", "111111111111", r#"{"QueueName": "q"}"#);
+    let padded = |operation: &str, bytes: usize| {
+        let body =
+            json!({"QueueUrl": url(&server, "111111111111"), "WaitTimeSeconds": 0, "Pad": "x".repeat(bytes)});
+        call(&server, operation, "111111111111", &body.to_string())
+    };
+    for (operation, fits, beyond) in [("ReceiveMessage", 16_000, 17_000), ("PurgeQueue", 250_000, 270_000)] {
+        assert!(padded(operation, fits).starts_with("HTTP/1.1 200"), "{operation}");
+        let refused = padded(operation, beyond);
+        assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("too large"), "{refused}");
     }
-    let freed = answer(&waiting("111111111111"));
-    assert!(freed.starts_with("HTTP/1.1 200"), "{freed}");
 }
 
 #[test]
@@ -219,6 +223,34 @@ fn headers_are_judged_before_the_body_is_read() {
     let grown = server.memory().saturating_sub(before);
     assert!(grown < 120 * MIB, "{} MiB", grown / MIB);
     drop(sockets);
+}
+
+#[test]
+fn unproven_requests_of_one_address_take_a_quarter_for_a_moment() {
+    let keys = tempfile::tempdir().unwrap();
+    let file = keys.path().join("keys");
+    std::fs::write(&file, "[[key]]\nid='AKIDEXAMPLE'\nsecret='a secret'\nproject='111111111111'\n").unwrap();
+    let (server, _data) = start(&["--sqs-keys", file.to_str().unwrap(), "--max-requests=8"]);
+    let now = Clock::system().wall().calendar().replace(['-', ':'], "");
+    let (day, _) = now.split_at(8);
+    let head = head(&server, "SendMessage", "AKIDEXAMPLE", 1_000)
+        .replace("20260101T000000Z", &now)
+        .replace("/20260101/", &format!("/{day}/"));
+    let asks = format!("{head}expect: 100-continue\r\n");
+    let since = Instant::now();
+    // The key is known, the date is good, and nothing of the body ever comes.
+    let sockets: Vec<_> = (0..4).map(|_| sending(&server, &asks, 0)).collect();
+    let (let_in, refused): (Vec<_>, Vec<_>) =
+        sockets.iter().map(|socket| (socket, answer(socket))).partition(|(_, said)| said.contains(" 100 "));
+    assert!(
+        refused.len() == 2 && refused.iter().all(|(_, said)| said.contains("RequestThrottled")),
+        "{refused:?}"
+    );
+    for (socket, _) in let_in {
+        let late = answer(socket);
+        assert!(late.starts_with("HTTP/1.1 408"), "{late}");
+    }
+    assert!(since.elapsed() < Duration::from_secs(25), "as long as a client that is known");
 }
 
 #[test]

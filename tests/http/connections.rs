@@ -259,6 +259,7 @@ fn silent_connection_beyond_the_bound_of_its_address_is_refused() {
     read_until(&mut second, "quick");
     let refused = read_to_end(&mut server.connect());
     assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("retry-after: "), "{refused}");
+    assert!(refused.contains("x-content-type-options: nosniff\r\n"), "{refused}");
     drop(first);
     // Its end counts when the server has seen it.
     let given_up = Instant::now() + PATIENCE;

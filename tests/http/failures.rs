@@ -105,7 +105,7 @@ fn refused_signatures_are_counted_and_logged() {
         (None, "missing_signature"),
         (Some("AWS4-HMAC-SHA256 very-secret-words".to_owned()), "malformed_signature"),
         (Some(signed("AKIDNOBODY")), "unknown_key"),
-        (Some(signed("AKIDONE")), "signature_mismatch"),
+        (Some(signed("AKIDONE")), "expired_signature"),
     ] {
         let mut headers = vec![("x-amz-target", "AmazonSQS.ListQueues"), ("x-amz-date", "20200101T000000Z")];
         headers.extend(authorization.as_deref().map(|text| ("authorization", text)));
@@ -125,7 +125,10 @@ fn page_of_another_site_is_counted() {
     let foreign = server.client().with_header("origin", "http://evil.example");
     assert_eq!(foreign.get("/v2/queues").unwrap().status, StatusCode::FORBIDDEN);
     assert_eq!(foreign.get("/?Action=ListQueues").unwrap().status, StatusCode::FORBIDDEN);
-    assert_eq!(failures(&server.client(), "foreign_origin"), 2.0);
+    // What a picture of a page would send.
+    let changing = server.client().get("/?Action=CreateQueue&QueueName=q").unwrap();
+    assert_eq!(changing.status, StatusCode::FORBIDDEN);
+    assert_eq!(failures(&server.client(), "foreign_origin"), 3.0);
     wait_for_log(&server, &["authentication failed", "reason=\"foreign_origin\""]);
 }
 
@@ -202,6 +205,29 @@ fn proxy_header_counts_from_trusted_proxies_only() {
     }
     let lines = server.last_lines();
     assert!(!lines.contains("203.0.113.23") && !lines.contains("203.0.113.24"), "{lines}");
+}
+
+#[test]
+fn clients_of_a_trusted_proxy_count_by_their_own_addresses() {
+    let data = tempfile::tempdir().unwrap();
+    let settings = ["--trusted-proxy", "127.0.0.1", "--max-connections-per-address=1"];
+    let server = with_tokens(&data, &settings);
+    let address: SocketAddr = server.base().strip_prefix("http://").unwrap().parse().unwrap();
+    let _idle: Vec<_> = (0..2).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut held = TcpStream::connect(address).unwrap();
+    held.write_all(&proxy_header(41, &[])).unwrap();
+    held.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    held.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut begun = [0; 12];
+    held.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    let said_to = |last: u8| {
+        let whole = [&proxy_header(last, &[])[..], REQUEST].concat();
+        answer_from(&server, "127.0.0.1", &[whole.as_slice()])
+    };
+    assert!(said_to(42).starts_with("HTTP/1.1 401"), "{}", said_to(42));
+    let refused = said_to(41);
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("nosniff"), "{refused}");
 }
 
 /// What a server says at its start about a file of tokens with this mode.

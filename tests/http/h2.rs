@@ -49,6 +49,7 @@ fn app(held: UnboundedSender<Held>) -> Router {
         .route("/slow", get(async || sleep(secs(600)).await))
         .route("/large", get(async || vec![b'x'; 512 * 1024]))
         .route("/body", post(read_body))
+        .route("/unread", post(keep_body))
         .route("/held", get(hold))
 }
 
@@ -58,6 +59,12 @@ async fn read_body(body: Body) -> StatusCode {
         Err(error) if Error::is_late(&error) => StatusCode::REQUEST_TIMEOUT,
         Err(_) => StatusCode::BAD_REQUEST,
     }
+}
+
+/// Neither reads its body nor lets it go.
+async fn keep_body(body: Body) {
+    let _body = body;
+    std::future::pending::<()>().await;
 }
 
 /// A connection, with its client's and its server's end.
@@ -180,6 +187,26 @@ async fn stalled_body_is_the_handlers_408() {
     body.send_data(Bytes::from_static(b"abc"), false).unwrap();
     assert_eq!(answer.await.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
     assert_about(pair.since.elapsed(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unread_single_bytes_end_the_connection() {
+    let mut pair = Pair::new().await;
+    let (_answer, mut body) = pair.client.send_request(request("POST", "/unread"), false).unwrap();
+    // As many as the window of a stream lets through, each of which would cost a hundred times its byte while it waits: h2 has
+    // a budget for that, and ends the connection.
+    let sending = async {
+        loop {
+            body.reserve_capacity(1);
+            let Some(Ok(_)) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await else { return };
+            if body.send_data(Bytes::from_static(b"x"), false).is_err() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(secs(60), sending).await.expect("the window was filled with single bytes");
+    assert!(pair.ended().await < secs(60));
 }
 
 #[tokio::test(start_paused = true)]

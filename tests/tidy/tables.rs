@@ -46,6 +46,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // Certificates are files.
     ("server/tls.rs", &["files"]),
     ("budget.rs", &[]),
+    ("budget", &[]),
     ("api", &["broker", "domain", "error", "metrics"]),
     ("api/bodies.rs", &["budget", "domain", "error"]),
     // Of the clock only the handle: rates are by the second.
@@ -123,7 +124,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("hdrhistogram", &["cli/bench"]),
-    ("hmac", &["api/sqs", "domain/receipt.rs"]),
+    ("hmac", &["api/sqs", "domain/access.rs", "domain/receipt.rs"]),
     ("http", &["api", "cli", "cluster", "server"]),
     ("http_body_util", &["api", "cli/bench", "cluster"]),
     (
@@ -206,6 +207,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
         &[
             "api",
             "broker",
+            "budget",
             "budget.rs",
             "catalogue",
             "cli",

@@ -27,6 +27,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::auth::Identity;
+use super::deadline;
 use super::error::ApiError;
 use super::handed::{Hands, handing};
 use super::quota::is_long_poll;
@@ -56,6 +57,8 @@ pub struct Meant {
     pub is_repeatable: bool,
     /// Bytes that its body may have.
     pub most: usize,
+    /// How long it may take.
+    pub deadline: Duration,
 }
 
 /// What serves a request at the replica where its queue is.
@@ -70,7 +73,7 @@ pub struct Relay {
     broker: Broker,
     peers: Arc<Peers>,
     /// Shown to the other replicas.
-    secret: HeaderValue,
+    secret: PeerSecret,
     meter: ForwardMeter,
 }
 
@@ -97,7 +100,6 @@ impl Relay {
     /// Over these connections to the other replicas.
     pub fn new(broker: Broker, peers: Arc<Peers>, secret: PeerSecret) -> Self {
         let meter = broker.meter().forwards();
-        let secret = HeaderValue::try_from(secret.as_str()).expect("it is made of visible ASCII");
         Self { broker, peers, secret, meter }
     }
 }
@@ -170,7 +172,7 @@ impl Relay {
                 Tried::Done(response) => return response,
                 Tried::Moved(moved, response) => (moved, response),
                 Tried::CutShort => {
-                    asking.waited = limits::FORWARD;
+                    asking.waited = limits::FORWARD_WAITED;
                     continue;
                 }
             };
@@ -237,7 +239,7 @@ impl Relay {
         };
         let began = Instant::now();
         let sent = tokio::select! {
-            sent = self.send(address.clone(), request) => sent,
+            sent = self.send(address.clone(), request, asking.deadline()) => sent,
             () = ended => return Tried::CutShort,
             () = replaced => Err(Failure::Unknown("its owner was replaced".into())),
         };
@@ -268,10 +270,10 @@ impl Relay {
 
     /// Sends a request to the replica at `address`. If the answer hands a claim over and never gets to the client, the claim is
     /// given back there.
-    fn send(&self, address: String, request: axum::http::Request<Bytes>) -> Underway {
+    fn send(&self, address: String, request: axum::http::Request<Bytes>, deadline: Duration) -> Underway {
         let (peers, broker) = (Arc::clone(&self.peers), self.broker.clone());
         Underway::new(self.broker.clone(), async move {
-            let mut answer = peers.pass_on(&address, request, limits::FORWARD).await?.map(Body::new);
+            let mut answer = peers.pass_on(&address, request, deadline).await?.map(Body::new);
             Ok(match taken_back(answer.headers_mut()) {
                 Some(Hands { queue, claim }) => handing(answer, broker.handover_from(address, queue, claim)),
                 None => answer,
@@ -285,7 +287,7 @@ impl Relay {
         let mut request = axum::http::Request::new(body);
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.path_and_query()?.clone().into();
-        let times = (asking.waited(), limits::FORWARD);
+        let times = (asking.waited(), asking.deadline());
         let caller = (identity, parts.extensions.get().copied());
         *request.headers_mut() = passed_on(&parts.headers, &self.secret, caller, id, times);
         Some(request)
@@ -313,6 +315,14 @@ impl Asking {
         self.waited + self.began.elapsed()
     }
 
+    /// How long it may take, here as at another replica.
+    fn deadline(&self) -> Duration {
+        match self.parts.extensions.get() {
+            Some(Meant { deadline, .. }) => *deadline,
+            None => deadline::of_route(&self.parts.method, &self.parts.uri),
+        }
+    }
+
     /// The slot of the queue that the request means, if it means one.
     fn slot(&self) -> Option<Slot> {
         slot_of(&self.parts.uri, &self.parts.extensions)
@@ -321,7 +331,7 @@ impl Asking {
     /// Whether it still waits for a message.
     fn waits(&self) -> bool {
         let query = self.parts.uri.query().unwrap_or_default();
-        self.waited < limits::FORWARD && is_long_poll(query)
+        self.waited < limits::FORWARD_WAITED && is_long_poll(query)
     }
 
     /// Whether doing it twice is as doing it once: it reads, or ends what has an id.
@@ -356,4 +366,27 @@ fn slot_of(uri: &Uri, extensions: &Extensions) -> Option<Slot> {
 /// The gate has let a request through without noting who asks.
 fn nobody_asks() -> Response {
     ApiError::from(Error::Unauthenticated("nobody has looked who asks")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(method: Method, target: &str, meant: Option<Meant>) -> Asking {
+        let mut request = Request::builder().method(method).uri(target).body(Body::empty()).unwrap();
+        meant.map(|meant| request.extensions_mut().insert(meant));
+        let (parts, body) = request.into_parts();
+        Asking { parts, body: Kept::new(body), began: Instant::now(), waited: Duration::ZERO }
+    }
+
+    #[tokio::test]
+    async fn forwarded_request_has_the_deadline_of_its_operation() {
+        let purge = asking(Method::POST, "/v2/queues/q/purge", None);
+        assert_eq!(purge.deadline(), limits::PURGE_DEADLINE);
+        let post = asking(Method::POST, "/v2/queues/q/messages", None);
+        assert_eq!(post.deadline(), limits::REQUEST_DEADLINE);
+        let deadline = Duration::from_secs(7);
+        let meant = Meant { slot: None, is_repeatable: false, most: 1, deadline };
+        assert_eq!(asking(Method::POST, "/", Some(meant)).deadline(), deadline);
+    }
 }

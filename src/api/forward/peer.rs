@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `x-angarium-secret` | that the sender is a replica of this installation |
 //! | `x-angarium-project`, `x-angarium-role` | who asks, as the replica found out that the client spoke to; the project form-encoded |
-//! | `x-angarium-source` | the client's address and whether it speaks TLS, as that replica found out; absent when it is an older version |
+//! | `x-angarium-source` | the client's address and whether it speaks TLS, as that replica found out, sealed with the secret: an older version passes on what a client writes there, and has none of its own |
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds of a long poll that are over |
 //! | `x-angarium-patience` | milliseconds after which the sender does not wait any more |
@@ -99,7 +99,7 @@ fn is_passed_on(name: &HeaderName) -> bool {
 /// The headers of a request from `source` on its way to another replica.
 pub fn passed_on(
     headers: &HeaderMap,
-    secret: &HeaderValue,
+    secret: &PeerSecret,
     (identity, source): (&Identity, Option<Source>),
     id: &RequestId,
     (waited, patience): (Duration, Duration),
@@ -111,14 +111,25 @@ pub fn passed_on(
     let project: String = form_urlencoded::byte_serialize(identity.project.as_str().as_bytes()).collect();
     let visible = |text: &str| HeaderValue::try_from(text).expect("ids and encoded text are visible ASCII");
     let millis = |time: Duration| HeaderValue::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    passed.insert(SECRET, secret.clone());
+    passed.insert(SECRET, visible(secret.as_str()));
     passed.insert(PROJECT, visible(&project));
     passed.insert(ROLE, HeaderValue::from_static(identity.role.as_str()));
-    passed.extend(source.map(|source| (SOURCE, visible(&source.to_string()))));
+    passed.extend(source.map(|source| (SOURCE, visible(&sealed(source, id, secret)))));
     passed.insert(REQUEST_ID, visible(&id.0));
     passed.insert(WAITED, millis(waited));
     passed.insert(PATIENCE, millis(patience));
     passed
+}
+
+/// A source as one replica tells it to another, for one request.
+fn sealed(source: Source, RequestId(id): &RequestId, secret: &PeerSecret) -> String {
+    format!("{source} {}", secret.seal(&format!("{id} {source}")))
+}
+
+/// The source that a replica has told of a request; none when nobody has, or somebody else.
+fn unsealed(headers: &HeaderMap, RequestId(id): &RequestId, secret: &PeerSecret) -> Option<Source> {
+    let (source, seal) = headers.get(SOURCE)?.to_str().ok()?.rsplit_once(' ')?;
+    if secret.has_sealed(&format!("{id} {source}"), seal) { source.parse().ok() } else { None }
 }
 
 /// The answer for the replica that passes it on, which is told what it hands over.
@@ -156,11 +167,10 @@ pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
     secret.is(request.headers().get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default())
 }
 
-/// Notes what a replica says of a request that it passes on. Returns whether it says all that is needed.
-pub fn note(request: &mut Request) -> bool {
+/// Notes what a replica that shows `secret` says of a request that it passes on. Returns whether it says all that is needed.
+pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
     let Some((id, from, waited)) = said(request.headers()) else { return false };
-    let source: Option<Source> =
-        request.headers().get(SOURCE).and_then(|source| source.to_str().ok()?.parse().ok());
+    let source = unsealed(request.headers(), &id, secret);
     let extensions = request.extensions_mut();
     // The connection is the other replica's.
     extensions.remove::<Source>();
@@ -198,7 +208,7 @@ mod tests {
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer token"));
         headers.insert(WAITED, HeaderValue::from_static("999"));
         headers.insert("x-angarium-other", HeaderValue::from_static("forged"));
-        let secret = HeaderValue::from_static("s");
+        let secret = PeerSecret::new("s");
         for project in ["000000000000", "a b/ü=&+%", "x@eu-west-1"] {
             let project = ProjectId::new(project).unwrap();
             let identity = Identity { project: project.clone(), role: Role::Admin, is_anonymous: false };
@@ -222,13 +232,32 @@ mod tests {
         for told in [Some("https 203.0.113.9"), Some("http unknown"), None] {
             let source: Option<Source> = told.map(|source| source.parse().unwrap());
             let times = (Duration::ZERO, Duration::ZERO);
-            let (secret, id) = (HeaderValue::from_static("s"), RequestId("req-1".into()));
+            let (secret, id) = (PeerSecret::new("s"), RequestId("req-1".into()));
             let passed = passed_on(&forged, &secret, (&identity, source), &id, times);
             let mut request = Request::new(Body::empty());
             *request.headers_mut() = passed;
             request.extensions_mut().insert(Source::new([10, 0, 0, 1].into(), true));
-            assert!(note(&mut request));
+            assert!(note(&mut request, &secret));
             assert_eq!(request.extensions().get::<Source>().copied(), source);
+        }
+    }
+
+    #[test]
+    fn unsealed_source_is_unknown() {
+        let identity =
+            Identity { project: ProjectId::new("p").unwrap(), role: Role::Member, is_anonymous: false };
+        let (secret, id) = (PeerSecret::new("s"), RequestId("req-1".into()));
+        let told: Source = "https 192.0.2.66".parse().unwrap();
+        let of_another = sealed(told, &RequestId("req-2".into()), &secret);
+        let of_nobody = sealed(told, &id, &PeerSecret::new("guessed"));
+        for forged in [told.to_string(), of_another, of_nobody, String::new()] {
+            let times = (Duration::ZERO, Duration::ZERO);
+            let mut request = Request::new(Body::empty());
+            // An older replica adds no source, and passes on the client's.
+            *request.headers_mut() = passed_on(&HeaderMap::new(), &secret, (&identity, None), &id, times);
+            request.headers_mut().insert(SOURCE, forged.parse().unwrap());
+            assert!(note(&mut request, &secret));
+            assert_eq!(request.extensions().get::<Source>(), None, "{forged}");
         }
     }
 

@@ -1,12 +1,14 @@
 //! What is known of a request before its body is read: who says that it sends it, and where it counts among those in progress.
 
+use axum::body::Body;
 use axum::http::request::Parts;
 use tokio::sync::SemaphorePermit;
 
 use super::account::{Caller, Places};
 use super::fault::Fault;
 use super::signature;
-use crate::api::bodies::BodyOwner;
+use crate::api::bodies::{self, BodyOwner};
+use crate::api::quota::Unproven;
 
 /// A request of which only the headers are known, and hold.
 pub(super) struct Judged<'a> {
@@ -28,14 +30,24 @@ pub(super) struct Place<'a> {
     pub(super) permit: SemaphorePermit<'a>,
     /// Whether it is one of those that wait for a message.
     pub(super) waits: bool,
+    /// While its sender is not proven.
+    pub(super) unproven: Option<Unproven<'a>>,
 }
 
 impl Judged<'_> {
+    /// The body as it is to be read: one whose sender is not proven may not hold up the place of a request.
+    pub(super) fn paced(&self, body: Body) -> Body {
+        match &self.place {
+            Some(Place { unproven: Some(_), .. }) => bodies::paced(body),
+            _ => body,
+        }
+    }
+
     /// Whose the body is until it has been read: the key of a request is no secret, its signature may be for another body.
     pub(super) fn owner(&self, head: &Parts, places: &Places) -> BodyOwner {
         let (account, region) = self.by.account();
         match (&self.by, places.project(account, region)) {
-            (Sender::Signer(signer), _) if !signer.is_certain() => BodyOwner::client(&head.extensions),
+            (by, _) if !by.is_proven() => BodyOwner::client(&head.extensions),
             (_, Ok(project)) => BodyOwner::Project(project),
             (_, Err(_)) => BodyOwner::client(&head.extensions),
         }
@@ -51,6 +63,14 @@ impl Sender {
                 let (project, region) = signer.project();
                 (project.as_str(), region)
             }
+        }
+    }
+
+    /// Whether nobody else can have sent the headers, or nobody has to prove anything.
+    pub(super) fn is_proven(&self) -> bool {
+        match self {
+            Self::Caller(_) => true,
+            Self::Signer(signer) => signer.is_certain(),
         }
     }
 

@@ -30,7 +30,7 @@ use super::policy::RequestFacts;
 use super::resolution::{Part, Region, ResolvedRequest};
 use super::signature;
 use crate::api::auth::{Authentication, Identity, RegionalAccess};
-use crate::api::bodies::{BodyBudget, BodyOwner};
+use crate::api::bodies::{BodyBudget, BodyOwner, client_address};
 use crate::api::error::ApiError;
 use crate::api::failures::{self, FailureLog};
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
@@ -179,7 +179,7 @@ impl Sqs {
             Ok(charged) => charged,
             Err(error) => return endpoint.refuse(error.into(), protocol, id),
         };
-        let bytes = match json::read(body, limits::SQS_REQUEST_BYTES).await {
+        let bytes = match json::read(judged.paced(body), most_bytes(&head, protocol)).await {
             Ok(bytes) => bytes,
             Err(error) => return endpoint.refuse(error.into(), protocol, id),
         };
@@ -275,7 +275,9 @@ impl Endpoint {
         }
         self.quota.check_rate(&self.places.project(account, region)?)?;
         let waits = protocol == Protocol::Json && target(head) == Some(Operation::ReceiveMessage);
-        let place = Place { permit: self.quota.place(waits)?, waits };
+        let address = || client_address(&head.extensions);
+        let unproven = (!by.is_proven()).then(|| self.quota.unproven(waits, address())).transpose()?;
+        let place = Place { permit: self.quota.place(waits)?, waits, unproven };
         Ok(Judged { by, place: Some(place) })
     }
 
@@ -301,7 +303,8 @@ impl Endpoint {
             }
         };
         if self.is_unproven(head) && asked.operation.is_change() {
-            origin::check_change(head, asked.operation.name())?;
+            let refused = origin::check_change(head, asked.operation.name()).map_err(Fault::from);
+            refused.inspect_err(|fault| self.note_failure(fault, head))?;
         }
         let addressed = queue_of_path(head.uri.path());
         let request = ResolvedRequest::new(asked, caller, region, &addressed, &self.places)?;
@@ -317,7 +320,8 @@ impl Endpoint {
         head.headers.extend(HeaderValue::from_str(&call.base).ok().map(|base| (BASE, base)));
         let slot = call.request.queue(Part::Subject).map(QueueRef::slot);
         let is_repeatable = call.request.operation.may_be_done_twice();
-        head.extensions.insert(Meant { slot, is_repeatable, most: limits::SQS_REQUEST_BYTES });
+        let (most, deadline) = (limits::SQS_REQUEST_BYTES, deadline::of_operation(call.request.operation));
+        head.extensions.insert(Meant { slot, is_repeatable, most, deadline });
         head.extensions.insert(call.identity.clone());
         head.extensions.insert(RequestId(id.to_owned()));
         head.extensions.insert(Arc::new(call));
@@ -369,7 +373,7 @@ impl Endpoint {
             Kind::MissingAuthenticationToken => AuthenticationFailure::MissingSignature,
             Kind::IncompleteSignature => AuthenticationFailure::MalformedSignature,
             Kind::InvalidClientTokenId => AuthenticationFailure::UnknownKey,
-            Kind::AccessDenied => AuthenticationFailure::ExpiredSignature,
+            Kind::AccessDenied | Kind::SignatureNotCurrent => AuthenticationFailure::ExpiredSignature,
             _ => AuthenticationFailure::SignatureMismatch,
         }
     }

@@ -58,6 +58,8 @@ pub enum Kind {
     Serialization,
     ServiceUnavailable,
     SignatureDoesNotMatch,
+    /// As [`Kind::SignatureDoesNotMatch`]: its date is not of now.
+    SignatureNotCurrent,
     TooManyEntriesInBatchRequest,
     UnknownOperation,
     UnsupportedOperation,
@@ -141,7 +143,7 @@ impl Kind {
             Self::ServiceUnavailable => {
                 generic("ServiceUnavailableException", "ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE)
             }
-            Self::SignatureDoesNotMatch => {
+            Self::SignatureDoesNotMatch | Self::SignatureNotCurrent => {
                 generic("InvalidSignatureException", "SignatureDoesNotMatch", FORBIDDEN)
             }
             Self::TooManyEntriesInBatchRequest => named("TooManyEntriesInBatchRequest"),
@@ -259,8 +261,6 @@ impl From<Arc<Error>> for Fault {
     }
 }
 
-#[cfg(test)]
-mod tests {
 /// The beginning of a message that repeats too much of a request.
 fn bounded(mut message: String) -> String {
     if message.len() > limits::SQS_ERROR_BYTES {
@@ -269,10 +269,10 @@ fn bounded(mut message: String) -> String {
     message
 }
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
-    #[test]
-    fn clients_find_the_codes_that_they_test_for() {
     #[test]
     fn message_repeats_a_bounded_part_of_a_request() {
         let long = "ä".repeat(1_000_000);
@@ -282,6 +282,8 @@ fn bounded(mut message: String) -> String {
         }
     }
 
+    #[test]
+    fn clients_find_the_codes_that_they_test_for() {
         let missing = Fault::from(Error::NotFound { what: "queue", name: "q".into() }).kind.form();
         assert_eq!(missing.code(), "AWS.SimpleQueueService.NonExistentQueue");
         assert_eq!(missing.shape(), "com.amazonaws.sqs#QueueDoesNotExist");

@@ -202,7 +202,7 @@ fn check_date(signed: &Signed, now: Timestamp) -> Result<(), Fault> {
     if now.plus_seconds(skew) < date || now > ends {
         let why =
             format!("Signature not current: it is of {}, and now it is {}.", signed.date, now.calendar());
-        let kind = if signed.expires.is_some() { Kind::AccessDenied } else { Kind::SignatureDoesNotMatch };
+        let kind = if signed.expires.is_some() { Kind::AccessDenied } else { Kind::SignatureNotCurrent };
         return Err(Fault::new(kind, why));
     }
     Ok(())

@@ -6,8 +6,8 @@ use std::time::Duration;
 pub const BODY_BYTES: u32 = 256 << 20;
 /// The least that an operator may set: a share of it has room for the longest body.
 pub const BODY_BYTES_LEAST: u32 = 32 << 20;
-/// Of so many shares a project, or an address whose project is not known yet, holds at most one. Short bodies, which count
-/// for no project, have another one.
+/// Of so many shares an account, or an address whose project is not known yet, holds at most one. Short bodies, which count
+/// for no account, have another one, which no other body takes.
 pub const BODY_SHARES: usize = 4;
 /// Bytes of the longest body that counts for no project, however large the budget is.
 pub const SHORT_BODY_BYTES: usize = 16 * 1024;
@@ -15,6 +15,12 @@ pub const SHORT_BODY_BYTES: usize = 16 * 1024;
 pub const BODY_PIECE_BYTES: usize = 64;
 /// A body that took longer for its last 16 KiB makes room for others when there is none: it comes with less than 160 KiB/s.
 pub const SLOW_BODY: Duration = Duration::from_millis(100);
+/// How long a body may take whose sender is not proven before all of it is there, when little of it comes.
+pub const UNPROVEN_BODY: Duration = Duration::from_secs(10);
+/// It has a second more for each so many bytes.
+pub const UNPROVEN_STEP: u32 = 16 * 1024;
+/// Of so many parts of the places for requests one address has at most one with requests whose senders are not proven.
+pub const UNPROVEN_PARTS: usize = 4;
 /// Bytes of answers that wait for their clients to read on.
 pub const UNSENT_BYTES: u32 = 256 << 20;
 /// The least that an operator may set: the longest answers are some ten MiB.

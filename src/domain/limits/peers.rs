@@ -21,8 +21,8 @@ pub const PEER_STEP: Duration = Duration::from_secs(10);
 pub const PEER_PARTING: Duration = Duration::from_millis(50);
 /// How long a question to another replica about its own work may take.
 pub const PEER_QUESTION: Duration = Duration::from_secs(10);
-/// How long the answer of another replica may take: the longest wait for a message, and what a request may take beside it.
-pub const FORWARD: Duration = Duration::from_secs(45);
+/// Longer than any wait for a message: a request whose wait was cut short is made again as if it had waited for so long.
+pub const FORWARD_WAITED: Duration = Duration::from_secs(45);
 
 /// How long a connection to another replica rests until the system asks whether that is still there, and how long it waits for
 /// each of [`PEER_PROBES`] answers.

@@ -7,8 +7,8 @@ use std::time::Duration;
 pub const COMMIT_DEADLINE: Duration = Duration::from_secs(10);
 /// How often the journal looks whether a commit is late: a tenth of its deadline, within these.
 pub const COMMIT_LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-/// How long a request may take from the last byte of its body on, without the time that it waits for a message. As long as
-/// another replica may take for it ([`super::FORWARD`]).
+/// How long a request may take from the last byte of its body on, without the time that it waits for a message. Another replica
+/// to which it is passed on has as long.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(45);
 /// How long a purge may take: it removes what a queue holds, some thousands of messages a second.
 pub const PURGE_DEADLINE: Duration = Duration::from_secs(600);
