@@ -29,7 +29,7 @@ impl Broker {
     pub async fn pool_delete(&self, name: &PoolName) -> Result<(), Error> {
         let (broker, name) = (self.clone(), name.clone());
         let delete = async move {
-            let _changing = broker.0.pools.changing.lock().await;
+            let _turn = broker.pool_turn().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let Some(entry) = broker.0.catalogue.pool(&name).await? else {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use tokio::sync::MutexGuard;
+use tokio::time::timeout;
 use tracing::{error, warn};
 use uuid::Uuid;
 
 use super::{Broker, storage_failed};
 use crate::catalogue::{Catalogue, PoolEntry, System};
 use crate::cluster::replicas::{self, Replica};
+use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolUri};
 use crate::error::{Error, Part, Place};
@@ -342,9 +345,19 @@ impl Broker {
         pool.ok_or_else(|| Error::unavailable(Part::Pool(name.clone()), "it is not open"))
     }
 
+    /// The turn of who changes pools or flavors, when those before have had theirs.
+    ///
+    /// # Errors
+    ///
+    /// One of them has not ended after [`limits::POOL_TURN`]: its disk may stand still.
+    pub(super) async fn pool_turn(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        let turn = timeout(limits::POOL_TURN, self.0.pools.changing.lock()).await;
+        turn.map_err(|_| Error::unavailable(Part::Server, "a change of pools or flavors has not ended yet"))
+    }
+
     /// Reads the records of all pools anew: somebody else changed one.
     pub(super) async fn reload_pools(&self) -> Result<(), Error> {
-        let _changing = self.0.pools.changing.lock().await;
+        let _turn = self.pool_turn().await?;
         self.0.catalogue.catch_up().await?;
         self.read_pools().await
     }

@@ -47,7 +47,7 @@ impl Broker {
     pub async fn pool_put(&self, name: &PoolName, wanted: PoolChange) -> Result<(), Error> {
         let (broker, name) = (self.clone(), name.clone());
         let put = async move {
-            let _changing = broker.0.pools.changing.lock().await;
+            let _turn = broker.pool_turn().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let done = match broker.0.catalogue.pool(&name).await? {
@@ -67,7 +67,7 @@ impl Broker {
     pub async fn pool_patch(&self, name: &PoolName, change: PoolChange) -> Result<PoolView, Error> {
         let (broker, name) = (self.clone(), name.clone());
         let patch = async move {
-            let _changing = broker.0.pools.changing.lock().await;
+            let _turn = broker.pool_turn().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let entry = broker.0.catalogue.pool(&name).await?.ok_or_else(|| no_pool(&name))?;

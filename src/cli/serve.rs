@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::runtime;
 use crate::config::Config;
-use crate::server::Server;
+use crate::server::{Server, Stopped};
 use crate::telemetry;
 
 /// The form of `--log`.
@@ -23,14 +23,17 @@ pub(super) fn run(config: Config) -> anyhow::Result<()> {
     started
         .with_context(|| format!("'{filter}' is not a filter of the log (--log, ANGARIUM_LOG): {FILTER}"))?;
     let runtime = runtime()?;
-    runtime.block_on(async {
+    let stopped = runtime.block_on(async {
         let server = Server::open(&config).await?;
         // Whoever reads where it listens may stop it at once.
         let stop = stop_signal()?;
         greet(&format!("{}://{}", config.scheme(), server.address()?), &config.data)?;
-        server.run(stop).await;
-        anyhow::Ok(())
+        anyhow::Ok(server.run(stop).await)
     })?;
+    if stopped == Stopped::CutShort {
+        // The end of the runtime would wait for who waits for a disk.
+        std::process::exit(1);
+    }
     info!("stopped");
     Ok(())
 }

@@ -27,8 +27,9 @@ use std::time::Duration;
 
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::api::{self, PeerFront, RegionalAccess, Relay};
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
@@ -41,6 +42,7 @@ use crate::config::{Config, ConfigError, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
+use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::PoolUri;
 use crate::error::Error;
@@ -61,6 +63,15 @@ const FIRST_WEIGHT: u32 = 100;
 
 /// Projects that a warning names at most.
 const LISTED_PROJECTS: usize = 100;
+
+/// How the service has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// All that had begun has ended, and the stores are closed.
+    Whole,
+    /// Something goes on, as what waits for a disk that stands still.
+    CutShort,
+}
 
 /// Why the service could not start.
 #[derive(Debug, ThisError)]
@@ -197,8 +208,8 @@ impl Server {
     }
 
     /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes the
-    /// stores.
-    pub async fn run(self, stop: CancellationToken) {
+    /// stores. What has not ended after [`limits::STOP`] is left: then the process is to end without waiting for it.
+    pub async fn run(self, stop: CancellationToken) -> Stopped {
         let Face { authentication, requests, transport, connections, proxies, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
         let relay = |face: &PeerFace| {
@@ -234,8 +245,17 @@ impl Server {
             () = reloader.run() => {}
         }
         info!("no more requests; finishing what has begun");
-        self.broker.stop().await;
-        self.tree.close().await;
+        let finished = async {
+            self.broker.stop().await;
+            self.tree.close().await;
+        };
+        match timeout(limits::STOP, finished).await {
+            Ok(()) => Stopped::Whole,
+            Err(_) => {
+                error!("what has begun has not ended; nothing acknowledged is lost");
+                Stopped::CutShort
+            }
+        }
     }
 }
 

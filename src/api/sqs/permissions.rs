@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::arguments::required;
 use super::context::Context;
-use super::decode::shown;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
 use super::lists::{Names, names};

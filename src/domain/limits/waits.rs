@@ -19,3 +19,7 @@ pub const POOL_DEADLINE: Duration = Duration::from_secs(300);
 pub const POOL_CLEANING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(50));
 /// How long an expiry turn of a slot waits for the claims that it ends: those of a pool that hangs go on beside the next turn.
 pub const EXPIRY_WAIT: Duration = Duration::from_secs(1);
+/// How long a change of pools or flavors waits for the one before it.
+pub const POOL_TURN: Duration = Duration::from_secs(10);
+/// How long what has begun may take to end when the service stops. A disk that stands still never ends it.
+pub const STOP: Duration = Duration::from_secs(30);
