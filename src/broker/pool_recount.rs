@@ -1,5 +1,7 @@
 //! Totals of pools that a crash may have left wrong are counted again in the background, at a bounded rate.
 
+use std::collections::HashSet;
+
 use tracing::{debug, warn};
 
 use super::Broker;
@@ -9,7 +11,7 @@ use crate::storage::Recount;
 impl Broker {
     /// Has pools count again what they are not sure of, until the service stops.
     pub(super) async fn recount_pools(&self) {
-        let mut pause = limits::RECOUNT_STEP;
+        let (mut pause, mut told) = (limits::RECOUNT_STEP, HashSet::new());
         while self.next_turn(pause).await {
             pause = limits::RECOUNT_REST;
             for pool in self.0.pools.all() {
@@ -24,6 +26,9 @@ impl Broker {
                             let (before, after) = (found.before, found.after);
                             warn!(pool = %name, queue = %found.queue, ?before, ?after, "totals corrected");
                         }
+                    }
+                    Err(error) if told.insert(name.clone()) => {
+                        warn!(pool = %name, %error, "totals could not be counted again");
                     }
                     Err(error) => debug!(pool = %name, %error, "totals could not be counted again"),
                 }

@@ -176,8 +176,9 @@ pub trait PoolStore: Send + Sync + 'static {
     ) -> Result<Dropped, StoreError>;
 
     /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It goes on with
-    /// the next call until it is done, beside all other work; each call reads a bounded part. A driver that never keeps
-    /// totals apart from entries has nothing to count.
+    /// the next call until it is done, beside all other work; each call reads a bounded part. A queue that cannot be read is
+    /// logged and passed; after an error the next call goes on where this one was. A driver that never keeps totals apart
+    /// from entries has nothing to count.
     async fn recount(&self) -> Result<Recount, StoreError> {
         Ok(Recount::Done)
     }

@@ -142,9 +142,9 @@ pub struct Stamp {
 /// What came of a step of counting entries again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recount {
-    /// The totals are certain.
+    /// Nothing is left to count: the totals are certain, but those of queues that cannot be read.
     Done,
-    /// There is more to count. These were corrected.
+    /// There may be more to count. These were corrected.
     More(Vec<Correction>),
 }
 

@@ -10,6 +10,9 @@ pub const WAKE_CHANGES: usize = 65_536;
 pub const RECOUNT_ENTRIES: usize = 1_000;
 /// See [`RECOUNT_ENTRIES`].
 pub const RECOUNT_BYTES: usize = 1 << 20;
+/// How often a queue whose totals were corrected is counted again. Once is enough, unless the totals fell to nothing while it
+/// was counted.
+pub const RECOUNT_AGAIN: usize = 4;
 /// The pause between two steps.
 pub const RECOUNT_STEP: Duration = Duration::from_millis(50);
 /// How often it is looked whether a pool is to be counted.

@@ -237,19 +237,27 @@ impl PoolStore for EmbeddedPool {
             return Err(failed(closed));
         }
         // A step that was dropped begins anew.
-        let progress = self.counted.lock().take().unwrap_or_default();
+        let mut progress = self.counted.lock().take().unwrap_or_default();
+        if progress.is_end() {
+            *self.counted.lock() = Some(progress);
+            return Ok(Recount::Done);
+        }
         let journal = self.journal.clone();
-        let step = tokio::task::spawn_blocking(move || recount::step(&journal, progress));
-        let step = step.await.map_err(|error| StoreError::NotSent(error.to_string()))??;
-        for correction in step.corrections.clone() {
+        let step = tokio::task::spawn_blocking(move || {
+            let found = recount::step(&journal, &mut progress);
+            (progress, found)
+        });
+        let (progress, found) = step.await.map_err(|error| StoreError::NotSent(error.to_string()))?;
+        if progress.is_complete() {
+            self.journal.note_checked();
+        }
+        *self.counted.lock() = Some(progress);
+        let found = found?;
+        if let Some(correction) = found {
             let correct = move |txn: &mut Txn<'_>| recount::correct(txn, &correction);
             self.journal.commit_as(Durability::Relaxed, correct).await.map_err(failed)??;
         }
-        if step.is_end {
-            self.journal.note_checked();
-        }
-        *self.counted.lock() = Some(step.progress);
-        Ok(Recount::More(step.corrections))
+        Ok(Recount::More(found.into_iter().collect()))
     }
 
     fn reach(&self) -> Durability {

@@ -1,9 +1,14 @@
 //! Counting again what queues hold, after a crash: totals are kept by additions, and what was wrong once stays wrong.
 //!
 //! A queue is counted in one view, some entries at a time. What differs there from the totals of the same view is added to
-//! the totals as they are by then: batches since have changed both alike.
+//! the totals as they are by then: batches since have changed both alike. Unless the totals were too low, and removals since
+//! have brought them to nothing before the queue was empty: then the correction makes them too high. So a queue that was
+//! corrected is counted again, until its totals are right.
+//!
+//! A queue that cannot be read is left as it is, and those behind it are counted.
 
 use bytes::Bytes;
+use tracing::warn;
 
 use super::stored::{self, QueueTotals};
 use super::{batch, entries, failed, scan};
@@ -22,6 +27,45 @@ pub(super) struct Progress {
     counting: Option<Counting>,
     /// The key of the last queue that was.
     after: Option<Bytes>,
+    /// The queue that was corrected last, and how often.
+    corrected: Option<(QueueId, usize)>,
+    /// Whether a queue was left as it is.
+    has_skipped: bool,
+    /// Whether no queue is left.
+    is_end: bool,
+}
+
+impl Progress {
+    /// Whether no queue is left.
+    pub(super) fn is_end(&self) -> bool {
+        self.is_end
+    }
+
+    /// Whether the totals of all queues are right.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_end && !self.has_skipped
+    }
+
+    fn pass(&mut self, queue: QueueId) {
+        self.after = Some(Bytes::copy_from_slice(queue.as_bytes()));
+    }
+
+    /// Leaves a queue as it is. A queue is passed once, so this is told once.
+    fn skip(&mut self, queue: QueueId, error: &StoreError) {
+        warn!(%queue, %error, "totals of a queue cannot be counted again");
+        self.has_skipped = true;
+        self.pass(queue);
+    }
+
+    /// Notes that a queue is corrected now. It is counted again, unless that was done as often as it may be.
+    fn note_corrected(&mut self, queue: QueueId) {
+        let times =
+            self.corrected.filter(|(corrected, _)| *corrected == queue).map_or(0, |(_, times)| times) + 1;
+        self.corrected = Some((queue, times));
+        if times > limits::RECOUNT_AGAIN {
+            self.pass(queue);
+        }
+    }
 }
 
 /// A queue that is being counted.
@@ -33,14 +77,6 @@ struct Counting {
     /// The place among [`SPACES`], and the first key that is not counted.
     space: usize,
     from: Bytes,
-}
-
-/// What one step of a count found.
-pub(super) struct Step {
-    pub(super) progress: Progress,
-    pub(super) corrections: Vec<Correction>,
-    /// Whether no queue is left.
-    pub(super) is_end: bool,
 }
 
 /// How much one step may still read.
@@ -60,58 +96,66 @@ impl Budget {
     }
 }
 
-/// Counts on, up to the bounds of a step.
-pub(super) fn step(journal: &Journal, progress: Progress) -> Result<Step, StoreError> {
+/// Counts on, up to the bounds of a step or the first totals that are to be corrected, which are returned. On an error the
+/// count stays where it is.
+pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<Correction>, StoreError> {
     let mut budget = Budget { entries: limits::RECOUNT_ENTRIES, bytes: limits::RECOUNT_BYTES };
-    let mut step = Step { progress, corrections: Vec::new(), is_end: false };
     while !budget.is_spent() {
-        let next = match step.progress.counting.take() {
-            Some(counting) => Some(counting),
-            None => Counting::next(journal, step.progress.after.as_ref())?,
-        };
-        let Some(mut counting) = next else {
-            step.is_end = true;
+        let Some(mut counting) = next(journal, progress)? else {
+            progress.is_end = true;
             break;
         };
         budget.take(0);
-        if !counting.count_on(&mut budget)? {
-            step.progress.counting = Some(counting);
-            break;
+        match counting.count_on(&mut budget) {
+            Ok(false) => {
+                progress.counting = Some(counting);
+                break;
+            }
+            Ok(true) => {}
+            Err(error) => {
+                // A journal that was closed is not the queue's fault.
+                journal.check_open().map_err(failed)?;
+                progress.skip(counting.queue, &error);
+                continue;
+            }
         }
         let Counting { queue, stored: before, counted: after, .. } = counting;
-        step.progress.after = Some(Bytes::copy_from_slice(queue.as_bytes()));
         if before != after {
-            step.corrections.push(Correction { queue, before, after });
+            progress.note_corrected(queue);
+            return Ok(Some(Correction { queue, before, after }));
+        }
+        progress.pass(queue);
+    }
+    Ok(None)
+}
+
+/// The queue that is being counted, or the one behind the last one; none when that was the last.
+fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<Counting>, StoreError> {
+    if let Some(counting) = progress.counting.take() {
+        return Ok(Some(counting));
+    }
+    let view = journal.view().map_err(failed)?;
+    let from = progress.after.clone();
+    for pair in view.scan(Space::Totals, &[], from.as_deref().unwrap_or_default()) {
+        let (key, value) = pair.map_err(failed)?;
+        if Some(&key) == from.as_ref() {
+            continue;
+        }
+        let id = key[..].try_into().map_err(|_| stored::damaged("the key of a queue"))?;
+        let queue = QueueId::from_bytes(id);
+        match QueueTotals::decode(Some(&value)) {
+            Ok(found) => return Ok(Some(Counting::new(view, queue, &found))),
+            Err(error) => progress.skip(queue, &error),
         }
     }
-    Ok(step)
+    Ok(None)
 }
 
 impl Counting {
-    /// The queue behind the last one; none when that was the last.
-    fn next(journal: &Journal, after: Option<&Bytes>) -> Result<Option<Self>, StoreError> {
-        let view = journal.view().map_err(failed)?;
-        let from = after.map_or(&[][..], |after| &after[..]);
-        for pair in view.scan(Space::Totals, &[], from) {
-            let (key, value) = pair.map_err(failed)?;
-            if Some(&key) == after {
-                continue;
-            }
-            let id = key[..].try_into().map_err(|_| stored::damaged("the key of a queue"))?;
-            let (queue, QueueTotals { totals, low }) =
-                (QueueId::from_bytes(id), QueueTotals::decode(Some(&value))?);
-            // What lies below the head was removed: no walk over it.
-            let from = stored::entry_key(queue, low);
-            return Ok(Some(Self {
-                view,
-                queue,
-                stored: totals,
-                counted: Totals::default(),
-                space: 0,
-                from,
-            }));
-        }
-        Ok(None)
+    fn new(view: View, queue: QueueId, found: &QueueTotals) -> Self {
+        // What lies below the head was removed: no walk over it.
+        let from = stored::entry_key(queue, found.low);
+        Self { view, queue, stored: found.totals, counted: Totals::default(), space: 0, from }
     }
 
     /// Counts until the budget is spent. Whether all of the queue is counted.

@@ -93,3 +93,50 @@ async fn totals_are_recounted_after_a_crash_and_not_else() {
     let (_journal, store) = open(&crashed);
     assert_eq!(store.recount().await.unwrap(), Recount::Done, "it ended as it should");
 }
+
+#[tokio::test]
+async fn queue_drained_while_it_is_counted_has_right_totals() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let wrong = queue(SLOT, 1);
+    let (journal, store) = open(&first);
+    let sent = messages(1..=2_500);
+    Owner::fence(&store, SLOT, 1).await.apply(vec![appends(wrong, &sent)]).await;
+    falsify(&journal, wrong, [2_000, 7, 0, 0]).await;
+    copy(&first, &crashed);
+    drop((store, journal));
+
+    let (journal, store) = open(&crashed);
+    let mut owner = Owner::fence(&store, SLOT, 2).await;
+    assert_eq!(store.recount().await.unwrap(), Recount::More(Vec::new()), "a part is counted");
+    for some in sent.chunks(500) {
+        let ids: Vec<_> = some.iter().map(|message| message.header.id).collect();
+        owner.remove(wrong, &ids).await;
+    }
+    recounted(&*store).await;
+    assert_eq!(store.totals(wrong).await.unwrap(), Totals::default());
+    assert!(journal.is_checked());
+}
+
+#[tokio::test]
+async fn queues_behind_one_that_cannot_be_read_are_counted() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let (damaged, wrong) = (queue(SLOT, 1), queue(SLOT, 2));
+    let (journal, store) = open(&first);
+    let sent = messages(1..=10);
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    owner.apply(vec![appends(damaged, &sent), appends(wrong, &sent)]).await;
+    let expected = store.totals(wrong).await.unwrap();
+    falsify(&journal, wrong, [2, 7, 2, 0]).await;
+    let key = Bytes::from([&damaged.as_bytes()[..], sent[4].header.id.as_bytes()].concat());
+    journal.commit(move |txn| txn.put(Space::Entries, key, Bytes::from_static(b"?"))).await.unwrap();
+    copy(&first, &crashed);
+    drop((owner, store, journal));
+
+    let (journal, store) = open(&crashed);
+    let found = recounted(&*store).await;
+    assert_eq!(found.iter().map(|found| found.queue).collect::<Vec<_>>(), [wrong]);
+    assert_eq!(store.totals(wrong).await.unwrap(), expected);
+    assert!(!journal.is_checked(), "the next start counts again");
+}
