@@ -1,8 +1,9 @@
 //! Whether a queue holds anything in its pool.
 //!
-//! Totals are believed where they say that something is there. Where they say that nothing is, the head of the order is
-//! read: totals may be wrong since a crash, and a message that is taken for absent is never handed out again, or is dropped
-//! with the pool that its queue leaves.
+//! A queue that is opened believes its totals where they say that something is there. Where they say that nothing is, the
+//! head of the order is read: totals may be wrong since a crash, and a message that is taken for absent is never handed out
+//! again. Whether a queue may leave a pool is told by the heads alone: with it would be dropped what is taken for absent, and
+//! it would wait for ever for what is taken for present.
 
 use super::pool_table::NamedStore;
 use super::queue_store::QueueStore;
@@ -25,8 +26,8 @@ pub(super) enum Origin {
 }
 
 impl QueueStore {
-    /// What a queue holds when it is opened: at most two reads beside its totals, and none where they say that each order
-    /// has something.
+    /// What a queue holds when it is opened: at most three reads beside its totals, and none where they say that each order
+    /// has something. Entries that are prepared, moving or failed behind a scheduled one are not seen beyond the totals.
     pub(super) async fn presence(
         &self,
         origin: Origin,
@@ -43,7 +44,11 @@ impl QueueStore {
             match self.head(queue, Order::Aside).await? {
                 None => {}
                 Some(State::Scheduled) => is_scheduled = true,
-                Some(_) => has_aside = true,
+                Some(_) => {
+                    has_aside = true;
+                    // Scheduled ones may be behind it.
+                    is_scheduled |= self.head(queue, Order::Schedule).await?.is_some();
+                }
             }
         }
         Ok(Found { tail, has_ready, is_scheduled, has_aside })
@@ -58,10 +63,7 @@ impl QueueStore {
 impl NamedStore {
     /// Whether a queue has an entry in this pool, in any state.
     pub(super) async fn holds_any(&self, queue: QueueId) -> Result<bool, Error> {
-        let totals = self.totals(queue).await.map_err(|error| self.failed(error))?;
-        Ok(totals.messages > 0
-            || self.head(queue, Order::Ready).await?.is_some()
-            || self.head(queue, Order::Aside).await?.is_some())
+        Ok(self.head(queue, Order::Ready).await?.is_some() || self.head(queue, Order::Aside).await?.is_some())
     }
 
     /// Whether a queue has an entry in this pool that is prepared, moving or failed. Of one that has scheduled entries

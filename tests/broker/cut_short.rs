@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 
 use angarium::broker::ClaimView;
 use angarium::domain::delay::Delay;
-use angarium::domain::message::NewMessage;
-use angarium::storage::PoolStore;
+use angarium::domain::ids::MessageId;
+use angarium::domain::message::{Header, NewMessage, State};
+use angarium::storage::{Batch, PoolStore, QueueChanges};
 
 use super::faulty::Fault::{NotSent, UnknownAfter, UnknownBefore};
 use super::outcomes::{Faulty, faulty};
@@ -91,4 +92,25 @@ async fn messages_beyond_wrong_totals_are_found() {
         whole.clock.advance(61_000);
         assert_eq!(claim_when_served(whole, "q").await, posted, "{delay:?}");
     }
+}
+
+/// What lies first beside the ready ones does not tell what lies behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn scheduled_message_behind_a_failed_one_is_found() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let failed = whole.post(&queue("q"), 1, 3_600).await[0];
+    let delay = Some(Delay::Seconds(60));
+    let message = NewMessage { body: "1".into(), delay, ..NewMessage::default() };
+    let delayed = whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap().ids;
+    let id = faulty.given.given().last().unwrap().queues[0].queue;
+    let header = faulty.store.get(id, &[failed]).await.unwrap().remove(0).header;
+    faulty.given.hides_totals.store(true, Ordering::SeqCst);
+    let last = faulty.given.given().last().unwrap().clone();
+    let failing = Header { state: State::Failed, ..header };
+    let changes = QueueChanges { updates: vec![failing], ..QueueChanges::of(id, MessageId::ZERO) };
+    faulty.store.commit(&Batch { seq: last.seq + 1, queues: vec![changes], ..last }).await.unwrap();
+    faulty.reacquire().await;
+    whole.clock.advance(61_000);
+    assert_eq!(claim_when_served(whole, "q").await, delayed);
 }
