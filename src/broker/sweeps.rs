@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use super::Broker;
@@ -23,28 +24,75 @@ use crate::storage::Due;
 /// Expired messages by their queue.
 type Expired = HashMap<QueueId, Vec<Header>>;
 
+/// The sweeps into one pool.
+#[derive(Default)]
+struct PoolSweeps {
+    /// The slots whose turn has come, at most each once.
+    due: Vec<SlotNumber>,
+    /// The task that sweeps others.
+    task: Option<JoinHandle<()>>,
+}
+
+impl PoolSweeps {
+    fn is_running(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+}
+
 impl Broker {
-    /// One slot after the other, so that each has its turn within [`limits::SWEEP_ROUND`].
+    /// One slot after the other, so that each has its turn within [`limits::SWEEP_ROUND`]. Each pool is swept by a task of its
+    /// own: one that hangs or has much to remove holds up no other.
     pub(super) async fn sweep_messages(&self) {
         let tick = limits::SWEEP_ROUND / u32::try_from(limits::SLOTS).expect("there are 256 slots");
+        let mut sweeps = HashMap::new();
         loop {
             for number in SlotNumber::all() {
                 if !self.next_turn(tick).await {
                     return;
                 }
-                // Not while no claim can be renewed.
-                let is_held = self.claim_time() < self.0.clock.now();
-                let Some(slot) = self.0.cells.get(number).filter(|_| !is_held) else { continue };
+                let Some(slot) = self.swept_slot(number) else { continue };
                 slot.state.lock().note_paces(self.0.clock.now());
                 self.forget_old_twins(&slot);
-                for pool in self.0.pools.all() {
-                    let pool = &pool.entry.name;
-                    if let Err(error) = self.sweep(&slot, pool).await
-                        && !error.is_damaged()
-                    {
-                        warn!(slot = %number, %pool, %error, "expired messages could not be removed");
-                    }
-                }
+                self.start_sweeps(&mut sweeps, number);
+            }
+        }
+    }
+
+    /// A slot that may be swept: not while no claim can be renewed.
+    fn swept_slot(&self, number: SlotNumber) -> Option<Arc<Slot>> {
+        let is_held = self.claim_time() < self.0.clock.now();
+        self.0.cells.get(number).filter(|_| !is_held)
+    }
+
+    /// Has a slot swept in each pool, or noted where another one is still being swept.
+    fn start_sweeps(&self, sweeps: &mut HashMap<PoolName, PoolSweeps>, number: SlotNumber) {
+        let pools = self.0.pools.all();
+        let is_there = |name: &PoolName| pools.iter().any(|pool| pool.entry.name == *name);
+        sweeps.retain(|name, sweeps| sweeps.is_running() || is_there(name));
+        for pool in &pools {
+            let name = pool.entry.name.clone();
+            let sweeps = sweeps.entry(name.clone()).or_default();
+            if !sweeps.due.contains(&number) {
+                sweeps.due.push(number);
+            }
+            if !sweeps.is_running() {
+                let (broker, due) = (self.clone(), std::mem::take(&mut sweeps.due));
+                let task = self.0.tasks.spawn(async move { broker.sweep_slots(&name, due).await });
+                sweeps.task = Some(task);
+            }
+        }
+    }
+
+    async fn sweep_slots(&self, pool: &PoolName, due: Vec<SlotNumber>) {
+        for number in due {
+            let Some(slot) = self.swept_slot(number) else { continue };
+            if let Err(error) = self.sweep(&slot, pool).await
+                && !error.is_damaged()
+            {
+                warn!(slot = %number, %pool, %error, "expired messages could not be removed");
+            }
+            if self.0.stop.is_cancelled() {
+                return;
             }
         }
     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::Broker;
@@ -38,6 +38,8 @@ impl Broker {
     pub(super) async fn resume_moves(&self) {
         let mut missed: HashMap<SlotNumber, Missed> = HashMap::new();
         while self.next_turn(limits::UNFINISHED_TICK).await {
+            // Pools that did not answer are asked once in a round, and not by each slot.
+            let mut down = HashSet::new();
             for slot in self.0.cells.owned() {
                 let number = slot.owned.slot;
                 let before = missed.remove(&number).filter(|missed| missed.epoch == slot.epoch);
@@ -50,7 +52,7 @@ impl Broker {
                     continue;
                 }
                 let mut silent = HashSet::new();
-                if let Err(error) = self.search(&slot, &mut silent).await {
+                if let Err(error) = self.search(&slot, &mut silent, &mut down).await {
                     warn!(slot = %number, %error, "moves that were begun cannot all be found yet");
                     let pause = before.map_or(limits::UNFINISHED_PAUSES.0, |before| before.pause * 2);
                     let pause = pause.min(limits::UNFINISHED_PAUSES.1);
@@ -75,9 +77,16 @@ impl Broker {
     }
 
     /// Opens the queues of a slot that have entries aside or that move to another pool, and carries on their tasks. A pool that
-    /// cannot be asked holds up only its own queues, and is put into `silent`.
-    async fn search(&self, slot: &Arc<Slot>, silent: &mut HashSet<PoolName>) -> Result<(), Error> {
-        let mut outcome = self.resume_tasks(slot).await;
+    /// cannot be asked, or that is `down`, holds up only its own queues, and is put into `silent`.
+    async fn search(
+        &self,
+        slot: &Arc<Slot>,
+        silent: &mut HashSet<PoolName>,
+        down: &mut HashSet<PoolName>,
+    ) -> Result<(), Error> {
+        let (broker, of_tasks) = (self.clone(), Arc::clone(slot));
+        let tasks = self.0.tasks.spawn(async move { broker.resume_tasks(&of_tasks).await });
+        let mut outcome = Ok(());
         for project in self.0.catalogue.slot_projects(slot.owned.slot).await? {
             let queues = self.0.catalogue.project_queues(slot.owned.slot, &project).await?;
             for some in queues.chunks(limits::UNFINISHED_QUEUES) {
@@ -88,7 +97,7 @@ impl Broker {
                     if placement.pools().any(|pool| silent.contains(pool)) {
                         continue;
                     }
-                    if let Err(error) = self.open_if_unfinished(slot, at, &record).await {
+                    if let Err(error) = self.open_in_time(slot, at, record, down).await {
                         // It says nothing of other queues, and another try meets it again.
                         if error.is_damaged() {
                             continue;
@@ -106,7 +115,38 @@ impl Broker {
                 }
             }
         }
+        // They may wait for a pool that is down already.
+        let patience = if down.is_empty() { limits::UNFINISHED_WAIT } else { limits::UNFINISHED_STEP };
+        let resumed = timeout(patience, tasks).await;
+        let waits = || Error::unavailable(Part::Storage, "tasks that move messages wait for their pools");
+        resumed.map_or_else(|_| Err(waits()), |resumed| resumed.unwrap_or_else(|_| Err(no_outcome())))?;
         outcome.inspect(|()| slot.note_searched())
+    }
+
+    /// As [`Broker::open_if_unfinished`], in a task of its own: what takes longer than [`limits::UNFINISHED_WAIT`] goes on, and its
+    /// pools are `down`. Those that are already are not asked.
+    async fn open_in_time(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        record: QueueRecord,
+        down: &mut HashSet<PoolName>,
+    ) -> Result<(), Error> {
+        let placement = record.placement()?;
+        if let Some(pool) = placement.pools().find(|pool| down.contains(*pool)) {
+            return Err(no_answer(pool));
+        }
+        let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
+        let opening = async move { broker.open_if_unfinished(&slot, &at, &record).await };
+        let Ok(opened) = timeout(limits::UNFINISHED_WAIT, self.0.tasks.spawn(opening)).await else {
+            down.extend(placement.pools().cloned());
+            return Err(no_answer(&placement.pool));
+        };
+        let opened = opened.unwrap_or_else(|_| Err(no_outcome()));
+        if let Err(Error::Unavailable { part: Part::Pool(pool), .. }) = &opened {
+            down.insert(pool.clone());
+        }
+        opened
     }
 
     async fn open_if_unfinished(
@@ -163,4 +203,12 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+fn no_answer(pool: &PoolName) -> Error {
+    Error::unavailable(Part::Pool(pool.clone()), "it does not answer")
+}
+
+fn no_outcome() -> Error {
+    Error::unknown(Part::Server, "a task ended without an answer")
 }

@@ -1,7 +1,7 @@
 //! A pool that hangs: it delays the queues that lie in it, and no other one of their slot.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
@@ -20,8 +20,9 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::deadletters::claim_once;
-use super::faulty::{FaultyPool, Plan};
+use super::deadletters::{FOR_EVER, ONCE, claim_once};
+use super::faulty::{Fault, FaultyPool, Plan};
+use super::moves::until;
 use super::{Whole, metadata, queue, replica};
 
 /// Far longer than anything takes that does not hang.
@@ -32,6 +33,8 @@ const TICK: Duration = Duration::from_millis(20);
 struct Pools {
     tree: Journal,
     stores: [Arc<FaultyPool>; 2],
+    /// The faults of `b`.
+    plan: Plan,
     clock: Clock,
     _data: TempDir,
 }
@@ -51,10 +54,10 @@ impl Pools {
         let data = TempDir::new().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
         let open = |name| Journal::open(&data.path().join(name), &clock).unwrap();
-        let store =
-            |name| Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(open(name))), Plan::default()));
-        let (tree, stores) = (open("tree"), [store("a"), store("b")]);
-        Self { tree, stores, clock, _data: data }
+        let store = |name, plan| Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(open(name))), plan));
+        let plan = Plan::default();
+        let stores = [store("a", Plan::default()), store("b", plan.clone())];
+        Self { tree: open("tree"), stores, plan, clock, _data: data }
     }
 
     async fn start(&self) -> Whole {
@@ -216,4 +219,83 @@ async fn transfer_into_a_pool_that_hangs_delays_no_other_target() {
     assert_eq!(moved.len(), 1);
     pools.stores[0].hang(false);
     assert_eq!(whole.claim_soon(&in_a, 1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_expire_beside_claims_in_a_pool_that_hangs() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.create_in_both(&in_a, &in_b).await;
+    for at in [&in_a, &in_b] {
+        whole.post(at, 1, 3_600).await;
+        assert_eq!(whole.claim(at, 1, 60).await.len(), 1);
+    }
+    pools.stores[0].hang(true);
+    // Those of one turn, and those of turns after it.
+    for _ in 0..2 {
+        whole.clock.advance(301_000);
+        assert_eq!(whole.claim_soon(&in_b, 1).await.len(), 1);
+    }
+    pools.stores[0].hang(false);
+    assert_eq!(whole.claim_soon(&in_a, 1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_messages_go_beside_a_pool_that_hangs() {
+    let pools = Pools::new();
+    let whole = pools.start().await;
+    // One that is swept neither at once nor long after.
+    let late = (0..).map(|number| queue(&format!("n{number}"))).find(|at| (40..120).contains(&at.slot().0));
+    let late = late.unwrap();
+    whole.create_in_both(&queue("any"), &late).await;
+    whole.post(&late, 3, 60).await;
+    pools.stores[0].hang(true);
+    // The sweep under way may have asked the pool before.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    whole.clock.advance(200_000);
+    let removes = || {
+        let given = pools.stores[1].given();
+        given
+            .iter()
+            .flat_map(|batch| &batch.queues)
+            .map(|queue| queue.removes.len() + queue.leaving.len())
+            .sum::<usize>()
+    };
+    let start = Instant::now();
+    while removes() < 3 {
+        assert!(start.elapsed() < 3 * limits::SWEEP_ROUND, "a pool beside it hangs");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    pools.stores[0].hang(false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moves_are_resumed_beside_a_pool_that_hangs() {
+    let pools = Pools::new();
+    let before = pools.start().await;
+    let mut queues: Vec<QueueRef> = (0..50).map(|number| queue(&format!("n{number}"))).collect();
+    queues.sort_by_key(QueueRef::slot);
+    let (in_a, source) = (&queues[0], &queues[49]);
+    before.create_in_both(in_a, &queue("dead")).await;
+    before.broker.queue_create(source, metadata(ONCE)).await.unwrap();
+    let ids = before.post(source, 1, 3_600).await;
+    claim_once(&before, source).await;
+    // It is set aside, and no more.
+    pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
+    pools.plan.skip(1);
+    assert!(before.claim(source, 1, 60).await.is_empty());
+    until("the step is not tried", async || pools.plan.left() < FOR_EVER).await;
+    before.broker.stop().await;
+    drop(before);
+    while !pools.plan.is_done() {
+        pools.plan.take();
+    }
+    // The first use of the pool hangs, which is in a slot before that of the source.
+    pools.stores[0].fences.next(&[Fault::Held]);
+    let whole = pools.start().await;
+    assert_eq!(whole.claim_soon(&queue("dead"), 1).await, ids);
+    assert!(pools.stores[0].fences.is_done(), "the other one was looked at");
+    pools.stores[0].fences.release();
+    whole.broker.stop().await;
 }
