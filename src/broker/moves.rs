@@ -18,7 +18,7 @@ use super::changes::Change;
 use super::messages::settled;
 use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot, SlotState};
-use super::transfers::{Pass, Transfers, worse};
+use super::transfers::{Pass, Transfers};
 use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
@@ -90,14 +90,14 @@ impl Broker {
             if let Some(queue) = slot.state.lock().queue_mut(at, id) {
                 queue.move_passes += 1;
             }
+            if transfers.take_moved() {
+                pause = limits::MOVE_PAUSES.0;
+            }
             match pass {
                 Pass::Idle if slot.state.lock().rest_mover(at, id) => return,
                 Pass::Idle => {}
                 Pass::Moved => pause = limits::MOVE_PAUSES.0,
                 Pass::Waits => {
-                    if transfers.take_moved() {
-                        pause = limits::MOVE_PAUSES.0;
-                    }
                     let set_aside = match slot.state.lock().queue_mut(at, id) {
                         Some(queue) => Arc::clone(&queue.set_aside),
                         None => return,
@@ -110,6 +110,8 @@ impl Broker {
                         goes_on = self.next_turn(pause.saturating_sub(limits::MOVE_PAUSES.0)) => if !goes_on { return },
                         () = slot.closed.cancelled() => return,
                         () = set_aside.notified() => {}
+                        // Its target takes more at once, however long that took.
+                        () = transfers.moved() => {}
                     }
                     pause = (pause * 2).min(longest);
                 }
@@ -129,6 +131,7 @@ impl Broker {
         transfers: &mut Transfers,
     ) -> Result<Pass, Error> {
         let Some(side) = self.side(slot, at, id)? else { return Ok(Pass::Idle) };
+        transfers.collect();
         let (known, asides) = {
             let mut state = slot.state.lock();
             let queue = state.queue_mut(at, id).ok_or_else(|| closed(at))?;
@@ -139,7 +142,7 @@ impl Broker {
             for ids in transfers.due(known).chunks(limits::MOVE_MESSAGES) {
                 pass = worse(pass, self.move_known(&side, ids, transfers).await);
             }
-            return worse(pass, transfers.finish(Vec::new()).await);
+            return worse(pass, Ok(transfers.finish(&[]).await));
         }
         let (mut after, mut pass) = (None, Ok(Pass::Idle));
         loop {
@@ -190,7 +193,7 @@ impl Broker {
         let (away, here) = by_peer(messages);
         let mut begun = Vec::new();
         for (peer, messages) in away {
-            if transfers.is_running(&peer.at) {
+            if transfers.has(&peer.at) {
                 continue;
             }
             let (broker, slot, at, id) = (self.clone(), Arc::clone(side.slot), side.at.clone(), side.id);
@@ -202,7 +205,7 @@ impl Broker {
             transfers.begin(peer.at.clone(), transfer);
             begun.push(peer.at.clone());
         }
-        let mut pass = transfers.finish(begun).await;
+        let mut pass = Ok(transfers.finish(&begun).await);
         for (peer, headers) in here {
             pass = worse(pass, self.settle_prepared(side, &peer, headers).await);
         }

@@ -1,10 +1,14 @@
-//! The transfers out of one queue: one task for each target, so that one that hangs holds up no other, and what waits behind it.
+//! The transfers out of one queue that are under way: one task for each target, and what became of those that have ended.
 
 use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
+use tracing::warn;
 
 use crate::domain::ids::MessageId;
 use crate::domain::message::{Header, State};
@@ -25,28 +29,36 @@ pub(super) enum Pass {
     Waits,
 }
 
-/// The transfers out of one queue that are under way, by target.
+/// The transfers out of one queue, by target.
 #[derive(Default)]
 pub(super) struct Transfers {
     tasks: HashMap<QueueRef, JoinHandle<Result<(), Error>>>,
     /// Messages that wait behind a transfer to their target: they are not read again before it has ended. Of those that memory
     /// knows to be aside, and no others.
     behind: HashMap<MessageId, QueueRef>,
-    /// Whether one of them has ended well since somebody asked.
+    /// Whether one of them has ended well since [`Transfers::take_moved`].
     has_moved: bool,
+    /// Whether one of them has failed since [`Transfers::finish`].
+    has_failed: bool,
 }
 
 impl Transfers {
-    /// Whether a transfer to this target is under way.
-    pub(super) fn is_running(&self, target: &QueueRef) -> bool {
-        self.tasks.get(target).is_some_and(|transfer| !transfer.is_finished())
+    /// Takes note of those that have ended. To be called before entries are read: a transfer that ends after that counts as
+    /// under way until the entries were looked at, so that none of them is sent twice.
+    pub(super) fn collect(&mut self) {
+        self.poll_ended(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// Whether one to this target is under way.
+    pub(super) fn has(&self, target: &QueueRef) -> bool {
+        self.tasks.contains_key(target)
     }
 
     /// Those of the messages aside that a pass has to look at: all but those behind a transfer that goes on.
     pub(super) fn due(&mut self, known: Vec<MessageId>) -> Vec<MessageId> {
         let mut behind = std::mem::take(&mut self.behind);
         let is_aside: HashSet<&MessageId> = known.iter().collect();
-        behind.retain(|id, target| is_aside.contains(id) && self.is_running(target));
+        behind.retain(|id, target| is_aside.contains(id) && self.has(target));
         self.behind = behind;
         known.into_iter().filter(|id| !self.behind.contains_key(id)).collect()
     }
@@ -55,7 +67,7 @@ impl Transfers {
     pub(super) fn note_behind(&mut self, headers: &[Header]) {
         for header in headers {
             if let State::Moving(peer) = &header.state
-                && self.is_running(&peer.at)
+                && self.has(&peer.at)
             {
                 self.behind.insert(header.id, peer.at.clone());
             }
@@ -67,32 +79,91 @@ impl Transfers {
         self.tasks.insert(target, transfer);
     }
 
-    /// Whether one of them has ended well since the last call.
+    /// Waits for those that were just begun, a while. Those that take longer, and those before them, go on beside the next pass.
+    pub(super) async fn finish(&mut self, begun: &[QueueRef]) -> Pass {
+        let ended = poll_fn(|context| {
+            self.poll_ended(context);
+            let are_over = begun.iter().all(|target| !self.tasks.contains_key(target));
+            if are_over { Poll::Ready(()) } else { Poll::Pending }
+        });
+        // Those that take longer are noted when they end.
+        let _ = timeout(TRANSFER_WAIT, ended).await;
+        if std::mem::take(&mut self.has_failed) || !self.tasks.is_empty() {
+            Pass::Waits
+        } else if self.has_moved {
+            Pass::Moved
+        } else {
+            Pass::Idle
+        }
+    }
+
+    /// Waits until one of those under way ends well.
+    pub(super) async fn moved(&mut self) {
+        poll_fn(|context| {
+            self.poll_ended(context);
+            if self.has_moved { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Whether one has ended well since this was last asked.
     pub(super) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
     }
 
-    /// Waits for those that were just begun, a while. Those that take longer, and those before them, go on beside the next pass.
-    pub(super) async fn finish(&mut self, begun: Vec<QueueRef>) -> Result<Pass, Error> {
-        let (end, mut pass) = (Instant::now() + TRANSFER_WAIT, Ok(Pass::Idle));
-        for target in begun {
-            let Some(transfer) = self.tasks.get_mut(&target) else { continue };
-            let Ok(ended) = timeout_at(end, transfer).await else { continue };
-            self.tasks.remove(&target);
+    /// Takes out those that have ended; the others wake the task.
+    fn poll_ended(&mut self, context: &mut Context<'_>) {
+        let Self { tasks, has_moved, has_failed, .. } = self;
+        tasks.retain(|target, transfer| {
+            let Poll::Ready(ended) = Pin::new(transfer).poll(context) else { return true };
             let unknown = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
-            let ended = ended.unwrap_or_else(unknown);
-            self.has_moved |= ended.is_ok();
-            pass = worse(pass, ended.map(|()| Pass::Moved));
-        }
-        self.tasks.retain(|_, transfer| !transfer.is_finished());
-        if self.tasks.is_empty() { pass } else { worse(pass, Ok(Pass::Waits)) }
+            match ended.unwrap_or_else(unknown) {
+                Ok(()) => *has_moved = true,
+                Err(error) => {
+                    warn!(to = %target.name, %error, "messages could not be moved");
+                    *has_failed = true;
+                }
+            }
+            false
+        });
     }
 }
 
-/// Of two parts of a pass the one that needs more: an error, or the greater.
-pub(super) fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Ok(one.max(other)),
-        (Err(error), _) | (_, Err(error)) => Err(error),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::names::{ProjectId, QueueName};
+
+    fn target(name: &str) -> QueueRef {
+        QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
+    }
+
+    fn ends_after(millis: u64, outcome: Result<(), Error>) -> JoinHandle<Result<(), Error>> {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            outcome
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_transfer_is_noted_when_it_ends() {
+        let mut transfers = Transfers::default();
+        transfers.begin(target("slow"), ends_after(3_000, Ok(())));
+        assert_eq!(transfers.finish(&[target("slow")]).await, Pass::Waits);
+        assert!(!transfers.take_moved() && transfers.has(&target("slow")));
+        transfers.moved().await;
+        assert!(transfers.take_moved() && !transfers.has(&target("slow")));
+        assert_eq!(transfers.finish(&[]).await, Pass::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_failure_makes_one_pass_wait() {
+        let mut transfers = Transfers::default();
+        let failed = Err(Error::unavailable(Part::Storage, "as planned"));
+        transfers.begin(target("slow"), ends_after(3_000, failed));
+        assert_eq!(transfers.finish(&[target("slow")]).await, Pass::Waits);
+        assert!(timeout(Duration::from_secs(5), transfers.moved()).await.is_err());
+        assert_eq!(transfers.finish(&[]).await, Pass::Waits);
+        assert_eq!(transfers.finish(&[]).await, Pass::Idle);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use angarium::domain::durability::Durability;
 use angarium::domain::group::GroupName;
@@ -43,6 +44,8 @@ pub struct FaultyPool {
     pub panics: AtomicBool,
     /// Whether the next look for what is due panics.
     pub panics_at_due: AtomicBool,
+    /// How long a commit takes at least.
+    pub slowness: Mutex<Duration>,
     /// Whether it answers. While it does not, all that asks it for messages waits.
     hangs: watch::Sender<bool>,
 }
@@ -63,6 +66,7 @@ impl FaultyPool {
             damaged: Mutex::default(),
             panics: AtomicBool::default(),
             panics_at_due: AtomicBool::default(),
+            slowness: Mutex::default(),
             hangs: watch::Sender::new(false),
         }
     }
@@ -113,7 +117,8 @@ impl PoolStore for FaultyPool {
         assert!(!self.panics.swap(false, Ordering::SeqCst), "as planned");
         self.answers().await;
         let fault = self.plan.take();
-        let damaged = *self.damaged.lock();
+        let (damaged, slowness) = (*self.damaged.lock(), *self.slowness.lock());
+        tokio::time::sleep(slowness).await;
         if batch.queues.iter().any(|changes| Some(changes.queue) == damaged) {
             return Err(StoreError::Damaged("as planned".into()));
         }

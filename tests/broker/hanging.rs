@@ -299,3 +299,29 @@ async fn moves_are_resumed_beside_a_pool_that_hangs() {
     pools.stores[0].fences.release();
     whole.broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_into_a_slow_pool_follow_each_other() {
+    let pools = Pools::new();
+    let whole = pools.start().await;
+    let (source, target) = (queue("q"), queue("dead"));
+    whole.broker.queue_create(&source, metadata(ONCE)).await.unwrap();
+    whole.weigh("b", 1).await;
+    whole.weigh("a", 0).await;
+    whole.broker.queue_create(&target, metadata("{}")).await.unwrap();
+    let count = 2_000_u64;
+    whole.post(&source, 2_000, 3_600).await;
+    // A transfer writes there twice, and takes longer than a pass waits.
+    *pools.stores[1].slowness.lock() = Duration::from_millis(800);
+    let start = Instant::now();
+    // What was claimed once is set aside at the next claim.
+    for _ in 0..count / 20 {
+        claim_once(&whole, &source).await;
+    }
+    let free = async |at: &QueueRef| whole.broker.queue_stats(at).await.unwrap().free;
+    while free(&target).await < count || free(&source).await > 0 {
+        assert!(whole.claim(&source, 20, 60).await.is_empty());
+        assert!(start.elapsed() < Duration::from_secs(50), "{} have come", free(&target).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
