@@ -77,6 +77,13 @@ pub struct Recorded {
     pub servers: Timestamp,
 }
 
+impl Recorded {
+    /// How far the servers' clock was ahead of tree time, in milliseconds; negative when it was behind.
+    pub fn gap(&self) -> i64 {
+        difference(self.servers.as_millis(), self.time.as_millis())
+    }
+}
+
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
@@ -116,6 +123,13 @@ impl Clock {
             course.at(self.passed())
         };
         Timestamp::from_millis(self.shared.told.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+
+    /// Now, as the other replicas have it: without a lead that is being given up.
+    pub fn agreed(&self) -> Timestamp {
+        let now = self.now();
+        let lead = self.shared.course.lock().lead(self.passed());
+        Timestamp::from_millis(now.as_millis().saturating_sub(lead))
     }
 
     /// What the machine's wall clock shows, whatever tree time is: for dates that other machines write by theirs, as those of

@@ -422,6 +422,14 @@ impl SlotState {
     }
 }
 
+/// Of two parts of a pass the one that needs more: an error, or the greater.
+fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok(one.max(other)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
 /// Whether a message that moves was claimed as often as it may be. One that a task moves begins anew: it was never claimed.
 fn is_dead_letter(header: &Header) -> bool {
     header.attempts > 0

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use crate::catalogue::{Catalogue, ComponentState};
-use crate::clock::{Asked, Clock};
+use crate::clock::{Asked, Clock, Recorded};
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
@@ -88,17 +88,26 @@ async fn next_record(
     }
 }
 
+/// The last record of this replica.
+struct OwnRecord {
+    /// When it was written; of the start before the first one.
+    at: Instant,
+    /// The transaction that wrote it.
+    transaction: Option<u64>,
+    /// How long to wait for the next record of another replica when the two differ.
+    patience: Duration,
+}
+
 impl Broker {
     /// Records and learns the time until the service stops.
     pub(super) async fn keep_time(&self) {
         let keeps_time = self.0.catalogue.keeps_time();
         let tick = if keeps_time { limits::TREE_CLOCK_TICK } else { limits::CLOCK_TICK };
-        let mut recorded = Instant::now();
+        let mut own = OwnRecord { at: Instant::now(), transaction: None, patience: limits::CLOCK_ASKED };
         loop {
-            let kept = if keeps_time { self.follow_time(recorded).await } else { Ok(()) };
-            match kept {
-                Ok(()) => recorded = Instant::now(),
-                Err(error) => warn!(%error, "the time could not be recorded"),
+            let kept = if keeps_time { self.follow_time(&mut own).await } else { Ok(()) };
+            if let Err(error) = kept {
+                warn!(%error, "the time could not be recorded");
             }
             let asked = async {
                 match keeps_time {
@@ -107,8 +116,11 @@ impl Broker {
                 }
             };
             tokio::select! {
-                () = asked => {}
-                has_turn = self.next_turn(tick) => if !has_turn { return },
+                () = asked => own.patience = limits::CLOCK_ASKED,
+                has_turn = self.next_turn(tick) => match has_turn {
+                    true => own.patience = 2 * limits::TREE_CLOCK_TICK,
+                    false => return,
+                },
             }
             if !keeps_time && let Err(error) = self.0.catalogue.time_record(self.0.clock.now()).await {
                 warn!(%error, "the time could not be recorded");
@@ -116,21 +128,64 @@ impl Broker {
         }
     }
 
-    /// Records the time and learns the tree's clock. After a while without the tree the other replicas know the time better:
-    /// it is theirs first.
-    async fn follow_time(&self, recorded: Instant) -> Result<(), Error> {
+    /// Records the time and learns the tree's clock. When the other replicas may know the time better, it is theirs first:
+    /// what is recorded here, those that start go by.
+    async fn follow_time(&self, own: &mut OwnRecord) -> Result<(), Error> {
         let (catalogue, clock) = (&self.0.catalogue, &self.0.clock);
-        if recorded.elapsed() > limits::CLOCK_AWAY && has_others(catalogue, self.0.owner.instance).await? {
-            let patience = 2 * limits::TREE_CLOCK_TICK;
-            let found = find_record(catalogue, clock).await?;
-            if let Some((asked, theirs)) = next_record(catalogue, clock, found, patience).await? {
+        if let Some((found, patience)) = self.find_doubt(own).await?
+            && has_others(catalogue, self.0.owner.instance).await?
+        {
+            let next = tokio::select! {
+                next = next_record(catalogue, clock, found, patience) => next?,
+                () = self.0.stop.cancelled() => None,
+            };
+            if let Some((asked, theirs)) = next {
                 clock.agree(asked, theirs);
             }
         }
-        let asked = clock.asking();
-        let theirs = catalogue.time_record(clock.now()).await?;
-        clock.learn(asked, theirs);
+        own.transaction = Some(self.record_time().await?);
+        own.at = Instant::now();
         Ok(())
+    }
+
+    /// The record of the time, if this replica should go by the next one, and how long to wait for that: because it was
+    /// without the tree for a while, or because another replica wrote the record and was not as far from the servers' clock as
+    /// this one is. Then the machine of one of the two stood still and nothing on it shows that, or the servers' clock made a
+    /// step since. Only the next record tells which, since it needs no clock of the servers.
+    async fn find_doubt(&self, own: &OwnRecord) -> Result<Option<(FoundRecord, Duration)>, Error> {
+        let (catalogue, clock) = (&self.0.catalogue, &self.0.clock);
+        let asked = clock.asking();
+        let last = catalogue.time().await?;
+        let found = FoundRecord { asked, transaction: last.map(|last| last.transaction) };
+        if own.at.elapsed() > limits::CLOCK_AWAY {
+            return Ok(Some((found, 2 * limits::TREE_CLOCK_TICK)));
+        }
+        let Some(last) = last.filter(|last| Some(last.transaction) != own.transaction) else {
+            return Ok(None);
+        };
+        let before = clock.agreed();
+        let servers = catalogue.time_probe(before).await?;
+        let after = clock.agreed();
+        let (theirs, ours) = (last.recorded.gap(), |time| Recorded { time, servers }.gap());
+        let apart = ours(after).saturating_sub(theirs).max(theirs.saturating_sub(ours(before)));
+        let is_apart = u128::try_from(apart).is_ok_and(|apart| apart > limits::CLOCK_APART.as_millis());
+        Ok(is_apart.then_some((found, own.patience)))
+    }
+
+    /// Records the time, learns the tree's clock from that, and returns the transaction. Between the reading of the time and the
+    /// write lies a part of the commit, by which the record is wrong: after a long one it is written again.
+    async fn record_time(&self) -> Result<u64, Error> {
+        let (catalogue, clock) = (&self.0.catalogue, &self.0.clock);
+        let mut tries = 0;
+        loop {
+            let (asked, began) = (clock.asking(), Instant::now());
+            let written = catalogue.time_record(clock.agreed()).await?;
+            clock.learn(asked, written.servers);
+            tries += 1;
+            if tries == limits::CLOCK_RECORD_TRIES || began.elapsed() <= limits::CLOCK_RECORD_TOOK {
+                return Ok(written.transaction);
+            }
+        }
     }
 
     /// As [`Broker::check_ready`]; then what an operator should know of a service that serves.

@@ -24,6 +24,15 @@ pub struct LastTime {
     pub transaction: u64,
 }
 
+/// A write that showed the tree's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeWritten {
+    /// What the tree's clock showed at the write or later.
+    pub servers: Timestamp,
+    /// The transaction that wrote it, or a later one.
+    pub transaction: u64,
+}
+
 impl Catalogue {
     /// Whether the tree has a clock of its own, which then is everybody's.
     pub fn keeps_time(&self) -> bool {
@@ -38,21 +47,22 @@ impl Catalogue {
         Ok(Some(LastTime { recorded, transaction: node.modified }))
     }
 
-    /// Records the time, and returns what the tree's clock showed at that write or later.
-    pub async fn time_record(&self, now: Timestamp) -> Result<Timestamp, Error> {
+    /// Records the time, and returns what the tree's clock showed.
+    pub async fn time_record(&self, now: Timestamp) -> Result<TimeWritten, Error> {
         self.time_write(layout::TIME, now).await
     }
 
     /// Returns what the tree's clock shows by a write that leaves the record as it is.
     pub async fn time_probe(&self, now: Timestamp) -> Result<Timestamp, Error> {
-        self.time_write(layout::CLOCK, now).await
+        self.time_write(layout::CLOCK, now).await.map(|written| written.servers)
     }
 
-    async fn time_write(&self, path: &str, now: Timestamp) -> Result<Timestamp, Error> {
+    async fn time_write(&self, path: &str, now: Timestamp) -> Result<TimeWritten, Error> {
         let data = to_json(&TimeRecord { time: now.as_millis() });
         let set = Op::Set { path: path.into(), data: data.clone(), version: None };
+        let mut transaction = None;
         match self.tree.commit(&[], &[set]).await {
-            Ok(_) => {}
+            Ok(committed) => transaction = committed.into_iter().flatten().next().map(|stat| stat.modified),
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => {
                 match self.tree.commit(&[], &[Op::create(path, data)]).await {
                     // Another replica may have just made it, which shows the clock as well.
@@ -63,6 +73,7 @@ impl Catalogue {
             Err(error) => return Err(failed(error)),
         }
         let node = self.node(path).await?;
-        Ok(node.map_or(now, |node| node.time))
+        let (servers, modified) = node.map_or((now, 0), |node| (node.time, node.modified));
+        Ok(TimeWritten { servers, transaction: transaction.unwrap_or(modified) })
     }
 }

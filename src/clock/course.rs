@@ -55,6 +55,11 @@ impl Course {
         (self.correction.clamp(-most, most), self.lead.min(elapsed / limits::CLOCK_LEAD_PARTS))
     }
 
+    /// What is left of the lead, in milliseconds.
+    pub(super) fn lead(&self, passed: u64) -> u64 {
+        self.lead - self.made(passed).1
+    }
+
     /// Enters what is made of the correction by now into the base.
     fn settle(&mut self, passed: u64) {
         let (made, given_up) = self.made(passed);

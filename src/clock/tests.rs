@@ -271,6 +271,8 @@ fn replica_that_was_cut_off_takes_the_time_of_the_others() {
         let asked = world.replicas[2].asking();
         world.record(0);
         world.replicas[2].agree(asked, world.record.time);
+        let agreed = world.replicas[2].agreed().as_millis();
+        assert!(agreed.abs_diff(world.replicas[0].now().as_millis()) <= 1, "a lead is not told to others");
         if step > 0 {
             assert!(world.spread(&[0, 2]) <= 1, "{}", world.spread(&[0, 2]));
         } else {

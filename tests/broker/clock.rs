@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium::broker::{Broker, FirstPool, PoolSettings};
-use angarium::catalogue::Catalogue;
+use angarium::catalogue::{Catalogue, ComponentState};
 use angarium::clock::Clock;
-use angarium::cluster::replicas::Replica;
+use angarium::cluster::replicas::{self, Replica};
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::MessageId;
-use angarium::domain::limits::Limits;
+use angarium::domain::limits::{self, Limits};
 use angarium::domain::pool::PoolUri;
+use angarium::domain::time::Timestamp;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::faulty::{Away, FaultyTree, Plan};
+use super::faulty::{Away, Fault, FaultyTree, Plan};
+use super::moves::until;
 use super::{Whole, one_pool, queue, start};
 use crate::conformance::coordination::faulty::ServersClock;
 
@@ -75,12 +77,18 @@ async fn a_step_that_an_operator_accepts_counts() {
     assert!(whole.claim(&queue("q"), 20, 300).await.is_empty(), "their hour is over");
 }
 
+fn replica(number: u128) -> Replica {
+    Replica::new(Uuid::from_u128(number), format!("host-{number}"), format!("127.0.0.1:{number}"))
+}
+
 /// Two replicas on one tree, whose servers have a clock, and one pool that both of them reach.
 struct Pair {
     journal: Journal,
     tree: Arc<EmbeddedTree>,
     servers: ServersClock,
     links: Vec<Arc<FaultyTree>>,
+    /// The faults of each link.
+    plans: Vec<Plan>,
     data: Option<TempDir>,
 }
 
@@ -89,14 +97,29 @@ impl Pair {
         let data = TempDir::new().unwrap();
         let journal = Journal::open(&data.path().join("journal"), &Clock::manual(NOW)).unwrap();
         let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
-        Self { journal, tree, servers: ServersClock::new(NOW), links: Vec::new(), data: Some(data) }
+        Self {
+            journal,
+            tree,
+            servers: ServersClock::new(NOW),
+            links: Vec::new(),
+            plans: Vec::new(),
+            data: Some(data),
+        }
+    }
+
+    /// A way to the tree.
+    fn link(&mut self) -> Arc<FaultyTree> {
+        let plan = Plan::default();
+        let link = Arc::new(FaultyTree::new(self.tree.clone(), plan.clone()));
+        *link.servers.lock() = Some(self.servers.clone());
+        self.links.push(link.clone());
+        self.plans.push(plan);
+        link
     }
 
     /// Starts a replica whose machine shows this time.
     async fn start(&mut self, number: u128, machine: u64) -> Whole {
-        let link = Arc::new(FaultyTree::new(self.tree.clone(), Plan::default()));
-        *link.servers.lock() = Some(self.servers.clone());
-        self.links.push(link.clone());
+        let link = self.link();
         let store = Arc::new(EmbeddedPool::new(self.journal.clone()));
         let settings = one_pool(store);
         let first = settings
@@ -104,8 +127,7 @@ impl Pair {
             .as_ref()
             .map(|first| FirstPool { uri: PoolUri::new("redis://127.0.0.1:1/").unwrap(), ..first.clone() });
         let settings = PoolSettings { first, ..settings };
-        let replica =
-            Replica::new(Uuid::from_u128(number), format!("host-{number}"), format!("127.0.0.1:{number}"));
+        let replica = replica(number);
         let clock = Clock::manual(machine);
         let catalogue = Catalogue::new(link);
         let broker =
@@ -181,5 +203,56 @@ async fn step_of_the_servers_is_shown_and_followed_slowly() {
     await_step_shown(&whole).await;
     whole.clock.advance(1_000);
     assert_eq!(whole.clock.now().as_millis(), NOW + 1_100);
+    whole.broker.stop().await;
+}
+
+/// Neither of the clocks of its machine shows that: the time in which it was stopped is missing in both.
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_whose_machine_stood_still_takes_the_time_of_others() {
+    let mut pair = Pair::new().await;
+    let whole = pair.start(1, NOW).await;
+    // The other one keeps the time, and nothing else.
+    let other = Catalogue::new(pair.link());
+    let running = replica(2).component(ComponentState::Running, Timestamp::from_millis(NOW));
+    replicas::join(&other, "host-2", &running).await.unwrap();
+    other.time_record(Timestamp::from_millis(NOW)).await.unwrap();
+    pair.servers.clock.advance(60_000);
+    let now = Timestamp::from_millis(NOW + 60_000);
+    until("it stays behind", async || {
+        other.time_record(now).await.unwrap();
+        whole.clock.now() >= Timestamp::from_millis(NOW + 59_000)
+    })
+    .await;
+    assert!(whole.clock.now() <= Timestamp::from_millis(NOW + 61_000));
+    // It goes on recording, and that is right.
+    let last = other.time().await.unwrap().unwrap().transaction;
+    until("it records nothing", async || other.time().await.unwrap().unwrap().transaction > last).await;
+    let gap = other.time().await.unwrap().unwrap().recorded.gap();
+    assert!(gap.abs() <= 1_000, "{gap}");
+    whole.broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn record_of_the_time_after_a_long_commit_is_written_again() {
+    let mut pair = Pair::new().await;
+    let whole = pair.start(1, NOW).await;
+    let reader = Catalogue::new(pair.link());
+    let last = async || reader.time().await.unwrap();
+    until("it records nothing", async || last().await.is_some()).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let plan = pair.plans[0].clone();
+    plan.next(&[Fault::Held]);
+    until("it records nothing", async || plan.is_done()).await;
+    whole.clock.advance(3_000);
+    pair.servers.clock.advance(3_000);
+    tokio::time::sleep(2 * limits::CLOCK_RECORD_TOOK).await;
+    let start = Instant::now();
+    plan.release();
+    until("the record stays wrong", async || {
+        let recorded = last().await.unwrap().recorded;
+        recorded.servers.as_millis() == NOW + 3_000 && recorded.gap() == 0
+    })
+    .await;
+    assert!(start.elapsed() < limits::TREE_CLOCK_TICK - Duration::from_millis(500), "at once");
     whole.broker.stop().await;
 }
