@@ -79,6 +79,8 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("JOURNAL_QUEUE", count(limits::JOURNAL_QUEUE)),
         ("STORE_TABLE_BYTES", limits::STORE_TABLE_BYTES),
         ("STORE_CACHE_BYTES", limits::STORE_CACHE_BYTES),
+        ("DAMAGED_PLACES", count(limits::DAMAGED_PLACES)),
+        ("MEND_BYTES", limits::MEND_BYTES),
         ("SQS_RECEIVE_BYTES", count(limits::SQS_RECEIVE_BYTES)),
         ("TREE_CHILDREN", count(limits::TREE_CHILDREN)),
         ("REST_ROUNDS", limits::REST_ROUNDS.into()),
