@@ -4,12 +4,9 @@
 //! ready (P7). In between the messages stay hidden, so that killing the process anywhere leaves either the claim
 //! or its messages, never both and never neither.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
-use tracing::warn;
 
 use super::Broker;
 use super::changes::Change;
@@ -19,7 +16,7 @@ use super::slot::{Slot, SlotState};
 use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
-use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::names::QueueRef;
 use crate::engine::{Ended, Ending};
 use crate::error::{Error, Part};
 
@@ -38,9 +35,6 @@ pub(super) enum Cause {
 pub(super) type Claimed = (QueueRef, ClaimId);
 
 type Outcome = oneshot::Receiver<Result<(), Error>>;
-
-/// A claim whose end has begun, and the outcome of its headers if it has any.
-type Begun = (Claimed, Option<Outcome>);
 
 impl Broker {
     /// Releases a claim: its messages are ready again when this returns. One that is over is no error.
@@ -79,9 +73,6 @@ impl Broker {
     }
 
     /// Ends claims. Those that are over, or being ended by somebody else, are passed over.
-    ///
-    /// Claims whose time is over end pool by pool. Those of a pool that takes longer than [`limits::EXPIRY_WAIT`] are not
-    /// waited for: they end when it answers. Why such claims could not be ended is logged here.
     pub(super) async fn end_claims(
         &self,
         slot: &Arc<Slot>,
@@ -91,48 +82,18 @@ impl Broker {
     ) -> Result<(), Error> {
         let _guard = slot.lost_on_panic();
         let begun = self.begin_ends(slot, claims, ending);
-        if cause == Cause::Lapsed {
-            self.finish_by_pool(slot, begun).await;
-            return Ok(());
-        }
         let outcome = self.finish_ends(slot, begun, cause).await;
         slot.changed.notify_waiters();
         outcome
     }
 
-    /// Finishes the ends of claims whose time is over, those of each pool for themselves.
-    async fn finish_by_pool(&self, slot: &Arc<Slot>, begun: Vec<Begun>) {
-        let mut groups: BTreeMap<Vec<PoolName>, Vec<Begun>> = BTreeMap::new();
-        {
-            let state = slot.state.lock();
-            for (claim, outcome) in begun {
-                let placement = state.queues.get(&claim.0).map(|queue| &queue.placement);
-                let pools = placement.into_iter().flat_map(|placement| placement.pools().cloned()).collect();
-                groups.entry(pools).or_default().push((claim, outcome));
-            }
-        }
-        let mut finishing = Vec::with_capacity(groups.len());
-        for group in groups.into_values() {
-            let (over, finished) = oneshot::channel::<()>();
-            let (broker, slot) = (self.clone(), Arc::clone(slot));
-            self.spawn_in(&Arc::clone(&slot), async move {
-                if let Err(error) = broker.finish_ends(&slot, group, Cause::Lapsed).await {
-                    warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
-                }
-                slot.changed.notify_waiters();
-                drop(over);
-            });
-            finishing.push(finished);
-        }
-        let end = Instant::now() + limits::EXPIRY_WAIT;
-        for finished in finishing {
-            // Those that take longer go on.
-            let _ = timeout_at(end, finished).await;
-        }
-    }
-
     /// Hides the messages of claims for good and sends their headers on their way.
-    fn begin_ends(&self, slot: &Arc<Slot>, claims: Vec<Claimed>, ending: Ending) -> Vec<Begun> {
+    fn begin_ends(
+        &self,
+        slot: &Arc<Slot>,
+        claims: Vec<Claimed>,
+        ending: Ending,
+    ) -> Vec<(Claimed, Option<Outcome>)> {
         let mut begun = Vec::with_capacity(claims.len());
         let mut state = slot.state.lock();
         for (at, id) in claims {
@@ -151,7 +112,12 @@ impl Broker {
     }
 
     /// Waits for the headers, removes the records, shows the messages.
-    async fn finish_ends(&self, slot: &Arc<Slot>, begun: Vec<Begun>, cause: Cause) -> Result<(), Error> {
+    async fn finish_ends(
+        &self,
+        slot: &Arc<Slot>,
+        begun: Vec<(Claimed, Option<Outcome>)>,
+        cause: Cause,
+    ) -> Result<(), Error> {
         let mut durable = Vec::with_capacity(begun.len());
         let (mut failure, mut is_written) = (None, false);
         for (claim, returned) in begun {

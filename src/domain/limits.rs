@@ -442,8 +442,6 @@ pub const UNFINISHED_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Du
 pub const RETRY_SECONDS: u32 = 1;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.
 pub const EXPIRY_TURN: usize = 256;
-/// How long such a turn waits for the claims of one pool. Those that take longer end beside the next turns.
-pub const EXPIRY_WAIT: Duration = Duration::from_secs(1);
 /// Claim nodes whose messages were all deleted are removed from the tree at least this often.
 pub const CLAIM_SHRINK_TICK: Duration = Duration::from_millis(500);
 /// Seconds after a slot was taken in which no claim of it ends: its holder may have been cut off only by that.
