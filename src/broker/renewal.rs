@@ -112,7 +112,8 @@ impl Broker {
         let mut state = slot.state.lock();
         let Some(open) = state.queue_mut(at, queue) else { return Err(no_claim(id)) };
         // Its deadline may have passed unheeded while it was being renewed.
-        let soon = Deadline { at: now.plus_seconds(limits::RETRY_SECONDS), claim: id, queue: at.clone() };
+        let again = self.0.clock.now().plus_seconds(limits::RETRY_SECONDS);
+        let soon = Deadline { at: again, claim: id, queue: at.clone() };
         match outcome {
             Ok(true) => {
                 open.engine.renewed(id, terms, expires);
