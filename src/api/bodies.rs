@@ -333,7 +333,8 @@ mod tests {
         let budget = budget_of(256 << 10);
         let bytes = pieces(400, 1, Duration::from_millis(10));
         let (mut dribbling, _charge) = budget.charge(bytes, || project("a")).unwrap();
-        let slow = tokio::spawn(async move {
+        let mut slow = tokio::task::JoinSet::new();
+        slow.spawn(async move {
             while let Some(frame) = dribbling.frame().await {
                 frame?;
             }
@@ -343,7 +344,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(2_600)).await;
         let (mut next, _charge) = budget.charge(Body::from("x".repeat(60_000)), || project("a")).unwrap();
         next.frame().await.unwrap().unwrap();
-        let error = slow.await.unwrap().unwrap_err();
+        let error = slow.join_next().await.unwrap().unwrap().unwrap_err();
         assert!(Error::is_late(&error), "{error}");
     }
 

@@ -119,11 +119,11 @@ mod tests {
         alarm.set(clock.now().plus_seconds(60));
         let (began, resting) = (Instant::now(), Arc::clone(&alarm));
         let longest = Duration::from_secs(100);
-        let rest =
-            tokio::spawn(async move { resting.rest(|| Timestamp::from_millis(1_000_000), longest).await });
+        let mut rest = tokio::task::JoinSet::new();
+        rest.spawn(async move { resting.rest(|| Timestamp::from_millis(1_000_000), longest).await });
         tokio::time::sleep(Duration::from_millis(10)).await;
         alarm.set(Timestamp::from_millis(1_000_040));
-        rest.await.unwrap();
+        rest.join_next().await.unwrap().unwrap();
         assert_eq!(began.elapsed().as_millis(), 50, "it goes by the clock that it was given");
     }
 }

@@ -131,6 +131,8 @@ impl Transfers {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::task::TaskTracker;
+
     use super::*;
     use crate::domain::names::{ProjectId, QueueName};
 
@@ -139,7 +141,7 @@ mod tests {
     }
 
     fn ends_after(millis: u64, outcome: Result<(), Error>) -> JoinHandle<Result<(), Error>> {
-        tokio::spawn(async move {
+        TaskTracker::new().spawn(async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;
             outcome
         })

@@ -91,4 +91,10 @@ async fn write_three_days_ago(dir: &TempDir) {
     let journal = Journal::open(&dir.path().join("journal"), &clock).unwrap();
     let tree = EmbeddedTree::open(journal).await.unwrap();
     tree.commit(&[], &[Op::create("/old", "")]).await.unwrap();
+    // The identity of a directory is written at its first start, which this one has behind it.
+    let other = TempDir::new().unwrap();
+    ServerBuilder::new(other.path()).start().terminate();
+    for name in ["instance", "instance.copy"] {
+        std::fs::copy(other.path().join(name), dir.path().join(name)).unwrap();
+    }
 }

@@ -264,7 +264,11 @@ impl From<Arc<Error>> for Fault {
 /// The beginning of a message that repeats too much of a request.
 fn bounded(mut message: String) -> String {
     if message.len() > limits::SQS_ERROR_BYTES {
-        message.truncate(message.floor_char_boundary(limits::SQS_ERROR_BYTES));
+        let mut end = limits::SQS_ERROR_BYTES;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
     }
     message
 }
