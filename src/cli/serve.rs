@@ -2,20 +2,25 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{error, info, warn};
 
 use super::runtime;
 use crate::config::Config;
-use crate::server::{Server, Stopped};
+use crate::server::Server;
 use crate::telemetry;
 
 /// The form of `--log`.
 const FILTER: &str = "it is one of off, error, warn, info, debug and trace, or levels by module as in \
     'warn,angarium::broker=debug'";
+
+/// How long what has begun and the stores may take to end. A disk that stands still never ends them.
+const END: Duration = Duration::from_secs(30);
 
 pub(super) fn run(config: Config) -> anyhow::Result<()> {
     let filter = &config.log;
@@ -23,19 +28,28 @@ pub(super) fn run(config: Config) -> anyhow::Result<()> {
     started
         .with_context(|| format!("'{filter}' is not a filter of the log (--log, ANGARIUM_LOG): {FILTER}"))?;
     let runtime = runtime()?;
-    let stopped = runtime.block_on(async {
+    runtime.block_on(async {
         let server = Server::open(&config).await?;
         // Whoever reads where it listens may stop it at once.
         let stop = stop_signal()?;
         greet(&format!("{}://{}", config.scheme(), server.address()?), &config.data)?;
-        anyhow::Ok(server.run(stop).await)
+        server.run(stop, end_in_time).await;
+        anyhow::Ok(())
     })?;
-    if stopped == Stopped::CutShort {
-        // The end of the runtime would wait for who waits for a disk.
-        std::process::exit(1);
-    }
     info!("stopped");
     Ok(())
+}
+
+/// Ends the process after [`END`], if it has not ended by then. A thread that waits for a disk cannot be ended.
+fn end_in_time() {
+    let end = || {
+        thread::sleep(END);
+        error!("the stores could not be closed in time; nothing acknowledged is lost");
+        std::process::exit(1);
+    };
+    if let Err(error) = thread::Builder::new().name("end".to_owned()).spawn(end) {
+        warn!(%error, "the end of the process has no bound");
+    }
 }
 
 /// Says where the service is and what to do with it.

@@ -27,9 +27,8 @@ use std::time::Duration;
 
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::api::{self, PeerFront, RegionalAccess, Relay};
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
@@ -42,7 +41,6 @@ use crate::config::{Config, ConfigError, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
-use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::PoolUri;
 use crate::error::Error;
@@ -63,15 +61,6 @@ const FIRST_WEIGHT: u32 = 100;
 
 /// Projects that a warning names at most.
 const LISTED_PROJECTS: usize = 100;
-
-/// How the service has stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// All that had begun has ended, and the stores are closed.
-    Whole,
-    /// Something goes on, as what waits for a disk that stands still.
-    CutShort,
-}
 
 /// Why the service could not start.
 #[derive(Debug, ThisError)]
@@ -208,8 +197,9 @@ impl Server {
     }
 
     /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes the
-    /// stores. What has not ended after [`limits::STOP`] is left: then the process is to end without waiting for it.
-    pub async fn run(self, stop: CancellationToken) -> Stopped {
+    /// stores. `finishing` is called when no request is left: what follows may wait for a disk that stands still, and hold its
+    /// thread up.
+    pub async fn run(self, stop: CancellationToken, finishing: impl FnOnce()) {
         let Face { authentication, requests, transport, connections, proxies, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
         let relay = |face: &PeerFace| {
@@ -245,17 +235,9 @@ impl Server {
             () = reloader.run() => {}
         }
         info!("no more requests; finishing what has begun");
-        let finished = async {
-            self.broker.stop().await;
-            self.tree.close().await;
-        };
-        match timeout(limits::STOP, finished).await {
-            Ok(()) => Stopped::Whole,
-            Err(_) => {
-                error!("what has begun has not ended; nothing acknowledged is lost");
-                Stopped::CutShort
-            }
-        }
+        finishing();
+        self.broker.stop().await;
+        self.tree.close().await;
     }
 }
 

@@ -21,5 +21,3 @@ pub const POOL_CLEANING: (Duration, Duration) = (Duration::from_secs(3), Duratio
 pub const EXPIRY_WAIT: Duration = Duration::from_secs(1);
 /// How long a change of pools or flavors waits for the one before it.
 pub const POOL_TURN: Duration = Duration::from_secs(10);
-/// How long what has begun may take to end when the service stops. A disk that stands still never ends it.
-pub const STOP: Duration = Duration::from_secs(30);
