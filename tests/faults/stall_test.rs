@@ -131,3 +131,43 @@ fn request_at_stalled_disk_ends_by_its_deadline() {
     wait_until("it takes messages again", || post(&client, "c").status == StatusCode::CREATED);
     assert!(bodies(&client).contains(&"c".to_owned()));
 }
+
+#[test]
+fn pool_change_behind_stalled_one_is_refused() {
+    let cut = PowerCut::new();
+    // The commit itself may take for ever.
+    let server = cut.server().arg("--commit-timeout=1h").start();
+    cut.close_gate();
+    let pool = |name: &str| {
+        let (path, body) =
+            (format!("/v2/pools/{name}"), json!({"uri": format!("embedded:{name}"), "weight": 0}));
+        move |client: &Client| client.put(&path, Some(&body))
+    };
+    let first = ask(&server, pool("first"));
+    thread::sleep(Duration::from_secs(1));
+    let second = ask(&server, pool("second"));
+    // It waits ten seconds for its turn.
+    let second = second.recv_timeout(Duration::from_secs(10) + PATIENCE).expect("the second is answered");
+    let second = second.expect("the server is up");
+    assert_eq!(said(&second), (StatusCode::SERVICE_UNAVAILABLE, "unavailable".to_owned(), true));
+    cut.open_gate();
+    let first = first.recv_timeout(PATIENCE).expect("the first is answered").expect("the server is up");
+    assert_eq!(first.status, StatusCode::CREATED, "{}", first.text());
+    assert_eq!(server.client().get("/v2/pools/second").expect("it is up").status, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn stop_on_stalled_disk_ends_process() {
+    let cut = PowerCut::new();
+    let server = cut.server().arg("--commit-timeout=1s").start();
+    assert_eq!(post(&server.client(), "acknowledged").status, StatusCode::CREATED);
+    cut.close_gate();
+    let stalled = ask(&server, |client| Ok(post(client, "stalled")));
+    stalled.recv_timeout(PATIENCE).expect("it is answered").expect("the server is up");
+    // The disk never answers: after thirty seconds the process ends without it.
+    let ended = server.terminate_within(Duration::from_secs(60));
+    assert_eq!(ended.code(), Some(1));
+    cut.open_gate();
+    let again = cut.server().start();
+    assert!(bodies(&again.client()).contains(&"acknowledged".to_owned()));
+}

@@ -218,9 +218,14 @@ impl Server {
     }
 
     /// SIGTERM, then waits for the end. Panics if the server does not end in time.
-    pub fn terminate(mut self) -> ExitStatus {
+    pub fn terminate(self) -> ExitStatus {
+        self.terminate_within(STOP)
+    }
+
+    /// As [`Server::terminate`], with a time for the end.
+    pub fn terminate_within(mut self, time: Duration) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is our child");
-        let deadline = Instant::now() + STOP;
+        let deadline = Instant::now() + time;
         loop {
             if let Some(status) = self.child.try_wait().expect("the server is our child") {
                 return status;
