@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A queue is created in a commit that checks the version of its pool's record. So once the mark is there no queue
-//! comes any more, and those that came before are seen by the reads that follow. What deleted queues left is waited for a while. A mark that is left by a crash is
-//! taken away at the next start, and by any other change of the pool.
+//! comes any more, and those that came before are seen by the reads that follow. A deletion waits a while for the data of
+//! deleted queues to be removed. A mark that is left by a crash is taken away at the next start, and by any other change of the pool.
 
 use tokio::time::{Instant, sleep};
 use tracing::warn;
@@ -95,7 +95,7 @@ impl Broker {
             }
             Ok(PoolUsers::Remains) => {
                 self.reopen_to_queues(&closed).await?;
-                let by = "what deleted queues left in it is being removed";
+                let by = "data of deleted queues is still being removed from it";
                 Err(Error::InUse { what: "pool", name: entry.name.to_string(), by, is_passing: true })
             }
             Err(error) => {
@@ -115,8 +115,8 @@ impl Broker {
         Ok(false)
     }
 
-    /// What uses a pool that takes no new queues. What deleted queues left there is waited for, at most
-    /// [`limits::POOL_CLEANING`]: its removal begins with the answer to the deletion.
+    /// Users of a pool that takes no new queues, once the data of deleted queues is removed from it. Waits for that at most
+    /// [`limits::POOL_CLEANING`]: the removal begins with the answer to the deletion of the queue.
     async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUsers, Error> {
         let (end, mut pause) = (Instant::now() + limits::POOL_CLEANING.0, limits::POOL_CLEANING.1);
         let mut slots: Vec<Slot> = Slot::all().collect();

@@ -9,14 +9,14 @@ use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
 use crate::error::{Error, Part};
 
-/// What uses a pool.
+/// Users of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolUsers {
     /// Nothing.
     Nothing,
-    /// What queues left there that are deleted already.
+    /// Data of deleted queues, which is being removed.
     Remains,
-    /// A queue lies there.
+    /// A queue that exists.
     Queues,
 }
 
@@ -123,7 +123,7 @@ impl Catalogue {
         }
     }
 
-    /// What of a slot uses a pool.
+    /// Users of a pool in one slot.
     ///
     /// After a commit that lets no new queue into the pool the answer is final: the reads show that commit and
     /// what came before it. A queue that is deleted moves from the one directory to the other in one commit, so

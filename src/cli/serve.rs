@@ -19,7 +19,7 @@ use crate::telemetry;
 const FILTER: &str = "it is one of off, error, warn, info, debug and trace, or levels by module as in \
     'warn,angarium::broker=debug'";
 
-/// How long what has begun and the stores may take to end. A disk that stands still never ends them.
+/// Time for open requests and stores to end. On a disk that stands still they never do.
 const END: Duration = Duration::from_secs(30);
 
 pub(super) fn run(config: Config) -> anyhow::Result<()> {

@@ -59,7 +59,7 @@ impl ClaimTerms {
     }
 }
 
-/// Who makes a claim, as far as a later request is known by it.
+/// The maker of a claim, by which later requests are recognized.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimer {
     /// The `Client-ID` of the request, if it had one.
@@ -68,12 +68,12 @@ pub struct Claimer {
     pub attempt: Option<AttemptId>,
 }
 
-/// What somebody who deletes messages in bulk holds: a live claim among these is no obstacle.
+/// Claims that the caller of a bulk deletion holds: messages under them may be deleted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holdings<'a> {
     /// The claims that the request names.
     pub claims: &'a [ClaimId],
-    /// Whoever sends this `Client-ID` holds each claim that was made under it.
+    /// The `Client-ID` of the request: the caller holds each claim that was made under it.
     pub client: Option<ClientId>,
 }
 

@@ -113,8 +113,8 @@ pub struct BatchDeletionQuery {
     claim_ids: Option<String>,
 }
 
-/// Deletes those of several messages that are not under a claim of somebody else: one that `claim_ids` does not name and that was not
-/// made under the `Client-ID` of this request.
+/// Deletes each of several messages that is under no claim, under one that `claim_ids` names, or under one that was made with the
+/// `Client-ID` of this request.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "batch_delete", tag = "messages",
     params(QueuePath, BatchDeletionQuery, CallerHeaders),

@@ -170,7 +170,8 @@ pub struct DeletionQuery {
 }
 
 /// Deletes messages. With `ids` all of them, or none when one is under a claim that `claim_ids` does not name and that was not
-/// made under the `Client-ID` of this request. With `pop` the oldest that can be claimed, which are the answer: they are gone when it is sent.
+/// made under the `Client-ID` of this request. With `pop` the oldest that can be claimed, which are the answer: they are gone
+/// when it is sent.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_delete", tag = "messages",
     params(QueuePath, DeletionQuery, CallerHeaders, DetailsHeader),
