@@ -1,9 +1,12 @@
 //! The fence that a slot puts up in a pool before it first uses it, and what it means that a pool refuses one.
 
+use std::sync::Arc;
+
 use super::Broker;
 use super::lanes::Lane;
-use super::pool_table::OpenPool;
+use super::pool_table::{NamedStore, OpenPool};
 use super::slot::Slot;
+use crate::domain::ids::MessageId;
 use crate::domain::names::PoolName;
 use crate::error::Error;
 use crate::storage::StoreError;
@@ -11,7 +14,15 @@ use crate::storage::StoreError;
 impl Broker {
     /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
     /// the greatest one that any of them gave.
-    pub(super) async fn open_lane(&self, slot: &Slot, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
+    ///
+    /// A fence goes on when the caller leaves: one that was given up could arrive after the next one and the batches behind
+    /// it, and begin their numbering anew.
+    pub(super) async fn open_lane(
+        &self,
+        slot: &Arc<Slot>,
+        name: &PoolName,
+        pool: &OpenPool,
+    ) -> Result<(), Error> {
         // Before it is asked: what cannot be reached is used all the same.
         self.0.pool_use.note(name);
         let id = pool.entry.pool.id;
@@ -19,20 +30,31 @@ impl Broker {
         if is_open() {
             return Ok(());
         }
-        let _fencing = slot.fencing.hold(name).await;
+        let fencing = slot.fencing.hold(name).await;
         if is_open() {
             return Ok(());
         }
         let store = pool.store()?;
-        let fenced = store.fence(slot.owned.slot, slot.epoch).await;
-        // One of another generation is not reached by taking the slot anew.
-        if matches!(&fenced, Err(StoreError::Fenced(by)) if by.generation == slot.epoch.generation) {
-            slot.lose("a pool knows a later owner");
-        }
-        let last = fenced.map_err(|error| store.failed(error))?;
-        let mut state = slot.state.lock();
-        state.ids.skip_to(last);
-        state.lanes.insert(name.clone(), Lane::new(id, store, self.0.meter.commits(name.as_str())));
-        Ok(())
+        let (broker, slot, name) = (self.clone(), Arc::clone(slot), name.clone());
+        let fence = async move {
+            let (_fencing, _guard) = (fencing, slot.lost_on_panic());
+            let last = fence(&slot, &store).await?;
+            let mut state = slot.state.lock();
+            state.ids.skip_to(last);
+            let meter = broker.0.meter.commits(name.as_str());
+            state.lanes.insert(name, Lane::new(id, store, meter));
+            Ok(())
+        };
+        self.carry_out(fence).await
     }
+}
+
+/// Fences a pool for the slot. The greatest id that any owner gave there.
+async fn fence(slot: &Slot, store: &NamedStore) -> Result<MessageId, Error> {
+    let fenced = store.fence(slot.owned.slot, slot.epoch).await;
+    // One of another generation is not reached by taking the slot anew.
+    if matches!(&fenced, Err(StoreError::Fenced(by)) if by.generation == slot.epoch.generation) {
+        slot.lose("a pool knows a later owner");
+    }
+    fenced.map_err(|error| store.failed(error))
 }

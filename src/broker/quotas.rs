@@ -215,7 +215,7 @@ impl Broker {
 
     async fn count_queue(
         &self,
-        slot: &Slot,
+        slot: &Arc<Slot>,
         account: &ProjectId,
         queue: QueueId,
         placement: &Placement,

@@ -288,13 +288,23 @@ impl SlotState {
 }
 
 impl Broker {
-    /// Makes sure that a queue is open. False when there is no such queue.
+    /// Makes sure that a queue is open. False when there is no such queue. What was begun goes on when the caller leaves: it
+    /// writes to the pools, and the next caller may have no more time for it.
     pub(super) async fn open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<bool, Error> {
         if slot.state.lock().is_open(at) {
             return Ok(true);
         }
-        let _gate = slot.queue_gates.hold(at).await;
-        self.open_gated(slot, at).await
+        let gate = slot.queue_gates.hold(at).await;
+        if slot.state.lock().is_open(at) {
+            return Ok(true);
+        }
+        let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(false) };
+        let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
+        let open = async move {
+            let _gate = gate;
+            broker.open_record(&slot, &at, &record, Origin::Stored).await
+        };
+        self.carry_out(open).await.map(|()| true)
     }
 
     /// As [`Broker::open`], for a caller that holds the gate of the queue.

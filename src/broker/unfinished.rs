@@ -164,7 +164,11 @@ impl Broker {
 
     /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:
     /// no owner before can add to them.
-    async fn stores_with_aside(&self, slot: &Slot, record: &QueueRecord) -> Result<Vec<NamedStore>, Error> {
+    async fn stores_with_aside(
+        &self,
+        slot: &Arc<Slot>,
+        record: &QueueRecord,
+    ) -> Result<Vec<NamedStore>, Error> {
         let mut stores = Vec::new();
         for name in record.placement()?.pools() {
             let pool = self.pool_of_record(name).await?;
@@ -180,7 +184,7 @@ impl Broker {
     /// Makes sure that no message is lost with a queue that is about to be deleted: what is prepared there, and not
     /// let go by its source, stays at its source for good. The caller holds the moves into the queue. A move that
     /// an owner before has begun could still take the message out at the source, so its owner there is asked, who opens it, which fences that.
-    pub(super) async fn keep_at_sources(&self, slot: &Slot, at: &QueueRef) -> Result<(), Error> {
+    pub(super) async fn keep_at_sources(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(()) };
         let mut known = HashSet::new();
         for store in self.stores_with_aside(slot, &record).await? {

@@ -2,7 +2,7 @@
 //! knowing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use angarium::domain::durability::Durability;
@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 pub use crate::conformance::coordination::faulty::{Away, Fault, FaultyTree, Plan};
 
@@ -48,6 +49,8 @@ pub struct FaultyPool {
     pub slowness: Mutex<Duration>,
     /// Whether it answers. While it does not, all that asks it for messages waits.
     hangs: watch::Sender<bool>,
+    /// Calls until it answers no more by itself; never below one.
+    answered: AtomicI64,
 }
 
 impl FaultyPool {
@@ -68,6 +71,7 @@ impl FaultyPool {
             panics_at_due: AtomicBool::default(),
             slowness: Mutex::default(),
             hangs: watch::Sender::new(false),
+            answered: AtomicI64::default(),
         }
     }
 
@@ -76,7 +80,19 @@ impl FaultyPool {
         self.hangs.send_replace(hangs);
     }
 
+    /// Answers so many calls, and nothing after them.
+    pub fn hang_after(&self, calls: i64) {
+        self.answered.store(calls + 1, Ordering::SeqCst);
+    }
+
+    pub fn is_hanging(&self) -> bool {
+        *self.hangs.borrow()
+    }
+
     async fn answers(&self) {
+        if self.answered.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.hang(true);
+        }
         let mut hangs = self.hangs.subscribe();
         hangs.wait_for(|hangs| !hangs).await.unwrap();
     }
@@ -106,7 +122,13 @@ impl PoolStore for FaultyPool {
         self.fenced.lock().push(slot);
         self.answers().await;
         if self.fences.take() == Fault::Held {
-            self.fences.held().await;
+            // It is on its way: it arrives whoever waits for it.
+            let (pool, fences) = (Arc::clone(&self.pool), self.fences.clone());
+            let late = async move {
+                fences.held().await;
+                pool.fence(slot, epoch).await
+            };
+            return TaskTracker::new().spawn(late).await.unwrap();
         }
         self.pool.fence(slot, epoch).await
     }

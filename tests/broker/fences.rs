@@ -16,6 +16,7 @@ use angarium::storage::embedded::EmbeddedPool;
 use angarium::storage::{Batch, Epoch, PoolStore, QueueChanges};
 use tokio::task::JoinSet;
 
+use super::Whole;
 use super::deadletters::Lives;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::moves::{id_of, until};
@@ -116,4 +117,82 @@ async fn slot_that_a_pool_knows_a_later_owner_of_is_taken_anew() {
     assert!(post().await.is_err());
     until("the slot is not served again", async || post().await.is_ok()).await;
     assert!(taken().await >= before + AHEAD);
+}
+
+/// A broker over what another one has left in the queue `q`: a message that is ready, and one that is claimed.
+async fn next_life(lives: &Lives) -> (Whole, Arc<FaultyPool>, Vec<MessageId>) {
+    let (first, _) = lives.whole().await;
+    let ids = first.post(&queue("q"), 2, 3_600).await;
+    assert_eq!(first.claim(&queue("q"), 1, 43_200).await, ids[..1]);
+    first.broker.stop().await;
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap()));
+    let pool = Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(lives.journal.clone())), Plan::default()));
+    let clock = lives.clock.clone();
+    let broker = Broker::start(catalogue, &one_pool(pool.clone()), replica(), clock.clone(), Limits::ZAQAR)
+        .await
+        .unwrap();
+    (Whole { broker, clock, _data: tempfile::tempdir().unwrap() }, pool, ids)
+}
+
+/// How often the pool was fenced for the slot of `q`.
+fn fences_of_q(pool: &FaultyPool) -> usize {
+    pool.fenced().iter().filter(|fenced| **fenced == queue("q").slot()).count()
+}
+
+/// A fence that is given up on its way arrives after the next one and the batches behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn fence_whose_request_left_begins_no_numbering_anew() {
+    let lives = Lives::new();
+    let (whole, pool, ids) = next_life(&lives).await;
+    pool.fences.next(&[Fault::Held]);
+    let broker = whole.broker.clone();
+    let mut leaving = JoinSet::new();
+    leaving.spawn(async move { broker.queue_stats(&queue("q")).await });
+    until("nobody fences the pool", async || pool.fences.is_done()).await;
+    leaving.abort_all();
+    while leaving.join_next().await.is_some() {}
+    let broker = whole.broker.clone();
+    let mut posting = JoinSet::new();
+    posting.spawn(async move {
+        let message = NewMessage { body: "1".into(), ..NewMessage::default() };
+        broker.messages_post(&queue("q"), vec![message], None).await
+    });
+    // It has its chance to be there first.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    pool.fences.release();
+    posting.join_next().await.unwrap().unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    whole.post(&queue("q"), 1, 3_600).await;
+    assert_eq!(fences_of_q(&pool), 1, "it is fenced again");
+    assert_eq!(whole.claim(&queue("q"), 20, 60).await[0], ids[1]);
+}
+
+/// Whatever the opening of a queue waits for when its request leaves, it comes to its end once.
+#[tokio::test(flavor = "multi_thread")]
+async fn opening_whose_request_leaves_anywhere_ends_once() {
+    let mut hung = 0;
+    for calls in 0.. {
+        let lives = Lives::new();
+        let (whole, pool, ids) = next_life(&lives).await;
+        pool.hang_after(calls);
+        let broker = whole.broker.clone();
+        let mut leaving = JoinSet::new();
+        leaving.spawn(async move { broker.queue_stats(&queue("q")).await });
+        until("it neither hangs nor answers", async || {
+            pool.is_hanging() || leaving.try_join_next().is_some()
+        })
+        .await;
+        if !pool.is_hanging() {
+            break;
+        }
+        hung += 1;
+        leaving.abort_all();
+        while leaving.join_next().await.is_some() {}
+        pool.hang(false);
+        whole.post(&queue("q"), 1, 3_600).await;
+        assert_eq!(fences_of_q(&pool), 1, "it left at call {calls}");
+        assert_eq!(whole.claim(&queue("q"), 20, 60).await[0], ids[1], "it left at call {calls}");
+        whole.broker.stop().await;
+    }
+    assert!(hung > 2, "{hung} calls");
 }
