@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use super::Broker;
 use super::cells::Whereabouts;
@@ -27,6 +28,7 @@ use crate::cluster::questions::{
     ARRIVE, Arrival, Asker, DEPART, Departure, OwnerEpoch, STATES, StatesAnswer, StatesQuestion,
 };
 use crate::domain::ids::{MessageId, Slot as SlotNumber};
+use crate::domain::limits;
 use crate::domain::message::{Message, MessageTtl, Peer, State};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
@@ -142,7 +144,11 @@ impl Broker {
         let side = id.map(|id| self.side(&slot, &target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(&target))?;
         let store = self.pool_of_record(&PoolName::new(&arrival.pool)?).await?.store()?;
-        let found = store.get(arrival.source_id, &arrival.ids).await.map_err(|error| store.failed(error))?;
+        let found = async {
+            let found = store.get(arrival.source_id, &arrival.ids).await;
+            found.map_err(|error| store.failed(error))
+        };
+        let found = answer_of(&peer.at, found).await?;
         // What is not set aside any more was moved by a try before, or never will be.
         let is_ours =
             |message: &Message| matches!(&message.header.state, State::Moving(to) if to.at == target);
@@ -174,11 +180,14 @@ impl Broker {
         };
         // An owner that was replaced without knowing takes nothing out any more.
         self.check_ours(target.slot)?;
-        match self.elsewhere(&peer.at) {
-            Some(owner) => self.asker()?.ask::<()>(&owner.address, DEPART, &departure).await?,
-            // It has moved to us since.
-            None => self.take_out(departure).await?,
-        }
+        let departed = async {
+            match self.elsewhere(&peer.at) {
+                Some(owner) => self.asker()?.ask::<()>(&owner.address, DEPART, &departure).await,
+                // It has moved to us since.
+                None => self.moves_depart(departure).await,
+            }
+        };
+        answer_of(&peer.at, departed).await.map_err(Error::into_unknown)?;
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 
@@ -188,7 +197,7 @@ impl Broker {
         self.carry_out(async move { broker.take_out(departure).await }).await
     }
 
-    /// As [`Broker::moves_depart`], for a caller that may hold the moves into the target.
+    /// As [`Broker::moves_depart`], in the task of the caller.
     async fn take_out(&self, departure: Departure) -> Result<(), Error> {
         let at = departure.source.queue()?;
         // Whoever speaks for the target next and asks for these messages waits until this has its outcome.
@@ -204,6 +213,24 @@ impl Broker {
         let moving: Vec<_> = moving.filter(|header| matches!(header.state, State::Moving(_))).collect();
         let dead = dead_letters(moving.iter().copied());
         self.depart(&side, moving.iter().map(|header| header.id).collect(), dead).await
+    }
+
+    /// Removes messages at their source, as [`Broker::depart`] does. The departures from there are held until the outcome is
+    /// known, also when the caller waits no longer: the next one who asks for the messages waits for it.
+    pub(super) async fn let_go(
+        &self,
+        source: &Side<'_>,
+        ids: Vec<MessageId>,
+        dead: u64,
+    ) -> Result<(), Error> {
+        let departures = self.0.cells.departures.hold(source.at).await;
+        let (broker, slot, at, id) = (self.clone(), Arc::clone(source.slot), source.at.clone(), source.id);
+        let depart = async move {
+            let _departures = departures;
+            let source = broker.side(&slot, &at, id)?.ok_or_else(|| closed(&at))?;
+            broker.depart(&source, ids, dead).await
+        };
+        self.carry_out(depart).await
     }
 
     /// Refuses whoever speaks as the owner of a slot that has a later one. The caller holds the departures
@@ -237,9 +264,18 @@ impl Broker {
         Ok(())
     }
 
-    /// What is to become of messages that are prepared in `slot`, by the states that they have at their source. The caller
-    /// holds the moves into the queue.
+    /// What is to become of messages that are prepared in `slot`, by the states that they have at their source, which is waited
+    /// for no longer than [`limits::MOVE_SOURCE`]. The caller holds the moves into the queue.
     pub(super) async fn fates(
+        &self,
+        slot: &Slot,
+        peer: &Peer,
+        ids: &[MessageId],
+    ) -> Result<HashMap<MessageId, Fate>, Error> {
+        answer_of(&peer.at, self.ask_fates(slot, peer, ids)).await
+    }
+
+    async fn ask_fates(
         &self,
         slot: &Slot,
         peer: &Peer,
@@ -284,4 +320,16 @@ impl Broker {
         self.check_ours(&*self.slot(&peer.at).await?)?;
         Ok(answer)
     }
+}
+
+/// What the source of a move answers. Who waits holds the moves into the target, so it is not waited for without end.
+pub(super) async fn answer_of<T>(
+    source: &QueueRef,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let late = |_| {
+        let why = format!("queue {}, from which messages are moved, does not answer", source.name);
+        Err(Error::unavailable(Part::Storage, why))
+    };
+    timeout(limits::MOVE_SOURCE, answer).await.unwrap_or_else(late)
 }

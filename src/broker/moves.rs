@@ -15,6 +15,7 @@ use tracing::{error, warn};
 
 use super::Broker;
 use super::changes::Change;
+use super::far_moves::answer_of;
 use super::messages::settled;
 use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot, SlotState};
@@ -286,9 +287,8 @@ impl Broker {
         let peer = Arc::new(Peer { at: source.at.clone(), queue: Some(source.id) });
         let dead = dead_letters(messages.iter().map(|message| &message.header));
         let prepared = self.prepare(target, (&peer, ttl), messages).await?;
-        let departures = self.0.cells.departures.hold(source.at).await;
-        self.depart(source, prepared.iter().map(|header| header.id).collect(), dead).await?;
-        drop(departures);
+        let ids = prepared.iter().map(|header| header.id).collect();
+        answer_of(source.at, self.let_go(source, ids, dead)).await.map_err(Error::into_unknown)?;
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 

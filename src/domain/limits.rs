@@ -426,6 +426,9 @@ pub const COPIED_NOTE_SECONDS: u32 = 86_400;
 /// Pauses between tries of a move whose target cannot be reached: the first, and the longest. Each is twice the one
 /// before.
 pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// How long the moves into a queue are held while the source of one is asked for messages, or to let them go: half as long as others
+/// wait for the moves into it.
+pub const MOVE_SOURCE: Duration = Duration::from_secs(5);
 /// Queues of a slot that was taken whose pools are asked in one step for moves that were begun before, and the pause
 /// between two steps: a hundred thousand queues take about a minute, beside what clients ask for.
 pub const UNFINISHED_QUEUES: usize = 64;

@@ -27,6 +27,8 @@ use super::{Whole, metadata, queue, replica};
 
 /// Far longer than anything takes that does not hang.
 const SOON: Duration = Duration::from_secs(8);
+/// Longer than anything that waits for a source holds the moves into its target.
+const LATER: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_millis(20);
 
 /// Two pools, `a` and `b`.
@@ -324,4 +326,43 @@ async fn transfers_into_a_slow_pool_follow_each_other() {
         assert!(start.elapsed() < Duration::from_secs(50), "{} have come", free(&target).await);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// A source that hangs when it is to let a message go, or is asked what became of it: the queue that the message goes to takes
+/// those of other sources, and is neither deleted meanwhile nor stuck for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn source_that_hangs_delays_no_other_move_into_its_target() {
+    let pools = Pools::new();
+    let whole = pools.start().await;
+    let (hanging, other, target) = (queue("s1"), queue("s2"), queue("dead"));
+    whole.broker.queue_create(&hanging, metadata(ONCE)).await.unwrap();
+    whole.weigh("b", 1).await;
+    whole.weigh("a", 0).await;
+    for (at, attributes) in [(&other, ONCE), (&target, "{}")] {
+        whole.broker.queue_create(at, metadata(attributes)).await.unwrap();
+    }
+    let ids = whole.post(&hanging, 1, 3_600).await;
+    let others = whole.post(&other, 1, 3_600).await;
+    for at in [&hanging, &other] {
+        claim_once(&whole, at).await;
+    }
+    // It is prepared, and then its source hangs.
+    pools.plan.next(&[Fault::Held]);
+    assert!(whole.claim(&hanging, 1, 60).await.is_empty());
+    until("nothing is prepared", async || pools.plan.is_done()).await;
+    pools.stores[0].hang(true);
+    pools.plan.release();
+    assert!(whole.claim(&other, 1, 60).await.is_empty());
+    let moved = timeout(LATER, whole.claim_soon(&target, 1)).await;
+    assert_eq!(moved.expect("it waits without end"), others, "it waits for the source of another one");
+    let deleted = timeout(LATER, whole.broker.queue_delete(&target)).await.expect("it waits without end");
+    assert!(deleted.unwrap_err().nothing_written());
+    pools.stores[0].hang(false);
+    let published = async || {
+        let moved = whole.claim(&target, 1, 60).await;
+        assert!(moved.is_empty() || moved == ids);
+        !moved.is_empty()
+    };
+    until("the message is not published", published).await;
+    whole.broker.stop().await;
 }
