@@ -106,8 +106,13 @@ impl QueueEngine {
             if let Some(refill) = &mut self.refill {
                 refill.remove(*id);
             }
-            if self.hidden.get(id).is_some_and(|hidden| hidden.why == Why::Leaving) {
-                self.hidden.set_aside(*id);
+            let Some(hidden) = self.hidden.get(id).filter(|hidden| hidden.why == Why::Leaving) else {
+                continue;
+            };
+            let group = hidden.header.as_ref().and_then(|header| header.group.clone());
+            self.hidden.set_aside(*id);
+            if let Some(groups) = &mut self.groups {
+                groups.gone(*id, group.as_ref());
             }
         }
     }

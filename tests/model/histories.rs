@@ -173,6 +173,49 @@ fn a_group_that_is_listed_while_its_first_message_goes_is_not_forgotten() {
     history_in(World::ordered(narrow(3, 2, 6)), &steps);
 }
 
+/// A page of a group was read before the first message of it was set aside, and arrived after that. When the message had left
+/// for the other queue it was ready here again.
+#[test]
+fn message_set_aside_during_page_read_is_not_ready() {
+    let steps = [
+        Step::Post(vec![1; 5], false),
+        Step::Flush,
+        Step::Post(vec![1; 2], false),
+        Step::Flush,
+        Step::BeginRefill,
+        Step::FinishRefill,
+        Step::Take(2),
+        Step::Flush,
+        Step::BeginRefill,
+        Step::FinishRefill,
+        Step::Take(1),
+        Step::Flush,
+        Step::Crash,
+        Step::End(1, true),
+        Step::Post(vec![0], false),
+        Step::Send,
+        Step::Apply,
+        Step::BeginRefill,
+        Step::ReadPage(8),
+        Step::FinishRefill,
+        Step::Flush,
+        Step::Take(2),
+        Step::End(0, true),
+        Step::Flush,
+        Step::Crash,
+        Step::Join(1),
+        Step::End(0, true),
+        Step::Flush,
+        Step::BeginRefill,
+        Step::BeginRefill,
+        Step::ReadPage(8),
+        Step::FinishRefill,
+        Step::Flush,
+        Step::Depart(0),
+    ];
+    history_in(World::ordered(GroupBounds::default()), &steps);
+}
+
 /// What memory may hold: all of a short history, little of it, and next to nothing.
 fn all_bounds() -> [(&'static str, GroupBounds); 3] {
     [

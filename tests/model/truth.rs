@@ -99,6 +99,7 @@ impl Truth {
         &self.messages[&id].header
     }
 
+    #[track_caller]
     fn at(&mut self, id: MessageId) -> &mut Known {
         self.messages.get_mut(&id).expect("the message is known")
     }

@@ -245,7 +245,7 @@ impl Groups {
         Some(ready.header)
     }
 
-    /// A message is gone: pages under way may still show it.
+    /// A message is gone, or set aside: pages under way may still show it as ready.
     pub(super) fn gone(&mut self, id: MessageId, group: Option<&GroupName>) {
         self.reading.note_gone(id, group);
     }
