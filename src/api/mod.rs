@@ -123,7 +123,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))
         .routes(routes!(v2::batch::post, v2::batch::delete))
         .routes(routes!(v2::messages::get, v2::messages::patch, v2::messages::delete))
-        .routes(routes!(v2::claims::post))
+        .routes(routes!(v2::claims::post, v2::claim_list::get))
         .routes(routes!(v2::claims::get, v2::claims::patch, v2::claims::delete))
         .routes(routes!(v2::quota::get))
         .routes(routes!(v2::pools::list))

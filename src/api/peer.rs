@@ -10,9 +10,10 @@ use tracing::debug;
 
 use crate::broker::Broker;
 use crate::cluster::questions::{
-    ARRIVE, Arrival, DEPART, Departure, HOLDINGS, HoldingsAnswer, HoldingsQuestion, LOADS, LoadsAnswer,
-    LoadsQuestion, MIGRATE, MigrationQuestion, REPORT, ReportAnswer, ReportQuestion, SESSION, STATES,
-    SessionAnswer, SessionQuestion, StatesAnswer, StatesQuestion, UNHELD, Unheld,
+    ARRIVE, Arrival, COUNTS, CountsAnswer, CountsQuestion, DEPART, Departure, HOLDINGS, HoldingsAnswer,
+    HoldingsQuestion, LOADS, LoadsAnswer, LoadsQuestion, MIGRATE, MigrationQuestion, REPORT, ReportAnswer,
+    ReportQuestion, SESSION, STATES, SessionAnswer, SessionQuestion, StatesAnswer, StatesQuestion, UNHELD,
+    Unheld,
 };
 use crate::error::Error;
 
@@ -37,6 +38,7 @@ pub fn questions(broker: Broker) -> Router {
         .route(UNHELD, post(unheld))
         .route(MIGRATE, post(migrate))
         .route(LOADS, post(loads))
+        .route(COUNTS, post(counts))
         .route(SESSION, post(session))
         .with_state(broker)
 }
@@ -76,6 +78,10 @@ async fn loads(
     Json(LoadsQuestion {}): Json<LoadsQuestion>,
 ) -> Json<LoadsAnswer> {
     Json(broker.loads_here())
+}
+
+async fn counts(State(broker): State<Broker>, Json(question): Json<CountsQuestion>) -> Answer<CountsAnswer> {
+    told(broker.counts_here(question).await)
 }
 
 async fn session(

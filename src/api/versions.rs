@@ -102,7 +102,7 @@ type Resource = (&'static str, &'static str, &'static [&'static str]);
 
 /// In Zaqar's names. A test compares the paths with those of the router.
 const RESOURCES: &[Resource] = &[
-    ("queues", "/v2/queues{?marker,limit,detailed,with_count,name}", &["GET"]),
+    ("queues", "/v2/queues{?marker,limit,detailed,with_count,with_stats,name}", &["GET"]),
     ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH", "DELETE"]),
     ("queue_stats", "/v2/queues/{queue_name}/stats", &["GET"]),
     ("queue_purge", "/v2/queues/{queue_name}/purge", &["POST"]),
@@ -118,6 +118,7 @@ const RESOURCES: &[Resource] = &[
     ("message_hide", "/v2/queues/{queue_name}/messages/{message_id}{?claim_id}", &["PATCH"]),
     ("message_get", "/v2/queues/{queue_name}/messages/{message_id}", &["GET"]),
     ("claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["GET"]),
+    ("claims", "/v2/queues/{queue_name}/claims{?marker,limit}", &["GET"]),
     ("post_claim", "/v2/queues/{queue_name}/claims{?limit}", &["POST"]),
     ("patch_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["PATCH"]),
     ("delete_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["DELETE"]),

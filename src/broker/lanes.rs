@@ -295,6 +295,7 @@ impl SlotState {
         match (change, outcome) {
             (Change::Post(messages, notes), Outcome::Done) => {
                 open.counters.sent.inc_by(count(&messages));
+                open.pace.count_posted(count(&messages));
                 open.engine.twins_posted(&changes::twins(&notes));
                 open.engine.posted(messages);
                 self.note_wake(at);
@@ -314,6 +315,7 @@ impl SlotState {
             }
             (Change::Remove(ids) | Change::Depart(ids), Outcome::Done) => {
                 let over = open.engine.removed(&ids);
+                open.pace.count_removed(count(&ids));
                 open.count_removals();
                 let frees = open.engine.is_ordered();
                 self.spend(over);

@@ -16,18 +16,39 @@ use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
 
-/// How many changes of a queue there were, now and at two moments before.
+/// How much of a queue was changed since it was opened.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    /// Changes of its entries in its pools.
+    changes: u64,
+    /// Messages that came.
+    posted: u64,
+    /// Messages that went.
+    removed: u64,
+}
+
+/// How much of a queue was changed, now and at two moments before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    written: u64,
-    newer: u64,
-    older: u64,
+    written: Written,
+    newer: Written,
+    older: Written,
 }
 
 impl Pace {
-    /// Counts one.
+    /// Counts a change.
     pub(super) fn count(&mut self) {
-        self.written += 1;
+        self.written.changes += 1;
+    }
+
+    /// Counts messages that came.
+    pub(super) fn count_posted(&mut self, messages: u64) {
+        self.written.posted += messages;
+    }
+
+    /// Counts messages that went.
+    pub(super) fn count_removed(&mut self, messages: u64) {
+        self.written.removed += messages;
     }
 }
 
@@ -55,10 +76,19 @@ impl SlotState {
         }
     }
 
+    /// Messages that came to an open queue in a minute, and messages that left it, over the last 30 to 60 seconds.
+    pub(super) fn rates(&self, pace: Pace, now: Timestamp) -> (u64, u64) {
+        let seconds = now.seconds_since(self.paced.older).max(1);
+        let per_minute = |messages: u64| (messages * 60).div_ceil(seconds);
+        let Pace { written, older, .. } = pace;
+        (per_minute(written.posted - older.posted), per_minute(written.removed - older.removed))
+    }
+
     /// Queues that something was written to, with the rate of it.
     fn loads(&self, now: Timestamp) -> impl Iterator<Item = QueueLoad> {
         let seconds = now.seconds_since(self.paced.older).max(1);
-        let written = self.queues.values().map(|queue| (queue.id, queue.pace.written - queue.pace.older));
+        let changes = |pace: Pace| pace.written.changes - pace.older.changes;
+        let written = self.queues.values().map(move |queue| (queue.id, changes(queue.pace)));
         let written = written.filter(|(_, changes)| *changes > 0);
         written.map(move |(queue, changes)| QueueLoad { queue, per_minute: (changes * 60).div_ceil(seconds) })
     }

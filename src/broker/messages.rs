@@ -49,12 +49,23 @@ pub struct MessageView {
     pub group: Option<GroupName>,
     /// The claim it is under, if it is under one.
     pub claim: Option<ClaimId>,
+    /// What is left of its delay, if that is not over.
+    pub delay: Option<DelayLeft>,
+}
+
+/// The rest of a message's delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayLeft {
+    /// Whole seconds, rounded up.
+    pub seconds: u64,
+    /// When it is over.
+    pub until: Timestamp,
 }
 
 impl MessageView {
     /// A message as the holder of its claim sees it.
     pub(super) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, now: Timestamp) -> Self {
-        Self { claim: Some(claim), ..Self::free(header, kept, now) }
+        Self { claim: Some(claim), delay: None, ..Self::free(header, kept, now) }
     }
 
     /// A message that is under no claim.
@@ -64,7 +75,11 @@ impl MessageView {
         let envelope = (!envelope.is_empty()).then(|| Box::new(envelope));
         let (id, ttl, created) = (header.id, header.ttl, header.created);
         let (first_claimed, group) = (header.first_claimed, header.group.clone());
-        Self { id, ttl, age, body, envelope, created, attempts, first_claimed, group, claim: None }
+        let delay = (header.state == State::Scheduled).then(|| DelayLeft {
+            seconds: header.ready.as_millis().saturating_sub(now.as_millis()).div_ceil(1_000),
+            until: header.ready,
+        });
+        Self { id, ttl, age, body, envelope, created, attempts, first_claimed, group, claim: None, delay }
     }
 
     /// The trace that it was posted in.

@@ -150,6 +150,7 @@ impl Broker {
             metadata,
             is_detailed: false,
             is_counted: false,
+            has_counts: false,
         };
         // A page looks at a bounded number of queues, and so may be empty without being the last one.
         for _ in 0..limits::MOVE_SOURCE_PAGES {

@@ -4,6 +4,7 @@
 //! metadata, and only as many as the page still takes. What one page looks at is bounded all the same.
 
 use super::Broker;
+use crate::cluster::questions::QueueCounts;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::page::PageLimit;
@@ -28,6 +29,8 @@ pub struct QueueFilter {
     pub is_detailed: bool,
     /// With the number of all queues.
     pub is_counted: bool,
+    /// With what is in each of them.
+    pub has_counts: bool,
 }
 
 impl QueueFilter {
@@ -64,6 +67,14 @@ pub struct QueueView {
     pub name: QueueName,
     /// Its metadata with the defaults of the reserved keys, if the listing needed it.
     pub metadata: Option<Entries>,
+    /// What is in it, if that was asked, and if whoever serves it says so in time.
+    pub counts: Option<QueueCounts>,
+}
+
+impl QueueView {
+    fn named(name: QueueName) -> Self {
+        Self { name, metadata: None, counts: None }
+    }
 }
 
 /// A page of queues.
@@ -91,12 +102,18 @@ impl Broker {
     /// was answered before the request came.
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
         // One that only takes a page looks at little more.
-        let _turn = match filter.looks_through() {
+        let _turn = match filter.looks_through() || filter.has_counts {
             true => Some(self.0.listing_turns.take(project, self.accounts()).await?),
             false => None,
         };
         self.0.catalogue.catch_up().await?;
-        self.queue_page(project, filter).await
+        let mut page = self.queue_page(project, filter).await?;
+        if filter.has_counts {
+            let queue = |view: &QueueView| QueueRef { project: project.clone(), name: view.name.clone() };
+            let counts = self.queue_counts(page.queues.iter().map(queue).collect()).await;
+            page.queues.iter_mut().zip(counts).for_each(|(view, counts)| view.counts = counts);
+        }
+        Ok(page)
     }
 
     async fn queue_page(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
@@ -160,7 +177,7 @@ impl Broker {
         filter: &QueueFilter,
     ) -> Result<Vec<QueueView>, Error> {
         if !filter.needs_records() {
-            return Ok(names.iter().map(|name| QueueView { name: name.clone(), metadata: None }).collect());
+            return Ok(names.iter().map(|name| QueueView::named(name.clone())).collect());
         }
         let queue = |name: &QueueName| QueueRef { project: project.clone(), name: name.clone() };
         let queues: Vec<QueueRef> = names.iter().map(queue).collect();
@@ -170,7 +187,7 @@ impl Broker {
             let Some(record) = record else { continue };
             let shown = Metadata::stored(record.metadata)?.shown(&self.0.limits);
             if filter.wants_metadata(&shown) {
-                views.push(QueueView { name: queue.name, metadata: Some(shown) });
+                views.push(QueueView { metadata: Some(shown), ..QueueView::named(queue.name) });
             }
         }
         Ok(views)

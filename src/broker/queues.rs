@@ -136,14 +136,16 @@ impl Broker {
             let store = self.store_of(queue)?;
             (queue.id, store, queue.engine.claimed(), oldest.cloned(), newest.cloned())
         };
-        let total = store.totals(id).await?.messages;
-        if total == 0 {
-            return Ok(QueueStats::default());
+        let totals = store.totals(id).await?;
+        if totals.messages == 0 {
+            return Ok(QueueStats { exists: true, ..QueueStats::default() });
         }
-        let claimed = claimed.min(total);
+        let claimed = claimed.min(totals.ready());
         let oldest = self.milestone(&store, id, oldest, Direction::Up).await?;
         let newest = self.milestone(&store, id, newest, Direction::Down).await?;
-        Ok(QueueStats { claimed, free: total - claimed, oldest, newest })
+        let free = totals.messages - claimed;
+        let (delayed, in_transfer) = (totals.scheduled, totals.aside);
+        Ok(QueueStats { exists: true, claimed, free, delayed, in_transfer, oldest, newest })
     }
 
     /// One end of a queue: as memory has it, or else as the pool has it.

@@ -22,7 +22,7 @@ use crate::catalogue::Placement;
 use crate::cluster::questions::{HOLDINGS, HoldingsAnswer, HoldingsQuestion};
 use crate::domain::ids::{QueueId, Slot as SlotNumber};
 use crate::domain::limits;
-use crate::domain::names::{PoolName, ProjectId, QueueRef};
+use crate::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
 use crate::domain::quota::{Amount, Holdings, Quota, QuotaTable};
 use crate::error::Error;
 
@@ -37,7 +37,8 @@ const RESERVE_TRIES: usize = 4;
 pub struct QuotaView {
     /// What it may hold.
     pub quota: Quota,
-    /// What it holds; none when it has no quota, since nobody counts then.
+    /// What it holds. Of a project without a quota nobody keeps books, so it is counted for whoever asks: none when it has more
+    /// queues than [`limits::COUNTED_QUEUES`], or is not counted within [`limits::HEALTH_DEADLINE`].
     pub used: Option<Holdings>,
 }
 
@@ -50,7 +51,10 @@ impl Broker {
     /// What a project may hold and does hold, in the slots of all replicas.
     pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
         let mut view = self.quota_here(project).await?;
-        let Some(used) = &mut view.used else { return Ok(view) };
+        let Some(used) = &mut view.used else {
+            view.used = self.count_without_books(project).await?;
+            return Ok(view);
+        };
         let question = HoldingsQuestion { project: project.to_string() };
         for owner in self.0.cells.others() {
             let there: HoldingsAnswer = self.asker()?.ask(&owner.address, HOLDINGS, &question).await?;
@@ -58,6 +62,44 @@ impl Broker {
             used.amount = used.amount.plus(Amount { messages: there.messages, bytes: there.bytes });
         }
         Ok(view)
+    }
+
+    /// Counts what a project holds, whoever serves its queues.
+    async fn count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
+        let _turn = self.0.listing_turns.take(project, self.accounts()).await?;
+        match timeout(limits::HEALTH_DEADLINE, self.try_count_without_books(project)).await {
+            Ok(Ok(used)) => Ok(used),
+            Ok(Err(error)) => {
+                debug!(%error, "what a project holds is not counted");
+                Ok(None)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn try_count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
+        self.0.catalogue.catch_up().await?;
+        let mut names = self.0.catalogue.queue_names(project, None);
+        let (mut used, mut left) = (Holdings::default(), limits::COUNTED_QUEUES);
+        while let Some(batch) = names.next().await? {
+            let Some(rest) = left.checked_sub(batch.len()) else { return Ok(None) };
+            left = rest;
+            for some in batch.chunks(limits::COUNT_AT_ONCE) {
+                let queue = |name: &QueueName| QueueRef { project: project.clone(), name: name.clone() };
+                let queues: Vec<QueueRef> = some.iter().map(queue).collect();
+                let records = self.0.catalogue.queue_records(&queues).await?;
+                let counted = records.into_iter().flatten().map(async |record| {
+                    self.store_at(&record.placement()?, TaskTracker::new().token())?.totals(record.id).await
+                });
+                for totals in join_all(counted).await {
+                    let totals = totals?;
+                    used.queues += 1;
+                    let more = Amount { messages: totals.messages, bytes: totals.bytes };
+                    used.amount = used.amount.plus(more);
+                }
+            }
+        }
+        Ok(Some(used))
     }
 
     /// What a project holds in the slots that are served here.

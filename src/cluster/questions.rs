@@ -37,6 +37,8 @@ pub const MIGRATE: &str = "/peer/migrate";
 pub const SESSION: &str = "/peer/session";
 /// See [`ARRIVE`].
 pub const LOADS: &str = "/peer/loads";
+/// See [`ARRIVE`].
+pub const COUNTS: &str = "/peer/counts";
 
 /// A queue by its names.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -191,6 +193,39 @@ pub struct QueueLoad {
     pub queue: QueueId,
     /// How often its pools change something of it in a minute: posts, deletions, ends of claims.
     pub per_minute: u64,
+}
+
+/// To the owner of queues: how much is in each of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CountsQuestion {
+    /// Which ones, at most [`limits::PAGE_MOST`].
+    pub queues: Vec<QueueAddress>,
+}
+
+/// The answer to [`CountsQuestion`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CountsAnswer {
+    /// Of each queue in the order of the question; none of one that is not there, or whose pool does not say.
+    pub queues: Vec<Option<QueueCounts>>,
+}
+
+/// How much is in a queue, and how fast that changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueCounts {
+    /// Messages that can be claimed.
+    pub ready: u64,
+    /// Messages whose delay is not over.
+    pub delayed: u64,
+    /// Messages under a live claim.
+    pub claimed: u64,
+    /// Messages on their way to or from another queue.
+    pub in_transfer: u64,
+    /// Seconds since the oldest message was posted that is ready or claimed.
+    pub oldest_age: Option<u64>,
+    /// Messages that came in a minute.
+    pub posted_per_minute: u64,
+    /// Messages that went in a minute: deleted, expired, or moved to another queue.
+    pub removed_per_minute: u64,
 }
 
 /// Whether it has a session with the tree.

@@ -85,14 +85,27 @@ pub enum Created {
 /// What is in a queue. Claimed and free messages add up to the total; free ones may have expired unnoticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
+    /// Whether there is such a queue.
+    pub exists: bool,
     /// Messages under a live claim.
     pub claimed: u64,
-    /// Messages under none.
+    /// Messages under none, in any state.
     pub free: u64,
+    /// Free messages whose delay is not over.
+    pub delayed: u64,
+    /// Free messages on their way to or from another queue.
+    pub in_transfer: u64,
     /// The oldest message, if there is one.
     pub oldest: Option<Milestone>,
     /// The newest message, if there is one.
     pub newest: Option<Milestone>,
+}
+
+impl QueueStats {
+    /// Free messages that can be claimed now.
+    pub fn ready(&self) -> u64 {
+        self.free.saturating_sub(self.delayed).saturating_sub(self.in_transfer)
+    }
 }
 
 /// A message that statistics point to.

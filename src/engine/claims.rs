@@ -1,6 +1,7 @@
 //! The claims of one queue: which messages each holds, and until when.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use super::ending::Ending;
 use super::hidden::Why;
@@ -46,9 +47,23 @@ impl Claim {
     }
 }
 
+/// A claim that has not ended, in a listing.
+#[derive(Clone, Debug)]
+pub struct LiveClaim {
+    /// Its id.
+    pub id: ClaimId,
+    /// Its ttl and grace.
+    pub terms: ClaimTerms,
+    /// When it ends by itself.
+    pub expires: Timestamp,
+    /// How many of its messages are not deleted yet.
+    pub messages: usize,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    claims: HashMap<ClaimId, Claim>,
+    /// In order of their ids, so that a page of them costs what it shows.
+    claims: BTreeMap<ClaimId, Claim>,
     /// Those of receives that may be repeated.
     attempts: HashMap<AttemptId, ClaimId>,
 }
@@ -72,12 +87,7 @@ impl Claims {
 
     pub(super) fn remove(&mut self, id: ClaimId) -> Option<Claim> {
         self.set_attempt(id, None);
-        let claim = self.claims.remove(&id);
-        // A table that is empty keeps its places.
-        if self.claims.is_empty() {
-            self.claims = HashMap::new();
-        }
-        claim
+        self.claims.remove(&id)
     }
 
     /// Notes the receive that made a claim, or that it cannot be repeated any more.
@@ -116,6 +126,19 @@ impl QueueEngine {
     /// The claims whose records may be in the tree, ending or not.
     pub fn claim_ids(&self) -> impl Iterator<Item = ClaimId> {
         self.claims.claims.keys().copied()
+    }
+
+    /// The claims behind `after` that are live, in order of their ids: at most `limit` of them.
+    pub fn live_claims(&self, after: Option<ClaimId>, limit: usize, now: Timestamp) -> Vec<LiveClaim> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.claims.claims.range((from, Bound::Unbounded));
+        let live = behind.filter(|(_, claim)| claim.is_live(now)).map(|(id, claim)| LiveClaim {
+            id: *id,
+            terms: claim.terms,
+            expires: claim.expires,
+            messages: claim.messages.len(),
+        });
+        live.take(limit).collect()
     }
 
     /// Notes the `Client-ID` that a claim was made under.

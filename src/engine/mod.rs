@@ -47,7 +47,7 @@ mod window;
 
 pub use browse::Browsed;
 pub use bulk::PurgePass;
-pub use claims::Claim;
+pub use claims::{Claim, LiveClaim};
 pub use copying::goes_over;
 pub use dedup::{Twin, TwinNote};
 pub use ending::{Counts, Ended, Ending};

@@ -19,7 +19,16 @@ fn assert_refused<T>(answer: Result<T, Error>, what: &str) {
 pub(super) fn all_queues() -> QueueFilter {
     let limit = PageLimit::new(Some(20), Limits::ZAQAR.messages_page).unwrap();
     let (after, name_part, prefix, metadata) = (None, None, None, Vec::new());
-    QueueFilter { after, limit, name_part, prefix, metadata, is_detailed: false, is_counted: true }
+    QueueFilter {
+        after,
+        limit,
+        name_part,
+        prefix,
+        metadata,
+        is_detailed: false,
+        is_counted: true,
+        has_counts: false,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

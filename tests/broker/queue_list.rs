@@ -161,6 +161,7 @@ fn filter() -> QueueFilter {
         metadata: Vec::new(),
         is_detailed: false,
         is_counted: false,
+        has_counts: false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use super::moves::one_of_each;
 use super::{Cluster, queues};
 
 /// What is said of this replica, in a list of all.
@@ -49,4 +50,27 @@ fn a_replica_that_does_not_answer_is_named_with_the_last_that_was_heard_of_it() 
         assert_eq!((&other["answer"]["given"], &other["serves"]["ready"]), (&json!(true), &json!(true)));
     }
     assert_eq!(stats.json()["complete"], json!(false));
+}
+
+/// What is claimed is in the memory of each queue's owner, and nowhere else.
+#[test]
+fn queues_of_all_replicas_are_listed_with_their_stats() {
+    let cluster = Cluster::start(2);
+    let (ours, theirs) = one_of_each(&cluster);
+    let client = cluster.client(0);
+    for (queue, messages) in [(&ours, 2), (&theirs, 3)] {
+        let bodies: Vec<Value> = (0..messages).map(Value::from).collect();
+        client.post_messages(queue, &bodies).unwrap();
+        client.post_delayed(queue, &[json!(9)], 600).unwrap();
+        client.claim(queue, 1, 60).unwrap().granted().unwrap();
+    }
+    for replica in 0..2 {
+        let page = cluster.client(replica).get("/v2/queues?with_stats=true&limit=20").unwrap().json();
+        for (queue, ready) in [(&ours, 1), (&theirs, 2)] {
+            let listed = page["queues"].as_array().unwrap().iter().find(|one| one["name"] == **queue);
+            let stats = &listed.expect("it is listed")["stats"];
+            let counts = ["ready", "delayed", "claimed", "in_transfer"].map(|state| stats[state].as_u64());
+            assert_eq!(counts, [ready, 1, 1, 0].map(Some), "{queue} of replica {replica}: {stats}");
+        }
+    }
 }

@@ -44,7 +44,10 @@ fn one_message_under_another_claim_refuses_the_whole_deletion() {
     let path = format!("{MESSAGES}?ids={all}&claim_ids={ours}&claim_ids={theirs}");
     assert_eq!(service.client.delete(&path).unwrap().status, 204);
     let stats = service.client.stats("q").unwrap().json();
-    assert_eq!(stats, json!({"messages": {"claimed": 0, "free": 0, "total": 0}}));
+    assert_eq!(
+        stats,
+        json!({"messages": {"claimed": 0, "free": 0, "ready": 0, "delayed": 0, "in_transfer": 0, "total": 0}})
+    );
 }
 
 #[test]
@@ -113,7 +116,10 @@ fn a_pop_takes_the_oldest_free_messages_out_in_order() {
     assert_eq!(bodies(&service.client.delete(&format!("{MESSAGES}?pop=20")).unwrap().json()), [0, 4, 5]);
     assert_eq!(bodies(&service.client.delete(&format!("{MESSAGES}?pop=1")).unwrap().json()), [0; 0]);
     let stats = service.client.stats("q").unwrap().json();
-    assert_eq!(stats, json!({"messages": {"claimed": 0, "free": 0, "total": 0}}));
+    assert_eq!(
+        stats,
+        json!({"messages": {"claimed": 0, "free": 0, "ready": 0, "delayed": 0, "in_transfer": 0, "total": 0}})
+    );
 }
 
 #[test]

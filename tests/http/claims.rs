@@ -161,3 +161,38 @@ fn renewing_a_claim_takes_terms_of_a_live_claim_only() {
     assert_eq!(renew("/v2/queues/q/claims/junk", json!({"ttl": 700})), 404);
     assert_eq!(renew("/v2/queues/none/claims/7f1f5f2e-31a4-4c4f-9d3b-0e6b4c1d2e3f", json!({})), 404);
 }
+
+#[test]
+fn claims_of_a_queue_are_listed_page_by_page() {
+    let service = service();
+    let client = &service.client;
+    assert_eq!(client.get("/v2/queues/q/claims").unwrap().json(), json!({"claims": [], "links": []}));
+    client.post_messages("q", &numbers(0..12)).unwrap();
+    let claim = |limit| client.claim("q", limit, 120).unwrap().granted().unwrap();
+    let mut ids: Vec<String> = (0..5).map(|_| claim(2).id).collect();
+    let released = claim(1).id;
+    client.release_claim("q", &released).unwrap();
+    let two = claim(2);
+    client.delete_message("q", &two.messages[0].id, Some(&two.id)).unwrap();
+    ids.push(two.id.clone());
+    ids.sort_unstable();
+    let (mut found, mut path) = (Vec::new(), "/v2/queues/q/claims?limit=4".to_owned());
+    loop {
+        let page = client.get(&path).unwrap().json();
+        let claims = page["claims"].as_array().unwrap();
+        assert!(claims.len() <= 4);
+        for claim in claims {
+            let id = claim["id"].as_str().unwrap().to_owned();
+            let messages = if id == two.id { 1 } else { 2 };
+            assert_eq!((&claim["ttl"], &claim["messages"]), (&json!(120), &json!(messages)));
+            assert_eq!(client.get(claim["href"].as_str().unwrap()).unwrap().status, 200);
+            found.push(id);
+        }
+        let Some(link) = page["links"].as_array().unwrap().first() else { break };
+        path = link["href"].as_str().unwrap().to_owned();
+    }
+    assert_eq!(found, ids);
+    for bad in ["limit=0", "limit=21", "marker=junk"] {
+        assert_eq!(client.get(&format!("/v2/queues/q/claims?{bad}")).unwrap().status, 400, "{bad}");
+    }
+}

@@ -17,7 +17,10 @@ fn a_purge_removes_every_message_claimed_or_not_and_keeps_the_queue() {
     let claim = service.client.claim("q", 5, 60).unwrap().granted().unwrap();
     assert_eq!(service.client.post(PURGE, &json!({"resource_types": ["messages"]})).unwrap().status, 204);
     let stats = service.client.stats("q").unwrap().json();
-    assert_eq!(stats, json!({"messages": {"claimed": 0, "free": 0, "total": 0}}));
+    assert_eq!(
+        stats,
+        json!({"messages": {"claimed": 0, "free": 0, "ready": 0, "delayed": 0, "in_transfer": 0, "total": 0}})
+    );
     assert_eq!(service.client.get(&format!("/v2/queues/q/claims/{}", claim.id)).unwrap().status, 404);
     assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 204);
     assert_eq!(service.client.get("/v2/queues/q").unwrap().json()["team"], json!("a"));

@@ -144,3 +144,37 @@ fn wrong_parameters_are_400_and_named() {
         assert!(answer.json()["description"].as_str().unwrap().starts_with(&format!("{name}:")), "{query}");
     }
 }
+
+#[test]
+fn listing_with_stats_counts_each_message_under_one_state() {
+    let service = service();
+    let client = &service.client;
+    create(client, "empty", &json!({}));
+    client.post_messages("q", &[json!(1), json!(2), json!(3)]).unwrap();
+    client.post_delayed("q", &[json!(4), json!(5)], 600).unwrap();
+    client.claim("q", 1, 60).unwrap().granted().unwrap();
+    let page = list(&service, "with_stats=true");
+    assert_eq!(names(&page), ["empty", "q"]);
+    let none = json!({
+        "ready": 0, "delayed": 0, "claimed": 0, "in_transfer": 0, "rates": {"posted": 0.0, "removed": 0.0}
+    });
+    assert_eq!(page["queues"][0]["stats"], none);
+    let stats = &page["queues"][1]["stats"];
+    let counts = ["ready", "delayed", "claimed", "in_transfer"].map(|state| stats[state].as_u64().unwrap());
+    assert_eq!(counts, [2, 2, 1, 0], "{stats}");
+    assert!(stats["oldest_age"].as_u64().unwrap() < 60, "{stats}");
+    assert!(stats["rates"]["posted"].as_f64().unwrap() > 0.0, "{stats}");
+    assert_eq!(list(&service, "")["queues"][1].get("stats"), None);
+}
+
+#[test]
+fn pages_with_stats_lead_to_pages_with_stats() {
+    let service = service();
+    for name in ["a", "b"] {
+        create(&service.client, name, &json!({"_max_claim_count": 3}));
+    }
+    let first = list(&service, "limit=1&with_stats=True&_max_claim_count=3");
+    let second = service.client.get(&next(&first).unwrap()).unwrap().json();
+    assert_eq!((names(&second), &second["queues"][0]["stats"]["ready"]), (vec!["b"], &json!(0)));
+    assert_eq!(service.client.get("/v2/queues?with_stats=maybe").unwrap().status, 400);
+}

@@ -49,7 +49,10 @@ fn a_queue_that_does_not_exist_is_empty_in_every_way() {
         204
     );
     let stats = service.client.stats("q").unwrap().json();
-    assert_eq!(stats, json!({"messages": {"claimed": 0, "free": 0, "total": 0}}));
+    assert_eq!(
+        stats,
+        json!({"messages": {"claimed": 0, "free": 0, "ready": 0, "delayed": 0, "in_transfer": 0, "total": 0}})
+    );
     assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 204);
     let id = "01a1fc0b-7a70-73e1-a5b6-7f7b06722333";
     assert_eq!(service.client.get_message("q", id).unwrap().status, 404);
@@ -118,4 +121,26 @@ fn a_queue_may_bound_its_posts_below_the_bound_of_all() {
     assert!(refused.json()["description"].as_str().unwrap().contains("at most 100 bytes"));
     assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(1));
     assert_eq!(service.client.post_messages("other", &[json!("x".repeat(100))]).unwrap().status, 201);
+}
+
+#[test]
+fn stats_tell_ready_from_delayed_messages() {
+    let service = service();
+    service.client.post_messages("q", &[json!(1), json!(2)]).unwrap();
+    service.client.post_delayed("q", &[json!(3)], 600).unwrap();
+    service.client.claim("q", 1, 60).unwrap().granted().unwrap();
+    let messages = service.client.stats("q").unwrap().json()["messages"].clone();
+    let counts =
+        ["claimed", "free", "ready", "delayed", "in_transfer", "total"].map(|key| messages[key].as_u64());
+    assert_eq!(counts, [1, 2, 1, 1, 0, 3].map(Some), "{messages}");
+}
+
+#[test]
+fn answer_about_a_missing_queue_says_so() {
+    let service = service();
+    let told =
+        |path: &str| service.client.get(path).unwrap().headers["x-queue-exists"].to_str().unwrap() == "true";
+    assert!(!told(QUEUE) && !told("/v2/queues/q/stats"));
+    assert_eq!(service.client.create_queue("q").unwrap().status, 201);
+    assert!(told(QUEUE) && told("/v2/queues/q/stats"));
 }

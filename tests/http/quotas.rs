@@ -64,11 +64,21 @@ fn a_project_is_told_what_it_holds_and_may_hold() {
 }
 
 #[test]
-fn without_quotas_nobody_counts() {
+fn project_without_quota_is_counted_when_it_asks() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path());
-    let quota = of(&server, "acme").get("/v2/quota").unwrap().json();
-    assert_eq!(quota, json!({"project": "acme", "queues": {}, "messages": {}, "bytes": {}}));
+    let (client, other) = (of(&server, "acme"), of(&server, "other"));
+    client.post_messages("q", &[json!("x"), json!(12)]).unwrap();
+    client.create_queue("r").unwrap();
+    other.post_messages("q", &[json!(1)]).unwrap();
+    let quota = || client.get("/v2/quota").unwrap().json();
+    let expected =
+        json!({"project": "acme", "queues": {"used": 2}, "messages": {"used": 2}, "bytes": {"used": 5}});
+    assert_eq!(quota(), expected);
+    client.send(http::Method::DELETE, "/v2/queues/q", &[], None).unwrap();
+    let expected =
+        json!({"project": "acme", "queues": {"used": 1}, "messages": {"used": 0}, "bytes": {"used": 0}});
+    assert_eq!(quota(), expected);
 }
 
 #[test]

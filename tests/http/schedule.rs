@@ -200,3 +200,27 @@ fn a_shutdown_answers_claims_that_wait_with_204() {
     assert_eq!(waiting.join().unwrap(), 204);
     assert!(start.elapsed() < Duration::from_secs(15), "it waited to the end");
 }
+
+#[test]
+fn details_of_a_delayed_message_say_when_it_is_due() {
+    let service = service();
+    post(&service, &json!({"body": 1}));
+    post(&service, &json!({"body": 2, "delay": 600}));
+    let details = [("X-Message-Details", "true")];
+    let path = format!("{MESSAGES}?include_delayed=true&include_claimed=true&echo=true");
+    let listed = || {
+        let page = service.client.send(Method::GET, &path, &details, None).unwrap().json();
+        let all = page["messages"].as_array().unwrap().clone();
+        all.into_iter().map(|message| message["details"].clone()).collect::<Vec<_>>()
+    };
+    let all = listed();
+    assert_eq!(
+        (&all[0]["state"], all[0].get("delay"), all[0].get("not_before")),
+        (&json!("ready"), None, None)
+    );
+    assert_eq!(all[1]["state"], json!("delayed"));
+    assert!((500..=600).contains(&all[1]["delay"].as_u64().unwrap()), "{all:?}");
+    assert!(all[1]["not_before"].as_str().unwrap().ends_with('Z'), "{all:?}");
+    service.client.claim("q", 1, 60).unwrap().granted().unwrap();
+    assert_eq!(listed()[0]["state"], json!("claimed"));
+}

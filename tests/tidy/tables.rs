@@ -116,6 +116,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "broker/listing_turns.rs",
             "broker/loads.rs",
             "broker/overview.rs",
+            "broker/queue_counts.rs",
             "broker/quotas.rs",
             "broker/reach.rs",
             "broker/survey.rs",

@@ -74,7 +74,7 @@ fn bodies(operation: &str) -> Bodies {
         "queue_migrate" | "queue_migration_get" | "queue_migration_cancel" => of_migrations(operation),
         "messages_post" | "messages_list" | "messages_delete" | "message_get" | "message_hide"
         | "batch_post" | "batch_delete" => of_messages(operation),
-        "claim_create" | "claim_get" | "claim_renew" => of_claims(operation),
+        "claim_create" | "claim_get" | "claim_renew" | "claims_list" => of_claims(operation),
         "pools_list" | "pool_drain" | "pool_drain_get" | "pool_map" | "balance_plan" | "balance"
         | "pool_get" | "pool_put" | "pool_patch" => of_pools(operation),
         "flavors_list" | "flavor_get" | "flavor_put" | "flavor_patch" => of_flavors(operation),
@@ -180,8 +180,14 @@ fn of_queues(operation: &str) -> Bodies {
     };
     match operation {
         "queues_list" => Bodies::answer(json!({
-            "queues": [{"name": "invoices", "href": "/v2/queues/invoices", "metadata": shown()}],
-            "links": [{"rel": "next", "href": "/v2/queues?detailed=true&with_count=true&marker=invoices"}],
+            "queues": [{"name": "invoices", "href": "/v2/queues/invoices", "metadata": shown(), "stats": {
+                "ready": 1, "delayed": 0, "claimed": 0, "in_transfer": 0, "oldest_age": 63,
+                "rates": {"posted": 0.5, "removed": 0.4}
+            }}],
+            "links": [{
+                "rel": "next",
+                "href": "/v2/queues?detailed=true&with_count=true&with_stats=true&marker=invoices"
+            }],
             "count": 1
         })),
         "queue_create" => Bodies::request(metadata()),
@@ -193,7 +199,10 @@ fn of_queues(operation: &str) -> Bodies {
             let href = format!("/v2/queues/invoices/messages/{MESSAGE}");
             let end = json!({"href": href, "age": 63, "created": "2026-11-21T07:02:38Z"});
             Bodies::answer(json!({
-                "messages": {"claimed": 0, "free": 1, "total": 1, "oldest": end, "newest": end}
+                "messages": {
+                    "claimed": 0, "free": 1, "ready": 1, "delayed": 0, "in_transfer": 0, "total": 1,
+                    "oldest": end, "newest": end
+                }
             }))
         }
         "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
@@ -275,6 +284,13 @@ fn of_claims(operation: &str) -> Bodies {
             "ttl": 300, "age": 12, "href": format!("/v2/queues/invoices/claims/{CLAIM}"), "messages": messages
         })),
         "claim_renew" => Bodies::request(terms),
+        "claims_list" => {
+            let path = "/v2/queues/invoices/claims";
+            Bodies::answer(json!({
+                "claims": [{"id": CLAIM, "href": format!("{path}/{CLAIM}"), "ttl": 300, "age": 12, "messages": 1}],
+                "links": [{"rel": "next", "href": format!("{path}?marker={CLAIM}")}]
+            }))
+        }
         _ => Bodies::default(),
     }
 }

@@ -112,6 +112,7 @@ pub fn filter(
         metadata: Vec::new(),
         is_detailed: false,
         is_counted: false,
+        has_counts: false,
     };
     Ok((filter, asked.is_some()))
 }

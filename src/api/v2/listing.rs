@@ -14,7 +14,7 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Caller, CallerHeaders};
 use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer};
-use crate::broker::{Broker, QueueFilter};
+use crate::broker::{Broker, QueueCounts, QueueFilter};
 use crate::domain::limits::Limits;
 use crate::domain::page::PageLimit;
 
@@ -36,6 +36,9 @@ pub struct QueuesQuery {
     /// Whether to say how many queues the project has.
     #[param(value_type = Option<bool>, nullable = false)]
     with_count: Option<String>,
+    /// Whether to say what is in each queue.
+    #[param(value_type = Option<bool>, nullable = false)]
+    with_stats: Option<String>,
     /// Only queues that have this text in their name.
     #[param(nullable = false)]
     name: Option<String>,
@@ -55,6 +58,7 @@ impl QueuesQuery {
             metadata: self.metadata.clone().into_iter().collect(),
             is_detailed: boolean("detailed", self.detailed.as_deref())?.unwrap_or(false),
             is_counted: boolean("with_count", self.with_count.as_deref())?.unwrap_or(false),
+            has_counts: boolean("with_stats", self.with_stats.as_deref())?.unwrap_or(false),
         })
     }
 
@@ -63,6 +67,7 @@ impl QueuesQuery {
             ("limit", self.limit.as_deref()),
             ("detailed", spelled(self.detailed.as_deref())),
             ("with_count", spelled(self.with_count.as_deref())),
+            ("with_stats", spelled(self.with_stats.as_deref())),
             ("name", self.name.as_deref()),
         ];
         carried.extend(self.metadata.iter().map(|(key, value)| (key.as_str(), Some(value.as_str()))));
@@ -94,6 +99,54 @@ struct QueueBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     metadata: Option<ShownBody>,
+    /// What is in it; with `with_stats` only. Absent also when whoever serves the queue, or its pool, does not say so within five
+    /// seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    stats: Option<QueueStatsBody>,
+}
+
+/// What is in a queue of a list: each message is counted under one state.
+#[derive(Debug, Serialize, ToSchema)]
+struct QueueStatsBody {
+    /// Messages that can be claimed.
+    ready: u64,
+    /// Messages whose delay is not over.
+    delayed: u64,
+    /// Messages under a live claim.
+    claimed: u64,
+    /// Messages on their way to or from another queue.
+    in_transfer: u64,
+    /// Seconds since the oldest message was posted that is ready or claimed. Absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    oldest_age: Option<u64>,
+    /// How fast that changes.
+    rates: QueueRatesBody,
+}
+
+/// Messages in a second, as the mean of the last 30 to 60 seconds. They begin at 0 where the queue is served anew.
+#[derive(Debug, Serialize, ToSchema)]
+struct QueueRatesBody {
+    /// Those that came.
+    #[schema(example = 0.5)]
+    posted: f64,
+    /// Those that went: deleted, expired, or moved to another queue.
+    #[schema(example = 0.5)]
+    removed: f64,
+}
+
+impl From<QueueCounts> for QueueStatsBody {
+    fn from(counts: QueueCounts) -> Self {
+        let QueueCounts { ready, delayed, claimed, in_transfer, oldest_age, .. } = counts;
+        // To a hundredth: what is counted is not finer.
+        let per_second = |per_minute: u64| (per_minute as f64 / 0.6).round() / 100.0;
+        let rates = QueueRatesBody {
+            posted: per_second(counts.posted_per_minute),
+            removed: per_second(counts.removed_per_minute),
+        };
+        Self { ready, delayed, claimed, in_transfer, oldest_age, rates }
+    }
 }
 
 /// The queues of the project, in order of their names.
@@ -113,6 +166,7 @@ pub async fn get(
         href: format!("{PATH}/{}", view.name),
         name: view.name.to_string(),
         metadata: view.metadata.filter(|_| filter.is_detailed).map(ShownBody),
+        stats: view.counts.map(QueueStatsBody::from),
     };
     let queues = page.queues.into_iter().map(queue).collect();
     let links = query.links(page.next.map(|name| name.to_string()));

@@ -203,6 +203,17 @@ pub struct MessageDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     group: Option<String>,
+    /// `ready`, `delayed` or `claimed`.
+    #[schema(example = "delayed")]
+    state: &'static str,
+    /// Seconds until its delay is over; of a delayed message only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    delay: Option<u64>,
+    /// When that is, as `YYYY-MM-DDTHH:MM:SSZ`; of a delayed message only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    not_before: Option<String>,
     /// 20 digits that grow from message to message of the queue.
     #[schema(example = "00445637271552163841")]
     sequence_number: String,
@@ -211,7 +222,19 @@ pub struct MessageDetails {
 impl MessageDetails {
     fn of(view: &MessageView) -> Self {
         let group = view.group.as_ref().map(ToString::to_string);
-        Self { attempts: view.attempts, group, sequence_number: view.id.sequence().to_string() }
+        let state = match (view.claim, view.delay) {
+            (Some(_), _) => "claimed",
+            (None, Some(_)) => "delayed",
+            (None, None) => "ready",
+        };
+        Self {
+            attempts: view.attempts,
+            group,
+            state,
+            delay: view.delay.map(|delay| delay.seconds),
+            not_before: view.delay.map(|delay| delay.until.calendar()),
+            sequence_number: view.id.sequence().to_string(),
+        }
     }
 }
 

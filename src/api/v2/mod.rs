@@ -3,6 +3,7 @@
 pub mod balance;
 pub mod batch;
 pub mod bulk;
+pub mod claim_list;
 pub mod claims;
 pub mod components;
 pub mod flavors;

@@ -1,7 +1,7 @@
 //! Queues: create, metadata, stats.
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,6 +16,9 @@ use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Entries;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
+
+/// The header that tells whether there is a queue: what is answered for one that is not there looks as if it were.
+const EXISTS: HeaderName = HeaderName::from_static("x-queue-exists");
 
 /// Metadata of a queue: a JSON object of at most 65,536 bytes. Some keys that begin with `_` are attributes, which
 /// change what the queue does.
@@ -71,11 +74,24 @@ pub async fn put(
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}", operation_id = "queue_get", tag = "queues",
     params(QueuePath, CallerHeaders),
-    responses((status = 200, description = "The metadata.", body = ShownBody), Errors)
+    responses(
+        (status = 200, description = "The metadata.", body = ShownBody,
+            headers(("X-Queue-Exists" = bool, description = "Whether there is such a queue."))),
+        Errors
+    )
 )]
 pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
-    let metadata = broker.queue_metadata(&asked.queue).await?.unwrap_or_else(Metadata::empty);
-    Ok(reply(StatusCode::OK, &ShownBody(metadata.shown(broker.limits()))))
+    let found = broker.queue_metadata(&asked.queue).await?;
+    let exists = found.is_some();
+    let metadata = found.unwrap_or_else(Metadata::empty);
+    Ok(telling(exists, reply(StatusCode::OK, &ShownBody(metadata.shown(broker.limits())))))
+}
+
+/// An answer that also tells whether there is the queue that it speaks of: one that is not there has defaults, and zeros.
+fn telling(exists: bool, mut answer: Response) -> Response {
+    let value = HeaderValue::from_static(if exists { "true" } else { "false" });
+    answer.headers_mut().insert(EXISTS, value);
+    answer
 }
 
 /// Deletes a queue with all its messages and claims. One that does not exist is deleted already. When this is
@@ -94,11 +110,15 @@ pub async fn delete(State(broker): State<Broker>, asked: Asked) -> Result<Status
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/stats", operation_id = "queue_stats", tag = "queues",
     params(QueuePath, CallerHeaders),
-    responses((status = 200, description = "The figures; zeros when there is no such queue.", body = StatsBody), Errors)
+    responses(
+        (status = 200, description = "The figures; zeros when there is no such queue.", body = StatsBody,
+            headers(("X-Queue-Exists" = bool, description = "Whether there is such a queue."))),
+        Errors
+    )
 )]
 pub async fn stats(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
     let stats = broker.queue_stats(&asked.queue).await?;
-    Ok(reply(StatusCode::OK, &StatsBody::new(&asked.queue, &stats)))
+    Ok(telling(stats.exists, reply(StatusCode::OK, &StatsBody::new(&asked.queue, &stats))))
 }
 
 /// The path of a queue.
@@ -118,9 +138,15 @@ pub struct StatsBody {
 struct MessageCounts {
     /// Under a live claim.
     claimed: u64,
-    /// Under none.
+    /// Under none: those that are ready, delayed or in transfer.
     free: u64,
-    /// Both together.
+    /// Those that can be claimed.
+    ready: u64,
+    /// Those whose delay is not over.
+    delayed: u64,
+    /// Those on their way to or from another queue.
+    in_transfer: u64,
+    /// Claimed and free ones together.
     total: u64,
     /// Present when there is a message.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +179,9 @@ impl StatsBody {
         let messages = MessageCounts {
             claimed: stats.claimed,
             free: stats.free,
+            ready: stats.ready(),
+            delayed: stats.delayed,
+            in_transfer: stats.in_transfer,
             total: stats.claimed + stats.free,
             oldest: stats.oldest.as_ref().map(milestone),
             newest: stats.newest.as_ref().map(milestone),

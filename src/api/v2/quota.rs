@@ -28,7 +28,7 @@ pub struct QuotaReply {
 /// How much there is of something, and how much there may be.
 #[derive(Debug, Serialize, ToSchema)]
 struct BoundedBody {
-    /// How much there is. Absent when the project has no quota at all: then nobody counts.
+    /// How much there is. Absent when the project has no quota at all, and more than 10,000 queues or a pool that does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     used: Option<u64>,

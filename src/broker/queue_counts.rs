@@ -1,0 +1,141 @@
+//! How much is in the queues of a page, wherever they are served: what is claimed is known to the owner of a slot alone, so
+//! each owner is asked once, for all of its queues on the page.
+//!
+//! A page has at most [`limits::PAGE_MOST`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once; each costs one read of
+//! its pool, and one more for the age of its oldest message. What is not known within [`limits::HEALTH_DEADLINE`] is left out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::debug;
+use uuid::Uuid;
+
+use super::Broker;
+use super::copier;
+use super::slot::Slot;
+use crate::catalogue::SlotOwner;
+use crate::cluster::questions::{COUNTS, CountsAnswer, CountsQuestion, QueueAddress, QueueCounts};
+use crate::domain::limits;
+use crate::domain::names::QueueRef;
+use crate::error::Error;
+use crate::storage::Direction;
+
+/// The queues of a page that one replica serves, by their place on the page.
+#[derive(Default)]
+struct Share {
+    /// None for this replica.
+    owner: Option<SlotOwner>,
+    places: Vec<usize>,
+    queues: Vec<QueueRef>,
+}
+
+impl Broker {
+    /// What is in each of these queues, at most a page of them; none of one that is not there, or whose owner or pool does not say
+    /// so in time.
+    pub(super) async fn queue_counts(&self, queues: Vec<QueueRef>) -> Vec<Option<QueueCounts>> {
+        let mut counts = vec![None; queues.len()];
+        let mut shares: HashMap<Option<Uuid>, Share> = HashMap::new();
+        for (place, at) in queues.into_iter().enumerate() {
+            let owner = self.elsewhere(&at);
+            let share = shares.entry(owner.as_ref().map(|owner| owner.instance)).or_default();
+            share.owner = owner;
+            share.places.push(place);
+            share.queues.push(at);
+        }
+        let answers = shares.into_values().map(async |Share { owner, places, queues }| {
+            let counted = match owner {
+                None => self.counts_of_own(&queues).await,
+                Some(owner) => self.ask_counts(&owner, &queues).await,
+            };
+            (places, counted)
+        });
+        for (places, counted) in join_all(answers).await {
+            places.into_iter().zip(counted).for_each(|(place, found)| counts[place] = found);
+        }
+        counts
+    }
+
+    /// What is in queues that are served here, for a replica that asks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`] for more queues than a page has.
+    pub async fn counts_here(&self, question: CountsQuestion) -> Result<CountsAnswer, Error> {
+        let bound = limits::PAGE_MOST;
+        if question.queues.len() > bound {
+            return Err(Error::TooMany { what: "queues in a question", bound });
+        }
+        let queues = question.queues.iter().map(QueueAddress::queue).collect::<Result<Vec<_>, _>>()?;
+        Ok(CountsAnswer { queues: self.counts_of_own(&queues).await })
+    }
+
+    async fn ask_counts(&self, owner: &SlotOwner, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
+        let ask = async {
+            let question = CountsQuestion { queues: queues.iter().map(QueueAddress::from).collect() };
+            self.asker()?.ask::<CountsAnswer>(&owner.address, COUNTS, &question).await
+        };
+        match timeout(limits::HEALTH_DEADLINE, ask).await {
+            Ok(Ok(CountsAnswer { queues })) => queues,
+            Ok(Err(error)) => {
+                debug!(replica = %owner.address, %error, "a replica does not say what is in its queues");
+                Vec::new()
+            }
+            Err(_) => {
+                debug!(replica = %owner.address, "a replica does not say in time what is in its queues");
+                Vec::new()
+            }
+        }
+    }
+
+    async fn counts_of_own(&self, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
+        let deadline = Instant::now() + limits::HEALTH_DEADLINE;
+        let mut counts = Vec::with_capacity(queues.len());
+        for some in queues.chunks(limits::COUNT_AT_ONCE) {
+            let counted = some.iter().map(async |at| {
+                let counted = timeout_at(deadline, self.count_queue_here(at)).await.ok()?;
+                let told = |error: &Error| debug!(%error, queue = %at.name, "a queue is not counted");
+                counted.inspect_err(told).ok().flatten()
+            });
+            counts.extend(join_all(counted).await);
+        }
+        counts
+    }
+
+    async fn count_queue_here(&self, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
+        let slot = self.slot(at).await?;
+        let counts = self.count_open(&slot, at).await;
+        self.confirm(&slot, counts)
+    }
+
+    async fn count_open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
+        if !self.open(slot, at).await? {
+            return Ok(None);
+        }
+        let migration = slot.state.lock().queues.get(at).and_then(|queue| queue.migration.clone());
+        let _still = copier::still(migration.as_deref()).await;
+        let (id, store, claimed, oldest, rates) = {
+            let state = slot.state.lock();
+            let Some(queue) = state.queues.get(at) else { return Ok(None) };
+            let rates = state.rates(queue.pace, self.0.clock.now());
+            let oldest = queue.engine.ends().0.cloned();
+            (queue.id, self.store_of(queue)?, queue.engine.claimed(), oldest, rates)
+        };
+        let totals = store.totals(id).await?;
+        let oldest = match totals.ready() {
+            0 => None,
+            _ => self.milestone(&store, id, oldest, Direction::Up).await?,
+        };
+        let claimed = claimed.min(totals.ready());
+        Ok(Some(QueueCounts {
+            ready: totals.ready() - claimed,
+            delayed: totals.scheduled,
+            claimed,
+            in_transfer: totals.aside,
+            oldest_age: oldest.map(|oldest| oldest.age),
+            posted_per_minute: rates.0,
+            removed_per_minute: rates.1,
+        }))
+    }
+}
