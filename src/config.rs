@@ -10,7 +10,6 @@ pub mod requests;
 pub mod sqs;
 pub mod sqs_keys;
 pub mod tokens;
-mod units;
 pub mod waits;
 
 use std::ffi::OsString;
@@ -25,6 +24,7 @@ use thiserror::Error as ThisError;
 use crate::coordination::zookeeper::Address;
 use crate::domain::limits as bounds;
 use crate::placement::Algorithm;
+use crate::units;
 use cluster::ClusterSettings;
 use connections::ConnectionSettings;
 use hosts::HostSettings;
@@ -40,6 +40,7 @@ use waits::WaitSettings;
 pub struct Config {
     /// File of settings: TOML, with the names of the flags as keys, `_` for `-`. Flags and environment win over it
     #[arg(long, env = "ANGARIUM_CONFIG", value_name = "FILE")]
+    #[arg(help_heading = "Service")]
     pub config: Option<PathBuf>,
 
     /// Address and port to listen on; port 0 takes a free one
@@ -50,6 +51,7 @@ pub struct Config {
         value_name = "ADDR",
         value_parser = listen_address
     )]
+    #[arg(help_heading = "Service")]
     pub listen: SocketAddr,
 
     /// Directory of everything the service keeps; made when missing
@@ -60,10 +62,13 @@ pub struct Config {
         value_name = "DIR",
         value_parser = OsStringValueParser::new().try_map(directory)
     )]
+    #[arg(help_heading = "Service")]
     pub data: PathBuf,
 
-    /// Bytes of free space below which new messages are refused and everything else goes on
-    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = bounds::RESERVE_BYTES, value_name = "BYTES")]
+    /// Free space below which new messages are refused and everything else goes on
+    #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = bounds::RESERVE_BYTES, value_name = "SIZE")]
+    #[arg(value_parser = units::bytes)]
+    #[arg(help_heading = "Storage")]
     pub reserve: u64,
 
     /// Waits for the disk.
@@ -72,6 +77,7 @@ pub struct Config {
 
     /// What holds queues and claims: `embedded`, or `zookeeper://HOST:PORT,HOST:PORT/NODE`
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
+    #[arg(help_heading = "Replicas")]
     pub coordination: TreeChoice,
 
     /// This replica among others.
@@ -81,12 +87,14 @@ pub struct Config {
     /// File of the tokens that requests must bring (`angarium token new` makes one); without it there is no
     /// authentication. It is read again when it changes
     #[arg(long, env = "ANGARIUM_TOKENS", value_name = "FILE")]
+    #[arg(help_heading = "Access")]
     pub tokens: Option<PathBuf>,
 
     /// Listen beyond this machine although there is no authentication
     #[arg(long, env = "ANGARIUM_INSECURE_NO_AUTH", default_value = "false", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(help_heading = "Access")]
     pub insecure_no_auth: bool,
 
     /// The host names of the service.
@@ -96,10 +104,12 @@ pub struct Config {
     /// File of the certificate to serve TLS with, its chain after it (PEM); needs --tls-key. It is read again when it
     /// changes
     #[arg(long, env = "ANGARIUM_TLS_CERT", value_name = "FILE")]
+    #[arg(help_heading = "Service")]
     pub tls_cert: Option<PathBuf>,
 
     /// File of the certificate's key (PEM)
     #[arg(long, env = "ANGARIUM_TLS_KEY", value_name = "FILE")]
+    #[arg(help_heading = "Service")]
     pub tls_key: Option<PathBuf>,
 
     /// Bounds of connections.
@@ -126,30 +136,36 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_ACCEPT_CLOCK", default_value = "false", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(help_heading = "Storage")]
     pub accept_clock: bool,
 
     /// Go on without what damage of the log or of tables of the embedded store has lost, after keeping a copy
     #[arg(long, env = "ANGARIUM_ACCEPT_LOG_DAMAGE", default_value = "false", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(help_heading = "Storage")]
     pub accept_log_damage: bool,
 
     /// Where the storage of the first pool is, made when there is none; without it `embedded:journal`, or no
     /// pool on ZooKeeper
     #[arg(long, env = "ANGARIUM_POOL", value_name = "URI")]
+    #[arg(help_heading = "Storage")]
     pub pool: Option<String>,
 
     /// How the pool of a new queue is chosen: `weighted`, `least_used`, `random` or `rendezvous`
     #[arg(long, env = "ANGARIUM_PLACEMENT", default_value_t, value_name = "HOW")]
+    #[arg(help_heading = "Storage")]
     pub placement: Algorithm,
 
     /// Queues with metrics of their own; those that come later share the name `_other`
     #[arg(long, env = "ANGARIUM_METRICS_QUEUES", default_value = "200", value_name = "NUMBER")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(help_heading = "Logs and metrics")]
     pub metrics_queues: u32,
 
     /// Form of the log on standard error
     #[arg(long, env = "ANGARIUM_LOG_FORMAT", default_value = "text", value_name = "FORM")]
+    #[arg(help_heading = "Logs and metrics")]
     pub log_format: LogFormat,
 
     /// What is logged: a level, or levels by module as in `warn,angarium::broker=debug`
@@ -159,6 +175,7 @@ pub struct Config {
         default_value = "info,fjall=warn,lsm_tree=warn,zookeeper_client=error",
         value_name = "FILTER"
     )]
+    #[arg(help_heading = "Logs and metrics")]
     pub log: String,
 }
 

@@ -20,6 +20,7 @@
 //! | [`server`] | the composition root, and the accept loop with its deadlines | holds no product rule |
 //! | [`cli`] | the commands, among them the load generator | is not used by any other part |
 //! | [`files`] | reads the files that settings and pools name: regular ones, up to a bound | does not know what is in them |
+//! | [`units`] | how people write durations and sizes | knows no setting |
 //! | [`clock`], [`config`], [`telemetry`] | the one reader of clocks; the settings; the logs | |
 //!
 //! # Layers
@@ -73,3 +74,4 @@ pub mod placement;
 pub mod server;
 pub mod storage;
 pub mod telemetry;
+pub mod units;

@@ -51,7 +51,7 @@ pub fn run() -> anyhow::Result<()> {
     let given = layers::read(Cli::command())?;
     let cli = Cli::from_arg_matches(&given.matches).unwrap_or_else(|error| error.exit());
     match cli.command.unwrap_or(Command::Serve(cli.config)) {
-        Command::Serve(config) => serve::run(config),
+        Command::Serve(config) => serve::run(config, &given.doubtful),
         Command::Config(config) => config::run(&given, &config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         Command::Token(command) => token::run(command),

@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 
 use super::runtime;
 use crate::config::Config;
+use crate::config::layers::DoubtfulVariable;
 use crate::server::Server;
 use crate::telemetry;
 
@@ -22,11 +23,14 @@ const FILTER: &str = "it is one of off, error, warn, info, debug and trace, or l
 /// Time for open requests and stores to end. On a disk that stands still they never do.
 const END: Duration = Duration::from_secs(30);
 
-pub(super) fn run(config: Config) -> anyhow::Result<()> {
+pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Result<()> {
     let filter = &config.log;
     let started = telemetry::start(config.log_format, filter);
     started
         .with_context(|| format!("'{filter}' is not a filter of the log (--log, ANGARIUM_LOG): {FILTER}"))?;
+    for DoubtfulVariable { name, meant } in doubtful {
+        warn!(variable = name, meant, "variable not known");
+    }
     let runtime = runtime()?;
     runtime.block_on(async {
         let server = Server::open(&config).await?;

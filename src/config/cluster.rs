@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use clap::builder::RangedI64ValueParser;
 
 use crate::domain::limits;
+use crate::units;
 
 /// Where the other replicas reach this one, and how much of the queues it serves.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Replicas")]
 pub struct ClusterSettings {
     /// Address and port for the other replicas, who pass requests on in the clear; without it the address of --listen and a
     /// free port. Only who knows the secret that they keep in ZooKeeper is let in
@@ -25,16 +26,11 @@ pub struct ClusterSettings {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub weight: u32,
 
-    /// Seconds after which ZooKeeper gives up a replica that it hears nothing of, and others serve its queues. Its servers grant 2
+    /// How long until ZooKeeper gives up a replica that it hears nothing of, and others serve its queues. Its servers grant 2
     /// to 20 of their ticks
-    #[arg(long, env = "ANGARIUM_SESSION_TIMEOUT", value_name = "SECONDS")]
-    #[arg(default_value_t = limits::TREE_SESSION_DEFAULT, value_parser = session_timeout())]
+    #[arg(long, env = "ANGARIUM_SESSION_TIMEOUT", value_name = "DURATION")]
+    #[arg(default_value_t = limits::TREE_SESSION_DEFAULT, value_parser = units::seconds_within(limits::TREE_SESSION))]
     pub session_timeout: u32,
-}
-
-fn session_timeout() -> RangedI64ValueParser<u32> {
-    let (least, most) = limits::TREE_SESSION;
-    RangedI64ValueParser::new().range(i64::from(least)..=i64::from(most))
 }
 
 fn host_and_port(text: &str) -> Result<String, &'static str> {

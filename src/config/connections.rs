@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::units::duration;
 use crate::domain::limits;
 use crate::domain::network::Network;
+use crate::units;
 
 /// Bounds of the connections of clients. What a deadline counts from stands at `server::listener::ConnectionLimits`.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connections and requests")]
 pub struct ConnectionSettings {
     /// Connections served at once; one more is refused, unless it probes the service
     #[arg(long, env = "ANGARIUM_MAX_CONNECTIONS", default_value = "4096", value_name = "NUMBER")]
@@ -28,47 +29,47 @@ pub struct ConnectionSettings {
 
     /// How long a client that waits for an answer may be silent before it is asked whether it is still there
     #[arg(long, env = "ANGARIUM_PROBE_AFTER", default_value = "20s", value_name = "DURATION")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = units::wait)]
     pub probe_after: Duration,
 
     /// How long a new connection may send nothing, or shake hands
     #[arg(long, env = "ANGARIUM_FIRST_BYTE_TIMEOUT", default_value = "10s", value_name = "DURATION")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = units::wait)]
     pub first_byte_timeout: Duration,
 
     /// How long the header of a request may take from its first byte on
     #[arg(long, env = "ANGARIUM_HEADER_TIMEOUT", default_value = "10s", value_name = "DURATION")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = units::wait)]
     pub header_timeout: Duration,
 
     /// How long a request's body may make no progress
     #[arg(long, env = "ANGARIUM_BODY_TIMEOUT", default_value = "30s", value_name = "DURATION")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = units::wait)]
     pub body_timeout: Duration,
 
     /// How long an answer may wait for its client to read on
     #[arg(long, env = "ANGARIUM_WRITE_TIMEOUT", default_value = "30s", value_name = "DURATION")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = units::wait)]
     pub write_timeout: Duration,
 
     /// Bytes of answers that wait for their clients to read on; beyond them the slowest connection is cut
-    #[arg(long, env = "ANGARIUM_MAX_UNSENT_BYTES", default_value_t = limits::UNSENT_BYTES, value_name = "BYTES")]
-    #[arg(value_parser = clap::value_parser!(u32).range(i64::from(limits::UNSENT_BYTES_LEAST)..))]
+    #[arg(long, env = "ANGARIUM_MAX_UNSENT_BYTES", default_value_t = limits::UNSENT_BYTES, value_name = "SIZE")]
+    #[arg(value_parser = units::bytes_within((limits::UNSENT_BYTES_LEAST, u32::MAX)))]
     pub max_unsent_bytes: u32,
 
     /// How long a connection may rest between requests; more than a load balancer in front keeps its own
     #[arg(long, env = "ANGARIUM_IDLE_TIMEOUT", default_value = "90s", value_name = "DURATION")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = units::wait)]
     pub idle_timeout: Duration,
 
     /// How long requests in progress may take to finish once the service is told to stop
     #[arg(long, env = "ANGARIUM_DRAIN_TIMEOUT", default_value = "25s", value_name = "DURATION")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = units::wait)]
     pub drain_timeout: Duration,
 
     /// Bytes of the header of a request
-    #[arg(long, env = "ANGARIUM_MAX_HEADER_BYTES", default_value = "65536", value_name = "BYTES")]
-    #[arg(value_parser = clap::value_parser!(u32).range(8_192..=1_048_576))]
+    #[arg(long, env = "ANGARIUM_MAX_HEADER_BYTES", default_value = "65536", value_name = "SIZE")]
+    #[arg(value_parser = units::bytes_within((8_192, 1_048_576)))]
     pub max_header_bytes: u32,
 
     /// Networks of the proxies, with commas between them, that are believed when they say where a request comes from: in a

@@ -22,6 +22,12 @@ const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];
 /// The setting that names the file.
 const FILE: &str = "config";
 
+/// What the variables of the program begin with.
+const PREFIX: &str = "ANGARIUM_";
+
+/// How much two names have in common, from 0 to 1, if the one is taken for a slip of the other.
+const LIKENESS: f64 = 0.85;
+
 /// Why a file of settings cannot be used.
 #[derive(Debug, ThisError)]
 #[error("{path}: {why}")]
@@ -46,6 +52,8 @@ pub enum Unsettled {
 pub struct Given {
     /// What was given, for the whole program.
     pub matches: ArgMatches,
+    /// Variables of the environment that may be slips.
+    pub doubtful: Vec<DoubtfulVariable>,
     file: Option<SettingsFile>,
 }
 
@@ -58,13 +66,14 @@ struct SettingsFile {
 /// Reads the arguments of the process, the environment, and the file if one is named. Ends the process with a message
 /// when the arguments are wrong, or when they ask for help.
 pub fn read(command: Command) -> Result<Given, BadFile> {
+    let doubtful = doubtful(&command);
     let command = without_empty(command);
     let matches = command.clone().get_matches();
     let named = settings_of(&matches).and_then(|settings| settings.get_one::<PathBuf>(FILE));
-    let Some(path) = named else { return Ok(Given { matches, file: None }) };
+    let Some(path) = named else { return Ok(Given { matches, doubtful, file: None }) };
     let file = SettingsFile::read(path)?;
     let matches = with_file(command, &file.values).get_matches();
-    Ok(Given { matches, file: Some(file) })
+    Ok(Given { matches, doubtful, file: Some(file) })
 }
 
 /// The settings that a service has which is started in this environment without arguments.
@@ -161,11 +170,51 @@ pub(super) fn in_words(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// A hint for the commonest slip: the name as the flag has it.
+/// A hint for a slip: the name as the flag has it, or one that is nearly the same.
 fn meant(settings: &Command, key: &str) -> String {
-    let name = key.trim_start_matches('-').replace('-', "_");
-    let is_close = name != key && settings.get_arguments().any(|arg| arg.get_id() == name.as_str());
-    if is_close { format!("; it is `{name}`") } else { String::new() }
+    let name = key.trim_start_matches('-').replace('-', "_").to_lowercase();
+    let names = settings.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != FILE);
+    let Some(meant) = nearest(&name, names) else { return String::new() };
+    if meant == name { format!("; it is `{meant}`") } else { format!("; did you mean `{meant}`?") }
+}
+
+/// The name that is most like this one, if one is much like it.
+fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let likeness = names.map(|known| (strsim::jaro_winkler(name, known), known));
+    let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS);
+    like.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
+}
+
+/// A variable of the environment that looks like one of ours, and is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoubtfulVariable {
+    /// Its name.
+    pub name: String,
+    /// The variable that it is nearly the same as.
+    pub meant: String,
+}
+
+/// The variables of the environment whose names begin as those of the program do, which it does not know, and which look like one
+/// that it knows.
+fn doubtful(command: &Command) -> Vec<DoubtfulVariable> {
+    let mut known = Vec::new();
+    note_variables(command, &mut known);
+    let named = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let ours = named.filter(|name| name.starts_with(PREFIX) && !known.contains(name));
+    let told = ours.filter_map(|name| {
+        let meant =
+            nearest(&name[PREFIX.len()..], known.iter().filter_map(|known| known.strip_prefix(PREFIX)))?;
+        Some(DoubtfulVariable { meant: format!("{PREFIX}{meant}"), name })
+    });
+    let mut told: Vec<DoubtfulVariable> = told.collect();
+    told.sort_by(|one, other| one.name.cmp(&other.name));
+    told
+}
+
+fn note_variables(command: &Command, known: &mut Vec<String>) {
+    let variables = command.get_arguments().filter_map(|arg| arg.get_env()?.to_str());
+    known.extend(variables.map(ToOwned::to_owned));
+    command.get_subcommands().for_each(|command| note_variables(command, known));
 }
 
 /// What is wrong with a value, without the flag, which the file does not have, and the advice on flags.
@@ -198,6 +247,9 @@ impl Given {
                 }
             }
         }
+        for DoubtfulVariable { name, meant } in &self.doubtful {
+            text.push_str(&format!("# {name} is not known; did you mean {meant}?\n"));
+        }
         text
     }
 
@@ -226,12 +278,15 @@ mod tests {
     #[test]
     fn a_wrong_file_says_which_key_is_wrong() {
         for (text, said) in [
-            ("listne = 'x'", "there is no setting `listne`"),
+            ("listne = 'x'", "there is no setting `listne`; did you mean `listen`?"),
+            ("max_conections = 5", "there is no setting `max_conections`; did you mean `max_connections`?"),
+            ("speed = 5", "there is no setting `speed`"),
             ("log-format = 'json'", "there is no setting `log-format`; it is `log_format`"),
             ("config = 'other.toml'", "there is no setting `config`"),
             ("listen = 'here'", "listen: invalid value 'here'"),
             ("max_connections = 0", "max_connections: invalid value '0': 0 is not in 1..=1000000"),
-            ("header_timeout = 10", "header_timeout: invalid value '10'"),
+            ("header_timeout = 'ten'", "header_timeout: invalid value 'ten': a duration is"),
+            ("reserve = '256Mb/s'", "reserve: invalid value '256Mb/s': a size is"),
             ("[server]\nlisten = '127.0.0.1:1'", "there is no setting `server`"),
             ("listen = ['127.0.0.1:1']", "listen: it must be a string"),
             ("listen = ", "line 1: "),
@@ -257,6 +312,23 @@ mod tests {
         for arg in Config::augment_args(Command::new("angarium")).get_arguments() {
             let name = format!("ANGARIUM_{}", arg.get_id().as_str().to_uppercase());
             assert_eq!(arg.get_env(), Some(std::ffi::OsStr::new(&name)));
+        }
+    }
+
+    #[test]
+    fn sizes_and_durations_in_a_file_have_units_or_are_numbers() {
+        let read = |text: &str| {
+            let command = with_defaults(settings(), &parse(text).unwrap());
+            Config::from_arg_matches(&command.get_matches_from(["angarium"])).unwrap()
+        };
+        for text in [
+            "reserve = '256MiB'\nsession_timeout = '1m30s'\nidle_timeout = '2m'\nmax_message_ttl = '3d'",
+            "reserve = 268435456\nsession_timeout = 90\nidle_timeout = 120\nmax_message_ttl = 259200",
+        ] {
+            let config = read(text);
+            assert_eq!((config.reserve, config.cluster.session_timeout), (256 << 20, 90), "{text}");
+            assert_eq!(config.connections.idle_timeout.as_secs(), 120);
+            assert_eq!(config.limits.max_message_ttl, 259_200);
         }
     }
 

@@ -6,9 +6,11 @@ use clap::builder::RangedI64ValueParser;
 use thiserror::Error as ThisError;
 
 use crate::domain::limits::{self, Limits, Span};
+use crate::units;
 
 /// What clients may ask for, and what holds when they do not say. A client that asks for more is answered 400.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "What clients may ask for")]
 pub struct LimitSettings {
     /// Queues on a page of their listing
     #[arg(long, env = "ANGARIUM_MAX_QUEUES_PER_PAGE", default_value_t = limits::PAGE as u32)]
@@ -47,67 +49,67 @@ pub struct LimitSettings {
 
     /// Bytes of the metadata of a queue
     #[arg(long, env = "ANGARIUM_MAX_QUEUE_METADATA", default_value_t = limits::METADATA_BYTES as u32)]
-    #[arg(value_name = "BYTES", value_parser = metadata())]
+    #[arg(value_name = "SIZE", value_parser = metadata())]
     pub max_queue_metadata: u32,
 
     /// Bytes of a request that posts messages
     #[arg(long, env = "ANGARIUM_MAX_MESSAGES_POST_SIZE", default_value_t = limits::POST_BYTES as u32)]
-    #[arg(value_name = "BYTES", value_parser = post())]
+    #[arg(value_name = "SIZE", value_parser = post())]
     pub max_messages_post_size: u32,
 
-    /// Seconds that a message lives when nobody says
+    /// How long a message lives when nobody says
     #[arg(long, env = "ANGARIUM_DEFAULT_MESSAGE_TTL", default_value_t = limits::MESSAGE_TTL_DEFAULT)]
-    #[arg(value_name = "SECONDS", value_parser = time())]
+    #[arg(value_name = "DURATION", value_parser = time())]
     pub default_message_ttl: u32,
 
-    /// Seconds that a message lives at least
+    /// How long a message lives at least
     #[arg(long, env = "ANGARIUM_MIN_MESSAGE_TTL", default_value_t = limits::MESSAGE_TTL.0)]
-    #[arg(value_name = "SECONDS", value_parser = time())]
+    #[arg(value_name = "DURATION", value_parser = time())]
     pub min_message_ttl: u32,
 
-    /// Seconds that a message lives at most
+    /// How long a message lives at most
     #[arg(long, env = "ANGARIUM_MAX_MESSAGE_TTL", default_value_t = limits::MESSAGE_TTL.1)]
-    #[arg(value_name = "SECONDS", value_parser = time())]
+    #[arg(value_name = "DURATION", value_parser = time())]
     pub max_message_ttl: u32,
 
-    /// Seconds until a message can be claimed when nobody says
+    /// How long until a message can be claimed when nobody says
     #[arg(long, env = "ANGARIUM_DEFAULT_MESSAGE_DELAY", default_value_t = limits::MESSAGE_DELAY_DEFAULT)]
-    #[arg(value_name = "SECONDS", value_parser = time_or_none())]
+    #[arg(value_name = "DURATION", value_parser = time_or_none())]
     pub default_message_delay: u32,
 
-    /// Seconds until a message can be claimed at most
+    /// How long until a message can be claimed at most
     #[arg(long, env = "ANGARIUM_MAX_MESSAGE_DELAY", default_value_t = limits::MESSAGE_DELAY.1)]
-    #[arg(value_name = "SECONDS", value_parser = time_or_none())]
+    #[arg(value_name = "DURATION", value_parser = time_or_none())]
     pub max_message_delay: u32,
 
-    /// Seconds of a claim when the client names no ttl
+    /// How long a claim lasts when the client names no ttl
     #[arg(long, env = "ANGARIUM_DEFAULT_CLAIM_TTL", default_value_t = limits::CLAIM_TTL_DEFAULT)]
-    #[arg(value_name = "SECONDS", value_parser = time())]
+    #[arg(value_name = "DURATION", value_parser = time())]
     pub default_claim_ttl: u32,
 
-    /// Seconds of a claim at least
+    /// How long a claim lasts at least
     #[arg(long, env = "ANGARIUM_MIN_CLAIM_TTL", default_value_t = limits::CLAIM_TTL.0)]
-    #[arg(value_name = "SECONDS", value_parser = time())]
+    #[arg(value_name = "DURATION", value_parser = time())]
     pub min_claim_ttl: u32,
 
-    /// Seconds of a claim at most
+    /// How long a claim lasts at most
     #[arg(long, env = "ANGARIUM_MAX_CLAIM_TTL", default_value_t = limits::CLAIM_TTL.1)]
-    #[arg(value_name = "SECONDS", value_parser = time())]
+    #[arg(value_name = "DURATION", value_parser = time())]
     pub max_claim_ttl: u32,
 
-    /// Seconds that a message outlives its claim when the client names no grace
+    /// How long a message outlives its claim when the client names no grace
     #[arg(long, env = "ANGARIUM_DEFAULT_CLAIM_GRACE", default_value_t = limits::CLAIM_GRACE_DEFAULT)]
-    #[arg(value_name = "SECONDS", value_parser = time_or_none())]
+    #[arg(value_name = "DURATION", value_parser = time_or_none())]
     pub default_claim_grace: u32,
 
-    /// Seconds that a message outlives its claim at least
+    /// How long a message outlives its claim at least
     #[arg(long, env = "ANGARIUM_MIN_CLAIM_GRACE", default_value_t = limits::CLAIM_GRACE.0)]
-    #[arg(value_name = "SECONDS", value_parser = time_or_none())]
+    #[arg(value_name = "DURATION", value_parser = time_or_none())]
     pub min_claim_grace: u32,
 
-    /// Seconds that a message outlives its claim at most
+    /// How long a message outlives its claim at most
     #[arg(long, env = "ANGARIUM_MAX_CLAIM_GRACE", default_value_t = limits::CLAIM_GRACE.1)]
-    #[arg(value_name = "SECONDS", value_parser = time_or_none())]
+    #[arg(value_name = "DURATION", value_parser = time_or_none())]
     pub max_claim_grace: u32,
 }
 
@@ -187,20 +189,20 @@ fn claim() -> RangedI64ValueParser<u32> {
     up_to(limits::CLAIM_MESSAGES_MOST)
 }
 
-fn metadata() -> RangedI64ValueParser<u32> {
-    up_to(limits::METADATA_BYTES_MOST)
+fn metadata() -> impl Fn(&str) -> Result<u32, String> + Clone {
+    units::bytes_within((1, limits::METADATA_BYTES_MOST as u32))
 }
 
-fn post() -> RangedI64ValueParser<u32> {
-    up_to(limits::POST_BYTES_MOST)
+fn post() -> impl Fn(&str) -> Result<u32, String> + Clone {
+    units::bytes_within((1, limits::POST_BYTES_MOST as u32))
 }
 
-fn time() -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=i64::from(limits::SECONDS_MOST))
+fn time() -> impl Fn(&str) -> Result<u32, String> + Clone {
+    units::seconds_within((1, limits::SECONDS_MOST))
 }
 
-fn time_or_none() -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(0..=i64::from(limits::SECONDS_MOST))
+fn time_or_none() -> impl Fn(&str) -> Result<u32, String> + Clone {
+    units::seconds_within((0, limits::SECONDS_MOST))
 }
 
 #[cfg(test)]

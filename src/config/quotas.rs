@@ -5,6 +5,7 @@
 //! name = "acme"
 //! queues = 1000
 //! messages = "unbounded"  # what is not named is as for every project
+//! bytes = "10GiB"         # or a number of bytes
 //! ```
 
 use std::collections::HashMap;
@@ -17,9 +18,11 @@ use super::layers::in_words;
 use crate::domain::names::ProjectId;
 use crate::domain::quota::{Quota, QuotaTable};
 use crate::files;
+use crate::units;
 
 /// Bounds of what a project holds. Beyond one of them a request that adds to it is answered 429.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Quotas of projects")]
 pub struct QuotaSettings {
     /// Queues that each project may have; without it as many as it likes
     #[arg(long, env = "ANGARIUM_PROJECT_QUEUES", value_name = "NUMBER")]
@@ -30,7 +33,7 @@ pub struct QuotaSettings {
     pub project_messages: Option<u64>,
 
     /// Bytes that the bodies of those messages may have
-    #[arg(long, env = "ANGARIUM_PROJECT_BYTES", value_name = "BYTES")]
+    #[arg(long, env = "ANGARIUM_PROJECT_BYTES", value_name = "SIZE", value_parser = units::bytes)]
     pub project_bytes: Option<u64>,
 
     /// File of the projects that have other quotas. It is read again when it changes
@@ -58,7 +61,26 @@ struct QuotaEntry {
     name: String,
     queues: Option<Bound>,
     messages: Option<Bound>,
-    bytes: Option<Bound>,
+    bytes: Option<SizeBound>,
+}
+
+/// As [`Bound`], of bytes: also a size with its unit.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "toml::Value")]
+struct SizeBound(Option<u64>);
+
+impl TryFrom<toml::Value> for SizeBound {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        match &value {
+            toml::Value::String(text) if text != "unbounded" => {
+                let wrong = |_| "a bound is a size as in 10485760 or \"10MiB\", or \"unbounded\"".to_owned();
+                units::bytes(text).map(|size| Self(Some(size))).map_err(wrong)
+            }
+            _ => Bound::try_from(value).map(|Bound(bound)| Self(bound)),
+        }
+    }
 }
 
 /// A bound, or the word for none.
@@ -97,7 +119,7 @@ fn parse(text: &str, default: Quota) -> Result<QuotaTable, String> {
         let quota = Quota {
             queues: or(queues, default.queues),
             messages: or(messages, default.messages),
-            bytes: or(bytes, default.bytes),
+            bytes: bytes.map_or(default.bytes, |SizeBound(bound)| bound),
         };
         if projects.insert(project, quota).is_some() {
             return Err(format!("project {name} is there twice"));
@@ -120,6 +142,8 @@ mod tests {
         assert_eq!(of("a"), Quota { queues: Some(7), messages: None, bytes: None });
         assert_eq!(of("b"), Quota { bytes: Some(0), ..DEFAULT });
         assert_eq!(of("c"), DEFAULT);
+        let table = parse("[[project]]\nname='a'\nbytes='10MiB'", DEFAULT).unwrap();
+        assert_eq!(table.of(&ProjectId::new("a").unwrap()).bytes, Some(10 << 20));
     }
 
     #[test]
@@ -127,6 +151,8 @@ mod tests {
         for (text, said) in [
             ("[[project]]\nname='a'\nqueues=-1", "a bound is a whole number"),
             ("[[project]]\nname='a'\nqueues='none'", "a bound is a whole number"),
+            ("[[project]]\nname='a'\nbytes='much'", "a bound is a size"),
+            ("[[project]]\nname='a'\nqueues='10MiB'", "a bound is a whole number"),
             ("[[project]]\nname=''", "a project has no name"),
             ("[[project]]\nname='a'\n[[project]]\nname='a'", "project a is there twice"),
             ("[[project]]\nqueues=1", "name"),

@@ -5,9 +5,11 @@ use std::num::NonZeroU32;
 use clap::Args;
 
 use crate::domain::limits;
+use crate::units;
 
 /// Bounds of the requests of all clients. One more is answered at once, 503 or 429, with `Retry-After`.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connections and requests")]
 pub struct RequestSettings {
     /// Requests in progress at once, without those that wait for a message
     #[arg(long, env = "ANGARIUM_MAX_REQUESTS", default_value = "4096", value_name = "NUMBER")]
@@ -20,8 +22,8 @@ pub struct RequestSettings {
     pub max_long_polls: u32,
 
     /// Bytes of request bodies in memory, from their arrival to the answer; a project holds a quarter of them at most
-    #[arg(long, env = "ANGARIUM_MAX_BODY_BYTES", default_value_t = limits::BODY_BYTES, value_name = "BYTES")]
-    #[arg(value_parser = clap::value_parser!(u32).range(i64::from(limits::BODY_BYTES_LEAST)..))]
+    #[arg(long, env = "ANGARIUM_MAX_BODY_BYTES", default_value_t = limits::BODY_BYTES, value_name = "SIZE")]
+    #[arg(value_parser = units::bytes_within((limits::BODY_BYTES_LEAST, u32::MAX)))]
     pub max_body_bytes: u32,
 
     /// Requests of each project in a second; without it as many as it likes

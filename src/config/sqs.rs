@@ -10,6 +10,7 @@ use crate::domain::region::{Regions, is_region};
 
 /// The endpoint of SQS.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Amazon SQS")]
 pub struct SqsSettings {
     /// Region of SQS whose queues are those of REST; another region has queues of its own
     #[arg(long, env = "ANGARIUM_SQS_REGION", default_value = "us-east-1", value_name = "REGION", value_parser = region)]

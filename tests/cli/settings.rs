@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use super::Program;
+
 /// What `angarium serve` says before it ends without success.
 fn refused(args: &[&str]) -> String {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
@@ -35,4 +37,68 @@ fn a_wrong_setting_is_named_with_what_is_allowed() {
         assert!(parts.iter().all(|part| said.contains(part)), "{args:?}: {said}");
         assert!(said.lines().count() < 8, "{said}");
     }
+}
+
+/// Sizes and times as people write them, and as plain numbers: flag, variable and file take both, and what is printed is taken
+/// as a file again.
+#[test]
+fn sizes_and_times_have_units_wherever_they_are_set() {
+    let program = Program::new(None).with_env("ANGARIUM_SESSION_TIMEOUT", "1m30s");
+    let file = program.home.path().join("settings.toml");
+    std::fs::write(
+        &file,
+        "max_message_ttl = '3d'\nidle_timeout = '1m 30s'\nmax_messages_post_size = '512KiB'\n",
+    )
+    .unwrap();
+    let shown = program.say(&[
+        "config",
+        "--config",
+        file.to_str().unwrap(),
+        "--reserve",
+        "1.5GiB",
+        "--project-bytes=10MB",
+    ]);
+    for line in [
+        "reserve = \"1.5GiB\"  # flag",
+        "session_timeout = \"1m30s\"  # environment",
+        "max_message_ttl = \"3d\"  # ",
+        "idle_timeout = \"1m 30s\"  # ",
+        "max_messages_post_size = \"512KiB\"  # ",
+        "max_body_bytes = 268435456  # default",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    std::fs::write(&file, &shown).unwrap();
+    let again = Program::new(None).say(&["config", "--config", file.to_str().unwrap()]);
+    let values = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split("  # ").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(values(&again), values(&shown));
+}
+
+#[test]
+fn wrong_size_or_time_is_told_what_one_looks_like() {
+    for (args, part) in [
+        (["--reserve", "256Mb/s"], "a size is a number of bytes"),
+        (["--idle-timeout", "soon"], "a duration is a number of seconds"),
+        (["--session-timeout", "3m"], "between 2 and 120 seconds (2s to 2m)"),
+        (["--max-body-bytes", "1KiB"], "(32MiB to 4GiB)"),
+    ] {
+        let said = refused(&args);
+        assert!(said.contains(part), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn slip_in_the_name_of_a_setting_is_told_what_is_meant() {
+    let program =
+        Program::new(None).with_env("ANGARIUM_LISTNE", "127.0.0.1:1").with_env("ANGARIUM_SOMETHING", "1");
+    let shown = program.say(&["config"]);
+    assert!(shown.contains("# ANGARIUM_LISTNE is not known; did you mean ANGARIUM_LISTEN?\n"), "{shown}");
+    assert!(!shown.contains("ANGARIUM_SOMETHING"), "{shown}");
+    let file = program.home.path().join("settings.toml");
+    std::fs::write(&file, "max_conections = 5\n").unwrap();
+    let refused = program.run(&["config", "--config", file.to_str().unwrap()]);
+    assert!(refused.err.contains("`max_conections`; did you mean `max_connections`?"), "{}", refused.err);
 }

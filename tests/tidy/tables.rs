@@ -5,20 +5,21 @@
 pub const IMPORTS: &[(&str, &[&str])] = &[
     ("lib.rs", &[]),
     ("main.rs", &["cli"]),
-    ("cli", &["api::openapi", "config", "server", "telemetry"]),
+    ("cli", &["api::openapi", "config", "server", "telemetry", "units"]),
     // From outside only, so that it can drive any server that speaks the API.
-    ("cli/bench", &[]),
+    ("cli/bench", &["units"]),
     ("cli/token.rs", &["config", "domain"]),
-    ("cli/client", &[]),
-    ("config", &["domain", "files"]),
+    ("cli/client", &["units"]),
+    ("config", &["domain", "files", "units"]),
     // What anybody may read.
     ("files.rs", &[]),
     // A store that no service has open is read where it lies.
     ("cli/client/doctor/store.rs", &["coordination", "journal", "storage"]),
     // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
     // domain the defaults.
-    ("config.rs", &["coordination::zookeeper", "domain::limits", "placement"]),
+    ("config.rs", &["coordination::zookeeper", "domain::limits", "placement", "units"]),
     ("telemetry.rs", &["config"]),
+    ("units.rs", &[]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
         "server/mod.rs",
@@ -105,6 +106,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["api", "cli/bench", "server"]),
     ("base64", &["api/sqs", "domain/receipt.rs"]),
     ("bytes", &[EVERYWHERE]),
+    ("bytesize", &["units.rs"]),
     ("clap", &["cli", "config", "config.rs", "server/face.rs"]),
     ("clap_complete", &["cli/completions.rs"]),
     ("deadpool", &["storage/postgres"]),
@@ -144,6 +146,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
+    ("humantime", &["units.rs"]),
     ("hyper_util", &["cli/bench", "cluster/connection.rs", "server"]),
     ("indicatif", &["cli/client"]),
     ("jiff", &["cli/client/doctor", "domain/time.rs"]),
@@ -201,6 +204,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("sha2", &["api/sqs", "domain/access.rs", "domain/dedup.rs", "domain/receipt.rs"]),
     // The system probes connections of clients, and of other replicas.
     ("socket2", &["cluster/connection.rs", "server"]),
+    // Names that are meant.
+    ("strsim", &["config/layers.rs"]),
     ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     (
