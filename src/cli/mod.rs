@@ -4,6 +4,7 @@ mod bench;
 mod client;
 mod completions;
 mod config;
+mod help;
 mod here;
 mod openapi;
 mod serve;
@@ -48,7 +49,7 @@ enum Command {
 
 /// Carries out the command that the arguments of the process name.
 pub fn run() -> anyhow::Result<()> {
-    let given = layers::read(Cli::command())?;
+    let given = layers::read(help::shaped(Cli::command()))?;
     let cli = Cli::from_arg_matches(&given.matches).unwrap_or_else(|error| error.exit());
     match cli.command.unwrap_or(Command::Serve(cli.config)) {
         Command::Serve(config) => serve::run(config, &given.doubtful),

@@ -36,6 +36,7 @@ fn plain_lines_of_a_claim_name_claim_message_and_body() {
 #[test]
 fn nothing_to_claim_is_no_error() {
     let it = beside_a_server();
+    it.program.say(&["queue", "create", "q"]);
     assert_eq!(it.program.say(&["claim", "create", "q"]), "there is nothing to claim\n");
     assert_eq!(it.program.json(&["claim", "create", "q"]), json!({"messages": []}));
 }
@@ -65,4 +66,21 @@ fn a_claim_that_only_its_location_names_is_known_by_it() {
     let head = "201 Created\r\nLocation: /v2/queues/q/claims/c1";
     let server = Canned::start(vec![(head, message.to_owned())]);
     assert_eq!(Program::new(Some(&server.url)).plain(&["claim", "create", "q"]), ["c1\tm1\t1"]);
+}
+
+#[test]
+fn claims_of_a_queue_are_listed() {
+    let it = beside_a_server();
+    it.program.say(&["queue", "create", "q"]);
+    assert_eq!(it.program.say(&["claim", "list", "q"]), "there are no claims\n");
+    let bodies = ["x"; 25].join("\n");
+    it.program.feed(&["message", "post", "q", "-", "--lines"], bodies.as_bytes());
+    let claim = || it.program.json(&["claim", "create", "q", "--limit", "1", "--ttl", "1m30s"])["id"].clone();
+    let mut ids: Vec<String> = (0..25).map(|_| claim().as_str().unwrap().to_owned()).collect();
+    ids.sort_unstable();
+    assert_eq!(it.program.plain(&["claim", "list", "q"]), ids);
+    assert_eq!(it.program.plain(&["claim", "list", "q", "--limit", "3"]), ids[..3]);
+    let table = it.program.say(&["claim", "list", "q"]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..3], [ids[0].as_str(), "1", "1m30s"]);
 }

@@ -89,3 +89,30 @@ fn a_listing_leaves_out_ones_own_messages_only_when_asked() {
     assert_eq!(list(&[]), ["mine", "another's"]);
     assert_eq!(list(&["--no-echo"]), ["another's"]);
 }
+
+/// The name of the file was posted, as one message.
+#[test]
+fn lines_of_a_named_file_are_posted_and_not_its_name() {
+    let it = beside_a_server();
+    let file = it.program.home.path().join("bodies.txt");
+    std::fs::write(&file, "one\ntwo\n").unwrap();
+    it.program.say(&["message", "post", "q", file.to_str().unwrap(), "--lines"]);
+    assert_eq!(it.program.plain(&["message", "list", "q"]), ["one", "two"]);
+    let missing = it.program.run(&["message", "post", "q", "/no/such/file", "--lines"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("the file of lines /no/such/file"), "{}", missing.err);
+}
+
+#[test]
+fn delayed_message_is_listed_with_its_state_and_what_is_left() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "now"]);
+    let id = it.program.plain(&["message", "post", "q", "later", "--delay", "10m"]);
+    let table = it.program.say(&["message", "list", "q", "--include-delayed"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows[0][1], rows[1][1], rows[1].last()), ("STATE", "ready", Some(&"now")));
+    assert_eq!((rows[2][1], rows[2].last()), ("delayed", Some(&"later")));
+    assert!(rows[2][2].starts_with("9m") || rows[2][2] == "10m", "{table}");
+    let shown = it.program.say(&["message", "get", "q", &id[0]]);
+    assert!(shown.contains("state  delayed "), "{shown}");
+}

@@ -10,6 +10,7 @@ mod consume;
 mod contexts;
 mod doctor;
 mod failures;
+mod help;
 mod messages;
 mod output;
 mod pools;
@@ -18,6 +19,7 @@ mod quotas;
 mod readme;
 mod settings;
 mod tls;
+mod top;
 mod tree;
 
 use std::io::Write;
@@ -27,6 +29,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::server::Server;
+use crate::support::terminal::Terminal;
 
 /// The program with an environment of its own: no setting of the machine reaches it.
 struct Program {
@@ -90,6 +93,22 @@ impl Program {
         let ended = self.run(args);
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{args:?}: {ended:?}");
         ended.out
+    }
+
+    /// What it prints, and what it tells beside that, when all goes well. Panics when it does not.
+    fn hint(&self, args: &[&str]) -> (String, String) {
+        let ended = self.run(args);
+        assert_eq!(ended.code, 0, "{args:?}: {ended:?}");
+        (ended.out, ended.err)
+    }
+
+    /// Starts it on a terminal of so many columns and lines.
+    fn on_terminal(&self, args: &[&str], size: (u16, u16)) -> Terminal {
+        let mut command = self.command(args);
+        if !self.env.iter().any(|(name, _)| name == "TERM") {
+            command.env("TERM", "xterm-256color");
+        }
+        Terminal::start(command, size)
     }
 
     /// What it prints with `-o json`.

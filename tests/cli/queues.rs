@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::beside_a_server;
+use super::canned::Canned;
+use super::{Program, beside_a_server};
 
 #[test]
 fn a_queue_is_created_once_and_keeps_its_metadata() {
@@ -16,13 +17,14 @@ fn a_queue_is_created_once_and_keeps_its_metadata() {
 #[test]
 fn queues_are_listed_through_all_pages() {
     let it = beside_a_server();
-    let names: Vec<String> = (0..45).map(|number| format!("q{number:02}")).collect();
+    let names: Vec<String> = (0..135).map(|number| format!("q{number:03}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     it.program.say(&[&["queue", "create"], names.as_slice()].concat());
     assert_eq!(it.program.plain(&["queue", "list"]), names);
     assert_eq!(it.program.plain(&["queue", "list", "--limit", "23"]), names[..23]);
-    assert_eq!(it.program.plain(&["queue", "list", "--marker", "q40"]), names[41..]);
-    assert_eq!(it.program.json(&["queue", "list", "--all"]).as_array().unwrap().len(), 45);
+    assert_eq!(it.program.plain(&["queue", "list", "--marker", "q040"]), names[41..]);
+    assert_eq!(it.program.json(&["queue", "list", "--all"]).as_array().unwrap().len(), 135);
+    assert_eq!(it.program.say(&["queue", "list"]).lines().count(), 136, "a head, and all of them");
 }
 
 #[test]
@@ -49,11 +51,13 @@ fn stats_count_the_messages_of_each_queue() {
     it.program.say(&["message", "post", "q", "one"]);
     it.program.say(&["message", "post", "q", "two"]);
     it.program.say(&["claim", "create", "q", "--limit", "1"]);
+    it.program.say(&["message", "post", "q", "later", "--delay", "10m"]);
+    it.program.say(&["queue", "create", "other"]);
     let table = it.program.say(&["queue", "stats", "q", "other"]);
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["NAME", "FREE", "CLAIMED", "TOTAL", "OLDEST", "NEWEST"]);
-    assert_eq!(rows[1][..4], ["q", "1", "1", "2"]);
-    assert_eq!(rows[2], ["other", "0", "0", "0", "-", "-"]);
+    assert_eq!(rows[0], ["NAME", "READY", "CLAIMED", "DELAYED", "TRANSFER", "TOTAL", "OLDEST", "NEWEST"]);
+    assert_eq!(rows[1][..6], ["q", "1", "1", "1", "0", "3"]);
+    assert_eq!(rows[2], ["other", "0", "0", "0", "0", "0", "-", "-"]);
 }
 
 #[test]
@@ -78,7 +82,109 @@ fn a_deleted_queue_is_gone_with_its_messages() {
     it.program.say(&["message", "post", "q", "one"]);
     it.program.say(&["queue", "delete", "q"]);
     assert!(it.program.plain(&["queue", "list"]).is_empty());
-    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["0"]);
+    let (out, told) = it.program.hint(&["queue", "stats", "q", "-o", "plain"]);
+    assert_eq!(
+        (out.as_str(), told.as_str()),
+        ("0\n", "angarium: queue q does not exist: there is nothing to count\n")
+    );
+}
+
+/// A mistyped queue was shown with its defaults, emptied, deleted and claimed from as if it were there.
+#[test]
+fn missing_queue_is_told_from_an_empty_one() {
+    let it = beside_a_server();
+    it.program.say(&["queue", "create", "empty"]);
+    for (args, told) in [
+        (vec!["queue", "show"], "queue typo does not exist: these are the defaults of a new one"),
+        (vec!["queue", "stats"], "queue typo does not exist: there is nothing to count"),
+        (vec!["queue", "purge"], "queue typo does not exist"),
+        (vec!["queue", "delete"], "queue typo did not exist"),
+        (vec!["message", "list"], "queue typo does not exist"),
+        (vec!["message", "pop"], "queue typo does not exist"),
+        (vec!["message", "consume"], "queue typo does not exist"),
+        (vec!["claim", "create"], "queue typo does not exist"),
+        (vec!["claim", "list"], "queue typo does not exist"),
+    ] {
+        let of = |queue| it.program.hint(&[&args[..], &[queue]].concat()).1;
+        assert_eq!(of("typo"), format!("angarium: {told}\n"), "{args:?}");
+        if args[1] != "delete" {
+            assert_eq!(of("empty"), "", "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn unknown_attribute_is_refused_with_the_one_that_is_meant() {
+    let it = beside_a_server();
+    for args in [
+        ["queue", "create", "q", "--set", "_defualt_message_ttl=60"].as_slice(),
+        ["queue", "set", "q", "_defualt_message_ttl=60"].as_slice(),
+    ] {
+        let refused = it.program.run(args);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains("did you mean `_default_message_ttl`?"), "{}", refused.err);
+    }
+    assert!(it.program.plain(&["queue", "list"]).is_empty());
+    it.program.say(&["queue", "create", "q", "--set", "_of_my_own=1", "--allow-unknown"]);
+    assert_eq!(it.program.json(&["queue", "show", "q"])["_of_my_own"], json!(1));
+}
+
+/// Those that the server has are all known to the command line.
+#[test]
+fn attributes_of_the_server_are_accepted() {
+    use angarium::domain::attributes as reserved;
+    let it = beside_a_server();
+    for key in [
+        reserved::MAX_POST_SIZE,
+        reserved::MESSAGE_TTL,
+        reserved::MESSAGE_DELAY,
+        reserved::DEAD_LETTER_QUEUE,
+        reserved::DEAD_LETTER_TTL,
+        reserved::MAX_CLAIM_COUNT,
+        reserved::DURABILITY,
+        reserved::FLAVOR,
+        reserved::VISIBILITY,
+        reserved::RECEIVE_WAIT,
+        reserved::REDRIVE_ALLOW,
+        reserved::POLICY,
+        reserved::FIFO_THROUGHPUT,
+        reserved::TAGS,
+        reserved::KMS_KEY,
+        reserved::KMS_REUSE,
+        reserved::MANAGED_SSE,
+        reserved::FIFO,
+        reserved::DEDUP_SCOPE,
+        reserved::CONTENT_DEDUP,
+        reserved::ENCRYPT,
+    ] {
+        it.program.say(&["queue", "create", "q", "--set", &format!("{key}=null")]);
+    }
+}
+
+#[test]
+fn listed_queues_are_counted() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "one"]);
+    it.program.say(&["message", "post", "q", "two"]);
+    it.program.say(&["message", "post", "q", "later", "--delay", "1m30s"]);
+    it.program.say(&["claim", "create", "q", "--limit", "1", "--ttl", "2m"]);
+    let table = it.program.say(&["queue", "list"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "READY", "CLAIMED", "DELAYED", "TRANSFER", "OLDEST", "IN/S", "OUT/S"]);
+    assert_eq!(rows[1][..5], ["q", "1", "1", "1", "0"]);
+    assert!(rows[1][5].ends_with('s') && rows[1][6] != "0.0" && rows[1][7] == "0.0", "{table}");
+    assert_eq!(it.program.say(&["queue", "list", "--no-stats"]), "NAME\nq\n");
+    assert_eq!(it.program.json(&["queue", "list"])[0]["stats"]["delayed"], json!(1));
+}
+
+/// Zaqar takes a parameter that it does not know for a filter, and would list nothing.
+#[test]
+fn server_that_counts_no_queues_is_not_asked_to() {
+    let home = r#"{"resources": {"rel/queues": {"href-template": "/v2/queues{?marker,limit,detailed}"}}}"#;
+    let page = r#"{"queues": [{"name": "q"}], "links": []}"#;
+    let server = Canned::start(vec![("200 OK", home.to_owned()), ("200 OK", page.to_owned())]);
+    assert_eq!(Program::new(Some(&server.url)).say(&["queue", "list"]), "NAME\nq\n");
+    assert_eq!(server.asked()[1].line, "GET /v2/queues?limit=20");
 }
 
 #[test]

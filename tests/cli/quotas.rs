@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::Program;
 use super::canned::Canned;
+use super::{Program, beside_a_server};
 
 fn shown(answer: &serde_json::Value, args: &[&str]) -> String {
     let server = Canned::start(vec![("200 OK", answer.to_string())]);
@@ -23,7 +23,7 @@ fn a_quota_is_shown_beside_what_is_used_of_it() {
     let table = "WHAT      USED  QUOTA  SHARE\n\
                  queues    3     12     25%\n\
                  messages  17    -      -\n\
-                 bytes     0     0      -\n";
+                 bytes     0B    0B     -\n";
     assert_eq!(shown(&answer, &["quota"]), table);
     let plain = "queues.used=3\nqueues.quota=12\nmessages.used=17\nbytes.used=0\nbytes.quota=0\n";
     assert_eq!(shown(&answer, &["quota", "-o", "plain"]), plain);
@@ -41,4 +41,17 @@ fn a_project_without_a_quota_has_dashes() {
                  messages  -     -      -\n\
                  bytes     -     -      -\n";
     assert_eq!(shown(&answer, &["quota"]), table);
+}
+
+/// The used amounts were dashes: nobody counted a project without a quota.
+#[test]
+fn used_amounts_are_shown_without_a_quota() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "hello"]);
+    let table = it.program.say(&["quota"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        rows[1..],
+        [["queues", "1", "-", "-"], ["messages", "1", "-", "-"], ["bytes", "7B", "-", "-"]]
+    );
 }

@@ -12,4 +12,5 @@ pub mod proxy;
 pub mod redis;
 pub mod server;
 pub mod settings;
+pub mod terminal;
 pub mod zookeeper;

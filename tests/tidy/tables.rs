@@ -101,6 +101,7 @@ const EVERYWHERE: &str = "";
 
 /// The homes of each crate that `Cargo.toml` takes for the program.
 pub const CRATES: &[(&str, &[&str])] = &[
+    ("anstream", &["cli/client/printer.rs", "cli/client/top"]),
     ("anyhow", &["cli", "main.rs"]),
     ("async_trait", &["coordination", "storage"]),
     ("axum", &["api", "cli/bench", "server"]),
@@ -109,6 +110,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("bytesize", &["units.rs"]),
     ("clap", &["cli", "config", "config.rs", "server/face.rs"]),
     ("clap_complete", &["cli/completions.rs"]),
+    ("comfy_table", &["cli/client/table.rs"]),
+    ("crossterm", &["cli/client/top"]),
     ("deadpool", &["storage/postgres"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
@@ -194,7 +197,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ),
     ("redis", &["storage/redis"]),
     ("rustix", &["cli", "clock.rs", "files.rs", "journal", "metrics/process.rs", "server"]),
-    ("rustls", &["server/tls.rs", "storage/postgres", "storage/redis"]),
+    ("rustls", &["cli/client/tls_words.rs", "server/tls.rs", "storage/postgres", "storage/redis"]),
     ("rustls_native_certs", &["storage/postgres"]),
     ("serde", &["api", "catalogue", "cli", "cluster/questions.rs", "config", "domain"]),
     ("serde_json", &["api", "catalogue", "cli", "cluster/questions.rs", "domain"]),
@@ -205,7 +208,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     // The system probes connections of clients, and of other replicas.
     ("socket2", &["cluster/connection.rs", "server"]),
     // Names that are meant.
-    ("strsim", &["config/layers.rs"]),
+    ("strsim", &["cli/client/attributes.rs", "config/layers.rs"]),
     ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     (

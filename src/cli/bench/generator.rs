@@ -72,9 +72,16 @@ pub fn drive(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> 
     on_this_thread(run(load, stop))?
 }
 
-/// Makes the queues. Fails with the server's words.
-pub fn create(load: &Load) -> anyhow::Result<()> {
-    on_one_line(load, async |line, tally| load.workload.create(line, tally).await)?;
+/// Makes the queues that are not there, and notes in `made` which those are, also of a part when it fails. Fails with the
+/// server's words.
+pub fn create(load: &Load, made: &mut Vec<usize>) -> anyhow::Result<()> {
+    on_one_line(load, async |line, tally| load.workload.create(line, tally, made).await)?;
+    Ok(())
+}
+
+/// Deletes queues with what is in them. Fails with the server's words.
+pub fn remove(load: &Load, queues: &[usize]) -> anyhow::Result<()> {
+    on_one_line(load, async |line, tally| load.workload.remove(line, tally, queues).await)?;
     Ok(())
 }
 

@@ -23,8 +23,6 @@ mod server_process;
 mod tally;
 mod workload;
 
-use std::ops::RangeInclusive;
-
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use ceiling::EmptyArgs;
 use workload::{Kind, Protocol};
+
+use crate::units;
 
 /// Load a server and measure it beside an empty one.
 #[derive(Args, Clone, Debug)]
@@ -71,17 +71,17 @@ pub struct LoadArgs {
     /// Connections, each with one request in flight
     #[arg(long, default_value_t = 64, value_parser = size(1, 10_000))]
     pub connections: usize,
-    /// Measured time of a round, in seconds
-    #[arg(long, default_value_t = 5, value_parser = seconds(1..=3600))]
+    /// Measured time of a round
+    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = seconds(1, 3600))]
     pub seconds: u64,
-    /// Time before it in which nothing is counted but errors, in seconds
-    #[arg(long, default_value_t = 1, value_parser = seconds(0..=600))]
+    /// Time before it in which nothing is counted but errors
+    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = seconds(0, 600))]
     pub warmup: u64,
     /// What the server is asked in
     #[arg(long, value_enum, default_value_t = Protocol::Rest)]
     pub protocol: Protocol,
-    /// Size of a message's body in bytes: of a JSON string with its quotes, or of the text in SQS
-    #[arg(long, default_value_t = 200, value_parser = size(2, 1 << 20))]
+    /// Size of a message's body: of a JSON string with its quotes, or of the text in SQS
+    #[arg(long, default_value_t = 200, value_name = "SIZE", value_parser = body_size)]
     pub body_bytes: usize,
     /// Messages in a post and in a claim; in SQS 10 at most
     #[arg(long, default_value_t = 1, value_parser = size(1, 1000))]
@@ -89,6 +89,9 @@ pub struct LoadArgs {
     /// Queues, named bench-0 onwards, over which the connections are spread
     #[arg(long, default_value_t = 1, value_parser = size(1, 100_000))]
     pub queues: usize,
+    /// Leave the queues that this run has made at --url; without it they are deleted at the end
+    #[arg(long, requires = "url")]
+    pub keep: bool,
     /// Delete all messages of a claim with one request
     #[arg(long)]
     pub bulk: bool,
@@ -117,9 +120,14 @@ fn size(least: u64, most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most)
 }
 
-/// A time in seconds as an argument.
-fn seconds(range: RangeInclusive<u64>) -> RangedU64ValueParser<u64> {
-    RangedU64ValueParser::new().range(range)
+/// A time as an argument.
+fn seconds(least: u32, most: u32) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    let read = units::seconds_within((least, most));
+    move |text| read(text).map(u64::from)
+}
+
+fn body_size(text: &str) -> Result<usize, String> {
+    units::bytes_within((2, 1 << 20))(text).map(|size| size as usize)
 }
 
 /// Runs the command: a few seconds for each round, bounded by its arguments whatever the server does. An error, hence

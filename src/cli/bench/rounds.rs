@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::LoadArgs;
 use super::ceiling::EmptyArgs;
 use super::figures::{Figures, Round};
-use super::generator::{Load, Measured, create, drive, fill, probe};
+use super::generator::{Load, Measured, create, drive, fill, probe, remove};
 use super::line::Target;
 use super::report::{Conditions, Report};
 use super::server_process::ServerProcess;
@@ -33,7 +33,18 @@ pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow:
     );
     check(args)?;
     let mut server = Side::server(kind, args)?;
-    create(&server.load)?;
+    let mut made = Vec::new();
+    let measured = create(&server.load, &mut made).and_then(|()| load(kind, args, &mut server, stop));
+    // What the server that is started here has ends with it.
+    if !args.keep && server.process.is_none() {
+        let removed = remove(&server.load, &made).context("the queues of this run could not be deleted");
+        return measured.and_then(|report| removed.map(|()| report));
+    }
+    measured
+}
+
+/// Fills the queues, and loads ceiling and server in turn.
+fn load(kind: Kind, args: &LoadArgs, server: &mut Side, stop: &CancellationToken) -> anyhow::Result<Report> {
     // Before the probe, so that it sees the answer to a claim that finds something.
     fill(&server.load, args.waiting, stop)?;
     let answers = probe(&server.load)?;

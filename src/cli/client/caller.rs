@@ -14,6 +14,7 @@ use super::context_file::{Context, Contexts, usual_path};
 use super::failure::Failure;
 use super::printer::{Form, Printer};
 use super::remote::{Identity, Remote};
+use crate::units;
 
 /// The server when nobody says: the one that `angarium serve` starts.
 const USUAL_URL: &str = "http://127.0.0.1:8888";
@@ -33,20 +34,23 @@ pub struct CallerArgs {
     token: Option<String>,
     /// UUID by which listings know one's own messages; a new one for each command when not given
     #[arg(long, env = "ANGARIUM_CLIENT_ID", value_name = "UUID", global = true, help_heading = HEADING)]
+    #[arg(hide_short_help = true)]
     client_id: Option<Uuid>,
     /// File of certificates (PEM) to trust in place of the public ones
     #[arg(long, env = "ANGARIUM_CA", value_name = "FILE", global = true, help_heading = HEADING)]
+    #[arg(hide_short_help = true)]
     ca: Option<PathBuf>,
     /// Named server of the file of contexts; see `angarium context`
     #[arg(long, env = "ANGARIUM_CONTEXT", value_name = "NAME", global = true, help_heading = HEADING)]
     context: Option<String>,
     /// File of contexts; default $XDG_CONFIG_HOME/angarium/contexts.toml
     #[arg(long, env = "ANGARIUM_CONTEXTS", value_name = "FILE", global = true, help_heading = HEADING)]
+    #[arg(hide_short_help = true)]
     contexts: Option<PathBuf>,
-    /// Seconds that an answer may take, beyond what the server is asked to wait
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600),
-          value_name = "SECONDS", global = true, help_heading = HEADING)]
-    timeout: u64,
+    /// How long an answer may take, beyond what the server is asked to wait
+    #[arg(long, default_value = "60s", value_parser = units::seconds_within((1, 3600)),
+          value_name = "DURATION", global = true, help_heading = HEADING, hide_short_help = true)]
+    timeout: u32,
     /// Form of the result on standard output
     #[arg(long, short, value_enum, default_value_t = Form::Table, value_name = "FORM", global = true)]
     output: Form,
@@ -80,7 +84,12 @@ impl CallerArgs {
 
     /// How long an answer may take.
     pub fn patience(&self) -> Duration {
-        Duration::from_secs(self.timeout)
+        Duration::from_secs(self.timeout.into())
+    }
+
+    /// The form that is asked for.
+    pub fn form(&self) -> Form {
+        self.output
     }
 
     /// What shows the results.

@@ -1,4 +1,4 @@
-//! `angarium claim`: create, show, renew and release claims.
+//! `angarium claim`: create, list, show, renew and release claims.
 
 use std::time::Duration;
 
@@ -9,11 +9,14 @@ use serde_json::json;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::message::{HEADS, Message};
-use super::printer::Shown;
-use super::queue;
+use super::listing::{ExtentArgs, Listing};
+use super::message::Message;
+use super::notice;
+use super::printer::{Item, Shown};
+use super::queue::{self, parsed};
 use super::remote::{Ask, Remote, Reply, encoded, with_query};
-use super::table::{Table, one_line, span};
+use super::table::{Table, cut, one_line};
+use crate::units::{self, span};
 
 /// Claims: messages taken for a time
 #[derive(Args, Clone, Debug)]
@@ -35,9 +38,16 @@ enum ClaimCommand {
         limit: Option<u32>,
         #[command(flatten)]
         terms: Terms,
-        /// Seconds to wait for a message when there is none
-        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=3600))]
-        wait: Option<u64>,
+        /// How long to wait for a message when there is none
+        #[arg(long, value_name = "DURATION", value_parser = units::seconds_within((0, 3600)))]
+        wait: Option<u32>,
+    },
+    /// List the claims of a queue that have not ended
+    List {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        extent: ExtentArgs,
     },
     /// Show a claim and the messages that it still holds
     Show {
@@ -68,12 +78,12 @@ enum ClaimCommand {
 /// How long a claim lasts.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct Terms {
-    /// Seconds that the claim lasts; the server's default, 300, when not given
-    #[arg(long, value_name = "SECONDS")]
+    /// How long the claim lasts; the server's default, 5m, when not given
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u64>,
-    /// Seconds that a message which would end before the claim outlives it; 60 when not given
-    #[arg(long, value_name = "SECONDS")]
+    /// How long a message which would end before the claim outlives it; 60s when not given
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     #[serde(skip_serializing_if = "Option::is_none")]
     grace: Option<u64>,
 }
@@ -82,9 +92,14 @@ pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     match &args.command {
         ClaimCommand::Create { queue, limit, terms, wait } => {
-            let wanted = Wanted { queue, limit: *limit, terms, wait: *wait };
-            show_created(args, claim(&remote, &wanted)?)
+            let wanted = Wanted { queue, limit: *limit, terms, wait: wait.map(u64::from) };
+            let granted = claim(&remote, &wanted)?;
+            if granted.is_none() {
+                notice::tell_if_missing(&remote, queue);
+            }
+            show_created(args, granted)
         }
+        ClaimCommand::List { queue, extent } => list(&args.caller, &remote, queue, extent),
         ClaimCommand::Show { queue, claim } => {
             let reply = remote.get(path(queue, claim))?;
             let held: Held = reply.parse()?;
@@ -103,6 +118,37 @@ pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
             })
         }
     }
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    id: String,
+    ttl: u64,
+    age: u64,
+    messages: u64,
+}
+
+fn list(caller: &CallerArgs, remote: &Remote, queue: &str, extent: &ExtentArgs) -> Result<(), Failure> {
+    let at = format!("{}/claims", queue::path(queue));
+    let mut listing = Listing::new(remote, &at, "claims", extent, &[]);
+    let mut printer = caller.printer();
+    let mut shown = printer.list(&["ID", "MESSAGES", "TTL", "AGE", "ENDS IN"]);
+    while let Some(page) = listing.page()? {
+        let mut items = Vec::with_capacity(page.len());
+        for json in page {
+            let Listed { id, ttl, age, messages } = parsed(&json)?;
+            let row =
+                vec![id.clone(), messages.to_string(), span(ttl), span(age), span(ttl.saturating_sub(age))];
+            items.push(Item { row, json: one_line(&json), plain: id });
+        }
+        shown.page(items)?;
+    }
+    let is_empty = shown.is_empty();
+    shown.end("there are no claims")?;
+    if is_empty {
+        notice::tell_if_missing(remote, queue);
+    }
+    Ok(())
 }
 
 fn path(queue: &str, claim: &str) -> String {
@@ -189,8 +235,9 @@ fn show(
     reply: &Reply,
     messages: &[Message],
 ) -> Result<(), Failure> {
-    let rows: Vec<_> = messages.iter().map(Message::row).collect();
-    let people = format!("claim {id}\n{more}{}", Table::new(HEADS).with_head(&rows));
+    let row = |message: &Message| vec![message.id().to_owned(), message.age(), cut(&message.body)];
+    let rows: Vec<_> = messages.iter().map(row).collect();
+    let people = format!("claim {id}\n{more}{}", Table::new(&["ID", "AGE", "BODY"]).cut().with_head(&rows));
     // The body as JSON, so that a line has always three parts.
     let line = |message: &Message| format!("{id}\t{}\t{}", message.id(), one_line(&message.body));
     let plain = messages.iter().map(line).collect();

@@ -13,6 +13,7 @@ use super::failure::Failure;
 use super::printer::Shown;
 use super::remote::{Ask, Remote, Reply};
 use super::table::Table;
+use crate::units;
 
 /// How often a replica that hands its queues over is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -30,8 +31,8 @@ pub struct DrainArgs {
     /// Which one, as `angarium components` shows it; without it the one that answers
     instance: Option<String>,
 
-    /// Seconds to wait until it has no queue
-    #[arg(long, default_value = "60", value_name = "SECONDS")]
+    /// How long to wait until it has no queue
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = units::seconds)]
     within: u64,
 
     #[command(flatten)]

@@ -10,10 +10,11 @@ use serde_json::value::RawValue;
 
 use super::Here;
 use super::caller::CallerArgs;
-use super::failure::Failure;
+use super::failure::{Failure, printable};
 use super::printer::Shown;
 use super::remote::{Remote, Reply};
 use super::table::{Table, one_line, pairs};
+use crate::units::size_of;
 
 /// Ask whether a server can be used
 #[derive(Args, Clone, Debug)]
@@ -98,7 +99,7 @@ impl PoolHealth {
             self.writable.map_or("-".to_owned(), yes),
             or_dash(&self.state),
             or_dash(&self.class),
-            self.bytes.as_ref().map_or("-".to_owned(), |room| format!("{} MiB", room.free >> 20)),
+            self.bytes.as_ref().map_or("-".to_owned(), |room| size_of(room.free)),
             self.description.clone().unwrap_or_default(),
         ]
     }
@@ -115,14 +116,35 @@ pub fn pools(reply: &Reply) -> Result<BTreeMap<String, PoolHealth>, Failure> {
     Ok(parts.into_iter().filter_map(health).collect())
 }
 
+/// Which operations fail. Each of them has a status, and most of the time they are all the same.
+fn failing(operations: &RawValue) -> String {
+    #[derive(Deserialize)]
+    struct Operation {
+        succeeded: bool,
+    }
+
+    let operations: BTreeMap<String, Operation> = serde_json::from_str(operations.get()).unwrap_or_default();
+    let failing: Vec<&str> = operations
+        .iter()
+        .filter(|(_, operation)| !operation.succeeded)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    match failing.is_empty() {
+        true => String::new(),
+        false => format!("these fail: {}\n", printable(&failing.join(", "))),
+    }
+}
+
 pub(super) fn health(args: &HealthArgs) -> Result<(), Failure> {
     let reply = args.caller.remote()?.get("/v2/health")?;
     let mut object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
     let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
     let pools = pools(&reply)?;
-    object.retain(|key, _| key != "pools" && !pools.contains_key(key));
+    let operations = object.remove("operation_status");
+    object.retain(|key, _| key != "pools" && key != "components" && !pools.contains_key(key));
     let rows: Vec<_> = pools.iter().map(|(name, health)| health.row(name)).collect();
     let heads = &["POOL", "REACHABLE", "WRITABLE", "STATE", "CLASS", "FREE", ""];
-    let people = format!("{}\n{}", pairs(&object), Table::new(heads).with_head(&rows));
+    let operations = operations.map_or_else(String::new, |operations| failing(&operations));
+    let people = format!("{}{operations}\n{}", pairs(&object), Table::new(heads).with_head(&rows));
     args.caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
 }

@@ -12,29 +12,35 @@ use super::remote::{Ask, Remote, with_query};
 
 /// Items of a page: the most that a server of Zaqar's defaults gives.
 const PAGE: u64 = 20;
-/// Items of a listing that names no number.
-const USUAL: u64 = 100;
 
 /// How much of a listing.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExtentArgs {
-    /// At most this many; 100 when not given
+    /// At most this many; all of them when not given, page after page
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
     limit: Option<u64>,
-    /// All of them, however many pages that takes
-    #[arg(long)]
+    /// All of them: what is done anyway, for scripts that say it
+    #[arg(long, hide = true)]
     all: bool,
     /// Begin after this one; it comes from a listing before
     #[arg(long, value_name = "MARKER")]
     marker: Option<String>,
 }
 
-/// A listing under way.
+impl ExtentArgs {
+    /// At most so many, from the first one on.
+    pub fn first(limit: u64) -> Self {
+        Self { limit: Some(limit), all: false, marker: None }
+    }
+}
+
+/// A listing under way. Of its items one page is in memory.
 pub struct Listing<'a> {
     remote: &'a Remote,
     key: &'static str,
     next: Option<String>,
     left: u64,
+    headers: &'static [(&'static str, &'static str)],
 }
 
 #[derive(Deserialize)]
@@ -52,16 +58,21 @@ impl<'a> Listing<'a> {
         extent: &ExtentArgs,
         parameters: &[(&str, Option<String>)],
     ) -> Self {
-        let left = if extent.all { u64::MAX } else { extent.limit.unwrap_or(USUAL) };
+        let left = extent.limit.unwrap_or(u64::MAX);
         let mut query = vec![("limit", Some(left.min(PAGE).to_string())), ("marker", extent.marker.clone())];
         query.extend(parameters.iter().cloned());
-        Self { remote, key, next: Some(with_query(path, &query)), left }
+        Self { remote, key, next: Some(with_query(path, &query)), left, headers: &[] }
+    }
+
+    /// With these headers.
+    pub fn with_headers(self, headers: &'static [(&'static str, &'static str)]) -> Self {
+        Self { headers, ..self }
     }
 
     /// The next items; none at the end. The last page may be short, or empty.
     pub fn page(&mut self) -> Result<Option<Vec<Box<RawValue>>>, Failure> {
         let Some(path) = self.next.take() else { return Ok(None) };
-        let reply = self.remote.ask(Ask::new(Method::GET, path.clone()))?;
+        let reply = self.remote.ask(Ask::new(Method::GET, path.clone()).headers(self.headers))?;
         let mut body: BTreeMap<String, Box<RawValue>> = reply.parse()?;
         let missing = || reply.strange(format!("it has no {}", self.key));
         let items = body.remove(self.key).ok_or_else(missing)?;

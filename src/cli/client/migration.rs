@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::printer::{Printer, Shown};
 use super::queue::path;
 use super::remote::{Ask, Remote, Reply};
+use crate::units;
 
 /// How often a queue that is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -25,8 +26,8 @@ pub(super) struct MigrateArgs {
     /// Messages a second that are copied at most
     #[arg(long, value_name = "MESSAGES")]
     rate: Option<u32>,
-    /// Wait so many seconds until it is there
-    #[arg(long, value_name = "SECONDS")]
+    /// Wait so long until it is there
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     wait: Option<u64>,
 }
 

@@ -1,16 +1,17 @@
 //! The client commands: what a person or a script asks of a server, over HTTP.
 //!
 //! ```text
-//! mod (which command) → queue, message, claim, pool, flavor, quota, component, health, doctor (one file per noun: what is asked and shown)
+//! mod (which command) → queue, message, claim, pool, flavor, quota, component, health, doctor, top (one file per noun: what is asked and shown)
 //!                         → caller (flags, context) → context_file
-//!                         → remote (one request, one answer) → failure (what went wrong, the exit code)
-//!                         → listing (page after page), setting (KEY=VALUE)
-//!                         → printer (table, JSON, plain) → table; progress
+//!                         → remote (one request, one answer) → failure (what went wrong, the exit code), tls_words
+//!                         → listing (page after page), setting (KEY=VALUE), attributes (their names)
+//!                         → printer (table, JSON, plain) → table, screen; progress, notice (standard error)
 //! ```
 //!
 //! It knows the REST API only from outside: nothing here touches the product's own parts, so that it can speak to any
 //! server of this API, Zaqar's own among them.
 
+mod attributes;
 mod balance;
 mod caller;
 mod claim;
@@ -24,15 +25,20 @@ mod health;
 mod listing;
 mod message;
 mod migration;
+mod notice;
 mod pool;
 mod pool_drain;
 mod printer;
 mod progress;
 mod queue;
+mod queue_counts;
 mod quota;
 mod remote;
+mod screen;
 mod setting;
 mod table;
+mod tls_words;
+mod top;
 
 use clap::Subcommand;
 
@@ -61,6 +67,8 @@ pub enum ClientCommand {
     Ping(health::PingArgs),
     /// Show the health of the service and of its pools (administrators)
     Health(health::HealthArgs),
+    /// Show queues and replicas as they are now, again and again
+    Top(top::TopArgs),
     /// Look for what is wrong with a server, and say what to do
     Doctor(doctor::DoctorArgs),
     /// Named servers, with project and token
@@ -83,6 +91,7 @@ pub fn run(command: ClientCommand, here: Here) -> Result<(), Failure> {
         ClientCommand::Drain(args) => component::drain(&args),
         ClientCommand::Ping(args) => health::ping(&args, here),
         ClientCommand::Health(args) => health::health(&args),
+        ClientCommand::Top(args) => top::run(&args),
         ClientCommand::Doctor(args) => doctor::run(&args),
         ClientCommand::Context(args) => context::run(args),
     }

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::pool::path;
 use super::printer::{Printer, Shown};
 use super::remote::{Ask, Remote, Reply};
+use crate::units;
 
 /// How often a pool that is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -23,8 +24,8 @@ pub(super) struct DrainArgs {
     /// Messages a second that the migration of each queue copies at most
     #[arg(long, value_name = "MESSAGES")]
     rate: Option<u32>,
-    /// Wait so many seconds until no queue is in it
-    #[arg(long, value_name = "SECONDS")]
+    /// Wait so long until no queue is in it
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     wait: Option<u64>,
     /// End it: the pool takes new queues again, and what has gone stays where it is
     #[arg(long, conflicts_with_all = ["rate", "wait"])]

@@ -1,11 +1,15 @@
-//! Owns standard output: results as a table for people, as JSON or as plain lines for programs.
+//! Owns standard output: results as a table for people, as JSON or as plain lines for programs. What others have written never
+//! steers a terminal, in whatever form it is shown there; where there is none, programs get it as it is. Colours are for
+//! terminals, and not where `NO_COLOR` is set.
 //! A reader that has gone is no error, but work that waits for its output stops there. Never writes to standard error.
 
 use std::io::{BufWriter, StdoutLock, Write};
 
+use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 
 use super::failure::Failure;
+use super::screen;
 use super::table::Table;
 
 /// How a result is shown.
@@ -33,13 +37,17 @@ pub struct Shown {
 /// Shows results.
 pub struct Printer {
     form: Form,
+    is_terminal: bool,
+    has_colours: bool,
     out: BufWriter<StdoutLock<'static>>,
 }
 
 impl Printer {
     /// Of standard output, which nobody else writes to meanwhile.
     pub fn new(form: Form) -> Self {
-        Self { form, out: BufWriter::new(std::io::stdout().lock()) }
+        let out = std::io::stdout().lock();
+        let has_colours = AutoStream::choice(&out) != ColorChoice::Never;
+        Self { form, is_terminal: screen::is_terminal(), has_colours, out: BufWriter::new(out) }
     }
 
     /// The form asked for.
@@ -50,9 +58,12 @@ impl Printer {
     /// Shows a result, and returns when it has left the process.
     pub fn show(&mut self, shown: &Shown) -> Result<(), Failure> {
         match self.form {
-            Form::Table => self.write(&shown.people)?,
-            Form::Json => self.lines(std::slice::from_ref(&shown.json))?,
-            Form::Plain => self.lines(&shown.plain)?,
+            Form::Table => self.people(&shown.people)?,
+            Form::Json => {
+                self.json(&shown.json)?;
+                self.write("\n")?;
+            }
+            Form::Plain => shown.plain.iter().try_for_each(|line| self.plain(line))?,
         }
         self.flush()
     }
@@ -67,11 +78,30 @@ impl Printer {
         List { printer: self, table: Table::new(heads), items: 0 }
     }
 
-    fn lines(&mut self, lines: &[String]) -> Result<(), Failure> {
-        lines.iter().try_for_each(|line| {
-            self.write(line)?;
-            self.write("\n")
-        })
+    /// As [`Printer::list`]; cells of the last column are cut where the terminal ends.
+    pub fn cut_list(&mut self, heads: &'static [&'static str]) -> List<'_> {
+        List { printer: self, table: Table::new(heads).cut(), items: 0 }
+    }
+
+    /// Text that may have colours.
+    fn people(&mut self, text: &str) -> Result<(), Failure> {
+        if self.has_colours {
+            return self.write(text);
+        }
+        self.write(&anstream::adapter::strip_str(text).to_string())
+    }
+
+    fn plain(&mut self, line: &str) -> Result<(), Failure> {
+        if self.is_terminal {
+            self.write(&screen::lines(line))?
+        } else {
+            self.write(line)?
+        }
+        self.write("\n")
+    }
+
+    fn json(&mut self, text: &str) -> Result<(), Failure> {
+        if self.is_terminal { self.write(&screen::json(text)) } else { self.write(text) }
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
@@ -108,21 +138,23 @@ impl List<'_> {
                 let fresh = self.items == 0;
                 let rows: Vec<_> = items.iter().map(|item| item.row.clone()).collect();
                 let text = if fresh { self.table.with_head(&rows) } else { self.table.rows(&rows) };
-                self.printer.write(&text)?;
+                self.printer.people(&text)?;
             }
             Form::Json => {
                 for (index, item) in (self.items..).zip(&items) {
                     self.printer.write(if index == 0 { "[" } else { ",\n " })?;
-                    self.printer.write(&item.json)?;
+                    self.printer.json(&item.json)?;
                 }
             }
-            Form::Plain => items.iter().try_for_each(|item| {
-                self.printer.write(&item.plain)?;
-                self.printer.write("\n")
-            })?,
+            Form::Plain => items.iter().try_for_each(|item| self.printer.plain(&item.plain))?,
         }
         self.items += items.len() as u64;
         self.printer.flush()
+    }
+
+    /// Whether nothing was shown so far.
+    pub fn is_empty(&self) -> bool {
+        self.items == 0
     }
 
     /// Ends the list. A table of nothing says so.

@@ -1,4 +1,5 @@
-//! `angarium queue`: list, create, show, count, change, purge and delete queues. Their migration stands in [`super::migration`].
+//! `angarium queue`: list, create, show, count, change, purge and delete queues. What is counted of them stands in
+//! [`super::queue_counts`], their migration in [`super::migration`].
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::attributes;
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::listing::{ExtentArgs, Listing};
+use super::listing::ExtentArgs;
 use super::migration::{self, MigrateArgs};
-use super::printer::{Item, Shown};
+use super::notice;
+use super::printer::Shown;
+use super::queue_counts::{Columns, list, stats};
 use super::remote::{Ask, Remote, encoded};
-use super::setting::{Setting, raw};
-use super::table::{Table, bare, one_line, pairs, span};
+use super::setting::Setting;
+use super::table::{one_line, pairs};
 
 /// The media type of a change of metadata, which Zaqar insists on.
 const PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
@@ -38,6 +42,9 @@ enum QueueCommand {
         /// With their metadata
         #[arg(long)]
         detailed: bool,
+        /// Names only: nothing is counted
+        #[arg(long)]
+        no_stats: bool,
     },
     /// Create queues; one that exists stays as it is
     Create {
@@ -47,6 +54,9 @@ enum QueueCommand {
         /// Metadata, as KEY=VALUE; a value that is JSON is taken as such, any other as text
         #[arg(long = "set", value_name = "KEY=VALUE")]
         settings: Vec<Setting>,
+        /// Set keys with an underscore too that are no attributes
+        #[arg(long)]
+        allow_unknown: bool,
     },
     /// Show the metadata of a queue
     Show {
@@ -66,6 +76,9 @@ enum QueueCommand {
         /// KEY=VALUE; a value that is JSON is taken as such, any other as text
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<Setting>,
+        /// Set keys with an underscore too that are no attributes
+        #[arg(long)]
+        allow_unknown: bool,
     },
     /// Remove metadata of a queue
     Unset {
@@ -114,16 +127,29 @@ enum Purged {
 pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     match &args.command {
-        QueueCommand::List { extent, detailed } => list(args, &remote, extent, *detailed),
-        QueueCommand::Create { queues, settings } => create(args, &remote, queues, settings),
+        QueueCommand::List { extent, detailed, no_stats } => {
+            list(&args.caller, &remote, extent, Columns { detailed: *detailed, counted: !no_stats })
+        }
+        QueueCommand::Create { queues, settings, allow_unknown } => {
+            if !allow_unknown {
+                attributes::check(settings.iter().map(|setting| setting.key.as_str()))?;
+            }
+            create(args, &remote, queues, settings)
+        }
         QueueCommand::Show { queue } => {
             let reply = remote.get(path(queue))?;
+            if notice::is_of_missing(&reply) {
+                notice::tell(&format!("queue {queue} does not exist: these are the defaults of a new one"));
+            }
             let metadata: BTreeMap<String, Box<RawValue>> = reply.parse()?;
             let plain = metadata.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
             args.caller.printer().show(&Shown { people: pairs(&metadata), json: reply.json_text()?, plain })
         }
-        QueueCommand::Stats { queues } => stats(args, &remote, queues),
-        QueueCommand::Set { queue, settings } => {
+        QueueCommand::Stats { queues } => stats(&args.caller, &remote, queues),
+        QueueCommand::Set { queue, settings, allow_unknown } => {
+            if !allow_unknown {
+                attributes::check(settings.iter().map(|setting| setting.key.as_str()))?;
+            }
             let add = |setting: &Setting| Change::new("add", &setting.key, Some(setting.value.clone()));
             change(args, &remote, queue, settings.iter().map(add).collect())
         }
@@ -140,7 +166,11 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
         QueueCommand::Delete { queues } => {
             let mut printer = args.caller.printer();
             queues.iter().try_for_each(|queue| {
+                let is_missing = notice::is_missing(&remote, queue);
                 remote.delete(path(queue))?;
+                if is_missing {
+                    notice::tell(&format!("queue {queue} did not exist"));
+                }
                 printer.done(&format!("queue {queue} is gone"), &json!({"name": queue}))
             })
         }
@@ -150,32 +180,6 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
 /// The path of a queue.
 pub fn path(queue: &str) -> String {
     format!("/v2/queues/{}", encoded(queue))
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    name: String,
-    #[serde(default)]
-    metadata: BTreeMap<String, Box<RawValue>>,
-}
-
-fn list(args: &QueueArgs, remote: &Remote, extent: &ExtentArgs, detailed: bool) -> Result<(), Failure> {
-    let details = [("detailed", detailed.then(|| "true".to_owned()))];
-    let mut listing = Listing::new(remote, "/v2/queues", "queues", extent, &details);
-    let mut printer = args.caller.printer();
-    let mut shown = printer.list(if detailed { &["NAME", "METADATA"] } else { &["NAME"] });
-    while let Some(page) = listing.page()? {
-        let mut items = Vec::with_capacity(page.len());
-        for json in page {
-            let Listed { name, metadata } = parsed(&json)?;
-            let metadata: Vec<_> =
-                metadata.iter().map(|(key, value)| format!("{key}={}", bare(value))).collect();
-            let row = vec![name.clone(), metadata.join(" ")];
-            items.push(Item { row, json: one_line(&json), plain: name });
-        }
-        shown.page(items)?;
-    }
-    shown.end("there are no queues")
 }
 
 /// An item of a listing.
@@ -198,50 +202,6 @@ fn create(args: &QueueArgs, remote: &Remote, queues: &[String], settings: &[Sett
         printer.done(&format!("queue {queue} {sentence}"), &json!({"name": queue, "created": created}))?;
     }
     Ok(())
-}
-
-#[derive(Deserialize)]
-struct Stats {
-    messages: Counts,
-}
-
-#[derive(Deserialize)]
-struct Counts {
-    claimed: u64,
-    free: u64,
-    total: u64,
-    #[serde(default)]
-    oldest: Option<Milestone>,
-    #[serde(default)]
-    newest: Option<Milestone>,
-}
-
-#[derive(Deserialize)]
-struct Milestone {
-    age: u64,
-}
-
-fn stats(args: &QueueArgs, remote: &Remote, queues: &[String]) -> Result<(), Failure> {
-    let mut table = Table::new(&["NAME", "FREE", "CLAIMED", "TOTAL", "OLDEST", "NEWEST"]);
-    let (mut rows, mut json, mut plain) = (Vec::new(), BTreeMap::new(), Vec::new());
-    for queue in queues {
-        let reply = remote.get(format!("{}/stats", path(queue)))?;
-        let Stats { messages } = reply.parse()?;
-        let age =
-            |milestone: Option<Milestone>| milestone.map_or("-".into(), |milestone| span(milestone.age));
-        plain.push(messages.total.to_string());
-        rows.push(vec![
-            queue.clone(),
-            messages.free.to_string(),
-            messages.claimed.to_string(),
-            messages.total.to_string(),
-            age(messages.oldest),
-            age(messages.newest),
-        ]);
-        json.insert(queue.as_str(), raw(&reply.json_text()?)?);
-    }
-    let json = serde_json::to_string(&json).map_err(|error| Failure::Usage(error.to_string()))?;
-    args.caller.printer().show(&Shown { people: table.with_head(&rows), json, plain })
 }
 
 /// One operation of a JSON patch.
@@ -274,6 +234,7 @@ fn purge(args: &QueueArgs, remote: &Remote, queues: &[String], only: Option<Purg
         Some(Purged::Subscriptions) => json!(["subscriptions"]),
     };
     queues.iter().try_for_each(|queue| {
+        notice::tell_if_missing(remote, queue);
         let ask = Ask::new(Method::POST, format!("{}/purge", path(queue)));
         remote.ask(ask.json(&json!({"resource_types": kinds}))?)?;
         printer.done(&format!("queue {queue} is purged"), &json!({"name": queue}))

@@ -10,6 +10,7 @@ use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::printer::Shown;
 use super::table::Table;
+use crate::units;
 
 /// Show what the project may hold, and what it holds
 #[derive(Args, Clone, Debug)]
@@ -26,7 +27,11 @@ struct Bounded {
 
 impl Bounded {
     fn row(&self, what: &str) -> Vec<String> {
-        let or_dash = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+        let or_dash = |number: Option<u64>| match number {
+            Some(bytes) if what == "bytes" => units::size_of(bytes),
+            Some(number) => number.to_string(),
+            None => "-".to_owned(),
+        };
         let share = match (self.used, self.quota) {
             (Some(used), Some(quota)) if quota > 0 => {
                 format!("{}%", u128::from(used) * 100 / u128::from(quota))

@@ -11,6 +11,7 @@ use ureq::Timeout;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::failure::{Failure, Refusal};
+use super::tls_words;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -35,12 +36,13 @@ pub struct Ask {
     body: Option<Vec<u8>>,
     media: &'static str,
     longer: Duration,
+    headers: &'static [(&'static str, &'static str)],
 }
 
 impl Ask {
     /// A request without a body. `path` begins with a slash and is encoded already.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), body: None, media: JSON, longer: Duration::ZERO }
+        Self { method, path: path.into(), body: None, media: JSON, longer: Duration::ZERO, headers: &[] }
     }
 
     /// With this JSON as its body.
@@ -52,6 +54,11 @@ impl Ask {
     /// With a body of another kind of JSON.
     pub fn media(self, media: &'static str) -> Self {
         Self { media, ..self }
+    }
+
+    /// With these headers beside those of every request.
+    pub fn headers(self, headers: &'static [(&'static str, &'static str)]) -> Self {
+        Self { headers, ..self }
     }
 
     /// The server is asked to wait, so its answer is waited for that much longer.
@@ -173,6 +180,9 @@ impl Remote {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
+        for (name, value) in ask.headers {
+            request = request.header(*name, *value);
+        }
         if ask.body.is_some() {
             request = request.header(http::header::CONTENT_TYPE, ask.media);
         }
@@ -211,8 +221,18 @@ impl Remote {
             _ => false,
         };
         let why = match error {
-            ureq::Error::Io(error) => error.to_string(),
-            ureq::Error::Rustls(error) => format!("TLS: {error}"),
+            ureq::Error::Io(error) => match tls_words::of_io(error) {
+                Some(words) => words,
+                // A server that wanted a handshake and got a request.
+                None if self.base.starts_with("http://") && is_cut_off(error) => {
+                    format!("{error}: does it speak TLS (https://)?")
+                }
+                None => error.to_string(),
+            },
+            ureq::Error::Rustls(error) => tls_words::of(error),
+            ureq::Error::Protocol(_) => {
+                "it does not answer as HTTP does: does it speak TLS (https://)?".to_owned()
+            }
             ureq::Error::Timeout(part) => format!("no answer in time ({part})"),
             other => other.to_string(),
         };
@@ -234,12 +254,17 @@ fn agent(tls: TlsConfig) -> ureq::Agent {
     config.build().into()
 }
 
+/// Whether the other side has ended the connection before it answered.
+fn is_cut_off(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
+}
+
 /// Errors that a socket reports only while it connects.
 fn before_sending(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     // A handshake that TLS refused comes as an error of the socket.
-    let handshake = error.get_ref().is_some_and(|inner| inner.to_string().contains("certificate"));
-    handshake
+    tls_words::of_io(error).is_some()
         || matches!(
             error.kind(),
             ErrorKind::ConnectionRefused

@@ -1,69 +1,150 @@
-//! Owns columns: text aligned by the width that a terminal gives it. Never prints, and never wraps or cuts a cell that
-//! was not made to be cut.
+//! Owns columns: text aligned by the width that a terminal gives it, within the terminal's width where there is one. Never
+//! prints; what it colours is stripped of that again where no colours are wanted.
 
 use std::collections::BTreeMap;
 
+use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Width, presets};
 use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr;
 
 use super::failure::printable;
+use super::screen;
 
 /// Blanks between two columns.
-const GAP: usize = 2;
-/// Columns of a body in a list; `message get` shows all of it.
+const GAP: u16 = 2;
+/// Columns of a body in a list where no terminal says how wide it is; `message get` shows all of it.
 const BODY_WIDTH: usize = 60;
+/// Characters of a body that are looked at for a cell: more than a screen is wide.
+const BODY_CHARS: usize = 1_000;
+/// The least that is left for the last column; on a narrower terminal lines are longer than it is.
+const LEAST: u16 = 12;
 
 /// Columns that keep their widths from page to page, and grow where a later page needs it.
 #[derive(Debug)]
 pub struct Table {
     heads: &'static [&'static str],
-    widths: Vec<usize>,
+    widths: Vec<u16>,
+    screen: Option<u16>,
+    is_cut: bool,
 }
 
 impl Table {
-    /// With these heads.
+    /// With these heads. On a terminal the last column is as wide as there is room, and its cells go on in the next line.
     pub fn new(heads: &'static [&'static str]) -> Self {
-        Self { heads, widths: heads.iter().map(|head| head.width()).collect() }
+        Self::within(heads, screen::width())
+    }
+
+    /// As [`Table::new`], for a screen that is so wide.
+    pub fn within(heads: &'static [&'static str], screen: Option<u16>) -> Self {
+        Self { heads, widths: heads.iter().map(|head| columns(head)).collect(), screen, is_cut: false }
+    }
+
+    /// Cells of the last column that are too wide are cut.
+    pub fn cut(self) -> Self {
+        Self { is_cut: true, ..self }
     }
 
     /// The heads, then the rows.
     pub fn with_head(&mut self, rows: &[Vec<String>]) -> String {
         self.fit(rows);
-        let heads: Vec<_> = self.heads.iter().map(|head| (*head).to_owned()).collect();
-        self.line(&heads) + &self.rows(rows)
+        let heads = self.heads.iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)).collect();
+        self.lines(Some(heads), rows)
     }
 
     /// The rows alone.
     pub fn rows(&mut self, rows: &[Vec<String>]) -> String {
         self.fit(rows);
-        rows.iter().map(|row| self.line(row)).collect()
+        self.lines(None, rows)
     }
 
     fn fit(&mut self, rows: &[Vec<String>]) {
         for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(printable(cell).width());
+                *width = (*width).max(columns(&printable(cell)));
             }
         }
     }
 
-    fn line(&self, cells: &[String]) -> String {
-        let mut line = String::new();
-        for (cell, width) in cells.iter().zip(&self.widths) {
-            let cell = printable(cell);
-            line.push_str(&cell);
-            line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width()) + GAP));
+    fn lines(&self, heads: Option<Vec<Cell>>, rows: &[Vec<String>]) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING).enforce_styling().style_text_only();
+        table.set_truncation_indicator("…").set_content_arrangement(ContentArrangement::Disabled);
+        let Some((last, before)) = self.widths.split_last() else { return String::new() };
+        let taken = before.iter().map(|width| width + GAP).sum::<u16>();
+        let room =
+            self.screen.map(|screen| screen.saturating_sub(taken)).filter(|room| room >= &LEAST.min(*last));
+        table.add_rows(heads);
+        for row in rows {
+            // The first cell names what the others tell of.
+            let named = row.iter().take(1).map(|name| Cell::new_owned(printable(name)));
+            let told = row.iter().skip(1).map(|cell| toned(cell));
+            let mut cells = comfy_table::Row::from(named.chain(told).collect::<Vec<_>>());
+            if self.is_cut {
+                cells.max_height(1);
+            }
+            table.add_row(cells);
         }
-        line.truncate(line.trim_end().len());
-        line.push('\n');
-        line
+        for (width, column) in self.widths.iter().zip(table.column_iter_mut()) {
+            let is_last = column.index + 1 == self.widths.len();
+            column.set_padding((0, if is_last { 0 } else { GAP }));
+            let width = if is_last { room.map_or(*width, |room| room.min(*width)) } else { width + GAP };
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+        }
+        if rows.is_empty() && self.heads.is_empty() { String::new() } else { table.trim_fmt() + "\n" }
     }
 }
 
-/// An object as lines of key and value, in the order of its keys.
+/// A cell in the colour of what it says.
+fn toned(text: &str) -> Cell {
+    let cell = Cell::new_owned(printable(text));
+    match text {
+        "NO" | "lost" | "silent" | "unreachable" => cell.fg(Color::Red),
+        "suspended" | "draining" | "leaving" | "delayed" | "relaxed" => cell.fg(Color::Yellow),
+        "yes" | "active" | "connected" | "ready" => cell.fg(Color::Green),
+        _ => cell,
+    }
+}
+
+fn columns(text: &str) -> u16 {
+    u16::try_from(text.width()).unwrap_or(u16::MAX / 2)
+}
+
+/// An object as lines of key and value, in the order of its keys; what is in it has its keys behind a dot.
 pub fn pairs(object: &BTreeMap<String, Box<RawValue>>) -> String {
-    let rows: Vec<_> = object.iter().map(|(key, value)| vec![key.clone(), bare(value)]).collect();
+    let mut rows = Vec::new();
+    for (key, value) in object {
+        flatten(key, value, &mut rows);
+    }
     Table::new(&["", ""]).rows(&rows)
+}
+
+/// A value as lines below a key.
+pub fn flatten(key: &str, value: &RawValue, rows: &mut Vec<Vec<String>>) {
+    if let Ok(object) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(value.get())
+        && !object.is_empty()
+    {
+        object.iter().for_each(|(part, value)| flatten(&format!("{key}.{part}"), value, rows));
+        return;
+    }
+    match serde_json::from_str::<Vec<Box<RawValue>>>(value.get()) {
+        Ok(list) if list.iter().any(|part| part.get().starts_with(['{', '['])) => {
+            let numbered = list.iter().enumerate();
+            numbered.for_each(|(number, value)| flatten(&format!("{key}.{number}"), value, rows));
+        }
+        _ => rows.push(vec![key.to_owned(), worded(value)]),
+    }
+}
+
+/// A value on one line, for a person: the parts of a list with commas.
+pub fn worded(value: &RawValue) -> String {
+    match value.get() {
+        "null" | "{}" | "[]" => "-".to_owned(),
+        text if text.starts_with('[') => match serde_json::from_str::<Vec<Box<RawValue>>>(text) {
+            Ok(list) => list.iter().map(|part| bare(part)).collect::<Vec<_>>().join(", "),
+            Err(_) => bare(value),
+        },
+        _ => bare(value),
+    }
 }
 
 /// A JSON value as one line: a string is written without its quotes.
@@ -76,30 +157,21 @@ pub fn one_line(value: &RawValue) -> String {
     value.get().replace(['\n', '\r'], " ")
 }
 
-/// The beginning of a body, for a cell.
+/// The beginning of a body, for a cell. What does not fit on the screen is cut there.
 pub fn cut(value: &RawValue) -> String {
-    let text = one_line(value);
-    if text.width() <= BODY_WIDTH {
+    let text = bare(value);
+    let most = if screen::width().is_some() { BODY_CHARS } else { BODY_WIDTH };
+    if text.width() <= most {
         return text;
     }
     let mut shown = String::new();
-    for c in text.chars() {
-        if shown.width() >= BODY_WIDTH - 1 {
+    for c in text.chars().take(BODY_CHARS) {
+        if shown.width() >= most - 1 {
             break;
         }
         shown.push(c);
     }
     shown + "…"
-}
-
-/// Seconds as a person says them: the two largest units.
-pub fn span(seconds: u64) -> String {
-    match seconds {
-        0..=59 => format!("{seconds}s"),
-        60..=3_599 => format!("{}m{}s", seconds / 60, seconds % 60),
-        3_600..=86_399 => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{}d{}h", seconds / 86_400, seconds % 86_400 / 3_600),
-    }
 }
 
 #[cfg(test)]
@@ -110,18 +182,39 @@ mod tests {
         cells.map(ToOwned::to_owned).to_vec()
     }
 
+    /// Text without the escapes that colour it.
+    fn plain(text: &str) -> String {
+        let mut parts = text.split('\u{1b}');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |shown, part| shown + part.split_once('m').map_or("", |(_, rest)| rest))
+    }
+
     #[test]
     fn columns_are_aligned_by_what_a_terminal_shows() {
-        let mut table = Table::new(&["NAME", "N"]);
+        let mut table = Table::within(&["NAME", "N"], None);
         let shown = table.with_head(&[row(["日本", "1"]), row(["a\u{1b}", "2"])]);
-        assert_eq!(shown, "NAME     N\n日本     1\na\\u{1b}  2\n");
+        assert_eq!(plain(&shown), "NAME     N\n日本     1\na\\u{1b}  2\n");
     }
 
     #[test]
     fn later_pages_keep_the_columns() {
-        let mut table = Table::new(&["NAME", "N"]);
+        let mut table = Table::within(&["NAME", "N"], None);
         table.with_head(&[row(["longer", "1"])]);
         assert_eq!(table.rows(&[row(["b", "2"])]), "b       2\n");
+    }
+
+    #[test]
+    fn last_column_goes_on_in_the_next_line_or_is_cut() {
+        let rows = [row(["name", "one two three four"])];
+        let shown = Table::within(&["", ""], Some(20)).rows(&rows);
+        assert_eq!(shown, "name  one two three\n      four\n");
+        let shown = Table::within(&["", ""], Some(20)).cut().rows(&rows);
+        assert!(
+            shown.lines().count() == 1 && shown.contains('…') && shown.trim_end().width() <= 20,
+            "{shown}"
+        );
+        let narrow = Table::within(&["", ""], Some(8)).rows(&rows);
+        assert_eq!(narrow, "name  one two three four\n", "it does not stand on end");
     }
 
     #[test]
@@ -132,15 +225,19 @@ mod tests {
     }
 
     #[test]
+    fn objects_and_lists_are_no_json_in_a_table() {
+        let object: BTreeMap<String, Box<RawValue>> = serde_json::from_str(
+            r#"{"a": {"b": 1, "c": {"d": "x"}}, "e": ["x", 2], "f": [{"g": true}], "h": null, "i": {}}"#,
+        )
+        .unwrap();
+        assert_eq!(pairs(&object), "a.b    1\na.c.d  x\ne      x, 2\nf.0.g  true\nh      -\ni      -\n");
+    }
+
+    #[test]
     fn a_long_body_is_cut_and_a_broken_one_is_joined() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         assert_eq!(one_line(&raw("{\n\"a\": \"b\\n\"\n}")), "{ \"a\": \"b\\n\" }");
         let long = cut(&raw(&format!("\"{}\"", "x".repeat(100))));
         assert_eq!((long.width(), long.ends_with('…')), (BODY_WIDTH, true));
-    }
-
-    #[test]
-    fn times_have_two_units() {
-        assert_eq!([0, 61, 3_700, 90_000].map(span), ["0s", "1m1s", "1h1m", "1d1h"]);
     }
 }

@@ -61,7 +61,26 @@ fn a_server_of_the_named_ca_is_trusted_and_another_is_not_reached() {
     // What was not trusted was not sent anything: so a write has no unknown outcome either.
     let refused = program.run(&["message", "post", "q", "x"]);
     assert_eq!(refused.code, 3, "{refused:?}");
-    assert!(refused.err.contains("certificate"), "{}", refused.err);
+    assert!(
+        refused.err.contains("its certificate is signed by nobody who is trusted here"),
+        "{}",
+        refused.err
+    );
+    assert!(!refused.err.contains("UnknownIssuer"), "{}", refused.err);
+}
+
+/// The program told of `InvalidContentType` and the like, the names of a library's errors.
+#[test]
+fn wrong_scheme_is_told_in_words() {
+    let server = Secure::start();
+    let plain = server.url.replace("https://", "http://");
+    let refused = Program::new(Some(&plain)).run(&["ping"]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(refused.err.contains("https://"), "{}", refused.err);
+    let clear = super::canned::Canned::start(vec![("204 No Content", String::new())]);
+    let refused = Program::new(Some(&clear.url.replace("http://", "https://"))).run(&["ping"]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(refused.err.contains("it does not speak TLS on this port"), "{}", refused.err);
 }
 
 #[test]

@@ -69,8 +69,15 @@ type Ask = Request<Full<Bytes>>;
 
 /// The requests of one protocol. Queues are known by number.
 trait Dialect {
-    /// What must be asked once, before anything else, for a queue to be there.
-    fn create(&self, queue: usize) -> Option<Ask>;
+    /// What must be asked once, before anything else, for a queue to be there: first the question whether it is, if the answer to
+    /// the other does not tell.
+    fn create(&self, queue: usize) -> (Option<Ask>, Ask);
+
+    /// Whether a queue was made, by the status of the answers to both.
+    fn is_new(&self, looked: Option<StatusCode>, created: StatusCode) -> bool;
+
+    /// Deletes a queue.
+    fn remove(&self, queue: usize) -> Ask;
 
     /// A post of a batch.
     fn post(&self, queue: usize) -> Ask;
@@ -116,12 +123,40 @@ impl Workload {
         connection.wrapping_add(turn.wrapping_mul(connections)) % self.queues
     }
 
-    /// Makes the queues, where the protocol does not make them by itself.
-    pub async fn create(&self, line: &mut Line, tally: &RefCell<Tally>) -> Result<(), Broken> {
-        for ask in (0..self.queues).filter_map(|queue| self.dialect.create(queue)) {
-            let answer = line.ask(ask).await?;
-            if answer.status != StatusCode::OK {
-                tally.borrow_mut().refuse(Verb::Post, answer.status, &answer.body);
+    /// Makes the queues that are not there, and notes in `made` which those are.
+    pub async fn create(
+        &self,
+        line: &mut Line,
+        tally: &RefCell<Tally>,
+        made: &mut Vec<usize>,
+    ) -> Result<(), Broken> {
+        for queue in 0..self.queues {
+            let (look, create) = self.dialect.create(queue);
+            let looked = match look {
+                Some(look) => Some(line.ask(look).await?.status),
+                None => None,
+            };
+            let created = line.ask(create).await?;
+            if !created.status.is_success() {
+                tally.borrow_mut().refuse(Verb::Post, created.status, &created.body);
+            } else if self.dialect.is_new(looked, created.status) {
+                made.push(queue);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes queues with what is in them.
+    pub async fn remove(
+        &self,
+        line: &mut Line,
+        tally: &RefCell<Tally>,
+        queues: &[usize],
+    ) -> Result<(), Broken> {
+        for queue in queues {
+            let removed = line.ask(self.dialect.remove(*queue)).await?;
+            if !removed.status.is_success() {
+                tally.borrow_mut().refuse(Verb::Delete, removed.status, &removed.body);
             }
         }
         Ok(())

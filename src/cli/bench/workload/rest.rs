@@ -20,6 +20,7 @@ const JSON: Option<&str> = Some("application/json");
 
 pub(super) struct Rest {
     queues: Vec<Queue>,
+    create: Ask,
     post: Ask,
     fill: (Ask, u64),
     claim: Ask,
@@ -29,6 +30,7 @@ pub(super) struct Rest {
 }
 
 struct Queue {
+    path: Uri,
     messages: Uri,
     claims: Uri,
 }
@@ -64,6 +66,7 @@ impl Rest {
             queues: (0..args.queues)
                 .map(|number| Queue::new(number, args.batch))
                 .collect::<Result<_, _>>()?,
+            create: named(template(Method::PUT, target, None, String::new())?)?,
             post: named(template(Method::POST, target, JSON, posted(&bodies[..args.batch]))?)?,
             fill: (named(template(Method::POST, target, JSON, posted(&bodies))?)?, fill as u64),
             claim: named(template(Method::POST, target, JSON, claim)?)?,
@@ -74,8 +77,16 @@ impl Rest {
 }
 
 impl Dialect for Rest {
-    fn create(&self, _queue: usize) -> Option<Ask> {
-        None
+    fn create(&self, queue: usize) -> (Option<Ask>, Ask) {
+        (None, aimed(&self.create, &self.queues[queue].path))
+    }
+
+    fn is_new(&self, _: Option<StatusCode>, created: StatusCode) -> bool {
+        created == StatusCode::CREATED
+    }
+
+    fn remove(&self, queue: usize) -> Ask {
+        aimed(&self.delete, &self.queues[queue].path)
     }
 
     fn post(&self, queue: usize) -> Ask {
@@ -111,6 +122,7 @@ impl Queue {
     fn new(number: usize, batch: usize) -> anyhow::Result<Self> {
         let path = format!("/v2/queues/bench-{number}");
         Ok(Self {
+            path: Uri::try_from(path.as_str())?,
             messages: Uri::try_from(format!("{path}/messages"))?,
             claims: Uri::try_from(format!("{path}/claims?limit={batch}"))?,
         })

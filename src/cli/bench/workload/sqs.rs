@@ -120,10 +120,20 @@ impl Sqs {
 }
 
 impl Dialect for Sqs {
-    fn create(&self, queue: usize) -> Option<Ask> {
+    fn create(&self, queue: usize) -> (Option<Ask>, Ask) {
         let name = &self.queues[queue].0;
+        let look = self.ask("AmazonSQS.GetQueueUrl", format!(r#"{{"QueueName":"{name}"}}"#));
         let fifo = if self.groups.is_some() { r#","Attributes":{"FifoQueue":"true"}"# } else { "" };
-        Some(self.ask("AmazonSQS.CreateQueue", format!(r#"{{"QueueName":"{name}"{fifo}}}"#)))
+        (Some(look), self.ask("AmazonSQS.CreateQueue", format!(r#"{{"QueueName":"{name}"{fifo}}}"#)))
+    }
+
+    fn is_new(&self, looked: Option<StatusCode>, _: StatusCode) -> bool {
+        looked.is_some_and(|status| status.is_client_error())
+    }
+
+    fn remove(&self, queue: usize) -> Ask {
+        let url = &self.queues[queue].1;
+        self.ask("AmazonSQS.DeleteQueue", format!(r#"{{"QueueUrl":{url}}}"#))
     }
 
     fn post(&self, queue: usize) -> Ask {
@@ -189,7 +199,7 @@ mod tests {
         let groups = posted.each_ref().map(|one| one["MessageGroupId"].clone());
         assert_eq!(groups, [json!("group-0"), json!("group-1"), json!("group-0")]);
         assert_ne!(posted[0]["MessageDeduplicationId"], posted[2]["MessageDeduplicationId"]);
-        assert_eq!(body(sqs.create(0).unwrap()).await["Attributes"]["FifoQueue"], "true");
+        assert_eq!(body(sqs.create(0).1).await["Attributes"]["FifoQueue"], "true");
     }
 
     #[tokio::test]

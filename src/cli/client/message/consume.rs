@@ -13,6 +13,7 @@ use super::{Message, delete};
 use crate::cli::client::caller::CallerArgs;
 use crate::cli::client::claim::{Granted, Terms, Wanted, claim, release, renew};
 use crate::cli::client::failure::{Failure, printable};
+use crate::cli::client::notice;
 use crate::cli::client::printer::{Printer, Shown};
 use crate::cli::client::remote::Remote;
 
@@ -55,6 +56,9 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
         let wanted = Wanted { queue: &args.queue, limit: Some(limit), terms: &args.terms, wait };
         let Some(granted) = claim(remote, &wanted)? else {
             if !args.follow {
+                if left == args.count.unwrap_or(u64::MAX) {
+                    notice::tell_if_missing(remote, &args.queue);
+                }
                 break;
             }
             std::thread::sleep(PAUSE.saturating_sub(asked.elapsed()));
@@ -109,7 +113,7 @@ fn give(remote: &Remote, args: &ConsumeArgs, granted: &Granted) -> Result<u64, F
         if status.success() {
             delete(remote, &args.queue, message.id(), Some(&granted.id))?;
         } else {
-            complain(&format!("message {} is not done: {status}", message.id()));
+            notice::tell(&format!("message {} is not done: {status}", message.id()));
             failed += 1;
         }
     }
@@ -148,7 +152,7 @@ fn attend(
                 Ok(status) => return status.map_err(broken),
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(failure) = renew(remote, &args.queue, &granted.id, &args.terms) {
-                        complain(&format!("claim {} is not renewed: {failure}", granted.id));
+                        notice::tell(&format!("claim {} is not renewed: {failure}", granted.id));
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
@@ -157,9 +161,4 @@ fn attend(
             }
         }
     })
-}
-
-/// Tells a person beside the output. There is nothing to do when nobody can hear it.
-fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "angarium: {text}");
 }

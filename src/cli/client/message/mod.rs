@@ -12,13 +12,18 @@ use serde_json::value::RawValue;
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
+use super::notice;
 use super::printer::{Item, Shown};
 use super::queue::{self, parsed};
 use super::remote::{Ask, Remote, encoded, with_query};
-use super::table::{Table, bare, cut, one_line, span};
+use super::table::{Table, bare, cut, one_line};
+use crate::units::span;
 
 /// Heads of a table of messages.
-pub const HEADS: &[&str] = &["ID", "AGE", "TTL", "BODY"];
+const HEADS: &[&str] = &["ID", "STATE", "AGE", "TTL", "BODY"];
+
+/// The header that asks for what Zaqar does not know of messages. Zaqar leaves it aside.
+const DETAILED: &[(&str, &str)] = &[("x-message-details", "true")];
 
 /// Messages
 #[derive(Args, Clone, Debug)]
@@ -33,7 +38,7 @@ pub struct MessageArgs {
 enum MessageCommand {
     /// Post a message, or one for each line
     Post(post::PostArgs),
-    /// List messages that are free, oldest first; nothing is claimed by it
+    /// List messages that can be claimed, oldest first; nothing is claimed by it
     List {
         /// The queue
         queue: String,
@@ -91,21 +96,46 @@ pub struct Message {
     ttl: Option<u64>,
     #[serde(default)]
     age: Option<u64>,
+    #[serde(default)]
+    details: Option<Details>,
     /// What was posted.
     pub body: Box<RawValue>,
 }
 
+/// What Zaqar does not know of a message.
+#[derive(Debug, Deserialize)]
+struct Details {
+    #[serde(default)]
+    state: Option<String>,
+    #[serde(default)]
+    delay: Option<u64>,
+}
+
 impl Message {
+    /// Its state, with the time until it can be claimed if that is delayed.
+    fn state(&self) -> String {
+        match &self.details {
+            Some(Details { state: Some(state), delay: Some(left) }) => format!("{state} {}", span(*left)),
+            Some(Details { state: Some(state), delay: None }) => state.clone(),
+            _ => "-".to_owned(),
+        }
+    }
+
     /// Its id; some of Zaqar's answers have it in the path only.
     pub fn id(&self) -> &str {
         let in_path = || self.href.as_deref()?.rsplit('/').next()?.split('?').next();
         self.id.as_deref().or_else(in_path).unwrap_or("-")
     }
 
+    /// How long ago it was posted.
+    pub fn age(&self) -> String {
+        self.age.map_or_else(|| "-".to_owned(), span)
+    }
+
     /// Its cells under [`HEADS`].
     pub fn row(&self) -> Vec<String> {
         let seconds = |seconds: Option<u64>| seconds.map_or("-".into(), span);
-        vec![self.id().to_owned(), seconds(self.age), seconds(self.ttl), cut(&self.body)]
+        vec![self.id().to_owned(), self.state(), seconds(self.age), seconds(self.ttl), cut(&self.body)]
     }
 
     /// Its bare value: a body that is a string without its quotes, any other as JSON on one line.
@@ -126,10 +156,15 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
                 ("include_delayed", yes(*include_delayed)),
             ];
             let path = format!("{}/messages", queue::path(queue));
-            list(&args.caller, Listing::new(&remote, &path, "messages", extent, &parameters))
+            let listing = Listing::new(&remote, &path, "messages", extent, &parameters);
+            if list(&args.caller, listing.with_headers(DETAILED))? {
+                notice::tell_if_missing(&remote, queue);
+            }
+            Ok(())
         }
         MessageCommand::Get { queue, ids } => get(&args.caller, &remote, queue, ids),
         MessageCommand::Delete { queue, ids, claim } => {
+            notice::tell_if_missing(&remote, queue);
             let mut printer = args.caller.printer();
             ids.iter().try_for_each(|id| {
                 delete(&remote, queue, id, claim.as_deref())?;
@@ -141,14 +176,17 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
     }
 }
 
-fn list(caller: &CallerArgs, mut listing: Listing<'_>) -> Result<(), Failure> {
+/// Shows messages, page by page. True when there were none.
+fn list(caller: &CallerArgs, mut listing: Listing<'_>) -> Result<bool, Failure> {
     let mut printer = caller.printer();
-    let mut shown = printer.list(HEADS);
+    let mut shown = printer.cut_list(HEADS);
     while let Some(page) = listing.page()? {
         let items = page.iter().map(|json| item(json)).collect::<Result<_, _>>()?;
         shown.page(items)?;
     }
-    shown.end("there are no messages to list")
+    let is_empty = shown.is_empty();
+    shown.end("there are no messages to list")?;
+    Ok(is_empty)
 }
 
 fn item(json: &RawValue) -> Result<Item, Failure> {
@@ -164,13 +202,14 @@ fn path(queue: &str, id: &str) -> String {
 fn get(caller: &CallerArgs, remote: &Remote, queue: &str, ids: &[String]) -> Result<(), Failure> {
     let mut printer = caller.printer();
     for id in ids {
-        let reply = remote.get(path(queue, id))?;
+        let reply = remote.ask(Ask::new(Method::GET, path(queue, id)).headers(DETAILED))?;
         let message: Message = reply.parse()?;
         let rows = [
             vec!["id".to_owned(), message.id().to_owned()],
+            vec!["state".to_owned(), message.state()],
             vec!["age".to_owned(), message.age.map_or("-".into(), span)],
             vec!["ttl".to_owned(), message.ttl.map_or("-".into(), span)],
-            vec!["body".to_owned(), one_line(&message.body)],
+            vec!["body".to_owned(), bare(&message.body)],
         ];
         let people = Table::new(&["", ""]).rows(&rows);
         printer.show(&Shown { people, json: reply.json_text()?, plain: vec![message.plain()] })?;
@@ -192,10 +231,13 @@ fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<
     let at = with_query(&format!("{}/messages", queue::path(queue)), &[("pop", Some(count.to_string()))]);
     let reply = remote.ask(Ask::new(Method::DELETE, at))?;
     let Popped { messages } = reply.parse()?;
+    if messages.is_empty() {
+        notice::tell_if_missing(remote, queue);
+    }
     let rows: Vec<_> = messages.iter().map(whole).collect();
     let people = match rows.is_empty() {
         true => "there is nothing to pop\n".to_owned(),
-        false => Table::new(HEADS).with_head(&rows),
+        false => Table::new(&["ID", "AGE", "TTL", "BODY"]).with_head(&rows),
     };
     let plain = messages.iter().map(Message::plain).collect();
     caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
@@ -203,8 +245,6 @@ fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<
 
 /// The row of a message that is nowhere else any more: its body is not cut.
 fn whole(message: &Message) -> Vec<String> {
-    let mut row = message.row();
-    row.pop();
-    row.push(one_line(&message.body));
-    row
+    let seconds = |seconds: Option<u64>| seconds.map_or("-".into(), span);
+    vec![message.id().to_owned(), seconds(message.age), seconds(message.ttl), bare(&message.body)]
 }

@@ -16,6 +16,7 @@ use crate::cli::client::progress::Progress;
 use crate::cli::client::queue;
 use crate::cli::client::remote::{Ask, Remote};
 use crate::cli::client::setting::{raw, string};
+use crate::units;
 
 /// Bytes of bodies in one request: with what is around them below the 262,144 that Zaqar's defaults allow.
 const REQUEST_BYTES: usize = 200_000;
@@ -29,7 +30,7 @@ const BODY_BYTES: u64 = 64 << 20;
 pub struct PostArgs {
     /// The queue; it is created when it does not exist
     queue: String,
-    /// The body; `-` reads standard input
+    /// The body; `-` reads standard input. With --lines the file whose lines are the bodies
     #[arg(required_unless_present = "file", conflicts_with = "file", allow_hyphen_values = true)]
     body: Option<String>,
     /// Read the body from a file
@@ -41,11 +42,11 @@ pub struct PostArgs {
     /// The body is JSON; without this it is text, and posted as a JSON string
     #[arg(long)]
     json: bool,
-    /// Seconds that a message lives
-    #[arg(long, value_name = "SECONDS")]
+    /// How long a message lives
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     ttl: Option<u64>,
-    /// Seconds until it can be claimed
-    #[arg(long, value_name = "SECONDS")]
+    /// How long until it can be claimed
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     delay: Option<u64>,
 }
 
@@ -78,8 +79,11 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PostArgs) -> Resu
 
 /// The input, and its length in bytes where that is known.
 fn open(args: &PostArgs) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {
-    if let Some(path) = &args.file {
-        let named = |error: std::io::Error| Failure::Usage(format!("{}: {error}", path.display()));
+    // Lines of one argument would be one line: it names their file.
+    let named_file = args.body.as_deref().filter(|body| args.lines && *body != "-").map(PathBuf::from);
+    if let Some(path) = args.file.as_ref().or(named_file.as_ref()) {
+        let what = if args.lines { "the file of lines " } else { "" };
+        let named = |error: std::io::Error| Failure::Usage(format!("{what}{}: {error}", path.display()));
         let file = File::open(path).map_err(named)?;
         let length = file.metadata().map_err(named)?.len();
         return Ok((Box::new(BufReader::new(file)), Some(length)));

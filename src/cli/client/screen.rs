@@ -1,0 +1,62 @@
+//! Owns what is known of the terminal behind standard output: whether there is one, and how wide it is.
+
+use std::io::{IsTerminal, stdout};
+
+use super::failure::printable;
+
+/// Whether a person looks at standard output.
+pub fn is_terminal() -> bool {
+    stdout().is_terminal()
+}
+
+/// Columns and lines of the terminal; none where there is none, or where it does not say.
+pub fn size() -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
+/// Columns of the terminal that somebody looks at.
+pub fn width() -> Option<u16> {
+    size().filter(|_| is_terminal()).map(|(columns, _)| columns)
+}
+
+/// Text of others as lines that cannot steer a terminal.
+pub fn lines(text: &str) -> String {
+    let parts = text.split_inclusive(['\n', '\t']);
+    parts.fold(String::with_capacity(text.len()), |shown, part| {
+        let kept = part.trim_end_matches(['\n', '\t']);
+        shown + &printable(kept) + &part[kept.len()..]
+    })
+}
+
+/// JSON text that cannot steer a terminal, and means the same: what would steer it is only ever in strings, and escaped there.
+pub fn json(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        let is_blank = matches!(c, '\n' | '\r' | '\t');
+        if is_blank || printable(c.encode_utf8(&mut [0; 4])).len() == c.len_utf8() {
+            shown.push(c);
+        } else {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_ends_and_lose_what_steers() {
+        assert_eq!(lines("a\tb\n\nc\u{1b}[2J\u{9b}m"), "a\tb\n\nc\\u{1b}[2J\\u{9b}m");
+    }
+
+    #[test]
+    fn json_that_is_shown_means_the_same() {
+        let text = "{\"a\": \"x\u{9b}31m\u{202e}ü\u{7f}\",\n \"b\": 1}";
+        let shown = json(text);
+        assert_eq!(shown, "{\"a\": \"x\\u009b31m\\u202eü\\u007f\",\n \"b\": 1}");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(text), value(&shown));
+    }
+}

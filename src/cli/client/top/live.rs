@@ -1,0 +1,102 @@
+//! Owns the terminal while `top` draws on it: its other screen, and its keys one by one. Gives it back when it is dropped.
+
+use std::io::{self, Stdout, Write, stdout};
+use std::time::{Duration, Instant};
+
+use anstream::{AutoStream, ColorChoice};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::terminal::{
+    Clear, ClearType, DisableLineWrap, EnableLineWrap, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{cursor, execute, queue};
+
+use crate::cli::client::failure::Failure;
+use crate::cli::client::screen;
+
+/// Where a terminal does not say how large it is.
+const SIZE: (u16, u16) = (80, 24);
+
+/// What comes next.
+pub enum Next {
+    /// Somebody has ended it.
+    End,
+    /// The same is drawn again: the screen has another size.
+    Draw,
+    /// It is time to look again.
+    Look,
+}
+
+/// A terminal that is drawn on.
+pub struct Live {
+    out: Stdout,
+    has_colours: bool,
+}
+
+impl Live {
+    /// Takes the terminal over.
+    pub fn begin() -> Result<Self, Failure> {
+        let none = |error: io::Error| {
+            Failure::Usage(format!("the terminal cannot be drawn on ({error}): use --once"))
+        };
+        enable_raw_mode().map_err(none)?;
+        let mut live =
+            Self { out: stdout(), has_colours: AutoStream::choice(&stdout()) != ColorChoice::Never };
+        execute!(live.out, EnterAlternateScreen, DisableLineWrap, cursor::Hide).map_err(none)?;
+        Ok(live)
+    }
+
+    /// Draws what `page` makes for a screen of so many columns and lines, over what was drawn before.
+    pub fn draw(&mut self, page: impl FnOnce((u16, u16)) -> String) -> Result<(), Failure> {
+        let size = screen::size().unwrap_or(SIZE);
+        let page = page(size);
+        let page = if self.has_colours { page } else { anstream::adapter::strip_str(&page).to_string() };
+        let mut draw = || -> io::Result<()> {
+            queue!(self.out, cursor::MoveTo(0, 0))?;
+            for (number, line) in page.lines().take(usize::from(size.1)).enumerate() {
+                if number > 0 {
+                    self.out.write_all(b"\r\n")?;
+                }
+                self.out.write_all(line.as_bytes())?;
+                queue!(self.out, Clear(ClearType::UntilNewLine))?;
+            }
+            queue!(self.out, Clear(ClearType::FromCursorDown))?;
+            self.out.flush()
+        };
+        draw().map_err(|error| Failure::of_output(&error))
+    }
+
+    /// Waits for a key that means something, for another size of the screen, or until it is time to look again.
+    pub fn wait(&mut self, interval: Duration) -> Result<Next, Failure> {
+        let lost = |error: io::Error| Failure::Usage(format!("the terminal is gone: {error}"));
+        let until = Instant::now() + interval;
+        while event::poll(until.saturating_duration_since(Instant::now())).map_err(lost)? {
+            match event::read().map_err(lost)? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => match meaning(key) {
+                    Some(next) => return Ok(next),
+                    None => continue,
+                },
+                Event::Resize(..) => return Ok(Next::Draw),
+                _ => {}
+            }
+        }
+        Ok(Next::Look)
+    }
+}
+
+fn meaning(key: KeyEvent) -> Option<Next> {
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => Some(Next::End),
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Next::End),
+        KeyCode::Char(' ') | KeyCode::Enter => Some(Next::Look),
+        _ => None,
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // There is nobody to tell when the terminal is gone.
+        let _ = execute!(self.out, EnableLineWrap, cursor::Show, LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+    }
+}

@@ -1,0 +1,86 @@
+//! `angarium top`, on a terminal and without one.
+
+use serde_json::json;
+
+use super::canned::Canned;
+use super::{Program, beside_a_server};
+
+#[test]
+fn top_shows_queues_and_replicas_once() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "full", "one"]);
+    it.program.say(&["message", "post", "full", "two"]);
+    it.program.say(&["claim", "create", "full", "--limit", "1"]);
+    it.program.say(&["queue", "create", "empty"]);
+    for args in [["top", "--once"].as_slice(), ["top"].as_slice()] {
+        let page = it.program.say(args);
+        let rows: Vec<Vec<&str>> = page.lines().map(|line| line.split_whitespace().collect()).collect();
+        let at = |head: &str| rows.iter().position(|row| row.first() == Some(&head)).expect("it has a head");
+        assert_eq!(rows[0][1..3], ["2", "queues"], "{page}");
+        let replica = &rows[at("REPLICA") + 1];
+        assert_eq!((replica[2], replica[3]), ("ready", "256"), "{page}");
+        let queues = at("QUEUE");
+        assert_eq!(rows[queues + 1][..4], ["full", "1", "1", "0"], "the fullest one is the first: {page}");
+        assert_eq!(rows[queues + 2][..2], ["empty", "0"], "{page}");
+    }
+    let document = it.program.json(&["top", "--once"]);
+    assert_eq!(
+        (&document["queues"][1]["stats"]["claimed"], document["replicas"].as_array().unwrap().len()),
+        (&json!(1), 1)
+    );
+    assert_eq!(it.program.plain(&["top", "--once"]), ["full", "empty"]);
+}
+
+#[test]
+fn top_draws_what_changes_until_it_is_ended() {
+    let it = beside_a_server();
+    it.program.say(&["queue", "create", "orders"]);
+    let mut top = it.program.on_terminal(&["top", "--interval", "300ms"], (100, 20));
+    top.wait_for("orders");
+    assert!(top.drawn().contains("\u{1b}[?1049h"), "it draws on a screen of its own");
+    it.program.say(&["queue", "create", "invoices"]);
+    top.wait_for("invoices");
+    top.press("q");
+    let (code, drawn) = top.end();
+    assert_eq!(code, 0, "{drawn:?}");
+    assert!(drawn.ends_with("\u{1b}[?1049l"), "the terminal is as it was: {drawn:?}");
+}
+
+#[test]
+fn top_keeps_to_its_screen() {
+    let it = beside_a_server();
+    let names: Vec<String> = (0..40).map(|number| format!("queue-{number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    it.program.say(&[&["queue", "create"], names.as_slice()].concat());
+    let mut top = it.program.on_terminal(&["top", "--interval", "1h"], (90, 15));
+    top.wait_for("more queues");
+    top.press("\u{3}");
+    let (code, drawn) = top.end();
+    assert_eq!(code, 0);
+    let page = drawn.split("\u{1b}[J").next().unwrap();
+    assert!(page.matches("\r\n").count() < 15, "{page:?}");
+    assert!(page.contains("queue-00") && !page.contains("queue-39"), "{page:?}");
+}
+
+#[test]
+fn top_without_rights_shows_queues_and_no_replicas() {
+    let home = r#"{"resources": {"rel/queues": {"href-template": "/v2/queues{?with_stats}"}}}"#;
+    let stats = r#"{"ready": 3, "claimed": 2, "delayed": 1, "in_transfer": 0, "rates": {"posted": 0.5, "removed": 0.0}}"#;
+    let page = format!(r#"{{"queues": [{{"name": "q", "stats": {stats}}}], "links": []}}"#);
+    let server = Canned::start(vec![
+        ("200 OK", home.to_owned()),
+        ("200 OK", page),
+        ("403 Forbidden", r#"{"title": "Forbidden", "code": "forbidden"}"#.to_owned()),
+    ]);
+    let shown = Program::new(Some(&server.url)).say(&["top", "--once"]);
+    assert!(shown.contains("1 queues  3 ready  2 claimed  1 delayed"), "{shown}");
+    assert!(!shown.contains("REPLICA"), "{shown}");
+}
+
+#[test]
+fn top_of_a_server_that_counts_no_queues_says_so() {
+    let server = Canned::start(vec![("200 OK", r#"{"resources": {}}"#.to_owned())]);
+    let refused = Program::new(Some(&server.url)).run(&["top", "--once"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("does not count queues"), "{}", refused.err);
+}
