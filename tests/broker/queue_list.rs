@@ -225,3 +225,13 @@ async fn metadata_is_read_only_for_names_that_are_wanted() {
     let wanted = (0..QUEUES).filter(|number| format!("{number:06}").contains("99")).count();
     assert_eq!(records, wanted);
 }
+
+/// Counting opens queues, which memory then holds until they rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn page_with_counts_opens_the_queues_on_it_alone() {
+    let (broker, calls, _data) = crowded().await;
+    let page = list(&broker, &QueueFilter { has_counts: true, ..filter() }).await;
+    let counted = page.queues.iter().filter(|queue| queue.counts.is_some_and(|counts| counts.ready == 0));
+    assert_eq!((counted.count(), broker.rest_round().1), (20, 20));
+    assert_eq!(calls.take().0, DIRECTORIES);
+}

@@ -15,14 +15,13 @@ use crate::api::query::{Query, integer};
 use crate::broker::{Broker, ClaimFilter, ListedClaim};
 use crate::domain::ids::ClaimId;
 use crate::domain::page::PageLimit;
-use crate::error::{Error, Place};
 
 /// Which claims to list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ClaimsQuery {
-    /// Only claims behind the one with this id: the marker of a page's link.
-    #[param(value_type = Option<uuid::Uuid>, nullable = false)]
+    /// Only claims behind this one: the marker of a page's link. One that no page gave is behind all claims.
+    #[param(nullable = false)]
     marker: Option<String>,
     /// At most this many; 10 when absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
@@ -66,12 +65,11 @@ pub async fn get(
     Query(query): Query<ClaimsQuery>,
 ) -> Result<Response, ApiError> {
     let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, broker.limits().messages_page)?;
-    let marker = |text: &str| {
-        text.parse().map_err(|_| Error::invalid(Place::Limit, "marker", "it is no id of a claim"))
-    };
-    let after = query.marker.as_deref().map(marker).transpose()?;
-    let page = broker.claims_list(&asked.queue, ClaimFilter { after, limit }).await?;
     let path = format!("{}/claims", queues::path(&asked.queue));
+    let Ok(after) = query.marker.as_deref().map(str::parse).transpose() else {
+        return Ok(reply(StatusCode::OK, &ClaimsBody { claims: Vec::new(), links: Vec::new() }));
+    };
+    let page = broker.claims_list(&asked.queue, ClaimFilter { after, limit }).await?;
     let summary = |ListedClaim { id, ttl, age, messages }: ListedClaim| ClaimSummary {
         href: format!("{path}/{id}"),
         id,
