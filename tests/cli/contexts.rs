@@ -90,3 +90,8 @@ fn settings_of_the_service_do_not_stand_in_the_way() {
         .with_env("ANGARIUM_DATA", "/var/lib/angarium");
     program.say(&["ping"]);
 }
+
+#[test]
+fn list_without_contexts_has_no_head() {
+    assert_eq!(Program::new(None).say(&["context", "list"]), "there are no contexts\n");
+}

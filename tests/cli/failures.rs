@@ -90,3 +90,21 @@ fn the_help_names_the_exit_codes() {
         assert!(help.contains(code), "{code}: {help}");
     }
 }
+
+#[test]
+fn refused_connection_is_told_without_the_numbers_of_the_system() {
+    let refused = Program::new(Some("http://127.0.0.1:1")).run(&["ping"]);
+    assert_eq!(refused.code, 3);
+    assert!(
+        refused.err.contains("is it running there?") && !refused.err.contains("os error"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn what_is_no_instance_is_not_sent() {
+    let refused = Program::new(Some("http://127.0.0.1:1")).run(&["drain", "bad"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("angarium components"), "{}", refused.err);
+}

@@ -7,6 +7,7 @@ use clap::Args;
 use http::Method;
 use serde::Deserialize;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
@@ -90,8 +91,7 @@ pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
         Some(instance) => instance.clone(),
         None => look(&remote)?.1.answered_by,
     };
-    let is_plain = instance.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    if !is_plain || instance.is_empty() {
+    if Uuid::parse_str(&instance).is_err() {
         return Err(Failure::Usage(format!("{instance:?} is no instance: `angarium components` shows them")));
     }
     remote.ask(Ask::new(Method::POST, format!("/v2/components/{instance}/drain")))?;

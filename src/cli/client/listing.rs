@@ -17,7 +17,7 @@ const PAGE: u64 = 20;
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExtentArgs {
     /// At most this many; all of them when not given, page after page
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "all")]
     limit: Option<u64>,
     /// All of them: what is done anyway, for scripts that say it
     #[arg(long, hide = true)]
@@ -25,6 +25,10 @@ pub struct ExtentArgs {
     /// Begin after this one; it comes from a listing before
     #[arg(long, value_name = "MARKER")]
     marker: Option<String>,
+}
+
+fn at_least_one(text: &str) -> Result<u64, &'static str> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("it is a number from 1 on")
 }
 
 impl ExtentArgs {

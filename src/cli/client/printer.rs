@@ -134,6 +134,7 @@ impl List<'_> {
     /// Shows a page.
     pub fn page(&mut self, items: Vec<Item>) -> Result<(), Failure> {
         match self.printer.form {
+            _ if items.is_empty() => return Ok(()),
             Form::Table => {
                 let fresh = self.items == 0;
                 let rows: Vec<_> = items.iter().map(|item| item.row.clone()).collect();

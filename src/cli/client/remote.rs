@@ -223,11 +223,14 @@ impl Remote {
         let why = match error {
             ureq::Error::Io(error) => match tls_words::of_io(error) {
                 Some(words) => words,
-                // A server that wanted a handshake and got a request.
-                None if self.base.starts_with("http://") && is_cut_off(error) => {
-                    format!("{error}: does it speak TLS (https://)?")
+                // A server that wanted a handshake and got a request, or the other way round.
+                None if is_cut_off(error) && self.base.starts_with("http://") => {
+                    "the connection was closed: does it speak TLS (https://)?".to_owned()
                 }
-                None => error.to_string(),
+                None if is_cut_off(error) => {
+                    "the connection was closed: does it speak TLS on this port?".to_owned()
+                }
+                None => in_words(error),
             },
             ureq::Error::Rustls(error) => tls_words::of(error),
             ureq::Error::Protocol(_) => {
@@ -252,6 +255,15 @@ fn agent(tls: TlsConfig) -> ureq::Agent {
         .user_agent(concat!("angarium/", env!("CARGO_PKG_VERSION")))
         .tls_config(tls);
     config.build().into()
+}
+
+/// What the system says, without its number.
+fn in_words(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::ConnectionRefused {
+        return "the connection is refused: is it running there?".to_owned();
+    }
+    let text = error.to_string();
+    text.split_once(" (os error ").map_or(text.clone(), |(words, _)| words.to_owned())
 }
 
 /// Whether the other side has ended the connection before it answered.

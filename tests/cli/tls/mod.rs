@@ -77,8 +77,9 @@ fn wrong_scheme_is_told_in_words() {
     let refused = Program::new(Some(&plain)).run(&["ping"]);
     assert_eq!(refused.code, 3, "{refused:?}");
     assert!(refused.err.contains("https://"), "{}", refused.err);
-    let clear = super::canned::Canned::start(vec![("204 No Content", String::new())]);
-    let refused = Program::new(Some(&clear.url.replace("http://", "https://"))).run(&["ping"]);
+    let clear = super::beside_a_server();
+    let url = clear.program.url.as_ref().unwrap().replace("http://", "https://");
+    let refused = Program::new(Some(&url)).run(&["ping"]);
     assert_eq!(refused.code, 3, "{refused:?}");
     assert!(refused.err.contains("it does not speak TLS on this port"), "{}", refused.err);
 }
