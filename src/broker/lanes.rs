@@ -292,6 +292,9 @@ impl SlotState {
         if !change.is_copy() {
             open.pace.count();
         }
+        if let (Change::Prepare(messages), Outcome::Done) = (&change, &outcome) {
+            open.pace.count_posted(count(messages));
+        }
         match (change, outcome) {
             (Change::Post(messages, notes), Outcome::Done) => {
                 open.counters.sent.inc_by(count(&messages));

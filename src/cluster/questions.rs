@@ -222,7 +222,7 @@ pub struct QueueCounts {
     pub in_transfer: u64,
     /// Seconds since the oldest message was posted that is ready or claimed.
     pub oldest_age: Option<u64>,
-    /// Messages that came in a minute.
+    /// Messages that came in a minute: posted, or moved from another queue.
     pub posted_per_minute: u64,
     /// Messages that went in a minute: deleted, expired, or moved to another queue.
     pub removed_per_minute: u64,

@@ -1,5 +1,7 @@
 //! The list of queues over HTTP.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{Service, service};
@@ -177,4 +179,28 @@ fn pages_with_stats_lead_to_pages_with_stats() {
     let second = service.client.get(&next(&first).unwrap()).unwrap().json();
     assert_eq!((names(&second), &second["queues"][0]["stats"]["ready"]), (vec!["b"], &json!(0)));
     assert_eq!(service.client.get("/v2/queues?with_stats=maybe").unwrap().status, 400);
+}
+
+#[test]
+fn dead_letters_go_out_of_one_rate_and_into_the_other() {
+    let service = service();
+    let client = &service.client;
+    create(client, "dead", &json!({}));
+    create(client, "q", &json!({"_dead_letter_queue": "dead", "_max_claim_count": 1}));
+    client.post_messages("q", &[json!(1)]).unwrap();
+    let claim = client.claim("q", 1, 60).unwrap().granted().unwrap();
+    client.release_claim("q", &claim.id).unwrap();
+    assert_eq!(client.claim("q", 1, 60).unwrap().status, 204);
+    let start = Instant::now();
+    let queues = loop {
+        let page = list(&service, "with_stats=true");
+        let [dead, source] = [0, 1].map(|queue| page["queues"][queue]["stats"].clone());
+        if (dead["ready"].as_u64(), source["in_transfer"].as_u64()) == (Some(1), Some(0)) {
+            break [dead, source];
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{page}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let rate = |queue: usize, way: &str| queues[queue]["rates"][way].as_f64().unwrap();
+    assert!(rate(0, "posted") > 0.0 && rate(1, "removed") > 0.0, "{queues:?}");
 }

@@ -128,7 +128,7 @@ struct QueueStatsBody {
 /// Messages in a second, as the mean of the last 30 to 60 seconds. They begin at 0 where the queue is served anew.
 #[derive(Debug, Serialize, ToSchema)]
 struct QueueRatesBody {
-    /// Those that came.
+    /// Those that came: posted, or moved from another queue.
     #[schema(example = 0.5)]
     posted: f64,
     /// Those that went: deleted, expired, or moved to another queue.
