@@ -76,6 +76,7 @@ fn cycles(zookeeper: &ZooKeeper, redis: &Redis, round: usize, replicas: usize) -
         "--warmup",
         "0",
         "--no-ceiling",
+        "--keep",
         "--json",
     ]);
     servers.iter().for_each(|server| {

@@ -37,7 +37,7 @@ pub fn ratios(rounds: usize, window: Duration) -> [(&'static str, f64); 2] {
 fn cycles_per_second(server: &Server, window: Duration) -> f64 {
     let output = Command::new(env!("CARGO_BIN_EXE_angarium"))
         .args(["bench", "cycle", "--json", "--no-ceiling", "--connections", "64", "--queues", "64"])
-        .args(["--seconds", &window.as_secs().to_string(), "--url", server.base()])
+        .args(["--seconds", &window.as_secs().to_string(), "--keep", "--url", server.base()])
         .stderr(Stdio::inherit())
         .output()
         .expect("the built program can be started");

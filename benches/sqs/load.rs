@@ -42,7 +42,7 @@ pub fn run(words: &str) -> Report {
 
 /// The same against a server that is there, without the empty handler.
 pub fn run_against(server: &Server, words: &str) -> Report {
-    with(words.split_whitespace().chain(["--no-ceiling", "--url", server.base()]))
+    with(words.split_whitespace().chain(["--no-ceiling", "--keep", "--url", server.base()]))
 }
 
 fn with<'a>(words: impl Iterator<Item = &'a str>) -> Report {

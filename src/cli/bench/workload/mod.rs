@@ -73,6 +73,9 @@ trait Dialect {
     /// the other does not tell.
     fn create(&self, queue: usize) -> (Option<Ask>, Ask);
 
+    /// Whether a queue is made by the first post to it, so that nothing need be asked before.
+    fn makes_queues_by_posts(&self) -> bool;
+
     /// Whether a queue was made, by the status of the answers to both.
     fn is_new(&self, looked: Option<StatusCode>, created: StatusCode) -> bool;
 
@@ -102,6 +105,8 @@ pub struct Workload {
     /// Messages that a delete removes.
     per_delete: u64,
     queues: usize,
+    /// Whether it must be known which queues this run makes: they are deleted at its end.
+    is_cleaned: bool,
     dialect: Box<dyn Dialect>,
 }
 
@@ -114,7 +119,8 @@ impl Workload {
             Protocol::Sqs => Box::new(Sqs::new(args, target)?),
         };
         let per_delete = if args.bulk { args.batch as u64 } else { 1 };
-        Ok(Self { kind, batch: args.batch, per_delete, queues: args.queues, dialect })
+        let is_cleaned = !args.keep && !args.url.is_empty();
+        Ok(Self { kind, batch: args.batch, per_delete, queues: args.queues, is_cleaned, dialect })
     }
 
     /// The queue of a connection's n-th turn: each connection walks over its own share of the queues, and shares them
@@ -123,13 +129,16 @@ impl Workload {
         connection.wrapping_add(turn.wrapping_mul(connections)) % self.queues
     }
 
-    /// Makes the queues that are not there, and notes in `made` which those are.
+    /// Makes the queues that are not there, where posts do not or they are to be deleted at the end, and notes in `made` which those are.
     pub async fn create(
         &self,
         line: &mut Line,
         tally: &RefCell<Tally>,
         made: &mut Vec<usize>,
     ) -> Result<(), Broken> {
+        if !self.is_cleaned && self.dialect.makes_queues_by_posts() {
+            return Ok(());
+        }
         for queue in 0..self.queues {
             let (look, create) = self.dialect.create(queue);
             let looked = match look {

@@ -81,6 +81,10 @@ impl Dialect for Rest {
         (None, aimed(&self.create, &self.queues[queue].path))
     }
 
+    fn makes_queues_by_posts(&self) -> bool {
+        true
+    }
+
     fn is_new(&self, _: Option<StatusCode>, created: StatusCode) -> bool {
         created == StatusCode::CREATED
     }

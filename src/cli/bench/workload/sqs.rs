@@ -127,6 +127,10 @@ impl Dialect for Sqs {
         (Some(look), self.ask("AmazonSQS.CreateQueue", format!(r#"{{"QueueName":"{name}"{fifo}}}"#)))
     }
 
+    fn makes_queues_by_posts(&self) -> bool {
+        false
+    }
+
     fn is_new(&self, looked: Option<StatusCode>, _: StatusCode) -> bool {
         looked.is_some_and(|status| status.is_client_error())
     }
