@@ -14,7 +14,7 @@ pub(super) fn root() -> Result<String, String> {
 }
 
 /// How an address is reached from this machine.
-fn local(listen: SocketAddr) -> SocketAddr {
+pub(super) fn local(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -1,6 +1,7 @@
 //! `angarium serve`: the service, until it is told to stop.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::runtime;
+use super::{here, runtime};
 use crate::config::Config;
 use crate::config::layers::DoubtfulVariable;
 use crate::server::Server;
@@ -36,7 +37,7 @@ pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Resu
         let server = Server::open(&config).await?;
         // Whoever reads where it listens may stop it at once.
         let stop = stop_signal()?;
-        greet(&format!("{}://{}", config.scheme(), server.address()?), &config.data)?;
+        greet(config.scheme(), server.address()?, &config.data)?;
         server.run(stop, end_in_time).await;
         anyhow::Ok(())
     })?;
@@ -56,16 +57,17 @@ fn end_in_time() {
     }
 }
 
-/// Says where the service is and what to do with it.
-fn greet(base: &str, data: &Path) -> std::io::Result<()> {
+/// Prints where the service is and a request to try.
+fn greet(scheme: &str, address: SocketAddr, data: &Path) -> std::io::Result<()> {
     let data = data.canonicalize()?;
     let version = env!("CARGO_PKG_VERSION");
     let mut out = std::io::stdout().lock();
-    writeln!(out, "angarium {version} listening on {base}")?;
+    writeln!(out, "angarium {version} listening on {scheme}://{address}")?;
     writeln!(out, "data in {}", data.display())?;
     writeln!(
         out,
-        "try: curl -i {base}/v2/queues/demo/messages --json '{{\"messages\": [{{\"body\": \"hello\"}}]}}'"
+        "try: curl -i {scheme}://{}/v2/queues/demo/messages --json '{{\"messages\": [{{\"body\": \"hello\"}}]}}'",
+        here::local(address)
     )?;
     out.flush()
 }

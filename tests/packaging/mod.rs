@@ -1,13 +1,16 @@
 //! What the program is installed with and watched with: the image, the compose files, the files for Kubernetes, the unit of systemd, the licences, the
-//! dashboard and the alerts. No container can be built where these tests run, so they read the files and compare them with
-//! the program.
+//! dashboard and the alerts. The files are compared with the program, and the program is started as they say. A container is built
+//! where there is an engine.
 
 mod cluster;
 mod compose;
 mod dev;
 mod dockerfile;
+mod engine;
 mod image;
+mod launch;
 mod licences;
+mod started;
 mod unit;
 mod watching;
 

@@ -1,5 +1,6 @@
 //! The unit of systemd: what it starts, with which settings, and how little it may do.
 
+use super::launch::Launch;
 use super::{settings, takes, text, words};
 
 const FILE: &str = "packaging/angarium.service";
@@ -14,6 +15,16 @@ fn values(key: &str) -> Vec<String> {
 fn value(key: &str) -> String {
     let [value] = &values(key)[..] else { panic!("{key} stands there once") };
     value.clone()
+}
+
+/// The service as the unit starts it.
+pub fn launch() -> Launch {
+    let environment = values("Environment");
+    let environment = environment.iter().map(|setting| setting.split_once('=').unwrap());
+    Launch::new(
+        &words(&value("ExecStart")),
+        environment.map(|(name, value)| (name.to_owned(), value.to_owned())),
+    )
 }
 
 #[test]
