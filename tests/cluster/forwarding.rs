@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 
 use super::{Cluster, queues, slot_of};
 use crate::support::client::Client;
+use crate::support::cluster::{self, Part};
 use crate::support::held::wait_until;
+use crate::support::proxy::Wire;
 
 /// A queue that this replica serves.
 fn queue_of(cluster: &Cluster, replica: usize) -> String {
@@ -139,4 +141,30 @@ fn forwarded_body_counts_until_its_owner_answers() {
     let refused = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::REQUEST_TIMEOUT];
     assert!(told[0] == StatusCode::OK && refused.contains(&told[1]), "{told:?}");
     assert_eq!(send(), StatusCode::OK);
+}
+
+/// A post that waits for its pool, behind the replica that passed it on: its body is in the memory of both, once.
+#[test]
+fn forwarded_body_counts_once_at_each_replica() {
+    let cluster = cluster::Cluster::start();
+    let (entry, owner) = (cluster.client_of(0), cluster.client_of(1));
+    let queue = queues(64).into_iter().find(|queue| cluster.owner_of(queue) == 1).expect("it serves some");
+    assert_eq!(entry.post_messages(&queue, &[json!("first")]).unwrap().status, StatusCode::CREATED);
+    let held = |client: &Client| metric(client, "angarium_budget_bytes{budget=\"bodies\"}").unwrap();
+    assert_eq!((held(&entry), held(&owner)), (0.0, 0.0));
+    cluster.cut(1, Part::Pool, Wire::Deaf);
+    let size = 200_000;
+    let body = json!("x".repeat(size));
+    std::thread::scope(|scope| {
+        let posting = scope.spawn(|| entry.post_messages(&queue, &[body]));
+        let bytes = f64::from(u32::try_from(size).unwrap());
+        wait_until("both have it", || held(&entry) >= bytes && held(&owner) >= bytes);
+        for client in [&entry, &owner] {
+            assert!(held(client) < 1.5 * bytes, "{}", held(client));
+        }
+        cluster.heal();
+        // Its pool may have been given up: then nobody knows.
+        posting.join().unwrap().unwrap();
+    });
+    wait_until("nothing is left of it", || (held(&entry), held(&owner)) == (0.0, 0.0));
 }
