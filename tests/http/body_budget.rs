@@ -264,3 +264,25 @@ fn query_is_shorter_than_a_header() {
     assert_eq!(sent.status, 400);
     assert!(String::from_utf8_lossy(&sent.body).contains("16384"));
 }
+
+#[test]
+fn receive_that_waits_holds_no_body() {
+    let (server, _data) = start(&[]);
+    let account = "111111111111";
+    let made = call(&server, "CreateQueue", account, r#"{"QueueName": "q"}"#);
+    assert!(made.starts_with("HTTP/1.1 200"), "{made}");
+    let asked = json!({"QueueUrl": url(&server, account), "WaitTimeSeconds": 20}).to_string();
+    let body = format!("{asked:15000}");
+    let head = head(&server, "ReceiveMessage", account, body.len());
+    let mut waiting = sending(&server, &head, 0);
+    waiting.write_all(body.as_bytes()).unwrap();
+    let is_waiting = || {
+        let page = server.client().get("/metrics").unwrap().text();
+        page.lines().any(|line| line == "angarium_waiting_claims 1")
+    };
+    wait_until("it waits", is_waiting);
+    assert_eq!(figure(&server, "bytes"), 0, "its body is kept");
+    let message = json!({"QueueUrl": url(&server, account), "MessageBody": "m"});
+    assert!(call(&server, "SendMessage", account, &message.to_string()).starts_with("HTTP/1.1 200"));
+    assert!(answer(&waiting).contains("ReceiptHandle"));
+}

@@ -32,6 +32,11 @@ pub enum Arguments {
 }
 
 impl Arguments {
+    /// Takes them, and leaves none.
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Json(Bytes::new()))
+    }
+
     /// Reads them as the request of an operation, or a part of it. Members that `T` does not have are skipped, whatever they
     /// are; one that is there twice is refused.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {

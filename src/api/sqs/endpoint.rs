@@ -4,6 +4,7 @@
 //! headers ──▶ who asks? room? ──▶ body ──▶ which operation? is it signed so? ──▶ here, or passed on to the owner of the queue ──▶ answer
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -20,6 +21,7 @@ use super::account::{self, Caller, Places};
 use super::admission::{Judged, Place, Sender};
 use super::authorization::authorize;
 use super::context::{Context, Most};
+use super::decode::Arguments;
 use super::decode::Protocol;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
@@ -193,18 +195,24 @@ impl Sqs {
             Ok((call, place, self.bodies.assign(charge, owner)?))
         });
         let response = match admitted {
-            Ok((call, _place, _charge)) => {
+            Ok((mut call, _place, charge)) => {
+                // A replica that is alone passes nothing on: a receive that waits needs its body no more.
+                let is_over = self.relay.is_none() && operation == Operation::ReceiveMessage;
+                let (bytes, _charge) = Some((bytes, charge)).filter(|_| !is_over).unzip();
                 let served = async {
                     match &self.relay {
                         Some(relay) => {
                             endpoint.address(&mut head, call, id);
-                            let request = Request::from_parts(head, Body::from(bytes));
+                            let request = Request::from_parts(head, Body::from(bytes.unwrap_or_default()));
                             self.pass_on(relay, request, protocol, id).await
                         }
-                        None => match endpoint.carry_out(&head, &call).await {
-                            Ok(answer) => answer.into_response(protocol, operation, id),
-                            Err(fault) => endpoint.refuse(fault, protocol, id),
-                        },
+                        None => {
+                            let arguments = Cow::Owned(call.request.arguments.take());
+                            match endpoint.carry_out(&head, &call, arguments).await {
+                                Ok(answer) => answer.into_response(protocol, operation, id),
+                                Err(fault) => endpoint.refuse(fault, protocol, id),
+                            }
+                        }
                     }
                 };
                 let served = deadline::carry_out(operation, served).await;
@@ -406,7 +414,12 @@ impl Endpoint {
         }
     }
 
-    async fn carry_out(&self, head: &Parts, call: &Call) -> Result<Answer, Fault> {
+    async fn carry_out(
+        &self,
+        head: &Parts,
+        call: &Call,
+        arguments: Cow<'_, Arguments>,
+    ) -> Result<Answer, Fault> {
         // Without keys nobody knows who somebody is.
         if self.settings.keys.is_some() {
             let (account, now) = (&call.request.caller.account, self.clock.wall());
@@ -422,7 +435,7 @@ impl Endpoint {
             waited,
             ..self.context(call)
         };
-        call.request.operation.run(&context).await
+        call.request.operation.run(&context, arguments).await
     }
 
     /// An error stops here, so it is logged and counted here, once.
@@ -446,7 +459,8 @@ impl Serving for Endpoint {
             return Fault::new(Kind::UnknownOperation, "Nobody has looked what is asked.")
                 .into_response(Protocol::Json, "");
         };
-        let mut response = match self.carry_out(&head, call).await {
+        let arguments = Cow::Borrowed(&call.request.arguments);
+        let mut response = match self.carry_out(&head, call, arguments).await {
             Ok(answer) => answer.into_response(call.protocol, call.request.operation, id),
             Err(Fault { cause: Some(cause), .. }) => {
                 let mut response = Response::new(Body::empty());

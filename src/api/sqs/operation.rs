@@ -1,6 +1,9 @@
 //! The operations of SQS, by the names that both protocols give them.
 
+use std::borrow::Cow;
+
 use super::context::Context;
+use super::decode::Arguments;
 use super::encode::Answer;
 use super::fault::Fault;
 use super::{
@@ -104,9 +107,8 @@ impl Operation {
         }
     }
 
-    /// Carries it out.
-    pub async fn run(self, context: &Context<'_>) -> Result<Answer, Fault> {
-        let arguments = &context.request.arguments;
+    /// Carries it out, with these arguments.
+    pub async fn run(self, context: &Context<'_>, arguments: Cow<'_, Arguments>) -> Result<Answer, Fault> {
         match self {
             Self::AddPermission => permissions::add(context, arguments.read()?).await,
             Self::CancelMessageMoveTask => move_tasks::cancel(context, arguments.read()?).await,
@@ -123,7 +125,12 @@ impl Operation {
             Self::ListQueueTags => tags::list(context).await,
             Self::ListQueues => queues::list(context, arguments.read()?).await,
             Self::PurgeQueue => queues::purge(context).await,
-            Self::ReceiveMessage => receive::receive(context, arguments.read()?).await,
+            Self::ReceiveMessage => {
+                let asked = arguments.read()?;
+                // It may wait long, and needs no more of its body.
+                drop(arguments);
+                receive::receive(context, asked).await
+            }
             Self::RemovePermission => permissions::remove(context, arguments.read()?).await,
             Self::SendMessage => send::one(context, arguments.read()?).await,
             Self::SendMessageBatch => send::batch(context, arguments.read()?).await,
