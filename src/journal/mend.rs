@@ -20,6 +20,7 @@ use lsm_tree::table::block::{BlockType, Header};
 use lsm_tree::table::{Block, DataBlock, Writer};
 use lsm_tree::{CompressionType, InternalValue, ValueType};
 use tracing::{error, warn};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::log::{self, DamagedRange, DamagedRanges, MendedTable};
 use super::tables;
@@ -131,18 +132,10 @@ struct Metadata {
 
 impl Contents {
     fn read(bytes: &[u8], table: &tables::TableFile) -> io::Result<Self> {
-        let sections = sfa::Reader::from_reader(&mut Cursor::new(bytes)).map_err(unreadable)?;
-        let section = |name: &[u8]| {
-            let entry = sections.toc().section(name).ok_or(ErrorKind::InvalidData)?;
-            let (from, length) = (usize::try_from(entry.pos()), usize::try_from(entry.len()));
-            let (Ok(from), Ok(length)) = (from, length) else { return Err(ErrorKind::InvalidData.into()) };
-            let end = from.checked_add(length).ok_or(ErrorKind::InvalidData)?;
-            bytes.get(from..end).ok_or(io::Error::from(ErrorKind::InvalidData))
-        };
-        let meta = Metadata::read(section(b"meta")?)?;
+        let (data, meta) = parts(bytes)?;
         let mut contents =
             Self { items: Vec::new(), ranges: Vec::new(), compression: meta.compression, level: meta.level };
-        contents.take_blocks(section(b"data")?, table, &meta);
+        contents.take_blocks(data, table, &meta);
         if contents.items.is_empty() {
             // A table has an item. This one removes a key that is not read.
             let key = contents.ranges.first().map_or(&meta.first, |range| &range.first);
@@ -194,12 +187,54 @@ impl Contents {
     }
 }
 
+/// The blocks of data of a table, and what it says of itself: where its list of parts cannot be read, or not what it says, as far as
+/// the blocks tell. Not when there is none that can be read.
+fn parts(bytes: &[u8]) -> io::Result<(&[u8], Metadata)> {
+    let list = sfa::Reader::from_reader(&mut Cursor::new(bytes)).ok();
+    let part = |name: &[u8]| {
+        let entry = list.as_ref()?.toc().section(name)?;
+        let (from, length) = (usize::try_from(entry.pos()).ok()?, usize::try_from(entry.len()).ok()?);
+        bytes.get(from..from.checked_add(length)?)
+    };
+    let data = part(b"data").unwrap_or_else(|| leading_blocks(bytes));
+    let meta = part(b"meta").and_then(|meta| Metadata::read(meta).ok()).or_else(|| Metadata::assumed(data));
+    meta.map(|meta| (data, meta)).ok_or(ErrorKind::InvalidData.into())
+}
+
+/// The blocks of data that a table begins with, up to a whole block of another kind. All of it where there is none behind
+/// them: then what cannot be read may have been data.
+fn leading_blocks(bytes: &[u8]) -> &[u8] {
+    let mut at = 0;
+    while let Some(length) = block_length(&bytes[at..]).or_else(|| next_block(&bytes[at..])) {
+        at += length;
+        if is_other_block(&bytes[at..]) {
+            return &bytes[..at];
+        }
+    }
+    bytes
+}
+
+/// How far away the next block of data is that is not the first thing here.
+fn next_block(data: &[u8]) -> Option<usize> {
+    (1..data.len()).find(|at| block_length(&data[*at..]).is_some())
+}
+
+/// Whether a whole block begins here that is none of data.
+fn is_other_block(mut data: &[u8]) -> bool {
+    if !data.starts_with(tables::BLOCK_MAGIC) {
+        return false;
+    }
+    let Ok(head) = Header::decode_from(&mut data) else { return false };
+    let contents = data.get(..head.data_length as usize);
+    head.block_type != BlockType::Data
+        && contents.is_some_and(|contents| xxh3_128(contents) == head.checksum.into_u128())
+}
+
 /// The items of the block that begins here, and how many bytes it takes. Without items when it cannot be read: then up to
 /// where the next one may begin.
 fn read_block(data: &[u8], compression: CompressionType) -> (Vec<InternalValue>, usize) {
     let Some(length) = block_length(data) else {
-        let next = (1..data.len()).find(|at| block_length(&data[*at..]).is_some());
-        return (Vec::new(), next.unwrap_or(data.len()));
+        return (Vec::new(), next_block(data).unwrap_or(data.len()));
     };
     (items(&data[..length], compression).unwrap_or_default(), length)
 }
@@ -236,8 +271,14 @@ impl Metadata {
         let level = value(b"initial_level")?.first().copied().unwrap_or_default();
         Ok(Self { first: value(b"key#min")?, last: value(b"key#max")?, compression, level })
     }
-}
 
-fn unreadable(error: sfa::Error) -> io::Error {
-    io::Error::other(error.to_string())
+    /// What must be assumed of a table with these blocks: any key may have been in it. None without a block.
+    fn assumed(data: &[u8]) -> Option<Self> {
+        let at = if block_length(data).is_some() { 0 } else { next_block(data)? };
+        let head = Header::decode_from(&mut &data[at..]).ok()?;
+        // What is compressed is not as long as before.
+        let is_plain = head.data_length == head.uncompressed_length;
+        let compression = if is_plain { CompressionType::None } else { CompressionType::Lz4 };
+        Some(Self { first: vec![0], last: vec![u8::MAX; limits::MEND_KEY_BYTES], compression, level: 0 })
+    }
 }

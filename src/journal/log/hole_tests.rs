@@ -248,3 +248,43 @@ async fn copy_of_a_store_is_read_and_the_store_unchanged() {
     assert!(before == contents(image.path()), "it was changed");
     await_witness(image.path(), GROUPS);
 }
+
+/// What a table has beside its data is damaged too: its index, its filter, what it says of itself, or the list of all that.
+#[tokio::test(flavor = "multi_thread")]
+async fn merge_of_a_table_with_other_damage_ends_no_other_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = with_damaged_table(&dir).await;
+    let [table] = &tables(&journal)[..] else { panic!("{:?}", tables(&journal)) };
+    let list = sfa::Reader::new(table).unwrap();
+    let length = fs::metadata(table).unwrap().len();
+    let parts = list.toc().iter().filter(|part| part.name() != b"data" && part.len() > 0);
+    let parts: Vec<_> = parts.map(|part| (part.pos(), part.len())).collect();
+    assert!(parts.len() >= 3, "{parts:?}");
+    for (from, size) in parts.into_iter().chain([(length - 16, 16)]) {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = with_damaged_table(&dir).await;
+        let [table] = &tables(&journal)[..] else { panic!("{:?}", tables(&journal)) };
+        let mut bytes = fs::read(table).unwrap();
+        let (from, size) = (usize::try_from(from).unwrap(), usize::try_from(size).unwrap());
+        bytes[from..from + size].fill(0xa5);
+        fs::write(table, bytes).unwrap();
+        let (start, mut round) = (Instant::now(), 1);
+        while !dir.path().join("damaged-ranges").exists() {
+            assert!(start.elapsed() < PATIENCE, "no merge was mended, {from} to {}", from + size);
+            write_round_in_time(&journal, round % 9 + 1).await;
+            flush_entries(&journal);
+            round += 1;
+        }
+        for _ in 0..6 {
+            write_round_in_time(&journal, 2).await;
+            flush_entries(&journal);
+        }
+        let refused = refused_keys(&journal);
+        assert!((1..=6).contains(&refused), "{refused}, {from} to {}", from + size);
+        drop(journal);
+        let found = inspect(dir.path()).unwrap().unwrap();
+        let ranges = dir.path().join("damaged-ranges");
+        assert!(found.damage.iter().any(|damage| damage.file == ranges), "{from}: {:?}", found.damage);
+        assert_eq!(refused_keys(&open(dir.path(), false).unwrap()), refused);
+    }
+}
