@@ -34,11 +34,6 @@ pub trait RequestBody: DeserializeOwned {
     fn when_empty() -> Option<Self> {
         None
     }
-
-    /// The same value, told how many bytes it came in.
-    fn measured(self, _bytes: usize) -> Self {
-        self
-    }
 }
 
 /// The outermost value of a body.
@@ -67,8 +62,7 @@ impl<T: RequestBody> FromRequest<Broker> for Json<T> {
         {
             return Ok(Self(value));
         }
-        let value: T = parse(&bytes, T::SHAPE)?;
-        Ok(Self(value.measured(bytes.len())))
+        parse(&bytes, T::SHAPE).map(Self).map_err(ApiError::from)
     }
 }
 

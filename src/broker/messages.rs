@@ -105,35 +105,6 @@ pub(super) async fn settled(outcome: Outcome) -> Result<(), Error> {
 }
 
 impl Broker {
-    /// Posts messages, creating the queue when there is none. They are as durable as this says when it returns, and
-    /// ready in this order unless they have a delay; all of them or none.
-    pub async fn messages_post(
-        &self,
-        at: &QueueRef,
-        messages: Vec<NewMessage>,
-        client: Option<Uuid>,
-    ) -> Result<Posted, Error> {
-        self.messages_post_sized(at, messages, client, 0).await
-    }
-
-    /// As [`Broker::messages_post`], of messages that came in a request of `bytes`: a queue may have a bound of its own.
-    pub async fn messages_post_sized(
-        &self,
-        at: &QueueRef,
-        messages: Vec<NewMessage>,
-        client: Option<Uuid>,
-        bytes: usize,
-    ) -> Result<Posted, Error> {
-        // Before anything is made for them.
-        let room = self.reserve(&at.project, Amount::of(&messages)).await?;
-        let slot = self.slot(at).await?;
-        self.open_or_create(&slot, at).await?;
-        if let Some(queue) = slot.state.lock().queues.get(at) {
-            queue.attributes.check_size(bytes)?;
-        }
-        self.post_opened(&slot, at, messages, client, room).await
-    }
-
     /// Posts to a queue that is open. A message whose twin is on its way waits for what becomes of that.
     pub(super) async fn post_opened(
         &self,

@@ -180,7 +180,8 @@ impl Broker {
             return Ok(());
         }
         at.name.check_creatable()?;
-        self.queue_create(at, Metadata::empty()).await.map(|_| ())
+        let metadata = Metadata::empty().with_message_bytes(self.limits().rest_message_bytes());
+        self.queue_create(at, metadata).await.map(|_| ())
     }
 
     /// As [`Broker::open_or_create`], whatever the quota: messages that move were let in before.

@@ -27,6 +27,7 @@ impl Broker {
         messages: Vec<Sending>,
     ) -> Result<Vec<Result<MessageId, Error>>, Error> {
         let attributes = self.opened(at).await?.1;
+        let most = attributes.message_bytes(self.limits());
         let (mut refused, mut sent) =
             (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for Sending { message, size } in messages {
@@ -35,7 +36,7 @@ impl Broker {
                     "the queue goes by it, and not by the content of messages, so that each must name one";
                 return Err(Error::invalid(Place::Limit, "MessageDeduplicationId", why));
             }
-            let too_long = attributes.max_post_size.filter(|most| size > *most).map(too_long);
+            let too_long = (size > most).then(|| too_long(most));
             if too_long.is_none() {
                 sent.push(self.kept_from_now(message, &attributes));
             }

@@ -52,9 +52,9 @@ pub struct LimitSettings {
     #[arg(value_name = "SIZE", value_parser = metadata())]
     pub max_queue_metadata: u32,
 
-    /// Bytes of a request that posts messages
-    #[arg(long, env = "ANGARIUM_MAX_MESSAGES_POST_SIZE", default_value_t = limits::POST_BYTES as u32)]
-    #[arg(value_name = "SIZE", value_parser = post())]
+    /// Bytes of a message, with its attributes of SQS; a queue may have a smaller bound, and none a greater one
+    #[arg(long, env = "ANGARIUM_MAX_MESSAGES_POST_SIZE", default_value_t = limits::SQS_MESSAGE_BYTES as u32)]
+    #[arg(value_name = "SIZE", value_parser = message())]
     pub max_messages_post_size: u32,
 
     /// How long a message lives when nobody says
@@ -143,7 +143,7 @@ impl LimitSettings {
                 ("--max-messages-per-claim-or-pop", self.max_messages_per_claim_or_pop),
             )?,
             metadata_bytes: self.max_queue_metadata as usize,
-            post_bytes: self.max_messages_post_size as usize,
+            message_bytes: self.max_messages_post_size as usize,
             message_ttl: span(
                 ("--min-message-ttl", self.min_message_ttl),
                 ("--default-message-ttl", self.default_message_ttl),
@@ -193,8 +193,8 @@ fn metadata() -> impl Fn(&str) -> Result<u32, String> + Clone {
     units::bytes_within((1, limits::METADATA_BYTES_MOST as u32))
 }
 
-fn post() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::bytes_within((1, limits::POST_BYTES_MOST as u32))
+fn message() -> impl Fn(&str) -> Result<u32, String> + Clone {
+    units::bytes_within((1, limits::MESSAGE_BYTES_MOST as u32))
 }
 
 fn time() -> impl Fn(&str) -> Result<u32, String> + Clone {
@@ -258,7 +258,7 @@ mod tests {
             ("--max-messages-per-page", limits::PAGE_MOST),
             ("--max-messages-per-claim-or-pop", limits::CLAIM_MESSAGES_MOST),
             ("--max-queue-metadata", limits::METADATA_BYTES_MOST),
-            ("--max-messages-post-size", limits::POST_BYTES_MOST),
+            ("--max-messages-post-size", limits::MESSAGE_BYTES_MOST),
             ("--max-message-ttl", limits::SECONDS_MOST as usize),
             ("--max-message-delay", limits::SECONDS_MOST as usize),
             ("--max-claim-ttl", limits::SECONDS_MOST as usize),

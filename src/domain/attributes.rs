@@ -16,8 +16,8 @@ use crate::domain::message::MessageTtl;
 use crate::domain::names::{FlavorName, QueueName};
 use crate::error::{Error, Place};
 
-/// Bytes of a request that posts to the queue.
-pub const MAX_POST_SIZE: &str = "_max_messages_post_size";
+/// Bytes of a message of the queue, with its attributes of SQS: `MaximumMessageSize`. Zaqar bounds a whole request by it.
+pub const MAX_MESSAGE_BYTES: &str = "_max_messages_post_size";
 /// Seconds that its messages live when nobody says.
 pub const MESSAGE_TTL: &str = "_default_message_ttl";
 /// Seconds until its messages can be claimed when nobody says.
@@ -64,8 +64,8 @@ pub const ENCRYPT: &str = "_enable_encrypt_messages";
 /// What the metadata of a queue says of its behaviour. What is absent has the default of the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Bytes of a request that posts to it; never more than the bound of the service.
-    pub max_post_size: Option<usize>,
+    /// Bytes of a message; never more than the bound of the service, which holds where this is absent.
+    pub max_message_bytes: Option<usize>,
     /// The life of messages that name none.
     pub message_ttl: Option<MessageTtl>,
     /// Seconds of delay of messages that name none.
@@ -103,7 +103,7 @@ impl Attributes {
             of(key).check_object()?;
         }
         Ok(Self {
-            max_post_size: of(MAX_POST_SIZE).bytes(limits)?,
+            max_message_bytes: of(MAX_MESSAGE_BYTES).bytes(limits)?,
             message_ttl: of(MESSAGE_TTL).ttl(limits)?,
             message_delay: of(MESSAGE_DELAY).delay(limits)?,
             dead_letter_queue: of(DEAD_LETTER_QUEUE).name(QueueName::new)?,
@@ -166,15 +166,10 @@ impl Attributes {
         self.durability.is_none_or(|asked| asked <= reach)
     }
 
-    /// Whether a request of so many bytes may post to the queue.
-    pub fn check_size(&self, bytes: usize) -> Result<(), Error> {
-        match self.max_post_size {
-            Some(most) if bytes > most => {
-                let why = format!("a post to this queue has at most {most} bytes, and this one has {bytes}");
-                Err(Error::invalid(Place::Limit, "", why))
-            }
-            Some(_) | None => Ok(()),
-        }
+    /// Bytes that a message of the queue may have, its attributes of SQS included. A queue that was given more when the
+    /// service allowed more has what it allows today.
+    pub fn message_bytes(&self, limits: &Limits) -> usize {
+        self.max_message_bytes.unwrap_or(limits.message_bytes).min(limits.message_bytes)
     }
 
     /// Where messages go that were claimed as often as they may be, and how often that is.
@@ -218,9 +213,9 @@ impl Key<'_> {
 
     fn bytes(&self, limits: &Limits) -> Result<Option<usize>, Error> {
         let within = |bytes: i64| match usize::try_from(bytes) {
-            Ok(bytes) if (1..=limits.post_bytes).contains(&bytes) => Ok(bytes),
+            Ok(bytes) if (1..=limits.message_bytes).contains(&bytes) => Ok(bytes),
             _ => {
-                let why = format!("{bytes} is not between 1 and {} bytes", limits.post_bytes);
+                let why = format!("{bytes} is not between 1 and {} bytes", limits.message_bytes);
                 Err(self.wrong(Place::Limit, why))
             }
         };
@@ -310,7 +305,7 @@ mod tests {
         );
         let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl", &Limits::ZAQAR).unwrap());
         let expected = Attributes {
-            max_post_size: Some(1_000),
+            max_message_bytes: Some(1_000),
             message_ttl: ttl(60),
             message_delay: Some(900),
             dead_letter_queue: Some(QueueName::new("dead").unwrap()),
@@ -374,7 +369,7 @@ mod tests {
     #[test]
     fn a_wrong_value_is_refused_and_named() {
         for (key, values) in [
-            (MAX_POST_SIZE, vec!["0", "262145", "-1", "\"1\"", "1.5", "[]"]),
+            (MAX_MESSAGE_BYTES, vec!["0", "1048577", "-1", "\"1\"", "1.5", "[]"]),
             (MESSAGE_TTL, vec!["59", "1209601", "true", "60.0"]),
             (MESSAGE_DELAY, vec!["-1", "901", "{}"]),
             (DEAD_LETTER_QUEUE, vec!["\"a b\"", "1", "\"..\""]),

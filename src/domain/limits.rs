@@ -31,8 +31,11 @@ pub use stores::*;
 pub use time::*;
 pub use waits::*;
 
-/// Bytes of the body of a request that posts messages (Zaqar: `max_messages_post_size`).
-pub const POST_BYTES: usize = 262_144;
+/// Bytes of a message, at most, of a queue that is created through REST without a bound of its own. Zaqar's
+/// `max_messages_post_size` is as large, and bounds a whole request there.
+pub const REST_MESSAGE_BYTES: usize = 262_144;
+/// Messages of one post: no fewer than fit into as many bytes, with bodies of one digit.
+pub const POST_MESSAGES: usize = 24_000;
 /// Bytes of the metadata of a queue, as JSON text (Zaqar: `max_queue_metadata`).
 pub const METADATA_BYTES: usize = 65_536;
 /// Elements on one page, or ids in one request (Zaqar: `max_messages_per_page` and its like).
@@ -64,8 +67,8 @@ pub const CLAIM_GRACE_DEFAULT: u32 = 60;
 pub const PAGE_MOST: usize = 500;
 /// Messages of a claim likewise: its record, with all their ids, is one value in the tree.
 pub const CLAIM_MESSAGES_MOST: usize = 500;
-/// Bytes of a post likewise: its messages are one batch of a pool, and others wait for it.
-pub const POST_BYTES_MOST: usize = 4 << 20;
+/// Bytes of a message likewise: it fits into a request with room to spare, and into one batch of a pool.
+pub const MESSAGE_BYTES_MOST: usize = 4 << 20;
 /// Bytes of the metadata of a queue likewise: its record is one value in the tree, with some room for the rest.
 pub const METADATA_BYTES_MOST: usize = TREE_VALUE_BYTES - 8_192;
 /// Seconds of any ttl, delay or grace likewise: a year, which is longer than anybody waits.
@@ -90,12 +93,13 @@ pub const CLAIM_WAIT: (u32, u32) = (0, 20);
 pub const VISIBILITY: (u32, u32) = (0, 43_200);
 /// See [`VISIBILITY`].
 pub const VISIBILITY_DEFAULT: u32 = 30;
-/// Bytes of a message sent through SQS, attributes included, and of all those of a batch (SQS: 1 MiB).
+/// Bytes of a message, attributes of SQS included, unless the settings or its queue bound it otherwise; and of all messages
+/// of a batch of SQS (SQS: 1 MiB).
 pub const SQS_MESSAGE_BYTES: usize = 1 << 20;
-/// The least that the bound of a queue may be (SQS).
+/// The least that SQS sets as the bound of a queue (SQS).
 pub const SQS_MESSAGE_BYTES_LEAST: usize = 1_024;
-/// Bytes of the body of an SQS request that sends messages: those of a batch, where each may be written as an escape of six.
-/// Of others [`SQS_RECEIVE_BYTES`] and [`SQS_CONTROL_BYTES`].
+/// Bytes of the body of a request that sends messages, in SQS and in REST: those of a batch of SQS, where each may be written
+/// as an escape of six. Of other requests of SQS [`SQS_RECEIVE_BYTES`] and [`SQS_CONTROL_BYTES`].
 pub const SQS_REQUEST_BYTES: usize = 6 * SQS_MESSAGE_BYTES + (1 << 18);
 /// Messages of a receive, and entries of a batch (SQS: 10).
 pub const SQS_BATCH: usize = 10;

@@ -70,6 +70,12 @@ impl NewMessage {
     pub fn in_envelope(self, envelope: &Envelope) -> Self {
         Self { body: envelope.before(self.body), ..self }
     }
+
+    /// Bytes that the bound of a queue counts: its body and its attributes of SQS.
+    pub fn bytes(&self) -> usize {
+        let (envelope, body) = Envelope::split(self.body.clone());
+        body.len() + envelope.attributes.size()
+    }
 }
 
 /// All that is known of a message but its body.

@@ -71,7 +71,7 @@ fn key_of(path: &str) -> Option<String> {
 fn defaults(limits: &Limits) -> [(&'static str, String); 7] {
     let null = || "null".to_owned();
     [
-        (attributes::MAX_POST_SIZE, limits.post_bytes.to_string()),
+        (attributes::MAX_MESSAGE_BYTES, limits.message_bytes.to_string()),
         (attributes::MESSAGE_TTL, limits.message_ttl.default_value().to_string()),
         (attributes::MESSAGE_DELAY, limits.message_delay.default_value().to_string()),
         (attributes::DEAD_LETTER_QUEUE, null()),
@@ -87,6 +87,21 @@ fn has_default(key: &str, limits: &Limits) -> bool {
 
 fn raw(text: String) -> Box<RawValue> {
     RawValue::from_string(text).expect("numbers, null and false are JSON")
+}
+
+/// What a bound of a message adds at most to the metadata of a queue that named none: no client has to leave room for it.
+const START_BYTES: usize = attributes::MAX_MESSAGE_BYTES.len() + "\"\":4194304,".len();
+
+/// A queue whose bound of a message is taken away has that of one which is created through REST.
+fn restore_message_bytes(own: &mut Entries, changed: &str, limits: &Limits) {
+    let is_gone = own.get(attributes::MAX_MESSAGE_BYTES).is_none_or(|value| value.get() == "null");
+    if changed == attributes::MAX_MESSAGE_BYTES && is_gone {
+        own.insert(changed.to_owned(), raw(limits.rest_message_bytes().to_string()));
+    }
+}
+
+fn written(entries: &Entries) -> String {
+    serde_json::to_string(entries).expect("keys are text and values are JSON")
 }
 
 /// Keys with their values, in order of the keys.
@@ -116,7 +131,19 @@ impl Metadata {
                 shown.insert(key.to_owned(), raw(default));
             }
         }
+        let message_bytes = self.attributes().message_bytes(limits);
+        shown.insert(attributes::MAX_MESSAGE_BYTES.to_owned(), raw(message_bytes.to_string()));
         shown
+    }
+
+    /// The same, where it names no bound of a message with this one.
+    pub fn with_message_bytes(self, bytes: usize) -> Self {
+        if self.attributes().max_message_bytes.is_some() {
+            return self;
+        }
+        let mut own = self.own();
+        own.insert(attributes::MAX_MESSAGE_BYTES.to_owned(), raw(bytes.to_string()));
+        self.bounded(raw(written(&own)), bytes)
     }
 
     /// What the queue itself says.
@@ -140,6 +167,7 @@ impl Metadata {
                 Change::Add(key, value) | Change::Replace(key, value) => {
                     own.insert(key.clone(), value.clone());
                     set.insert(key.clone(), value.clone());
+                    restore_message_bytes(&mut own, key, limits);
                 }
                 Change::Expect(key, expected) => {
                     let is_same =
@@ -150,16 +178,16 @@ impl Metadata {
                 }
                 Change::Remove(key) => {
                     own.remove(key);
+                    restore_message_bytes(&mut own, key, limits);
                 }
             }
         }
-        let text = serde_json::to_string(&own).expect("keys are text and values are JSON");
-        if text.len() > limits.metadata_bytes {
+        let text = written(&own);
+        if text.len().saturating_sub(START_BYTES) > limits.metadata_bytes {
             let why = format!("queue metadata is too large: at most {} bytes", limits.metadata_bytes);
             return Err(Error::invalid(Place::Limit, "", why));
         }
-        let set = serde_json::to_string(&set).expect("keys are text and values are JSON");
-        Self::read(raw(set), limits)?;
+        Self::read(raw(written(&set)), limits)?;
         Self::stored(raw(text))?.in_agreement()
     }
 }
@@ -235,14 +263,41 @@ mod tests {
                 "_default_message_ttl=3600",
                 "_enable_encrypt_messages=false",
                 "_max_claim_count=null",
-                "_max_messages_post_size=262144",
+                "_max_messages_post_size=1048576",
             ]
         );
     }
 
     #[test]
+    fn message_bound_starts_as_given_and_is_restored() {
+        let key = attributes::MAX_MESSAGE_BYTES;
+        let limits = Limits { message_bytes: 500_000, ..Limits::ZAQAR };
+        let shown = |metadata: &Metadata| metadata.shown(&limits)[key].get().to_owned();
+        let started = metadata("{}").with_message_bytes(limits.sqs_message_bytes());
+        assert_eq!(
+            (shown(&started).as_str(), started.attributes().max_message_bytes),
+            ("500000", Some(500_000))
+        );
+        assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":7}"#).with_message_bytes(9)), "7");
+        assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":null}"#).with_message_bytes(9)), "9");
+        // What was stored without a bound, or with more than is allowed today, has what is allowed.
+        assert_eq!(shown(&metadata("{}")), "500000");
+        assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":600000}"#)), "500000");
+        for gone in [change("remove", key, "0"), change("replace", key, "null"), change("add", key, "null")] {
+            let restored = started.patched(&[gone], &limits).unwrap();
+            assert_eq!(
+                (shown(&restored).as_str(), restored.attributes().message_bytes(&limits)),
+                ("262144", 262_144)
+            );
+        }
+        // A change of another key leaves a queue of before without a bound.
+        let other = metadata("{}").patched(&[change("add", "a", "1")], &limits).unwrap();
+        assert_eq!(other.attributes().max_message_bytes, None);
+    }
+
+    #[test]
     fn metadata_never_outgrows_its_bound() {
-        let long = raw(format!("\"{}\"", "x".repeat(Limits::ZAQAR.metadata_bytes)));
+        let long = raw(format!("\"{}\"", "x".repeat(Limits::ZAQAR.metadata_bytes + START_BYTES)));
         assert!(metadata("{}").patched(&[Change::Add("a".to_owned(), long)], &Limits::ZAQAR).is_err());
     }
 }

@@ -57,6 +57,11 @@ impl Metadata {
         Ok(self)
     }
 
+    /// The same text with a bound of a message written into it.
+    pub(super) fn bounded(self, text: Box<RawValue>, bytes: usize) -> Self {
+        Self { text, attributes: Attributes { max_message_bytes: Some(bytes), ..self.attributes } }
+    }
+
     /// What the reserved keys say.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes

@@ -238,11 +238,11 @@ async fn a_change_of_metadata_that_nobody_knows_of_has_no_effect_or_its_whole_ef
         let unknown = whole.broker.queue_patch(&at, vec![change]).await.unwrap_err();
         assert!(!unknown.nothing_written());
         let post = async |size| {
-            let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
-            whole.broker.messages_post_sized(&at, vec![message], None, size).await
+            let body = vec![b'1'; size].into();
+            whole.broker.messages_post(&at, vec![NewMessage { body, ..NewMessage::default() }], None).await
         };
         let shown = whole.broker.queue_metadata(&at).await.unwrap().unwrap();
-        assert_eq!(shown.attributes().max_post_size, Some(bytes), "{fault:?}");
+        assert_eq!(shown.attributes().max_message_bytes, Some(bytes), "{fault:?}");
         post(bytes).await.unwrap();
         post(bytes + 1).await.unwrap_err();
     }

@@ -68,17 +68,30 @@ fn nesting_is_refused_beyond_128_levels_and_kept_up_to_there() {
 #[test]
 fn bodies_up_to_the_limit_are_posted_and_longer_ones_are_400() {
     let service = service();
-    let post = |length: usize| {
-        let frame = r#"{"messages":[{"body":""}]}"#.len();
-        let body = format!(r#"{{"messages":[{{"body":"{}"}}]}}"#, "x".repeat(length - frame));
+    let post = |length: usize, beside: usize| {
+        let message = format!(r#"{{"body":"{}"}}"#, "x".repeat(length - 2));
+        let body = format!(r#"{{"messages":[{message}]{}}}"#, " ".repeat(beside));
         service.client.send_text(Method::POST, MESSAGES, body.as_bytes()).unwrap()
     };
-    assert_eq!(post(262_144).status, 201);
-    for length in [262_145, 5 << 20] {
-        let refused = post(length);
+    assert_eq!(post(262_144, 0).status, 201);
+    assert_eq!(post(262_144, 6_000_000).status, 201);
+    for (length, beside, most) in [(262_145, 0, "262144"), (100, 6_553_600, "6553600")] {
+        let refused = post(length, beside);
         assert_eq!(refused.status, 400);
-        assert!(refused.json()["description"].as_str().unwrap().contains("262144"));
+        assert!(refused.json()["description"].as_str().unwrap().contains(most), "{}", refused.text());
     }
+    let many = |count: usize| {
+        let body = format!(r#"{{"messages":[{}]}}"#, vec![r#"{"body":1}"#; count].join(","));
+        service.client.send_text(Method::POST, MESSAGES, body.as_bytes()).unwrap()
+    };
+    assert_eq!(many(24_000).status, 201);
+    let refused = many(24_001);
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.json()["description"].as_str().unwrap().contains("at most 24000 messages"),
+        "{}",
+        refused.text()
+    );
     let metadata = json!({"text": "x".repeat(65_536)});
     assert_eq!(service.client.put("/v2/queues/q2", Some(&metadata)).unwrap().status, 400);
 }

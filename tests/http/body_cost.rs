@@ -119,6 +119,10 @@ fn large_valid_json_costs_a_small_multiple() {
     let client = server.client();
     let sending = || send(&client, "/v2/queues/q/messages", "application/json", &rest);
     assert_small("a post", cost(&server, sending), rest.len());
+    let messages: Vec<Value> = (0..24).map(|_| json!({"body": "x".repeat(262_142), "ttl": 60})).collect();
+    let rest = json!({"messages": messages}).to_string();
+    let sending = || send(&client, "/v2/queues/q/messages", "application/json", &rest);
+    assert_small("a long post", cost(&server, sending), rest.len());
     wait_until("its bodies are done with", || {
         let page = server.client().get("/metrics").unwrap().text();
         page.contains("angarium_budget_bytes{budget=\"bodies\"} 0\n")

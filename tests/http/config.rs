@@ -128,7 +128,7 @@ fn what_clients_may_ask_for_is_set_and_shown_like_every_setting() {
     assert_has(&printed, &format!("min_claim_ttl = 1  # {path}"));
     assert_has(&printed, "max_message_delay = 1800  # flag");
     assert_has(&printed, "default_claim_ttl = 30  # environment");
-    assert_has(&printed, "max_messages_post_size = 262144  # default");
+    assert_has(&printed, "max_messages_post_size = 1048576  # default");
 }
 
 #[test]

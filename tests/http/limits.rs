@@ -169,15 +169,18 @@ fn padded(before: &str, after: &str, bytes: usize) -> Vec<u8> {
 #[test]
 fn bodies_have_the_limits_that_are_set() {
     // Both above the defaults: a message of four mebibytes goes all the way, and so does metadata near the tree's bound.
-    let (post, metadata) = (4 << 20, 122_880);
+    let (most, metadata) = (4 << 20, 122_880);
     let settings = ["--max-messages-post-size=4194304", "--max-queue-metadata=122880"];
     let (client, _server, _data) = service(&settings);
-    let message = |bytes| padded(r#"{"messages":[{"body":""#, r#""}]}"#, bytes);
-    let send = |bytes| client.send_text(Method::POST, "/v2/queues/q/messages", &message(bytes)).unwrap();
-    assert_status(&send(post), 201);
+    let send = |bytes: usize| client.post_messages("q", &[json!("x".repeat(bytes - 2))]).unwrap();
+    let wide = json!({"_max_messages_post_size": most});
+    assert_status(&client.put("/v2/queues/q", Some(&wide)).unwrap(), 201);
+    assert_status(&send(most), 201);
     let claimed = client.claim("q", 1, 60).unwrap().granted().unwrap();
-    assert_eq!(claimed.messages[0].body.as_str().unwrap().len(), post - 26);
-    assert_refused(&send(post + 1), "the request body is too large: at most 4194304 bytes");
+    assert_eq!(claimed.messages[0].body.as_str().unwrap().len(), most - 2);
+    let too_long =
+        "messages[0].body: a message of this queue has at most 4194304 bytes, and this one has 4194305";
+    assert_refused(&send(most + 1), too_long);
     assert_eq!(client.get("/v2/queues/q").unwrap().json()["_max_messages_post_size"], 4_194_304);
 
     let create = |name: &str, bytes| {
@@ -197,10 +200,13 @@ fn bodies_have_the_limits_that_are_set() {
 fn smaller_bodies_are_refused_where_the_limit_is_smaller() {
     let settings = ["--max-messages-post-size=100", "--max-queue-metadata=50"];
     let (client, _server, _data) = service(&settings);
-    let message = |bytes| padded(r#"{"messages":[{"body":""#, r#""}]}"#, bytes);
-    let send = |bytes| client.send_text(Method::POST, "/v2/queues/q/messages", &message(bytes)).unwrap();
+    let send = |bytes: usize| client.post_messages("q", &[json!("x".repeat(bytes - 2))]).unwrap();
     assert_status(&send(100), 201);
-    assert_refused(&send(101), "the request body is too large: at most 100 bytes");
+    assert_refused(
+        &send(101),
+        "messages[0].body: a message of this queue has at most 100 bytes, and this one has 101",
+    );
+    assert_eq!(client.get("/v2/queues/q").unwrap().json()["_max_messages_post_size"], 100);
     let change = |bytes: usize| {
         // What a patch makes of the metadata is bounded too, beside the patch itself.
         let value = "x".repeat(bytes - r#"{"a":""}"#.len());
@@ -224,6 +230,7 @@ fn a_queue_keeps_what_it_was_given_under_wider_limits() {
     assert_status(&post(&client, "q", &json!({"body": 1})), 201);
     let listed = client.get("/v2/queues/q/messages").unwrap().json();
     assert_eq!(listed["messages"][0]["ttl"], 1_000_000);
+    assert_eq!(client.get("/v2/queues/q").unwrap().json()["_max_messages_post_size"], 1_000);
     assert_status(&post(&client, "q", &json!({"body": "x".repeat(1_000)})), 400);
 }
 

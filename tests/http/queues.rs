@@ -112,15 +112,23 @@ fn an_absent_project_is_the_default_one() {
 }
 
 #[test]
-fn a_queue_may_bound_its_posts_below_the_bound_of_all() {
+fn queue_bounds_each_of_its_messages() {
     let service = service();
     service.client.put(QUEUE, Some(&json!({"_max_messages_post_size": 100}))).unwrap();
-    assert_eq!(service.client.post_messages("q", &[json!("x".repeat(20))]).unwrap().status, 201);
-    let refused = service.client.post_messages("q", &[json!("x".repeat(100))]).unwrap();
+    // A message, not the request: two of a hundred bytes with their quotes.
+    let (fits, long) = (json!("x".repeat(98)), json!("x".repeat(99)));
+    assert_eq!(service.client.post_messages("q", &[fits.clone(), fits.clone()]).unwrap().status, 201);
+    let refused = service.client.post_messages("q", &[fits.clone(), long.clone()]).unwrap();
     assert_eq!(refused.status, 400);
-    assert!(refused.json()["description"].as_str().unwrap().contains("at most 100 bytes"));
-    assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(1));
-    assert_eq!(service.client.post_messages("other", &[json!("x".repeat(100))]).unwrap().status, 201);
+    let said = "messages[1].body: a message of this queue has at most 100 bytes, and this one has 101";
+    assert_eq!(refused.json()["description"], said);
+    assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(2));
+    assert_eq!(service.client.post_messages("other", &[long.clone()]).unwrap().status, 201);
+    let batch = json!({"messages": [{"body": long}, {"body": fits}]});
+    let answer = service.client.post("/v2/queues/q/messages/batch", &batch).unwrap().json();
+    let results: Vec<u64> = (0..2).filter_map(|at| answer["results"][at]["status"].as_u64()).collect();
+    assert_eq!(results, [400, 201], "{answer}");
+    assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(3));
 }
 
 #[test]

@@ -211,6 +211,69 @@ fn error_names_value_and_parameter() {
 }
 
 #[test]
+fn both_apis_show_and_bound_one_size() {
+    let service = Service::start();
+    let (key, rest) = ("_max_messages_post_size", service.client());
+    let in_sqs = |queue: &str| {
+        let asked = json!({"QueueUrl": queue, "AttributeNames": ["MaximumMessageSize"]});
+        service.done("GetQueueAttributes", &asked)["Attributes"]["MaximumMessageSize"].clone()
+    };
+    let in_rest = |queue: &str| rest.get(&format!("/v2/queues/{queue}")).unwrap().json()[key].clone();
+    let post = |queue: &str, bytes: usize| {
+        rest.post_messages(queue, &[json!("x".repeat(bytes - 2))]).unwrap().status.as_u16()
+    };
+    assert_eq!(rest.put("/v2/queues/made", None).unwrap().status.as_u16(), 201);
+    assert_eq!(post("posted", 262_144), 201);
+    for (queue, bytes) in [("q", 1_048_576), ("made", 262_144), ("posted", 262_144)] {
+        assert_eq!((in_sqs(queue), in_rest(queue)), (json!(bytes.to_string()), json!(bytes)), "{queue}");
+        assert_eq!((post(queue, bytes), post(queue, bytes + 1)), (201, 400), "{queue}");
+        let send = |bytes: usize| json!({"QueueUrl": queue, "MessageBody": "x".repeat(bytes)});
+        service.done("SendMessage", &send(bytes));
+        let said = service.refused("InvalidParameterValue", "SendMessage", &send(bytes + 1));
+        assert!(said.ends_with(&format!("Message must be shorter than {bytes} bytes.")), "{said}");
+    }
+    // What one of them sets the other shows and keeps to; attributes count.
+    let size = json!({"QueueUrl": "q", "Attributes": {"MaximumMessageSize": "2000"}});
+    service.done("SetQueueAttributes", &size);
+    assert_eq!((in_rest("q"), post("q", 2_000), post("q", 2_001)), (json!(2_000), 201, 400));
+    let created = rest.put("/v2/queues/wide", Some(&json!({key: 1_048_576}))).unwrap();
+    assert_eq!((created.status.as_u16(), in_sqs("wide")), (201, json!("1048576")));
+    let kind = json!({"DataType": "String", "StringValue": "v".repeat(995)});
+    let send = |bytes: usize| json!({"QueueUrl": "q", "MessageBody": "x".repeat(bytes), "MessageAttributes": {"kind": kind}});
+    service.done("SendMessage", &send(2_000 - 995 - "kind".len() - "String".len()));
+    let too_long = send(2_001 - 995 - "kind".len() - "String".len());
+    assert_eq!(service.json("SendMessage", &too_long, NONE).status.as_u16(), 400);
+    assert_eq!(rest.put("/v2/queues/wider", Some(&json!({key: 1_048_577}))).unwrap().status.as_u16(), 400);
+    // A queue that loses its bound begins anew as one of REST.
+    let patch = json!([{"op": "remove", "path": format!("/metadata/{key}")}]).to_string();
+    let media = "application/json-patch+json";
+    assert_eq!(
+        rest.send_as(Method::PATCH, "/v2/queues/wide", media, patch.as_bytes()).unwrap().status.as_u16(),
+        200
+    );
+    assert_eq!((in_sqs("wide"), in_rest("wide")), (json!("262144"), json!(262_144)));
+}
+
+#[test]
+fn setting_bounds_the_size_in_both_apis() {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).arg("--max-messages-post-size=2000000").start();
+    let service = Service { server, _data: data };
+    let (key, rest) = ("_max_messages_post_size", service.client());
+    service.done("CreateQueue", &json!({"QueueName": "q"}));
+    assert_eq!(rest.get("/v2/queues/q").unwrap().json()[key], 1_048_576);
+    let size = |bytes: u32| json!({"QueueUrl": "q", "Attributes": {"MaximumMessageSize": bytes.to_string()}});
+    service.refused("InvalidAttributeValue", "SetQueueAttributes", &size(2_000_001));
+    service.done("SetQueueAttributes", &size(2_000_000));
+    assert_eq!(rest.get("/v2/queues/q").unwrap().json()[key], 2_000_000);
+    service.done("SendMessage", &json!({"QueueUrl": "q", "MessageBody": "x".repeat(2_000_000)}));
+    // A batch has its own bound.
+    let entries = json!([{"Id": "a", "MessageBody": "x".repeat(1_048_577)}]);
+    let asked = json!({"QueueUrl": "q", "Entries": entries});
+    service.refused("AWS.SimpleQueueService.BatchRequestTooLong", "SendMessageBatch", &asked);
+}
+
+#[test]
 fn error_names_the_receipt_handle() {
     let service = Service::start();
     let send = json!({"QueueUrl": "q", "MessageBody": "x"});

@@ -298,8 +298,13 @@ impl Relay {
         if let Some(Meant { most, .. }) = asking.parts.extensions.get() {
             return *most;
         }
-        let limits = self.broker.limits();
-        limits.post_bytes.max(limits.metadata_bytes)
+        let (parts, limits) = (&asking.parts, self.broker.limits());
+        let path = parts.uri.path();
+        let is_post = path.ends_with("/messages") || path.ends_with("/messages/batch");
+        if parts.method == Method::POST && is_post {
+            return limits::SQS_REQUEST_BYTES;
+        }
+        limits.metadata_bytes.max(limits::ADMIN_BODY_BYTES)
     }
 }
 

@@ -44,5 +44,6 @@ pub use context::Most;
 pub use endpoint::{Endpoint, Sqs, SqsSettings};
 pub use incoming::protocol;
 pub use kept::{check_changes, check_metadata};
+pub use lists::Listed;
 pub use operation::Operation;
 pub use pauses::Pauses;

@@ -154,9 +154,15 @@ pub async fn checked(
 }
 
 /// The metadata of a queue that is made with these changes, and these tags.
-pub fn of_new_queue(changes: Vec<Change>, tags: BTreeMap<String, String>) -> Result<Metadata, Fault> {
-    let retention = add(keys::MESSAGE_TTL, &json!(limits::SQS_RETENTION_DEFAULT));
-    let mut all = vec![retention];
+pub fn of_new_queue(
+    limits: &Limits,
+    changes: Vec<Change>,
+    tags: BTreeMap<String, String>,
+) -> Result<Metadata, Fault> {
+    let mut all = vec![
+        add(keys::MESSAGE_TTL, &json!(limits::SQS_RETENTION_DEFAULT)),
+        add(keys::MAX_MESSAGE_BYTES, &json!(limits.sqs_message_bytes())),
+    ];
     all.extend(changes);
     if !tags.is_empty() {
         all.push(add(keys::TAGS, &json!(tags)));
@@ -182,8 +188,8 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
     Ok(match name {
         "DelaySeconds" => (keys::MESSAGE_DELAY, number((0, upto(limits.message_delay)))?),
         "MaximumMessageSize" => {
-            let bounds = (limits::SQS_MESSAGE_BYTES_LEAST as u64, limits::SQS_MESSAGE_BYTES as u64);
-            (keys::MAX_POST_SIZE, number(bounds)?)
+            let bounds = (limits::SQS_MESSAGE_BYTES_LEAST as u64, limits.message_bytes as u64);
+            (keys::MAX_MESSAGE_BYTES, number(bounds)?)
         }
         "MessageRetentionPeriod" => {
             let (least, _) = limits::MESSAGE_TTL;
@@ -255,7 +261,7 @@ pub fn described(
         ("LastModifiedTimestamp", seconds(found.modified)),
         ("QueueArn", context.places.arn(queue)),
         ("DelaySeconds", delay.to_string()),
-        ("MaximumMessageSize", attributes.max_post_size.unwrap_or(limits::SQS_MESSAGE_BYTES).to_string()),
+        ("MaximumMessageSize", attributes.message_bytes(limits).to_string()),
         ("MessageRetentionPeriod", ttl.to_string()),
         ("VisibilityTimeout", attributes.visibility.unwrap_or_default().seconds().to_string()),
         ("ReceiveMessageWaitTimeSeconds", wait.to_string()),

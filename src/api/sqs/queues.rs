@@ -37,7 +37,7 @@ pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer,
     context.pauses.check_creation(context.broker, queue).await?;
     fifo::check_new(&queue.name, &attributes)?;
     let changes = queue_attributes::checked(context, queue, &attributes).await?;
-    let metadata = queue_attributes::of_new_queue(changes, tags::checked(tags)?)?;
+    let metadata = queue_attributes::of_new_queue(context.broker.limits(), changes, tags::checked(tags)?)?;
     if context.broker.queue_create(queue, metadata).await? == Created::Existed {
         check_same(context, queue, &attributes).await?;
     }

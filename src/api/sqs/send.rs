@@ -84,12 +84,6 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fa
         return Err(Fault::missing(GROUP));
     }
     let Checked { sending, mut sent } = checked(context, fifo, asked)?;
-    if sending.size > limits::SQS_MESSAGE_BYTES {
-        let most = limits::SQS_MESSAGE_BYTES;
-        let why =
-            format!("One or more parameters are invalid. Reason: Message must be shorter than {most} bytes.");
-        return Err(Fault::value(why));
-    }
     let mut ids = context.broker.messages_send(queue, vec![sending]).await?;
     if let Some(id) = ids.pop().transpose()? {
         sent.is(id, fifo);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::bulk::{bounded, known};
-use super::messages::{PostBody, post_all};
+use super::messages::{PostBody, traced};
 use super::queues;
 use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
@@ -17,8 +17,9 @@ use crate::api::forward::peer::RequestId;
 use crate::api::json::{Json, reply};
 use crate::api::query::{Query, required};
 use crate::api::trace::TraceHeaders;
-use crate::broker::{Broker, Posted};
+use crate::broker::{Broker, EachPosted};
 use crate::domain::claim::Holdings;
+use crate::domain::durability::Durability;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::error::Error;
 
@@ -76,28 +77,26 @@ pub async fn post(
     Extension(RequestId(request_id)): Extension<RequestId>,
     Json(body): Json<PostBody>,
 ) -> Result<Response, ApiError> {
-    let bytes = body.bytes;
     let (mut taken, mut refused) = (Vec::new(), Vec::new());
     for message in body.into_messages(broker.limits())? {
         refused.push(message.map(|message| taken.push(message)).err());
     }
-    let (ids, durability) = if taken.is_empty() {
-        (Vec::new(), None)
-    } else {
-        let Posted { ids, durability } = post_all(&broker, &asked, taken, bytes).await?;
-        (ids, Some(durability.as_str()))
+    let posted = match taken.is_empty() {
+        true => EachPosted::default(),
+        false => broker.messages_post_each(&asked.queue, traced(&asked, taken), asked.client).await?,
     };
-    let (mut ids, base) =
-        (ids.iter().map(MessageId::to_string), format!("{}/messages", queues::path(&asked.queue)));
-    let result = |refused: Option<Error>| match refused {
-        None => {
-            let id = ids.next().expect("each message that was taken has an id");
-            let href = format!("{base}/{id}");
-            BatchResult::done(StatusCode::CREATED, id, Some(href))
+    let (mut outcomes, base) =
+        (posted.outcomes.into_iter(), format!("{}/messages", queues::path(&asked.queue)));
+    let result = |refused: Option<Error>| {
+        let outcome =
+            refused.map_or_else(|| outcomes.next().expect("each message that was taken has an outcome"), Err);
+        match outcome {
+            Ok(id) => BatchResult::done(StatusCode::CREATED, id.to_string(), Some(format!("{base}/{id}"))),
+            Err(error) => BatchResult::failed(error, None, &request_id),
         }
-        Some(error) => BatchResult::failed(error, None, &request_id),
     };
     let results = refused.into_iter().map(result).collect();
+    let durability = posted.durability.map(Durability::as_str);
     Ok(reply(StatusCode::OK, &BatchReply { results, durability }))
 }
 

@@ -12,6 +12,7 @@ use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, MessagePath, Path, QueuePath};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
 use crate::api::query::{Query, required};
+use crate::api::sqs::Listed;
 use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, Posted};
 use crate::domain::claim::ClaimTerms;
@@ -23,16 +24,13 @@ use crate::domain::limits::{self, Limits};
 use crate::domain::message::{MessageTtl, NewMessage};
 use crate::error::{Error, Place};
 
-/// Messages to post: at least one, and at most 262,144 bytes of JSON together.
+/// Messages to post: at least one, and at most 24,000, in 6,553,600 bytes of JSON. Each has as many bytes as the attribute
+/// `_max_messages_post_size` of the queue allows.
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct PostBody {
     /// In the order in which they are to be claimed.
-    #[schema(min_items = 1, value_type = Vec<PostedMessage>)]
-    messages: Vec<Object<PostedMessage>>,
-    /// What they came in.
-    #[serde(skip)]
-    #[schema(ignore)]
-    pub(super) bytes: usize,
+    #[schema(min_items = 1, max_items = 24_000, value_type = Vec<PostedMessage>)]
+    messages: Listed<Object<PostedMessage>, { limits::POST_MESSAGES }>,
 }
 
 /// A message to post. Unknown keys are dropped.
@@ -86,12 +84,8 @@ impl PostedMessage {
 }
 
 impl RequestBody for PostBody {
-    fn most(limits: &Limits) -> usize {
-        limits.post_bytes
-    }
-
-    fn measured(self, bytes: usize) -> Self {
-        Self { bytes, ..self }
+    fn most(_: &Limits) -> usize {
+        limits::SQS_REQUEST_BYTES
     }
 }
 
@@ -101,10 +95,15 @@ impl PostBody {
         self,
         limits: &Limits,
     ) -> Result<impl Iterator<Item = Result<NewMessage, Error>> + use<'_>, Error> {
-        if self.messages.is_empty() {
+        let messages = self.messages.whole().map_err(|count| {
+            let why =
+                format!("a request has at most {} messages, and this one has {count}", limits::POST_MESSAGES);
+            Error::invalid(Place::Limit, "messages", why)
+        })?;
+        if messages.is_empty() {
             return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
         }
-        let messages = self.messages.into_iter().enumerate();
+        let messages = messages.into_iter().enumerate();
         Ok(messages.map(|(index, Object(message))| message.into_new(index, limits)))
     }
 }
@@ -140,9 +139,9 @@ pub async fn post(
     asked: Asked,
     Json(body): Json<PostBody>,
 ) -> Result<Response, ApiError> {
-    let bytes = body.bytes;
     let messages = body.into_messages(broker.limits())?.collect::<Result<_, _>>()?;
-    let Posted { ids, durability } = post_all(&broker, &asked, messages, bytes).await?;
+    let messages = traced(&asked, messages);
+    let Posted { ids, durability } = broker.messages_post(&asked.queue, messages, asked.client).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and no more ids than these can be asked for at once.
@@ -155,18 +154,13 @@ pub async fn post(
     Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &posted)).into_response())
 }
 
-/// Posts messages in the trace of the request.
-pub(super) async fn post_all(
-    broker: &Broker,
-    asked: &Asked,
-    mut messages: Vec<NewMessage>,
-    bytes: usize,
-) -> Result<Posted, Error> {
-    if asked.trace.is_some() {
-        let envelope = Envelope { trace: asked.trace.clone(), ..Envelope::default() };
-        messages = messages.into_iter().map(|message| message.in_envelope(&envelope)).collect();
+/// The messages in the trace of the request.
+pub(super) fn traced(asked: &Asked, messages: Vec<NewMessage>) -> Vec<NewMessage> {
+    if asked.trace.is_none() {
+        return messages;
     }
-    broker.messages_post_sized(&asked.queue, messages, asked.client, bytes).await
+    let envelope = Envelope { trace: asked.trace.clone(), ..Envelope::default() };
+    messages.into_iter().map(|message| message.in_envelope(&envelope)).collect()
 }
 
 /// A message.

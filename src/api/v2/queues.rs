@@ -59,7 +59,8 @@ pub async fn put(
     Json(MetadataBody(metadata)): Json<MetadataBody>,
 ) -> Result<Response, ApiError> {
     asked.queue.name.check_creatable()?;
-    let metadata = Metadata::new(metadata, broker.limits())?;
+    let limits = broker.limits();
+    let metadata = Metadata::new(metadata, limits)?.with_message_bytes(limits.rest_message_bytes());
     sqs::check_metadata(&metadata)?;
     let created = broker.queue_create(&asked.queue, metadata).await?;
     let status = match created {
@@ -83,8 +84,10 @@ pub async fn put(
 pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
     let found = broker.queue_metadata(&asked.queue).await?;
     let exists = found.is_some();
-    let metadata = found.unwrap_or_else(Metadata::empty);
-    Ok(telling(exists, reply(StatusCode::OK, &ShownBody(metadata.shown(broker.limits())))))
+    let limits = broker.limits();
+    let metadata =
+        found.unwrap_or_else(|| Metadata::empty().with_message_bytes(limits.rest_message_bytes()));
+    Ok(telling(exists, reply(StatusCode::OK, &ShownBody(metadata.shown(limits)))))
 }
 
 /// An answer that also tells whether there is the queue that it speaks of: one that is not there has defaults, and zeros.

@@ -76,8 +76,8 @@ pub struct Limits {
     pub claim_messages: Span,
     /// Bytes of the metadata of a queue, and of a request that sets or changes it.
     pub metadata_bytes: usize,
-    /// Bytes of a request that posts messages.
-    pub post_bytes: usize,
+    /// Bytes of a message, with its attributes of SQS: the bound of the bounds of queues.
+    pub message_bytes: usize,
     /// Seconds that a message lives.
     pub message_ttl: Span,
     /// Seconds until a message can be claimed.
@@ -89,7 +89,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of Zaqar, which its clients expect.
+    /// Those of Zaqar, which its clients expect, but for the bytes of a message, which are those of SQS.
     pub const ZAQAR: Self = Self {
         queues_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
         messages_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
@@ -97,7 +97,7 @@ impl Limits {
         flavors_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
         claim_messages: Span::up_to(limits::CLAIM_MESSAGES, limits::CLAIM_MESSAGES_DEFAULT),
         metadata_bytes: limits::METADATA_BYTES,
-        post_bytes: limits::POST_BYTES,
+        message_bytes: limits::SQS_MESSAGE_BYTES,
         message_ttl: Span::within(limits::MESSAGE_TTL, limits::MESSAGE_TTL_DEFAULT),
         message_delay: Span::within(limits::MESSAGE_DELAY, limits::MESSAGE_DELAY_DEFAULT),
         claim_ttl: Span::within(limits::CLAIM_TTL, limits::CLAIM_TTL_DEFAULT),
@@ -112,12 +112,24 @@ impl Limits {
         flavors_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
         claim_messages: Span::up_to(limits::CLAIM_MESSAGES_MOST, limits::CLAIM_MESSAGES_DEFAULT),
         metadata_bytes: limits::METADATA_BYTES_MOST,
-        post_bytes: limits::POST_BYTES_MOST,
+        message_bytes: limits::MESSAGE_BYTES_MOST,
         message_ttl: Span::within((1, limits::SECONDS_MOST), limits::MESSAGE_TTL_DEFAULT),
         message_delay: Span::within((0, limits::SECONDS_MOST), limits::MESSAGE_DELAY_DEFAULT),
         claim_ttl: Span::within((1, limits::SECONDS_MOST), limits::CLAIM_TTL_DEFAULT),
         claim_grace: Span::within((0, limits::SECONDS_MOST), limits::CLAIM_GRACE_DEFAULT),
     };
+}
+
+impl Limits {
+    /// Bytes of a message of a queue that is created through REST and names no bound.
+    pub fn rest_message_bytes(&self) -> usize {
+        limits::REST_MESSAGE_BYTES.min(self.message_bytes)
+    }
+
+    /// Likewise of one that is created through SQS.
+    pub fn sqs_message_bytes(&self) -> usize {
+        limits::SQS_MESSAGE_BYTES.min(self.message_bytes)
+    }
 }
 
 impl Default for Limits {

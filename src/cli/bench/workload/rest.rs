@@ -12,7 +12,7 @@ use super::{Answer, Ask, Dialect, LoadArgs, Target, Verb, aimed, template, texts
 
 /// Batches that one post brings where a queue is filled, so that such posts are rare.
 const FILL: usize = 100;
-/// Bytes of such a post at most: what a server of this API takes by default is 262,144.
+/// Bytes of such a post at most: Zaqar takes 262,144.
 const FILL_BYTES: usize = 240_000;
 /// Bytes that a message costs beside its body.
 const BESIDE: usize = 32;

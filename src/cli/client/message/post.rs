@@ -18,7 +18,7 @@ use crate::cli::client::remote::{Ask, Remote};
 use crate::cli::client::setting::{raw, string};
 use crate::units;
 
-/// Bytes of bodies in one request: with what is around them below the 262,144 that Zaqar's defaults allow.
+/// Bytes of bodies in one request: with what is around them below the 262,144 that Zaqar, and this service of before, allow.
 const REQUEST_BYTES: usize = 200_000;
 /// Messages in one request: what is around small bodies must fit as well.
 const REQUEST_MESSAGES: usize = 500;

@@ -1,0 +1,102 @@
+//! Posting through REST: many messages, all of them or none, or each for itself. The queue is created when there is none.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::Broker;
+use super::messages::Posted;
+use super::slot::Slot;
+use crate::domain::durability::Durability;
+use crate::domain::ids::MessageId;
+use crate::domain::message::NewMessage;
+use crate::domain::names::QueueRef;
+use crate::domain::quota::Amount;
+use crate::error::{Error, Part, Place};
+
+/// What became of each message of a batch.
+#[derive(Debug, Default)]
+pub struct EachPosted {
+    /// The id of each message, or why it is refused, in order.
+    pub outcomes: Vec<Result<MessageId, Error>>,
+    /// How durable those are that were posted; none when none was.
+    pub durability: Option<Durability>,
+}
+
+impl Broker {
+    /// Posts messages, creating the queue when there is none. They are as durable as this says when it returns, and
+    /// ready in this order unless they have a delay; all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a message with more bytes than the queue allows.
+    pub async fn messages_post(
+        &self,
+        at: &QueueRef,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+    ) -> Result<Posted, Error> {
+        // Before anything is made for them.
+        let room = self.reserve(&at.project, Amount::of(&messages)).await?;
+        let slot = self.slot(at).await?;
+        self.open_or_create(&slot, at).await?;
+        let most = self.message_bytes(&slot, at);
+        for (index, message) in messages.iter().enumerate() {
+            check_bytes(message, most, || format!("messages[{index}].body"))?;
+        }
+        self.post_opened(&slot, at, messages, client, room).await
+    }
+
+    /// As [`Broker::messages_post`], but messages with more bytes than the queue allows do not keep the others from it.
+    pub async fn messages_post_each(
+        &self,
+        at: &QueueRef,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+    ) -> Result<EachPosted, Error> {
+        let mut room = self.reserve(&at.project, Amount::of(&messages)).await?;
+        let slot = self.slot(at).await?;
+        self.open_or_create(&slot, at).await?;
+        let most = self.message_bytes(&slot, at);
+        let count = messages.len();
+        let (mut refused, mut taken) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for message in messages {
+            let check = check_bytes(&message, most, || "body".to_owned());
+            if check.is_ok() {
+                taken.push(message);
+            }
+            refused.push(check.err());
+        }
+        let (ids, durability) = if taken.is_empty() {
+            (Vec::new(), None)
+        } else {
+            if taken.len() < count {
+                drop(room);
+                room = self.reserve(&at.project, Amount::of(&taken)).await?;
+            }
+            let Posted { ids, durability } = self.post_opened(&slot, at, taken, client, room).await?;
+            (ids, Some(durability))
+        };
+        let mut ids = ids.into_iter();
+        let lost = || Error::unknown(Part::Server, "a message that was posted has no id");
+        let outcome = |refused: Option<Error>| refused.map_or_else(|| ids.next().ok_or_else(lost), Err);
+        Ok(EachPosted { outcomes: refused.into_iter().map(outcome).collect(), durability })
+    }
+
+    /// Bytes that a message of an open queue may have.
+    fn message_bytes(&self, slot: &Arc<Slot>, at: &QueueRef) -> usize {
+        let limits = self.limits();
+        let state = slot.state.lock();
+        state.queues.get(at).map_or(limits.message_bytes, |queue| queue.attributes.message_bytes(limits))
+    }
+}
+
+fn check_bytes(message: &NewMessage, most: usize, field: impl FnOnce() -> String) -> Result<(), Error> {
+    match message.bytes() {
+        bytes if bytes > most => {
+            let why = format!("a message of this queue has at most {most} bytes, and this one has {bytes}");
+            Err(Error::invalid(Place::Limit, field(), why))
+        }
+        _ => Ok(()),
+    }
+}
