@@ -30,10 +30,10 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// So many messages were removed that had expired, of which so many were scheduled. Which ones are left is not known.
-    fn lessen(&mut self, messages: u64, scheduled: u64) {
+    /// So many messages were removed that had expired, of which so many were delayed. Which ones are left is not known.
+    fn lessen(&mut self, messages: u64, delayed: u64) {
         self.totals.messages = self.totals.messages.saturating_sub(messages);
-        self.totals.scheduled = self.totals.scheduled.saturating_sub(scheduled);
+        self.totals.scheduled = self.totals.scheduled.saturating_sub(delayed);
         self.oldest = None;
     }
 
@@ -42,8 +42,8 @@ impl Seen {
         Share {
             ready: self.totals.ready() - claimed,
             claimed,
-            scheduled: self.totals.scheduled,
-            moving: self.totals.aside,
+            delayed: self.totals.scheduled,
+            in_transfer: self.totals.aside,
             oldest: self.oldest,
         }
     }
@@ -54,16 +54,16 @@ impl Seen {
 struct Share {
     ready: u64,
     claimed: u64,
-    scheduled: u64,
-    moving: u64,
+    delayed: u64,
+    in_transfer: u64,
     oldest: Option<Timestamp>,
 }
 
 impl Share {
     fn figures(self, now: Timestamp) -> QueueFigures {
-        let Self { ready, claimed, scheduled, moving, oldest } = self;
+        let Self { ready, claimed, delayed, in_transfer, oldest } = self;
         let oldest_age = oldest.map(|oldest| now.seconds_since(oldest));
-        QueueFigures { ready, claimed, scheduled, moving, oldest_age }
+        QueueFigures { ready, claimed, delayed, in_transfer, oldest_age }
     }
 }
 
@@ -113,8 +113,8 @@ impl Unnamed {
         self.queues += 1;
         self.sum.ready += share.ready;
         self.sum.claimed += share.claimed;
-        self.sum.scheduled += share.scheduled;
-        self.sum.moving += share.moving;
+        self.sum.delayed += share.delayed;
+        self.sum.in_transfer += share.in_transfer;
         if let Some(oldest) = share.oldest {
             *self.oldest.entry(oldest).or_default() += 1;
         }
@@ -125,8 +125,8 @@ impl Unnamed {
         self.queues -= 1;
         self.sum.ready -= share.ready;
         self.sum.claimed -= share.claimed;
-        self.sum.scheduled -= share.scheduled;
-        self.sum.moving -= share.moving;
+        self.sum.delayed -= share.delayed;
+        self.sum.in_transfer -= share.in_transfer;
         let Some(oldest) = share.oldest else { return };
         if let Some(queues) = self.oldest.get_mut(&oldest) {
             *queues -= 1;
@@ -214,10 +214,10 @@ impl SlotFigures {
         }
     }
 
-    /// So many expired messages were removed from a queue that is not open, of which so many were scheduled.
-    pub(super) fn lessen(&mut self, id: QueueId, messages: u64, scheduled: u64) {
+    /// So many expired messages were removed from a queue that is not open, of which so many were delayed.
+    pub(super) fn lessen(&mut self, id: QueueId, messages: u64, delayed: u64) {
         let Some(resting) = self.resting.get_mut(&id) else { return };
-        resting.seen.lessen(messages, scheduled);
+        resting.seen.lessen(messages, delayed);
         if resting.share.is_some() {
             let share = resting.seen.share(0);
             self.unnamed.remove(resting.share.replace(share));

@@ -34,7 +34,7 @@ pub struct QueueDescription {
     /// Messages under a live claim.
     pub claimed: u64,
     /// Messages whose time has not come.
-    pub scheduled: u64,
+    pub delayed: u64,
 }
 
 /// How often a creation looks again when the pool it chose changed under it.
@@ -112,7 +112,7 @@ impl Broker {
             modified: Timestamp::from_millis(record.modified.unwrap_or(record.created)),
             ready: totals.ready().saturating_sub(claimed),
             claimed: claimed.min(totals.ready()),
-            scheduled: totals.scheduled,
+            delayed: totals.scheduled,
         }))
     }
 

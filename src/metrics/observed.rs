@@ -86,9 +86,9 @@ pub struct QueueFigures {
     /// Messages under claims.
     pub claimed: u64,
     /// Messages that become ready later.
-    pub scheduled: u64,
+    pub delayed: u64,
     /// Messages on their way to another queue, or whose way there failed.
-    pub moving: u64,
+    pub in_transfer: u64,
     /// Seconds since the oldest of those that are ready or claimed was posted.
     pub oldest_age: Option<u64>,
 }
@@ -97,8 +97,8 @@ impl QueueFigures {
     fn add(&mut self, other: Self) {
         self.ready += other.ready;
         self.claimed += other.claimed;
-        self.scheduled += other.scheduled;
-        self.moving += other.moving;
+        self.delayed += other.delayed;
+        self.in_transfer += other.in_transfer;
         self.oldest_age = self.oldest_age.max(other.oldest_age);
     }
 }
@@ -285,9 +285,9 @@ impl States {
     }
 
     fn set_queue(&self, labels: QueueLabels, figures: QueueFigures) {
-        let QueueFigures { ready, claimed, scheduled, moving, oldest_age } = figures;
+        let QueueFigures { ready, claimed, delayed, in_transfer, oldest_age } = figures;
         for (state, number) in
-            [("ready", ready), ("claimed", claimed), ("scheduled", scheduled), ("moving", moving)]
+            [("ready", ready), ("claimed", claimed), ("delayed", delayed), ("in_transfer", in_transfer)]
         {
             self.messages.get_or_create(&labels.in_state(state)).set(count(number));
         }

@@ -38,12 +38,12 @@ async fn counters(whole: &Whole, name: &str) -> [u64; 7] {
     })
 }
 
-/// Ready, claimed, scheduled and moving messages, and the age of the oldest one.
+/// Ready, claimed, delayed messages and those in transfer, and the age of the oldest one.
 async fn states(whole: &Whole, name: &str) -> [u64; 5] {
     let page = whole.broker.metrics_page().await;
     let state = |state| whole_number(value(&page, "angarium_messages", &[("queue", name), ("state", state)]));
     let oldest = whole_number(value(&page, "angarium_oldest_message_age_seconds", &[("queue", name)]));
-    [state("ready"), state("claimed"), state("scheduled"), state("moving"), oldest]
+    [state("ready"), state("claimed"), state("delayed"), state("in_transfer"), oldest]
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are small and positive")]

@@ -256,7 +256,7 @@ pub fn described(
     let mut shown = BTreeMap::from([
         ("ApproximateNumberOfMessages", found.ready.to_string()),
         ("ApproximateNumberOfMessagesNotVisible", found.claimed.to_string()),
-        ("ApproximateNumberOfMessagesDelayed", found.scheduled.to_string()),
+        ("ApproximateNumberOfMessagesDelayed", found.delayed.to_string()),
         ("CreatedTimestamp", seconds(found.created)),
         ("LastModifiedTimestamp", seconds(found.modified)),
         ("QueueArn", context.places.arn(queue)),

@@ -167,8 +167,8 @@ fn audited_checks(name: &str, found: &Audit, names: &HashMap<String, String>) ->
 }
 
 fn amount(totals: &Totals) -> String {
-    let Totals { messages, bytes, scheduled, aside } = totals;
-    format!("{messages} messages with {bytes} bytes, {scheduled} scheduled, {aside} moving")
+    let Totals { messages, bytes, scheduled: delayed, aside: in_transfer } = totals;
+    format!("{messages} messages with {bytes} bytes, {delayed} delayed, {in_transfer} in transfer")
 }
 
 /// Paths of queues by their ids, from the records in the tree.
