@@ -28,6 +28,18 @@ pub fn check(path: &str, headers: &HeaderMap) -> Result<(), Error> {
     Err(Error::invalid(Place::Accept, "Accept", format!("the answer is {other}")))
 }
 
+/// Whether a client names the older text of Prometheus and not OpenMetrics, or wants none of that.
+pub fn wants_plain_metrics(headers: &HeaderMap) -> bool {
+    let values: Vec<&str> =
+        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let ranges =
+        || values.iter().flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
+    let names = |media_type: &str| {
+        ranges().any(|range| range.trim().eq_ignore_ascii_case(media_type)) && admits(&values, media_type)
+    };
+    names("text/plain") && !names("application/openmetrics-text")
+}
+
 /// Whether the values of `Accept` let a media type through: the most specific range that matches it decides.
 fn admits(values: &[&str], media_type: &str) -> bool {
     let ranges = values.iter().flat_map(|value| value.split(',')).map(str::trim).filter(|r| !r.is_empty());

@@ -25,13 +25,23 @@ fn value(page: &str, series: &str) -> Option<f64> {
 #[test]
 fn a_scraper_gets_text_that_it_knows_whatever_it_accepts() {
     let service = service();
-    for accept in ["text/plain", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5", "*/*"] {
+    let (open, old) = (
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        "text/plain; version=0.0.4; charset=utf-8",
+    );
+    for (accept, form) in [
+        ("text/plain", old),
+        ("text/plain;version=0.0.4;q=1,*/*;q=0.1", old),
+        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", open),
+        ("text/plain;q=0", open),
+        ("*/*", open),
+    ] {
         let answer = service.client.clone().with_header("Accept", accept).get("/metrics").unwrap();
         assert_eq!(answer.status, StatusCode::OK, "{accept}");
-        let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         assert_eq!(answer.headers["content-type"], form);
         let text = answer.text();
-        assert!(text.ends_with("# EOF\n"));
+        assert_eq!(text.ends_with("# EOF\n"), form == open, "{accept}");
+        assert_eq!(text.contains("# TYPE angarium_requests_total counter\n"), form == old, "{accept}");
         let build = format!("angarium_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
         assert_eq!(value(&text, &build), Some(1.0), "{text}");
     }

@@ -1,0 +1,48 @@
+//! The older text form of Prometheus (0.0.4), for readers that take no OpenMetrics: the same samples under the same names. There
+//! the help and the type of a counter have the name of its samples, with `_total`, and units and the end have no line.
+
+use std::collections::HashSet;
+
+/// The media type of the form.
+pub const PLAIN_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Writes a page of OpenMetrics in the older form.
+pub fn plain(page: &str) -> String {
+    let of_type = |line| described("# TYPE ", line);
+    let counters: HashSet<&str> = page
+        .lines()
+        .filter_map(of_type)
+        .filter_map(|(name, kind)| (kind == "counter").then_some(name))
+        .collect();
+    let mut text = String::with_capacity(page.len());
+    for line in page.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        let found = ["# HELP ", "# TYPE "].into_iter().find_map(|kind| Some((kind, described(kind, line)?)));
+        match found {
+            Some((kind, (name, rest))) if counters.contains(name) => {
+                text.extend([kind, name, "_total ", rest]);
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The name of a family and what a line says of it.
+fn described<'a>(kind: &str, line: &'a str) -> Option<(&'a str, &'a str)> {
+    line.strip_prefix(kind)?.split_once(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_described_by_the_names_of_their_samples() {
+        let page = "# HELP a_x Some.\n# TYPE a_x counter\na_x_total{b=\"# EOF\"} 1\n\
+                    # HELP a_y_bytes Other.\n# TYPE a_y_bytes gauge\n# UNIT a_y_bytes bytes\na_y_bytes 2\n# EOF\n";
+        let expected = "# HELP a_x_total Some.\n# TYPE a_x_total counter\na_x_total{b=\"# EOF\"} 1\n\
+                        # HELP a_y_bytes Other.\n# TYPE a_y_bytes gauge\na_y_bytes 2\n";
+        assert_eq!(plain(page), expected);
+    }
+}
