@@ -158,7 +158,7 @@ fn padding_of_small_operations_is_refused() {
 
 #[test]
 fn rest_bodies_of_a_project_count_likewise() {
-    let (server, _data) = start(&[SMALL_BUDGET, "--max-messages-post-size=4194304"]);
+    let (server, _data) = start(&[SMALL_BUDGET]);
     let head = |project: &str| {
         format!(
             "POST /v2/queues/q/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nx-project-id: {project}\r\n\
@@ -174,8 +174,8 @@ fn rest_bodies_of_a_project_count_likewise() {
         })
         .collect();
     let posted = server.client().with_header("X-Project-Id", "b");
-    let posted = posted.post("/v2/queues/q/messages", &json!({"messages": [{"body": "y".repeat(3 * MIB)}]}));
-    assert_eq!(posted.unwrap().status, 201);
+    let bodies = vec![json!("y".repeat(MIB / 4 - 2)); 12];
+    assert_eq!(posted.post_messages("q", &bodies).unwrap().status, 201);
     let ended = withheld.iter().map(status_so_far).collect::<Vec<_>>();
     let (evicted, kept) = ended.split_at(10 - SHARE / (4 * MIB));
     assert!(evicted.iter().all(|status| *status == Some(408)), "{ended:?}");
