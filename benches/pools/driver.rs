@@ -8,7 +8,7 @@ use angarium::clock::Clock;
 use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::limits;
-use angarium::domain::message::{Header, Message, State};
+use angarium::domain::message::{Header, Life, Message, State};
 use angarium::domain::time::Timestamp;
 use angarium::storage::open::PoolOpener;
 use angarium::storage::{Batch, Epoch, PoolStore, QueueChanges, Stamp, StoreError};
@@ -94,8 +94,7 @@ fn message(id: [u8; 16], body: &Bytes) -> Message {
         id: MessageId::from_bytes(id),
         created,
         ready: created,
-        ttl: 3_600,
-        expires,
+        life: Life::Own { ttl: 3_600, expires },
         attempts: 0,
         client: None,
         size: BODY_BYTES as u32,

@@ -134,20 +134,21 @@ impl Broker {
         let bodies = self.bodies(slot, at, &chosen).await?;
         let queue = chosen.queue;
         let messages = chosen.used();
-        let (outcome, counters) = {
+        let (outcome, counters, retention) = {
             let mut state = slot.state.lock();
             let gone = || Error::unavailable(Part::Server, "the queue was closed");
             let queue = state.queue_mut(at, queue).ok_or_else(gone)?;
             queue.engine.begin_remove_taken(&ids);
             let counters = Arc::clone(&queue.counters);
-            (self.submit(slot, &mut state, at, Change::Remove(ids))?, counters)
+            let retention = queue.engine.retention();
+            (self.submit(slot, &mut state, at, Change::Remove(ids))?, counters, retention)
         };
         settled(outcome).await?;
         counters.claimed.inc_by(u64::try_from(messages.len()).unwrap_or_default());
         let now = self.0.clock.now();
         let view = |(header, _): &(Header, _)| {
             let (_, body) = bodies.iter().find(|(id, _)| *id == header.id)?;
-            Some(MessageView::free(header, body.clone(), now))
+            Some(MessageView::free(header, body.clone(), (now, retention)))
         };
         Ok(messages.iter().filter_map(view).collect())
     }

@@ -61,6 +61,19 @@ impl Change {
         }
     }
 
+    /// The headers that it writes.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &Header> {
+        let (messages, headers) = match self {
+            Self::Post(messages, _) | Self::Prepare(messages) | Self::Copy(messages, _) => {
+                (&messages[..], &[][..])
+            }
+            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => (&[][..], &headers[..]),
+            Self::Remove(_) | Self::Depart(_) | Self::Leave(_) => (&[][..], &[][..]),
+            Self::ForgetTwins(_) | Self::CopyNotes(_) | Self::Arrived => (&[][..], &[][..]),
+        };
+        messages.iter().map(|message| &message.header).chain(headers)
+    }
+
     /// Whether the queue holds more or less by it. What goes over is counted when it is in one pool again.
     pub(super) fn counts(&self) -> bool {
         match self {

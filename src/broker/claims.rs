@@ -342,9 +342,10 @@ impl Broker {
         queue.engine.note_client(id, client);
         queue.engine.note_attempt(id, attempt);
         queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
+        let retention = queue.engine.retention();
         let view = |header: Header| {
             let (_, body) = bodies.iter().find(|(message, _)| *message == header.id)?;
-            Some(MessageView::claimed(&header, id, body.clone(), now))
+            Some(MessageView::claimed(&header, id, body.clone(), (now, retention)))
         };
         Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect(), received: now })
     }

@@ -83,7 +83,7 @@ mod tests {
     use crate::domain::claim::ClaimTerms;
     use crate::domain::ids::{MessageId, Slot as SlotNumber};
     use crate::domain::limits;
-    use crate::domain::message::{Header, State};
+    use crate::domain::message::{Header, Life, State};
     use crate::domain::names::{ProjectId, QueueName};
     use crate::engine::{Found, QueueEngine};
     use crate::storage::Epoch;
@@ -95,8 +95,7 @@ mod tests {
             id,
             created,
             ready: created,
-            ttl,
-            expires,
+            life: Life::Own { ttl, expires },
             attempts,
             client,
             size,

@@ -218,6 +218,6 @@ impl Broker {
 
 /// The header of a message that is sent anew to another queue: its life begins, and nobody has claimed it.
 fn anew(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
-    let (expires, state) = (now.plus_seconds(header.ttl), State::Moving(Arc::clone(target)));
-    Header { created: now, ready: now, expires, attempts: 0, first_claimed: None, state, ..header }
+    let (life, state) = (header.life.begun_again(now), State::Moving(Arc::clone(target)));
+    Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header }
 }

@@ -292,8 +292,11 @@ impl SlotState {
         if !change.is_copy() {
             open.pace.count();
         }
-        if let (Change::Prepare(messages), Outcome::Done) = (&change, &outcome) {
-            open.pace.count_posted(count(messages));
+        if outcome == Outcome::Done {
+            open.retained.note(change.headers());
+            if let Change::Prepare(messages) = &change {
+                open.pace.count_posted(count(messages));
+            }
         }
         match (change, outcome) {
             (Change::Post(messages, notes), Outcome::Done) => {

@@ -13,7 +13,7 @@ use super::queue_store::QueueStore;
 use super::slot::Slot;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, State};
+use crate::domain::message::{Header, Message, Retention, State};
 use crate::domain::names::QueueRef;
 use crate::domain::page::PageLimit;
 use crate::domain::time::Timestamp;
@@ -36,9 +36,9 @@ pub struct MessageFilter {
 }
 
 impl MessageFilter {
-    fn wants(&self, header: &Header, now: Timestamp) -> bool {
+    fn wants(&self, header: &Header, now: Timestamp, retention: Retention) -> bool {
         let is_own = self.not_of.is_some() && self.not_of == header.client;
-        !is_own && !header.is_expired(now)
+        !is_own && !header.is_expired(now, retention)
     }
 }
 
@@ -57,6 +57,7 @@ struct Listed {
     at: QueueRef,
     id: QueueId,
     store: QueueStore,
+    retention: Retention,
 }
 
 /// What one read of the pool gave.
@@ -88,8 +89,10 @@ impl Broker {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(MessagePage::default()) };
             let store = self.store_of(queue)?;
-            let browsed = queue.engine.browse(filter.after, filter.limit.get(), |h| filter.wants(h, now));
-            (Listed { slot: Arc::clone(slot), at: at.clone(), id: queue.id, store }, browsed)
+            let retention = queue.engine.retention();
+            let wants = |header: &Header| filter.wants(header, now, retention);
+            let browsed = queue.engine.browse(filter.after, filter.limit.get(), wants);
+            (Listed { slot: Arc::clone(slot), at: at.clone(), id: queue.id, store, retention }, browsed)
         };
         let (mut messages, read_on) = if filter.includes_claimed || filter.includes_delayed {
             // Memory has only what is ready, and the pool has it all.
@@ -122,17 +125,17 @@ impl Broker {
             return Ok(Vec::new());
         }
         let now = self.0.clock.now();
-        let (queue, store, holds) = {
+        let (queue, store, holds, retention) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(Vec::new()) };
             let holds: Vec<_> = ids.iter().filter_map(|id| queue.engine.hold(*id)).collect();
-            (queue.id, self.store_of(queue)?, holds)
+            (queue.id, self.store_of(queue)?, holds, queue.engine.retention())
         };
         let found = store.get(queue, ids).await?;
         let view = |message: Message| {
             let hold = holds.iter().find(|(_, header)| header.id == message.header.id).cloned();
-            let (header, view) = view(message, hold, now);
-            let is_there = !header.is_expired(now) && !matches!(header.state, State::Prepared(_));
+            let (header, view) = view(message, hold, (now, retention));
+            let is_there = !header.is_expired(now, retention) && !matches!(header.state, State::Prepared(_));
             is_there.then_some(view)
         };
         Ok(found.into_iter().filter_map(view).collect())
@@ -159,7 +162,7 @@ impl Listed {
                 Some(read.swap_remove(at).body)
             });
             let Some(body) = body else { continue };
-            views.push(view(Message { header, body }, None, now).1);
+            views.push(view(Message { header, body }, None, (now, self.retention)).1);
         }
         Ok(views)
     }
@@ -176,8 +179,8 @@ impl Listed {
         for _ in 0..limits::LISTING_READS {
             let found = self.read_once(filter, after).await?;
             for (message, hold) in self.seen(found.messages, filter) {
-                let (header, view) = view(message, hold, now);
-                if filter.wants(&header, now) {
+                let (header, view) = view(message, hold, (now, self.retention));
+                if filter.wants(&header, now, self.retention) {
                     page.push(view);
                 }
                 if page.len() == filter.limit.get() {
@@ -233,9 +236,13 @@ impl Listed {
 }
 
 /// A message as its readers see it, and its header as it now is.
-fn view(message: Message, hold: Option<(ClaimId, Header)>, now: Timestamp) -> (Header, MessageView) {
+fn view(
+    message: Message,
+    hold: Option<(ClaimId, Header)>,
+    (now, retention): (Timestamp, Retention),
+) -> (Header, MessageView) {
     let Message { header, body } = message;
     let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
-    let view = MessageView { claim, ..MessageView::free(&header, body, now) };
+    let view = MessageView { claim, ..MessageView::free(&header, body, (now, retention)) };
     (header, view)
 }

@@ -18,7 +18,7 @@ use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
-use crate::domain::message::{Header, Message, MessageTtl, NewMessage, State};
+use crate::domain::message::{Header, Life, Message, MessageTtl, NewMessage, Retention, State};
 use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
 use crate::domain::time::Timestamp;
@@ -64,16 +64,21 @@ pub struct DelayLeft {
 
 impl MessageView {
     /// A message as the holder of its claim sees it.
-    pub(super) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, now: Timestamp) -> Self {
-        Self { claim: Some(claim), delay: None, ..Self::free(header, kept, now) }
+    pub(super) fn claimed(
+        header: &Header,
+        claim: ClaimId,
+        kept: Bytes,
+        (now, retention): (Timestamp, Retention),
+    ) -> Self {
+        Self { claim: Some(claim), delay: None, ..Self::free(header, kept, (now, retention)) }
     }
 
     /// A message that is under no claim.
-    pub(super) fn free(header: &Header, kept: Bytes, now: Timestamp) -> Self {
+    pub(super) fn free(header: &Header, kept: Bytes, (now, retention): (Timestamp, Retention)) -> Self {
         let (age, attempts) = (now.seconds_since(header.created), header.attempts);
         let (envelope, body) = Envelope::split(kept);
         let envelope = (!envelope.is_empty()).then(|| Box::new(envelope));
-        let (id, ttl, created) = (header.id, header.ttl, header.created);
+        let (id, ttl, created) = (header.id, header.ttl(retention), header.created);
         let (first_claimed, group) = (header.first_claimed, header.group.clone());
         let delay = (header.state == State::Scheduled).then(|| DelayLeft {
             seconds: header.ready.as_millis().saturating_sub(now.as_millis()).div_ceil(1_000),
@@ -193,20 +198,20 @@ impl Broker {
         if !self.open(slot, at).await? {
             return Err(missing());
         }
-        let (queue, store, hold) = {
+        let (queue, store, hold, retention) = {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(missing)?;
-            (queue.id, self.store_of(queue)?, queue.engine.hold(id))
+            (queue.id, self.store_of(queue)?, queue.engine.hold(id), queue.engine.retention())
         };
         let found = store.get(queue, &[id]).await?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.clock.now();
         match hold {
-            Some((claim, header)) if !header.is_expired(now) => {
-                Ok(MessageView::claimed(&header, claim, body, now))
+            Some((claim, header)) if !header.is_expired(now, retention) => {
+                Ok(MessageView::claimed(&header, claim, body, (now, retention)))
             }
-            None if !header.is_expired(now) && !matches!(header.state, State::Prepared(_)) => {
-                Ok(MessageView::free(&header, body, now))
+            None if !header.is_expired(now, retention) && !matches!(header.state, State::Prepared(_)) => {
+                Ok(MessageView::free(&header, body, (now, retention)))
             }
             Some(_) | None => Err(missing()),
         }
@@ -330,17 +335,18 @@ fn header(
     now: Timestamp,
     id: MessageId,
 ) -> Header {
-    let ttl = new.ttl.map_or(defaults.ttl, MessageTtl::seconds);
     let ready = new.delay.unwrap_or(defaults.delay).ready(now);
     let state = if ready > now { State::Scheduled } else { State::Ready };
     let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
-    let expires = ready.plus_seconds(ttl);
+    let life = match new.is_retained {
+        true => Life::Retained { since: now },
+        false => Life::lasting(new.ttl.map_or(defaults.ttl, MessageTtl::seconds), ready),
+    };
     Header {
         id,
         created: now,
         ready,
-        ttl,
-        expires,
+        life,
         attempts: 0,
         client,
         size,

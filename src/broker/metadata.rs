@@ -53,7 +53,7 @@ impl Broker {
                 return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
             };
             let before = Metadata::stored(entry.record.metadata.clone())?;
-            let old = before.attributes().clone();
+            let (entry_id, old) = (entry.record.id, before.attributes().clone());
             let metadata = before.patched(changes, limits)?;
             metadata.attributes().check_for(&at.name)?;
             metadata.attributes().check_after(&old)?;
@@ -70,8 +70,12 @@ impl Broker {
                 false => self.change_flavor(slot, at, entry, &metadata).await?,
             };
             if is_set {
-                if let Some(queue) = slot.state.lock().queues.get_mut(at) {
+                let retention = metadata.attributes().retention(&self.0.limits);
+                let mut state = slot.state.lock();
+                state.resting.set_retention(entry_id, retention);
+                if let Some(queue) = state.queues.get_mut(at) {
                     queue.attributes = metadata.attributes().clone();
+                    queue.engine.set_retention(retention);
                 }
                 return Ok(metadata);
             }

@@ -66,6 +66,7 @@ mod regional_projects;
 mod renewal;
 mod rest;
 mod retake;
+mod retention;
 mod schedule;
 mod sending;
 mod sends;
@@ -82,6 +83,7 @@ mod waiting;
 mod windows;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
@@ -181,6 +183,8 @@ struct Shared {
     pool_use: PoolUse,
     /// See [`overview`].
     memory: overview::Memory,
+    /// When it was last tried whether messages may be stored as retained. Held to look and to note.
+    retention_tried: Mutex<Option<Instant>>,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -258,6 +262,7 @@ impl Broker {
             reach: Reach::default(),
             pool_use: PoolUse::default(),
             memory: overview::Memory::default(),
+            retention_tried: Mutex::default(),
             tasks,
             stop,
             waits,

@@ -24,9 +24,10 @@ use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, MessageTtl, Peer, State};
+use crate::domain::message::{Header, Life, Message, MessageTtl, Peer, State};
 use crate::domain::names::QueueRef;
 use crate::domain::queue::Metadata;
+use crate::domain::time::Timestamp;
 use crate::engine::{Fate, prepared};
 use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Position};
@@ -316,9 +317,9 @@ impl Broker {
             }
             if headers.iter().all(|found| found.id != header.id) {
                 let body = enveloped(&header, peer, body);
-                let ttl = ttl.filter(|_| is_dead_letter(&header));
+                let life = life_there(&header, ttl, is_ordered, now);
                 let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
-                absent.push(Message { header: Header { size, ..prepared(&header, peer, ttl, now) }, body });
+                absent.push(Message { header: Header { size, ..prepared(&header, peer, life, now) }, body });
             }
         }
         if !absent.is_empty() {
@@ -433,6 +434,14 @@ fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, E
 /// Whether a message that moves was claimed as often as it may be. One that a task moves begins anew: it was never claimed.
 fn is_dead_letter(header: &Header) -> bool {
     header.attempts > 0
+}
+
+/// The life that begins for a message where it moves to, if one does: of a dead letter that gets a ttl there, and of one that
+/// lives by the retention of a queue in order of groups (SQS). Others keep theirs.
+fn life_there(header: &Header, ttl: Option<MessageTtl>, is_ordered: bool, now: Timestamp) -> Option<Life> {
+    let ttl = ttl.filter(|_| is_dead_letter(header));
+    let is_retained = is_ordered && header.life.retained_since().is_some();
+    ttl.map(|ttl| Life::lasting(ttl.seconds(), now)).or(is_retained.then_some(Life::Retained { since: now }))
 }
 
 /// How many of these are dead letters.

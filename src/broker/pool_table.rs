@@ -73,6 +73,11 @@ impl Deref for NamedStore {
 }
 
 impl NamedStore {
+    /// The name of its pool.
+    pub(super) fn name(&self) -> &PoolName {
+        &self.name
+    }
+
     /// The part of the service that it is.
     pub(super) fn part(&self) -> Part {
         Part::Pool(self.name.clone())

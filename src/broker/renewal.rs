@@ -40,17 +40,17 @@ impl Broker {
             return Err(no_claim(id));
         }
         let now = self.0.clock.now();
-        let (queue, store, held) = {
+        let (queue, store, held, retention) = {
             let state = slot.state.lock();
             let queue = state.queues.get(at).ok_or_else(|| no_claim(id))?;
             let held = queue.engine.held(id, self.claim_time()).ok_or_else(|| no_claim(id))?;
-            (queue.id, self.store_of(queue)?, held)
+            (queue.id, self.store_of(queue)?, held, queue.engine.retention())
         };
         let ids: Vec<MessageId> = held.headers.iter().map(|header| header.id).collect();
         let found = store.get(queue, &ids).await?;
         let view = |message: crate::domain::message::Message| {
             let header = held.headers.iter().find(|header| header.id == message.header.id)?;
-            Some(MessageView::claimed(header, id, message.body, now))
+            Some(MessageView::claimed(header, id, message.body, (now, retention)))
         };
         let messages = found.into_iter().filter_map(view).collect();
         let received = held.expires.minus_seconds(held.terms.ttl());

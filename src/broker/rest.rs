@@ -50,6 +50,8 @@ impl SlotState {
         for at in &closed {
             let Some(mut queue) = self.queues.remove(at) else { continue };
             queue.count_removals();
+            let retained = (queue.engine.retention(), queue.retained);
+            self.resting.rest(&queue.placement.pool, queue.id, retained);
             self.figures.rest(at, queue.id, queue.shown);
         }
         if !closed.is_empty() {

@@ -28,6 +28,7 @@ impl Broker {
     ) -> Result<Vec<Result<MessageId, Error>>, Error> {
         let attributes = self.opened(at).await?.1;
         let most = attributes.message_bytes(self.limits());
+        let is_retained = self.may_retain().await;
         let (mut refused, mut sent) =
             (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for Sending { message, size } in messages {
@@ -38,7 +39,10 @@ impl Broker {
             }
             let too_long = (size > most).then(|| too_long(most));
             if too_long.is_none() {
-                sent.push(self.kept_from_now(message, &attributes));
+                sent.push(match is_retained {
+                    true => NewMessage { is_retained, ..message },
+                    false => self.kept_from_now(message, &attributes),
+                });
             }
             refused.push(too_long);
         }
@@ -50,8 +54,8 @@ impl Broker {
             .collect())
     }
 
-    /// A message that is kept for the retention of its queue from now on (SQS), and not from when it is ready: as long as it
-    /// is delayed it is that much less.
+    /// A message that is kept from now on for the retention that its queue has now, and not from when it is ready: as long as it
+    /// is delayed it is that much less. So messages are stored that may not be stored as retained.
     fn kept_from_now(&self, message: NewMessage, attributes: &Attributes) -> NewMessage {
         let limits = self.limits();
         let queue = attributes.message_delay.unwrap_or(limits.message_delay.default_value());

@@ -21,6 +21,7 @@ use super::presence::Origin;
 use super::queue_figures::{Shown, SlotFigures};
 use super::read_failure::ReadFailure;
 use super::retake::Taken;
+use super::retention::{RestingQueues, RetentionWatch};
 use super::transfer_watch::TransferWatch;
 use super::waiting::Waiter;
 use crate::catalogue::{AttemptRecord, ClaimRecord, OwnedSlot, Placement, QueueRecord, SlotClaims};
@@ -92,6 +93,8 @@ pub(super) struct SlotState {
     pub(super) buckets: u64,
     /// Claims of queues that nobody has opened since the start.
     pub(super) unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
+    /// Queues that are not open and may have messages that live by their retention.
+    pub(super) resting: RestingQueues,
     /// Claims of queues deleted since the slot was taken: their records are removed with what else the queues leave.
     pub(super) orphans: HashMap<QueueId, Vec<ClaimId>>,
     /// When to look for deleted queues that are not cleaned away; none when there are none, or it is being done.
@@ -126,6 +129,8 @@ pub(super) struct OpenQueue {
     pub(super) uses: TaskTracker,
     /// What its metadata says of its behaviour.
     pub(super) attributes: Attributes,
+    /// What is known of its messages that live by its retention.
+    pub(super) retained: RetentionWatch,
     /// When its scheduled messages are looked at next, as far as the slot has noted.
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
@@ -178,6 +183,7 @@ impl Slot {
             expiring: HashSet::new(),
             buckets: found.buckets,
             unopened,
+            resting: RestingQueues::default(),
             orphans: HashMap::new(),
             next_cleaning: Some(Timestamp::default()),
             dropped: HashSet::new(),
@@ -266,6 +272,7 @@ impl SlotState {
             self.orphans.entry(id).or_default().extend(claims.into_iter().map(|(claim, _)| claim));
         }
         self.figures.forget(at, id);
+        self.resting.forget(id);
         let mut queue = self.queues.remove(at)?;
         self.figures.forget_open(&mut queue.shown);
         queue.uses.close();
@@ -343,6 +350,9 @@ impl Broker {
         } else {
             QueueEngine::open(found)
         };
+        engine.set_retention(attributes.retention(&self.0.limits));
+        let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
+        let retained = if is_empty { RetentionWatch::default() } else { RetentionWatch::unknown() };
         let (mut spent, mut deadlines) = (Vec::new(), Vec::new());
         for (id, claim) in claims {
             // Its holder may have been cut off only by the restart (P3).
@@ -360,6 +370,7 @@ impl Broker {
         }
         let mut state = slot.state.lock();
         state.unopened.remove(&record.id);
+        state.resting.forget(record.id);
         let counters = self.0.meter.queue(at);
         let shown = state.figures.open(at, record.id, self.0.meter.is_named(at));
         state.deadlines.extend(deadlines);
@@ -374,6 +385,7 @@ impl Broker {
             pool_failed: None,
             uses: TaskTracker::new(),
             attributes,
+            retained,
             wakes_at: None,
             is_moving: false,
             set_aside: Arc::default(),
@@ -415,6 +427,7 @@ mod tests {
                 pool_failed: None,
                 uses: TaskTracker::new(),
                 attributes: Attributes::default(),
+                retained: RetentionWatch::default(),
                 wakes_at: None,
                 is_moving: false,
                 set_aside: Arc::default(),

@@ -12,6 +12,7 @@ use tracing::warn;
 use super::Broker;
 use super::changes::Change;
 use super::messages::settled;
+use super::pool_table::NamedStore;
 use super::slot::{Slot, SlotState};
 use crate::domain::ids::{MessageId, QueueId, Slot as SlotNumber};
 use crate::domain::limits;
@@ -22,7 +23,7 @@ use crate::error::Error;
 use crate::storage::Due;
 
 /// Expired messages by their queue.
-type Expired = HashMap<QueueId, Vec<Header>>;
+pub(super) type Expired = HashMap<QueueId, Vec<Header>>;
 
 /// The sweeps into one pool.
 #[derive(Default)]
@@ -100,6 +101,12 @@ impl Broker {
     async fn sweep(&self, slot: &Arc<Slot>, pool: &PoolName) -> Result<(), Error> {
         // A pool that is unavailable was complained of already.
         let Ok(store) = self.pool(pool)?.store() else { return Ok(()) };
+        self.sweep_own(slot, pool, &store).await?;
+        self.sweep_retained(slot, &store).await
+    }
+
+    /// Removes messages that have a life of their own.
+    async fn sweep_own(&self, slot: &Arc<Slot>, pool: &PoolName, store: &NamedStore) -> Result<(), Error> {
         for _ in 0..limits::SWEEP_LOOKS {
             let now = self.0.clock.now();
             slot.state.lock().begin_sweeps(pool);
@@ -147,7 +154,7 @@ impl Broker {
 
     /// As [`Broker::remove_expired`], of queues that are not open. Nobody opens, deletes or cleans one of this
     /// pool meanwhile.
-    async fn remove_unopened(
+    pub(super) async fn remove_unopened(
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,

@@ -1,7 +1,7 @@
 //! Moves that an owner before has begun (P5, P6): those of queues that nobody opens, those of tasks, and those into a queue
 //! that is deleted.
 //!
-//! After a slot was taken each of its queues is looked at once, at the cost of two reads of its pool. One that has entries
+//! After a slot was taken each of its queues is looked at once, at the cost of three reads of its pool. One that has entries
 //! aside, or that moves to another pool, is opened, and its mover or copier goes on. It is done in the background, a few queues at a time, and never twice.
 
 use std::collections::{HashMap, HashSet};
@@ -157,9 +157,9 @@ impl Broker {
     ) -> Result<(), Error> {
         // What is being copied goes on, and takes up what was cut short.
         if record.placement()?.older.is_some() || !self.stores_with_aside(slot, record).await?.is_empty() {
-            self.open(slot, at).await?;
+            return self.open(slot, at).await.map(|_| ());
         }
-        Ok(())
+        self.note_resting(slot, at, record).await
     }
 
     /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:

@@ -68,7 +68,7 @@ mod tests {
     use crate::broker::retake::Taken;
     use crate::catalogue::{OwnedSlot, SlotClaims};
     use crate::domain::ids::{MessageId, Slot as SlotNumber};
-    use crate::domain::message::{Header, Message, State};
+    use crate::domain::message::{Header, Life, Message, State};
     use crate::domain::names::{ProjectId, QueueName, QueueRef};
     use crate::domain::time::Timestamp;
     use crate::engine::{Found, QueueEngine};
@@ -82,8 +82,7 @@ mod tests {
             id,
             created,
             ready: created,
-            ttl,
-            expires,
+            life: Life::Own { ttl, expires },
             attempts,
             client,
             size,

@@ -25,8 +25,10 @@ impl Schema {
     pub const GROUPS: Self = Self(2);
     /// Queues that lie in two pools, while they move from one to the other: programs before it look into one of them.
     pub const MIGRATIONS: Self = Self(3);
+    /// Messages that live by the retention of their queue: programs before it take what is stored of them for damaged.
+    pub const RETENTION: Self = Self(4);
     /// The newest that this program knows.
-    pub const KNOWN: Self = Self::MIGRATIONS;
+    pub const KNOWN: Self = Self::RETENTION;
 
     /// Whether this program can read records of this form.
     pub fn check_known(self) -> Result<(), Error> {
@@ -48,11 +50,16 @@ impl Schema {
 pub(super) struct InForce(AtomicU32);
 
 impl Catalogue {
+    /// Whether records of form `needed` may be written, as far as this process has seen.
+    pub fn is_in_force(&self, needed: Schema) -> bool {
+        self.in_force.0.load(Ordering::Acquire) >= needed.0
+    }
+
     /// Sees to it that records of form `needed` may be written. Refused as unavailable, with nothing written, while a replica
     /// that does not know the form is registered.
     pub async fn schema_reach(&self, needed: Schema) -> Result<(), Error> {
         for _ in 0..TRIES {
-            if self.in_force.0.load(Ordering::Acquire) >= needed.0 {
+            if self.is_in_force(needed) {
                 return Ok(());
             }
             let seen = self.registry().await?;

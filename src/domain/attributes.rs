@@ -12,7 +12,7 @@ use crate::domain::claim::{ClaimWait, Visibility};
 use crate::domain::dedup::DedupScope;
 use crate::domain::durability::Durability;
 use crate::domain::limits::{self, Limits};
-use crate::domain::message::MessageTtl;
+use crate::domain::message::{MessageTtl, Retention};
 use crate::domain::names::{FlavorName, QueueName};
 use crate::error::{Error, Place};
 
@@ -170,6 +170,11 @@ impl Attributes {
     /// service allowed more has what it allows today.
     pub fn message_bytes(&self, limits: &Limits) -> usize {
         self.max_message_bytes.unwrap_or(limits.message_bytes).min(limits.message_bytes)
+    }
+
+    /// How long the queue keeps messages that live by it.
+    pub fn retention(&self, limits: &Limits) -> Retention {
+        Retention::new(self.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds))
     }
 
     /// Where messages go that were claimed as often as they may be, and how often that is.

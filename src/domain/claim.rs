@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, ClientId};
 use crate::domain::limits::{self, Limits};
-use crate::domain::message::{Header, seconds_within};
+use crate::domain::message::{Header, Life, seconds_within};
 use crate::domain::page::PopCount;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
@@ -50,11 +50,14 @@ impl ClaimTerms {
     }
 
     /// Lengthens the life of a message that would end before the claim does: its ttl becomes ttl + grace, its
-    /// end the claim's end + grace. One that outlives the claim keeps its own (Zaqar's rule, seen live).
+    /// end the claim's end + grace. One that outlives the claim keeps its own (Zaqar's rule, seen live); so does one that lives
+    /// by its queue's retention, which ends under a claim too (SQS).
     pub fn extend(self, header: &mut Header, claim_ends: Timestamp) {
-        if header.expires < claim_ends {
-            header.ttl = self.ttl.saturating_add(self.grace);
-            header.expires = claim_ends.plus_seconds(self.grace);
+        if let Life::Own { expires, .. } = header.life
+            && expires < claim_ends
+        {
+            let ttl = self.ttl.saturating_add(self.grace);
+            header.life = Life::Own { ttl, expires: claim_ends.plus_seconds(self.grace) };
         }
     }
 }
@@ -183,8 +186,7 @@ mod tests {
             id: MessageId::ZERO,
             created: Timestamp::default(),
             ready: Timestamp::default(),
-            ttl: 60,
-            expires: Timestamp::from_millis(expires),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(expires) },
             attempts: 0,
             client: None,
             size: 0,
@@ -201,8 +203,16 @@ mod tests {
         let (mut short, mut long) = (header(99_999), header(100_000));
         terms.extend(&mut short, ends);
         terms.extend(&mut long, ends);
-        assert_eq!((short.ttl, short.expires), (160, Timestamp::from_millis(160_000)));
-        assert_eq!((long.ttl, long.expires), (60, Timestamp::from_millis(100_000)));
+        assert_eq!(short.life, Life::Own { ttl: 160, expires: Timestamp::from_millis(160_000) });
+        assert_eq!(long.life, Life::Own { ttl: 60, expires: Timestamp::from_millis(100_000) });
+    }
+
+    #[test]
+    fn retained_message_is_not_lengthened_by_its_claim() {
+        let life = Life::Retained { since: Timestamp::default() };
+        let mut retained = Header { life, ..header(0) };
+        ClaimTerms::stored(100, 60).extend(&mut retained, Timestamp::from_millis(100_000));
+        assert_eq!(retained.life, life);
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl MessageId {
         Self(Uuid::from_u128(self.0.as_u128().saturating_add(1)))
     }
 
+    /// The time in it, in milliseconds since the Unix epoch: when it was made, or that of the id before it if that was later.
+    pub const fn millis(self) -> u64 {
+        (self.0.as_u128() >> 80) as u64
+    }
+
     /// Its number: it grows from message to message of a queue, with gaps.
     pub const fn sequence(self) -> SequenceNumber {
         let bits = self.0.as_u128();

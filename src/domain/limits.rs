@@ -387,6 +387,14 @@ pub const SWEEP_MESSAGES: usize = 1_024;
 /// Looks of one sweep of one slot into one pool, so that a backlog of expired messages in one slot does not keep
 /// the others waiting for more than a few seconds.
 pub const SWEEP_LOOKS: usize = 64;
+/// A queue's earliest retained message is asked for again after this part of the retention, so that what pools have filed for
+/// deleted ones does not gather.
+pub const RETENTION_PARTS: u32 = 256;
+/// The least time between two such questions, in seconds.
+pub const RETENTION_PAUSE_SECONDS: u32 = 64;
+/// How long to wait before it is tried again whether all replicas know a new form of records, where messages are sent
+/// meanwhile in the old one.
+pub const SCHEMA_TRY: Duration = Duration::from_secs(5);
 /// How often the owner looks for scheduled messages that are due when no deadline is nearer. A claim that comes finds them
 /// without that.
 pub const SCHEDULE_TICK: Duration = Duration::from_millis(50);

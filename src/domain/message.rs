@@ -59,6 +59,8 @@ pub struct NewMessage {
     pub ttl: Option<MessageTtl>,
     /// When it may first be claimed; the queue's default when absent.
     pub delay: Option<Delay>,
+    /// Whether it lives by the retention of its queue, whatever that becomes (SQS). Then `ttl` says nothing.
+    pub is_retained: bool,
     /// The group that it belongs to.
     pub group: Option<GroupName>,
     /// What makes it the same as another one.
@@ -87,10 +89,8 @@ pub struct Header {
     pub created: Timestamp,
     /// When it may first be claimed: as it was created when it has no delay. Putting it off moves it.
     pub ready: Timestamp,
-    /// Seconds it lives, counted from when it was to be ready; a claim may have raised it.
-    pub ttl: u32,
-    /// When it is gone, unless a claim holds it.
-    pub expires: Timestamp,
+    /// How long it lives.
+    pub life: Life,
     /// How often it has been claimed.
     pub attempts: u32,
     /// The `Client-ID` of who posted it: a listing leaves out the asker's own messages.
@@ -103,6 +103,72 @@ pub struct Header {
     pub group: Option<GroupName>,
     /// When it was claimed for the first time.
     pub first_claimed: Option<Timestamp>,
+}
+
+/// How long a message lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// As it was told when it was posted.
+    Own {
+        /// Seconds, counted from when it was to be ready; a claim may have raised them.
+        ttl: u32,
+        /// When it is gone, unless a claim holds it.
+        expires: Timestamp,
+    },
+    /// By queue: as long as its queue keeps messages, whether a claim holds it or not.
+    Retained {
+        /// The base time, from which that counts: the first send; of a dead letter in order of groups the transfer.
+        since: Timestamp,
+    },
+}
+
+impl Life {
+    /// One that ends so many seconds after an instant.
+    pub const fn lasting(ttl: u32, from: Timestamp) -> Self {
+        Self::Own { ttl, expires: from.plus_seconds(ttl) }
+    }
+
+    /// The same life, of a message that is sent again at this instant.
+    pub const fn begun_again(self, now: Timestamp) -> Self {
+        match self {
+            Self::Own { ttl, .. } => Self::lasting(ttl, now),
+            Self::Retained { .. } => Self::Retained { since: now },
+        }
+    }
+
+    /// From when on it counts, if it is by queue.
+    pub const fn retained_since(self) -> Option<Timestamp> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Retained { since } => Some(since),
+        }
+    }
+}
+
+/// How long a queue keeps the messages that live by it, in seconds: a property of the queue, read when a message is judged, so
+/// that a change of it holds for those that wait too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Retention(u32);
+
+impl Retention {
+    /// Longer than any message is kept: what holds until it is known better.
+    pub const LONGEST: Self = Self(u32::MAX);
+
+    /// This number of seconds.
+    pub const fn new(seconds: u32) -> Self {
+        Self(seconds)
+    }
+
+    /// The number of seconds.
+    pub const fn seconds(self) -> u32 {
+        self.0
+    }
+
+    /// The last base time at which a message is gone now; none when none is.
+    pub fn cutoff(self, now: Timestamp) -> Option<Timestamp> {
+        let millis = now.as_millis().checked_sub(u64::from(self.0) * 1_000)?;
+        Some(Timestamp::from_millis(millis))
+    }
 }
 
 /// Where a message stands in its life, as far as its pool knows. Claims are not among the states: a claimed message is
@@ -131,9 +197,26 @@ pub struct Peer {
 }
 
 impl Header {
-    /// Whether its life is over. A message is alive up to the instant it expires, and not at it.
-    pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires <= now
+    /// When its life is over in a queue with this retention.
+    pub const fn expires(&self, retention: Retention) -> Timestamp {
+        match self.life {
+            Life::Own { expires, .. } => expires,
+            Life::Retained { since } => since.plus_seconds(retention.seconds()),
+        }
+    }
+
+    /// Seconds that it lives in all in a queue with this retention.
+    pub const fn ttl(&self, retention: Retention) -> u32 {
+        match self.life {
+            Life::Own { ttl, .. } => ttl,
+            Life::Retained { .. } => retention.seconds(),
+        }
+    }
+
+    /// Whether its life is over in a queue with this retention. A message is alive up to the instant it expires, and not at
+    /// it.
+    pub fn is_expired(&self, now: Timestamp, retention: Retention) -> bool {
+        self.expires(retention) <= now
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::hidden::{Hidden, Removed, Why};
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
-use crate::domain::message::Header;
+use crate::domain::message::{Header, Retention};
 use crate::domain::time::Timestamp;
 
 impl QueueEngine {
@@ -16,15 +16,30 @@ impl QueueEngine {
         self.sweep = Some(HashSet::new());
     }
 
-    /// Hides those of the pool's expired messages that really are: they must be removed. Claimed ones are spared.
+    /// How long messages are kept that live by the queue's retention, from now on: those that wait too.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.retention = retention;
+    }
+
+    /// How long messages are kept that live by the queue's retention.
+    pub fn retention(&self) -> Retention {
+        self.retention
+    }
+
+    /// Hides those of the pool's expired messages that really are: they must be removed. Claimed ones are spared, unless they
+    /// live by the queue's retention, which ends under a claim too.
     pub fn finish_sweep(&mut self, expired: Vec<Header>, now: Timestamp) -> Vec<MessageId> {
         // Without a sweep the queue was opened since the pool was asked.
         let Some(changed) = self.sweep.take() else { return Vec::new() };
         let mut gone = Vec::new();
         for header in expired {
             let id = header.id;
+            if self.hidden.contains_key(&id) {
+                gone.extend(self.hide_expired_claimed(id, now).then_some(id));
+                continue;
+            }
             let known = self.ready(id).unwrap_or(&header);
-            if self.hidden.contains_key(&id) || changed.contains(&id) || !known.is_expired(now) {
+            if changed.contains(&id) || !known.is_expired(now, self.retention) {
                 continue;
             }
             let header = self.take_out(id).unwrap_or(header);
@@ -32,6 +47,21 @@ impl QueueEngine {
             gone.push(id);
         }
         gone
+    }
+
+    /// Begins to remove a message that a live claim holds, if its queue keeps it no longer. False when it stays.
+    fn hide_expired_claimed(&mut self, id: MessageId, now: Timestamp) -> bool {
+        let Some(hidden) = self.hidden.get_mut(&id) else { return false };
+        let (Why::Claimed(claim), Some(header)) = (hidden.why, &hidden.header) else { return false };
+        let is_over = header.life.retained_since().is_some() && header.is_expired(now, self.retention);
+        // One whose end has begun, or is due, gives its messages back; then this one is found without it.
+        if !is_over || self.claims.get(claim).is_none_or(|claim| !claim.is_live(now)) {
+            return false;
+        }
+        hidden.why = Why::Removing(Some(claim));
+        hidden.removals = 1;
+        hidden.removed = Removed::Expired;
+        true
     }
 
     /// Hides a message whose life is over.

@@ -17,7 +17,7 @@ use super::hidden::Why;
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
-use crate::domain::message::{Header, MessageTtl, Peer, State};
+use crate::domain::message::{Header, Life, Peer, State};
 use crate::domain::time::Timestamp;
 
 /// What becomes of a prepared entry that is found at the target.
@@ -42,13 +42,12 @@ impl Fate {
     }
 }
 
-/// The header of a message at the queue it moves to: its id and its age stay, and it was never claimed there. With a
-/// ttl its life begins anew.
-pub fn prepared(header: &Header, source: &Arc<Peer>, ttl: Option<MessageTtl>, now: Timestamp) -> Header {
-    let (ttl, expires) =
-        ttl.map_or((header.ttl, header.expires), |ttl| (ttl.seconds(), now.plus_seconds(ttl.seconds())));
+/// The header of a message at the queue it moves to: its id and its age stay, and it was never claimed there. Without a life
+/// that begins there it keeps its own.
+pub fn prepared(header: &Header, source: &Arc<Peer>, life: Option<Life>, now: Timestamp) -> Header {
     let state = State::Prepared(Arc::clone(source));
-    Header { ttl, expires, ready: now, attempts: 0, first_claimed: None, state, ..header.clone() }
+    let life = life.unwrap_or(header.life);
+    Header { life, ready: now, attempts: 0, first_claimed: None, state, ..header.clone() }
 }
 
 /// What is known of the entries that are prepared, moving or failed.

@@ -8,7 +8,7 @@ use super::window::{Ready, Window};
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, State};
+use crate::domain::message::{Header, Message, Retention, State};
 use crate::domain::time::Timestamp;
 
 impl QueueEngine {
@@ -40,6 +40,7 @@ impl QueueEngine {
     /// Hides messages: of each group in its turn as many as there are before the first that blocks it.
     pub(super) fn take_of_groups(&mut self, taking: Taking, now: Timestamp) -> Taken {
         let mut taken = Taken::default();
+        let retention = self.retention;
         let Self { groups: Some(groups), hidden, .. } = self else { return taken };
         if let Some(blocking) = hidden.blocking() {
             groups.settle(blocking);
@@ -48,7 +49,7 @@ impl QueueEngine {
         while taking.goes_on(&taken) && to_read < limits::GROUP_READS {
             let Some((next, name)) = groups.next_open(turn) else { break };
             turn = next + 1;
-            match take_of_group(groups, hidden, &name, (taking, now), &mut taken) {
+            match take_of_group(groups, hidden, &name, (taking, now, retention), &mut taken) {
                 Of::Taken | Of::Blocked => {}
                 Of::MustRead => to_read += 1,
             }
@@ -167,7 +168,7 @@ fn take_of_group(
     groups: &mut Groups,
     hidden: &mut HiddenMessages,
     name: &GroupName,
-    (taking, now): (Taking, Timestamp),
+    (taking, now, retention): (Taking, Timestamp, Retention),
     taken: &mut Taken,
 ) -> Of {
     let Some(blocking) = hidden.blocking() else { return Of::Blocked };
@@ -179,7 +180,7 @@ fn take_of_group(
     let (mut has_dead, mut count) = (false, 0);
     while taking.goes_on(taken) {
         let Some(header) = groups.first(name, blocked) else { break };
-        let is_expired = header.is_expired(now);
+        let is_expired = header.is_expired(now, retention);
         let is_dead = !is_expired && taking.is_dead(header);
         // Those behind a dead one wait until it is gone.
         if has_dead && !is_dead && !is_expired {

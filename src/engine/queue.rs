@@ -17,7 +17,7 @@ use super::window::{Ready, Window};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
-use crate::domain::message::{Header, Message, State};
+use crate::domain::message::{Header, Message, Retention, State};
 use crate::domain::time::Timestamp;
 
 /// The state of one queue.
@@ -27,6 +27,8 @@ pub struct QueueEngine {
     pub(super) window: Window,
     /// Those of a queue in order of groups; absent in others.
     pub(super) groups: Option<Groups>,
+    /// How long those messages are kept that live by it.
+    pub(super) retention: Retention,
     pub(super) hidden: HiddenMessages,
     pub(super) claims: Claims,
     /// How many messages are under claims or about to be.
@@ -109,6 +111,7 @@ impl QueueEngine {
         Self {
             window: Window::before(tail),
             groups: None,
+            retention: Retention::LONGEST,
             hidden: HiddenMessages::default(),
             claims: Claims::default(),
             claimed: 0,
@@ -210,7 +213,7 @@ impl QueueEngine {
             }
             let Some(Ready { header, body }) = self.next_in_turn(now) else { break };
             let id = header.id;
-            if header.is_expired(now) {
+            if header.is_expired(now, self.retention) {
                 self.hide_expired(header);
                 taken.expired.push(id);
             } else if taking.is_dead(&header) {

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use crate::domain::group::GroupName;
     use crate::domain::ids::MessageId;
-    use crate::domain::message::{Header, Message, State};
+    use crate::domain::message::{Header, Life, Message, State};
     use crate::domain::time::Timestamp;
     use crate::engine::{Found, GroupBounds};
 
@@ -38,8 +38,7 @@ mod tests {
             id: MessageId::from_bytes(id),
             created,
             ready: created,
-            ttl: 3_600,
-            expires: Timestamp::from_millis(3_600_001),
+            life: Life::Own { ttl: 3_600, expires: Timestamp::from_millis(3_600_001) },
             attempts: 0,
             client: None,
             size: 1,

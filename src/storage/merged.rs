@@ -83,18 +83,17 @@ pub fn heads(limit: usize, older: Vec<GroupHead>, newer: Vec<GroupHead>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::message::{Header, State};
+    use crate::domain::message::{Header, Life, State};
     use crate::domain::time::Timestamp;
 
     fn message(rank: u8, size: u32, group: Option<&str>) -> Message {
         let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
         let group = group.map(|name| GroupName::new(name, "group").unwrap());
         let (id, state) = (MessageId::from_bytes([rank; 16]), State::Ready);
-        let (ttl, attempts, client, first_claimed) = (3_600, 0, None, None);
+        let (life, attempts, client, first_claimed) = (Life::Own { ttl: 3_600, expires }, 0, None, None);
         // Those that are scheduled are due in the reverse order of their ids.
         let ready = Timestamp::from_millis(1_000 - u64::from(rank));
-        let header =
-            Header { id, created, ready, ttl, expires, attempts, client, size, state, group, first_claimed };
+        let header = Header { id, created, ready, life, attempts, client, size, state, group, first_claimed };
         Message { header, body: Bytes::from_static(b"1") }
     }
 

@@ -11,6 +11,7 @@ pub mod open;
 mod page;
 pub mod postgres;
 pub mod redis;
+mod retained;
 mod states;
 
 use async_trait::async_trait;
@@ -22,6 +23,7 @@ pub use page::{
     Correction, Direction, Dropped, Due, GroupHead, Health, Order, Page, Position, Recount, Stamp, Totals,
     Usage,
 };
+pub use retained::Retained;
 
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -137,8 +139,8 @@ pub trait PoolStore: Send + Sync + 'static {
     ) -> Result<Vec<GroupHead>, StoreError>;
 
     /// Headers of a slot, over all its queues, at most `limit`: of what is scheduled for `before` or earlier, the
-    /// earliest first; or of what expires at `before` or earlier, in no order, and in any state but prepared and
-    /// moving. A scheduled entry is shown as soon as it is due. An expired one may be shown late by 8 seconds, or by
+    /// earliest first; or of what has a life of its own that ends at `before` or earlier, in no order, and in any state but
+    /// prepared and moving. A scheduled entry is shown as soon as it is due. An expired one may be shown late by 8 seconds, or by
     /// a thirty-second part of its ttl if that is more. Those that stay where they are do not keep others out for
     /// ever: calls take turns. It costs no walk over entries that live on.
     async fn due(
@@ -148,6 +150,12 @@ pub trait PoolStore: Send + Sync + 'static {
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError>;
+
+    /// Headers of a queue that live by its retention, with a base time of `before` or earlier and in any state but prepared and
+    /// moving: the earliest base times first, at most `limit`. One may be shown late by 8 seconds. It costs what it shows,
+    /// whatever lives on, and in whatever order ids and base times are.
+    async fn retained(&self, queue: QueueId, before: Timestamp, limit: usize)
+    -> Result<Retained, StoreError>;
 
     /// The entries among `ids` that exist, in any state, in the order of `ids`.
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;

@@ -11,7 +11,7 @@ use bytes::{Buf, BufMut};
 use super::StoreError;
 use crate::domain::group::GroupName;
 use crate::domain::ids::QueueId;
-use crate::domain::message::{Header, Peer, State};
+use crate::domain::message::{Header, Life, Peer, State};
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::time::Timestamp;
 
@@ -41,6 +41,20 @@ pub(super) fn put_peer(value: &mut impl BufMut, state: &State) {
         value.put_u16(u16::try_from(text.len()).expect("names have at most a few hundred bytes"));
         value.put_slice(text.as_bytes());
     }
+}
+
+/// The two numbers of a life, seconds and milliseconds: its ttl and when it ends; or none and the base time.
+pub(super) fn life_numbers(life: Life) -> (u32, u64) {
+    match life {
+        Life::Own { ttl, expires } => (ttl, expires.as_millis()),
+        Life::Retained { since } => (0, since.as_millis()),
+    }
+}
+
+/// The life of two such numbers.
+pub(super) fn life_of(is_retained: bool, ttl: u32, ends: u64) -> Life {
+    let ends = Timestamp::from_millis(ends);
+    if is_retained { Life::Retained { since: ends } } else { Life::Own { ttl, expires: ends } }
 }
 
 /// Whether a header has extras.

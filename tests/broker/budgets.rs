@@ -83,6 +83,7 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("MEND_BYTES", limits::MEND_BYTES),
         ("SQS_RECEIVE_BYTES", count(limits::SQS_RECEIVE_BYTES)),
         ("TREE_CHILDREN", count(limits::TREE_CHILDREN)),
+        ("RETAINED_AT_REST", count(limits::RETAINED_AT_REST)),
         ("REST_ROUNDS", limits::REST_ROUNDS.into()),
     ]
 }

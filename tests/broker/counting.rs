@@ -11,8 +11,8 @@ use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
-    StoreError, Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    Retained, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -77,6 +77,15 @@ impl PoolStore for CountingPool {
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
         self.pool.get(queue, ids).await
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Retained, StoreError> {
+        self.pool.retained(queue, before, limit).await
     }
 
     async fn due(

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium::broker::Broker;
-use angarium::catalogue::Catalogue;
+use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::ids::MessageId;
 use angarium::domain::limits::Limits;
 use angarium::domain::names::QueueRef;
 use angarium::journal::Journal;
+use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -52,6 +53,12 @@ impl Lives {
         let broker =
             Broker::start(catalogue, &settings, replica(), self.clock.clone(), Limits::ZAQAR).await.unwrap();
         (broker, plan)
+    }
+
+    /// The pool's own count of a queue, which opens nothing.
+    pub(super) async fn stored(&self, at: &QueueRef) -> u64 {
+        let record = self.catalogue().queue(&OwnedSlot::new(at.slot(), 0, 0), at).await.unwrap().unwrap();
+        EmbeddedPool::new(self.journal.clone()).totals(record.id).await.unwrap().messages
     }
 
     pub(super) async fn whole(&self) -> (Whole, Plan) {

@@ -11,8 +11,8 @@ use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
-    StoreError, Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    Retained, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -209,6 +209,16 @@ impl PoolStore for FaultyPool {
         let mut found = self.pool.get(queue, ids).await?;
         found.retain(|message| !self.lost.lock().contains(&message.header.id));
         Ok(found)
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Retained, StoreError> {
+        self.answers().await;
+        self.pool.retained(queue, before, limit).await
     }
 
     async fn due(

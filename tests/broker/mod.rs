@@ -35,6 +35,7 @@ mod queue_list;
 mod quotas;
 mod rest;
 mod retaken;
+mod retention;
 mod schedule;
 mod schema;
 mod stamps;

@@ -2,16 +2,21 @@
 //! not know.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use angarium::broker::Broker;
-use angarium::catalogue::{Catalogue, Component, ComponentState, Schema};
+use angarium::broker::{Broker, Sending};
+use angarium::catalogue::{Catalogue, Component, ComponentState, OwnedSlot, Schema};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::coordination::{Coordination, Op};
+use angarium::domain::ids::MessageId;
 use angarium::domain::limits::Limits;
+use angarium::domain::message::{Header, Life, NewMessage};
+use angarium::domain::patch::Change;
 use angarium::domain::queue::Created;
 use angarium::error::{Error, Part};
 use angarium::journal::Journal;
+use angarium::storage::PoolStore;
 use angarium::storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -34,9 +39,21 @@ async fn scene() -> Scene {
 
 impl Scene {
     async fn start(&self) -> Result<Broker, Error> {
+        self.start_at(Clock::manual(1)).await
+    }
+
+    /// The header of a message of queue `q`, as the pool has it.
+    async fn stored(&self, id: MessageId) -> Header {
+        let at = queue("q");
+        let record = self.catalogue.queue(&OwnedSlot::new(at.slot(), 0, 0), &at).await.unwrap().unwrap();
+        let found = EmbeddedPool::new(self.journal.clone()).get(record.id, &[id]).await.unwrap();
+        found.into_iter().next().unwrap().header
+    }
+
+    async fn start_at(&self, clock: Clock) -> Result<Broker, Error> {
         let settings = one_pool(Arc::new(EmbeddedPool::new(self.journal.clone())));
         let catalogue = Catalogue::new(self.tree.clone());
-        Broker::start(catalogue, &settings, replica(), Clock::manual(1), Limits::ZAQAR).await
+        Broker::start(catalogue, &settings, replica(), clock, Limits::ZAQAR).await
     }
 
     /// Registers a replica that runs a program which knows records of forms up to this one. Returns its node.
@@ -55,6 +72,45 @@ impl Scene {
         let seen = self.catalogue.registry().await.unwrap();
         self.catalogue.component_join(&seen, "elsewhere", &component).await.unwrap().unwrap()
     }
+}
+
+/// Until every replica knows messages by queue they are stored as before, with the retention that holds when they are sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn sent_message_waits_with_its_new_form_for_older_replicas() {
+    let scene = scene().await;
+    let clock = Clock::manual(1_700_000_000_000);
+    let broker = scene.start_at(clock.clone()).await.unwrap();
+    let older = scene.join(Schema::MIGRATIONS).await;
+    broker.queue_create(&queue("q"), metadata(r#"{"_default_message_ttl": 100}"#)).await.unwrap();
+    let first = send(&broker).await;
+    assert_eq!(broker.components().await.unwrap().schema, Schema::FIRST);
+    assert!(matches!(scene.stored(first).await.life, Life::Own { ttl: 100, .. }));
+
+    scene.tree.commit(&[], &[Op::Delete { path: older }]).await.unwrap();
+    // Whether they all know it is asked now and then, and not at each message.
+    let start = Instant::now();
+    while broker.components().await.unwrap().schema < Schema::RETENTION {
+        assert!(start.elapsed() < Duration::from_secs(60), "it is never asked again");
+        send(&broker).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let last = send(&broker).await;
+    assert_eq!(scene.stored(last).await.life, Life::Retained { since: clock.now() });
+    // Stored messages keep what they got.
+    let change = Change::new(0, "add", "/metadata/_default_message_ttl", Some(seconds(1_000))).unwrap();
+    broker.queue_patch(&queue("q"), vec![change]).await.unwrap();
+    clock.advance(100_000);
+    assert!(broker.message_get(&queue("q"), first).await.is_err());
+    assert!(broker.message_get(&queue("q"), last).await.is_ok());
+}
+
+fn seconds(seconds: u32) -> Box<serde_json::value::RawValue> {
+    serde_json::value::to_raw_value(&seconds).unwrap()
+}
+
+async fn send(broker: &Broker) -> MessageId {
+    let message = NewMessage { body: "1".into(), ..NewMessage::default() };
+    broker.messages_send(&queue("q"), vec![Sending { message, size: 1 }]).await.unwrap().remove(0).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

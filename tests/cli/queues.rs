@@ -135,7 +135,7 @@ fn attributes_of_the_server_are_accepted() {
     use angarium::domain::attributes as reserved;
     let it = beside_a_server();
     for key in [
-        reserved::MAX_POST_SIZE,
+        reserved::MAX_MESSAGE_BYTES,
         reserved::MESSAGE_TTL,
         reserved::MESSAGE_DELAY,
         reserved::DEAD_LETTER_QUEUE,

@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use angarium::clock::Clock;
 use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Message, State};
+use angarium::domain::message::{Header, Life, Message, State};
 use angarium::domain::time::Timestamp;
 use angarium::storage::open::PoolOpener;
 use angarium::storage::{Batch, Direction, Epoch, Order, PoolStore, QueueChanges};
@@ -40,8 +40,7 @@ fn message(rank: u64) -> Message {
         id: MessageId::from_bytes(u128::from(rank).to_be_bytes()),
         created,
         ready: created,
-        ttl: 60,
-        expires,
+        life: Life::Own { ttl: 60, expires },
         attempts: 0,
         client: None,
         size: 4,

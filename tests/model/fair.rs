@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::MessageId;
-use angarium::domain::message::{Header, Message, State};
+use angarium::domain::message::{Header, Life, Message, State};
 use angarium::domain::time::Timestamp;
 use angarium::engine::{Found, QueueEngine, Refill};
 use bytes::Bytes;
@@ -39,8 +39,7 @@ fn message(number: u128, group: Option<GroupName>, now: Timestamp) -> Message {
         id: MessageId::from_bytes(number.to_be_bytes()),
         created: now,
         ready: now,
-        ttl: 1_209_600,
-        expires: now.plus_seconds(1_209_600),
+        life: Life::Own { ttl: 1_209_600, expires: now.plus_seconds(1_209_600) },
         attempts: 0,
         client: None,
         size: 1,

@@ -7,7 +7,7 @@ use angarium::domain::claim::ClaimTerms;
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::{ClaimId, MessageId};
 use angarium::domain::limits;
-use angarium::domain::message::{Header, Message, State};
+use angarium::domain::message::{Header, Life, Message, State};
 use angarium::domain::time::Timestamp;
 use angarium::engine::{Found, GroupBounds, GroupRead, QueueEngine};
 use bytes::Bytes;
@@ -164,8 +164,7 @@ fn message(rank: u64, group: GroupName) -> Message {
         id: id(rank),
         created: now(),
         ready: now(),
-        ttl: 3_600,
-        expires: now().plus_seconds(3_600),
+        life: Life::Own { ttl: 3_600, expires: now().plus_seconds(3_600) },
         attempts: 0,
         client: None,
         size: 256,

@@ -69,8 +69,9 @@ fn swarms_of_fixed_seeds_meet_what_bugs_were_in() {
             met.set(met.get() + history_in(World::over(&driver), &steps));
         });
     }
-    let Met { stored_otherwise, gone_while_due, forgotten_and_noted, records_lost } = met.get();
-    let all = [stored_otherwise, gone_while_due, forgotten_and_noted, records_lost];
+    let Met { stored_otherwise, gone_while_due, forgotten_and_noted, records_lost, swept_claimed } =
+        met.get();
+    let all = [stored_otherwise, gone_while_due, forgotten_and_noted, records_lost, swept_claimed];
     assert!(all.iter().all(|times| *times >= 5), "{:?}", met.get());
 }
 

@@ -32,6 +32,10 @@ pub enum Target {
 pub enum Step {
     /// A post goes to the lane: bodies by kind of size, and whether their life is short.
     Post(Vec<u8>, bool),
+    /// A post of messages that live by the queue's retention.
+    PostRetained(Vec<u8>),
+    /// The queue has another retention.
+    Retain(u8),
     /// A post of messages that are ready after so many seconds.
     Delayed(Vec<u8>, u8),
     /// What is scheduled and due is looked for: a page is read, then made ready, and in the end all of it is settled.
@@ -199,6 +203,18 @@ fn sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
         led(move |_| [page(), vec![Step::Purge]].concat(), nothing),
         led(move |number| vec![delete(number, Named::Holder)], nothing),
         led(|_| vec![Step::BeginSweep, Step::FinishSweep], nothing),
+        led(
+            |number| {
+                vec![
+                    Step::PostRetained(vec![0]),
+                    Step::Flush,
+                    Step::Take(1),
+                    Step::Flush,
+                    Step::Retain(number),
+                ]
+            },
+            |_| vec![Step::Advance(50), Step::BeginSweep, Step::FinishSweep],
+        ),
         led(|number| vec![Step::PutOff(number, 60)], |number| vec![Step::FailEnd(number)]),
         led(|number| vec![Step::PutOff(number, 60)], |number| vec![Step::LoseEnd(number)]),
         led(|number| vec![Step::PutOff(number, 60)], |_| vec![Step::Crash]),
@@ -275,6 +291,8 @@ fn schedules() -> Vec<Kind> {
         one(9, Step::Wake),
         one(9, Step::FinishWake),
         (6, put_off.boxed()),
+        (12, sizes(4).prop_map(Step::PostRetained).boxed()),
+        numbered(6, Step::Retain),
         one(6, Step::BeginSweep),
         one(6, Step::FinishSweep),
         (16, (1u8..60).prop_map(Step::Advance).boxed()),

@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 
 use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId};
-use angarium::domain::message::{Header, State};
+use angarium::domain::message::{Header, Life, State};
 use angarium::domain::time::Timestamp;
 use angarium::engine::{Found, QueueEngine};
 
@@ -23,8 +23,7 @@ fn header(id: MessageId, attempts: u32) -> Header {
         id,
         created,
         ready: created,
-        ttl: 50,
-        expires,
+        life: Life::Own { ttl: 50, expires },
         attempts,
         client: None,
         size: 0,
@@ -73,7 +72,8 @@ fn restored_message_has_the_attempts_and_the_life_its_claim_gave_it() {
         let headers = vec![(header(id(1), stored), attempt)];
         engine.restore_claim(claim, ClaimTerms::stored(60, 70), ENDS, headers);
         let (_, header) = engine.hold(id(1)).expect("it is claimed");
-        assert_eq!((header.attempts, header.ttl, header.expires), (expected, 130, ENDS.plus_seconds(70)));
+        let life = Life::Own { ttl: 130, expires: ENDS.plus_seconds(70) };
+        assert_eq!((header.attempts, header.life), (expected, life));
     }
 }
 

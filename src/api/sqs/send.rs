@@ -184,7 +184,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
     };
     let body = serde_json::to_vec(&body).expect("text is JSON").into();
     let delay = delay.and_then(|delay| u32::try_from(delay).ok()).map(Delay::Seconds);
-    let message = NewMessage { body, ttl: None, delay, group, dedup }.in_envelope(&envelope);
+    let message = NewMessage { body, delay, group, dedup, ..NewMessage::default() }.in_envelope(&envelope);
     Ok(Checked { sending: Sending { message, size }, sent })
 }
 

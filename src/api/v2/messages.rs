@@ -79,7 +79,7 @@ impl PostedMessage {
         };
         let group = self.group.map(|group| GroupName::new(&group, field("group"))).transpose()?;
         let dedup = self.dedup_id.map(|id| DedupId::new(&id, field("dedup_id"))).transpose()?;
-        Ok(NewMessage { body: into_bytes(self.body), ttl, delay, group, dedup })
+        Ok(NewMessage { body: into_bytes(self.body), ttl, delay, group, dedup, is_retained: false })
     }
 }
 

@@ -85,8 +85,7 @@ pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response,
     let found = broker.queue_metadata(&asked.queue).await?;
     let exists = found.is_some();
     let limits = broker.limits();
-    let metadata =
-        found.unwrap_or_else(|| Metadata::empty().with_message_bytes(limits.rest_message_bytes()));
+    let metadata = found.unwrap_or_else(|| Metadata::empty().with_message_bytes(limits.rest_message_bytes()));
     Ok(telling(exists, reply(StatusCode::OK, &ShownBody(metadata.shown(limits)))))
 }
 

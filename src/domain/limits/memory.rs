@@ -38,6 +38,9 @@ pub const REST_TICK: Duration = Duration::from_secs(60);
 pub const REST_ROUNDS: u8 = 10;
 /// Ids of deduplication that all queues together remember; beyond it posts with one are answered 429.
 pub const DEDUP_KNOWN_ALL: usize = 4_000_000;
+/// Closed queues of one slot of which it is known from when on they have retained messages, about 64 bytes each; the messages of
+/// others stay until their queue is opened.
+pub const RETAINED_AT_REST: usize = 4_096;
 /// Groups that became free and that nobody has asked for: beyond it they are entered at once.
 pub const FREED_GROUPS: usize = 1_024;
 /// Bytes of recent writes that an embedded store keeps in memory, for each of its key spaces.

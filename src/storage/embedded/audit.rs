@@ -130,7 +130,7 @@ fn count(view: &View, space: Space, queue: QueueId, totals: &mut Totals) -> Resu
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::domain::message::Header;
+    use crate::domain::message::{Header, Life};
     use crate::domain::time::Timestamp;
     use crate::journal::Journal;
 
@@ -144,8 +144,7 @@ mod tests {
             id,
             created: Timestamp::from_millis(1),
             ready: Timestamp::from_millis(1),
-            ttl: 60,
-            expires: Timestamp::from_millis(60_001),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(60_001) },
             attempts: 0,
             client: None,
             size: 2,

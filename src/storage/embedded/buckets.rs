@@ -12,10 +12,10 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::failed;
 use super::stored::{damaged, take_id};
 use crate::domain::ids::{MessageId, QueueId, Slot};
-use crate::domain::message::{Header, State};
+use crate::domain::message::{Header, Life, State};
 use crate::domain::time::Timestamp;
 use crate::journal::{Space, Txn};
-use crate::storage::{Due, StoreError};
+use crate::storage::{Due, StoreError, retained};
 
 /// Milliseconds of the spans of the schedule, and the least of those of expiry.
 const LEAST_SPAN: u64 = 8_000;
@@ -61,8 +61,11 @@ fn end(time: Timestamp, span: u64) -> u64 {
 impl Bucket {
     /// Where an entry is found when its life is over.
     pub(super) fn of_expiry(queue: QueueId, header: &Header) -> Self {
-        let end = end(header.expires, span(header.ttl));
-        Self { slot: queue.slot(), kind: kind(Due::Expiry), end, queue, ttl: header.ttl }
+        let (end, ttl) = match header.life {
+            Life::Own { ttl, expires } => (end(expires, span(ttl)), ttl),
+            Life::Retained { since } => retained::bucket(queue, header.id, since),
+        };
+        Self { slot: queue.slot(), kind: kind(Due::Expiry), end, queue, ttl }
     }
 
     /// Where a scheduled entry is found when it becomes ready.

@@ -50,7 +50,7 @@ pub(super) fn clear(txn: &mut Txn<'_>, spent: Vec<Spent>) -> Result<(), StoreErr
     Ok(())
 }
 
-fn bucket(pair: ReadPair) -> Result<(Bucket, Bytes, Bytes), StoreError> {
+pub(super) fn bucket(pair: ReadPair) -> Result<(Bucket, Bytes, Bytes), StoreError> {
     let (key, value) = pair.map_err(failed)?;
     Ok((Bucket::decode(&key)?, key, value))
 }
@@ -104,7 +104,7 @@ pub(super) fn expiry(
     limit: usize,
     turn: Option<&Turn>,
 ) -> Result<Looked, StoreError> {
-    let mut look = Look { view, before, limit, looked: Looked::default() };
+    let mut look = Look::new(view, before, limit);
     let prefix = Bucket::prefix(slot, Due::Expiry);
     look.through(&prefix, turn, None)?;
     if turn.is_some() && look.looked.turn.is_none() {
@@ -113,14 +113,23 @@ pub(super) fn expiry(
     Ok(look.looked)
 }
 
-struct Look<'a> {
+pub(super) struct Look<'a> {
     view: &'a View,
     before: Timestamp,
     limit: usize,
-    looked: Looked,
+    pub(super) looked: Looked,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    pub(super) fn new(view: &'a View, before: Timestamp, limit: usize) -> Self {
+        Self { view, before, limit, looked: Looked::default() }
+    }
+
+    /// Whether it may clear no more buckets away.
+    pub(super) fn is_spent(&self) -> bool {
+        self.looked.spent.len() >= limits::DUE_BUCKETS
+    }
+
     /// Looks into the past buckets behind one turn and up to another, until enough is found.
     fn through(
         &mut self,
@@ -148,7 +157,7 @@ impl Look<'_> {
 
     /// Looks for entries of a bucket between two ids. Returns the first and the last of them, found or only kept;
     /// none once enough is found.
-    fn into(
+    pub(super) fn into(
         &mut self,
         bucket: &Bucket,
         key: &Bytes,
@@ -176,8 +185,8 @@ impl Look<'_> {
     }
 
     /// Notes what is left of a bucket that was looked into as a whole.
-    fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: Kept) {
-        if kept == Some((ids.least, ids.greatest)) || self.looked.spent.len() >= limits::DUE_BUCKETS {
+    pub(super) fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: Kept) {
+        if kept == Some((ids.least, ids.greatest)) || self.is_spent() {
             return;
         }
         let becomes = kept.map(|(first, last)| ids.spanning(first, last).encode());
@@ -186,7 +195,7 @@ impl Look<'_> {
 }
 
 /// The first and the last id of a bucket; none when it is empty.
-type Kept = Option<(MessageId, MessageId)>;
+pub(super) type Kept = Option<(MessageId, MessageId)>;
 
 /// The entries of a queue between two ids, in all states, in order.
 fn between(

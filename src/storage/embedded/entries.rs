@@ -4,14 +4,16 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
 use crate::domain::ids::MessageId;
-use crate::domain::message::{Header, Message};
+use crate::domain::message::{Header, Life, Message};
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 use crate::storage::states::{self, damaged};
 
-/// The tag of a header without extras, and of one with them.
+/// The tag of a header without extras, and of one with them; then of one that is by queue.
 const PLAIN: u8 = 2;
 const WITH_EXTRAS: u8 = 3;
+const RETAINED: u8 = 4;
+const RETAINED_WITH_EXTRAS: u8 = 5;
 /// Bytes of a header without extras and peer.
 const HEAD_BYTES: usize = 54;
 
@@ -38,12 +40,18 @@ pub(super) fn decode_header(id: MessageId, value: &Bytes) -> Result<Header, Stor
 
 fn put_header(value: &mut BytesMut, header: &Header) {
     let has_extras = states::has_extras(header);
-    value.put_u8(if has_extras { WITH_EXTRAS } else { PLAIN });
+    value.put_u8(match (header.life, has_extras) {
+        (Life::Own { .. }, false) => PLAIN,
+        (Life::Own { .. }, true) => WITH_EXTRAS,
+        (Life::Retained { .. }, false) => RETAINED,
+        (Life::Retained { .. }, true) => RETAINED_WITH_EXTRAS,
+    });
+    let (ttl, ends) = states::life_numbers(header.life);
     value.put_u8(states::number(&header.state));
     value.put_u64(header.created.as_millis());
     value.put_u64(header.ready.as_millis());
-    value.put_u64(header.expires.as_millis());
-    value.put_u32(header.ttl);
+    value.put_u64(ends);
+    value.put_u32(ttl);
     value.put_u32(header.attempts);
     value.put_u32(header.size);
     value.put_slice(header.client.unwrap_or_default().as_bytes());
@@ -54,7 +62,7 @@ fn put_header(value: &mut BytesMut, header: &Header) {
 }
 
 fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
-    let tag = rest.first().copied().filter(|tag| matches!(*tag, PLAIN | WITH_EXTRAS));
+    let tag = rest.first().copied().filter(|tag| (PLAIN..=RETAINED_WITH_EXTRAS).contains(tag));
     let Some(tag) = tag.filter(|_| rest.len() >= HEAD_BYTES) else {
         return Err(damaged("the header of a message"));
     };
@@ -63,13 +71,13 @@ fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
     let (created, ready, expires) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
     let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
     let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
-    let (group, first_claimed) = if tag == WITH_EXTRAS { states::take_extras(rest)? } else { (None, None) };
+    let has_extras = matches!(tag, WITH_EXTRAS | RETAINED_WITH_EXTRAS);
+    let (group, first_claimed) = if has_extras { states::take_extras(rest)? } else { (None, None) };
     Ok(Header {
         id,
         created: Timestamp::from_millis(created),
         ready: Timestamp::from_millis(ready),
-        ttl,
-        expires: Timestamp::from_millis(expires),
+        life: states::life_of(matches!(tag, RETAINED | RETAINED_WITH_EXTRAS), ttl, expires),
         attempts,
         client,
         size,
@@ -99,8 +107,7 @@ mod tests {
             id: MessageId::from_bytes([7; 16]),
             created: Timestamp::from_millis(1),
             ready: Timestamp::from_millis(5),
-            ttl: 60,
-            expires: Timestamp::from_millis(60_005),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(60_005) },
             attempts: 3,
             client: Some(Uuid::from_u128(9)),
             size: 2,
@@ -124,6 +131,10 @@ mod tests {
             let message = message(state);
             let value = encode_entry(&message.header, &message.body);
             assert_eq!(decode_entry(message.header.id, &value).unwrap(), message);
+            let life = Life::Retained { since: Timestamp::from_millis(3) };
+            let retained = Message { header: Header { life, ..message.header.clone() }, ..message.clone() };
+            let value = encode_entry(&retained.header, &retained.body);
+            assert_eq!(decode_entry(retained.header.id, &value).unwrap(), retained);
             let alone = encode_header(&message.header);
             assert_eq!(decode_header(message.header.id, &alone).unwrap(), message.header);
         }

@@ -10,6 +10,7 @@ mod drop;
 mod due;
 mod entries;
 mod recount;
+mod retained;
 mod scan;
 mod stored;
 
@@ -22,7 +23,7 @@ use parking_lot::Mutex;
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Recount, Stamp, StoreError, StoredDamage, Totals, Usage,
+    Recount, Retained, Stamp, StoreError, StoredDamage, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -33,7 +34,7 @@ use crate::journal::{Journal, JournalError, Room, Space, Txn, View};
 pub use audit::{Audit, AuditedQueue, audit};
 use batch::Encoded;
 use drop::{Part, Reached};
-use due::Turn;
+use due::{Spent, Turn};
 use scan::Bounds;
 use stored::{QueueTotals, Record};
 
@@ -63,6 +64,13 @@ impl EmbeddedPool {
         let journal = self.journal.clone();
         let task = tokio::task::spawn_blocking(move || read(&journal.view().map_err(failed)?));
         task.await.map_err(|error| StoreError::NotSent(error.to_string()))?
+    }
+
+    /// Removes or narrows buckets that were looked into. What is not cleared now is found spent again.
+    async fn clear(&self, spent: Vec<Spent>) {
+        if !spent.is_empty() {
+            drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);
+        }
     }
 }
 
@@ -181,12 +189,19 @@ impl PoolStore for EmbeddedPool {
                 None => turns.remove(&slot),
             };
         }
-        if !looked.spent.is_empty() {
-            let spent = looked.spent;
-            // What is not cleared now is found spent again.
-            drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);
-        }
+        self.clear(looked.spent).await;
         Ok(looked.found)
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Retained, StoreError> {
+        let (looked, oldest) = self.read(move |view| retained::look(view, queue, before, limit)).await?;
+        self.clear(looked.spent).await;
+        Ok(Retained { found: looked.found.into_iter().map(|(_, header)| header).collect(), oldest })
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

@@ -17,10 +17,12 @@
 //! between entries and aside with its body. A header in headers stands for the one before the body, where there is one.
 //!
 //! Buckets say where to look for what is due, for many messages at once: kind 0 for entries that become ready, kind
-//! 1 for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`.
+//! 1 for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. Of entries that are by queue,
+//! end and ttl are those of [`crate::storage::retained`].
 //!
-//! The head of a header is tag 2 or 3, state, created, ready, expires, ttl, attempts, body bytes, client id
-//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. With tag 3 the extras follow, in prepared
+//! The head of a header is tag 2 to 5, state, created, ready, expires, ttl, attempts, body bytes, client id
+//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. With tags 4 and 5 it is by queue:
+//! expires is the base time and ttl 0. With tags 3 and 5 the extras follow, in prepared
 //! and moving the peer; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
 //! seconds.
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::stored::{encode_peer, id_key, millis, number, queue_key, seq, state_number};
+use super::stored::{encode_peer, id_key, life_columns, millis, number, queue_key, seq, state_number};
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::{Header, State};
@@ -61,8 +61,9 @@ impl Headers {
         self.state.push(state_number(&header.state));
         self.created.push(millis(header.created));
         self.ready.push(millis(header.ready));
-        self.expires.push(millis(header.expires));
-        self.ttl.push(header.ttl.cast_signed());
+        let (ttl, expires) = life_columns(queue, header.life);
+        self.expires.push(expires);
+        self.ttl.push(ttl);
         self.attempts.push(header.attempts.cast_signed());
         self.size.push(header.size.cast_signed());
         self.client.push(header.client);

@@ -26,8 +26,8 @@ use parking_lot::Mutex;
 pub use address::{Address, AddressError};
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
-    StoreError, Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    Retained, Stamp, StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -137,6 +137,15 @@ impl PoolStore for PostgresPool {
             Due::Schedule => self.scheduled(slot, before, limit).await,
             Due::Expiry => self.expired(slot, before, limit).await,
         }
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Retained, StoreError> {
+        self.look_at_retained(queue, before, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

@@ -10,6 +10,9 @@
 //! | `entries` | queue id, whether it is not ready, message id | header, body | of the message |
 //! | `notes` | queue id, kind, key | value, expires | as its owner says |
 //!
+//! An entry that is by queue has the ttl 0, which no other has, and in `expires` its place of [`crate::storage::retained`]: so the
+//! index of expiry is its order by queue and base time too.
+//!
 //! States and peers have the form of all drivers (`states.rs`). A ready entry is in the index of expiry beside its key; one
 //! that is scheduled in two more, one of a group in that of groups; those of a move in none but that. Times are milliseconds, ttl is seconds. Bodies are never
 //! compressed, and those of more than 2 kB lie apart, so that a new header does not write them again.
@@ -19,10 +22,10 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::domain::ids::{MessageId, QueueId, Slot};
-use crate::domain::message::{Header, Message, State};
+use crate::domain::message::{Header, Life, Message, State};
 use crate::domain::time::Timestamp;
 use crate::storage::states::{self, damaged};
-use crate::storage::{Epoch, Note, StoreError};
+use crate::storage::{Epoch, Note, StoreError, retained};
 
 pub(super) fn queue_key(queue: QueueId) -> Uuid {
     Uuid::from_bytes(*queue.as_bytes())
@@ -39,6 +42,23 @@ pub(super) fn millis(time: Timestamp) -> i64 {
 
 fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis.try_into().unwrap_or(0))
+}
+
+/// The columns ttl and expires of a life.
+pub(super) fn life_columns(queue: QueueId, life: Life) -> (i32, i64) {
+    match life {
+        Life::Own { ttl, expires } => (ttl.cast_signed(), millis(expires)),
+        Life::Retained { since } => (0, retained::place(queue, since).cast_signed()),
+    }
+}
+
+fn life(ttl: u32, expires: i64) -> Life {
+    match u64::try_from(expires) {
+        Ok(place) if ttl == 0 && retained::is_place(place) => {
+            Life::Retained { since: retained::since(place) }
+        }
+        _ => Life::Own { ttl, expires: time(expires) },
+    }
 }
 
 /// A number that only grows and never comes near the bound.
@@ -96,8 +116,7 @@ pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
         id: message_id(row, "id")?,
         created: time(column(row, "created")?),
         ready: time(column(row, "ready")?),
-        ttl: column::<i32>(row, "ttl")?.cast_unsigned(),
-        expires: time(column(row, "expires")?),
+        life: life(column::<i32>(row, "ttl")?.cast_unsigned(), column(row, "expires")?),
         attempts: column::<i32>(row, "attempts")?.cast_unsigned(),
         client: column(row, "client")?,
         size: column::<i32>(row, "size")?.cast_unsigned(),

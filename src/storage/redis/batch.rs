@@ -99,7 +99,8 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
 fn add_buckets(call: &mut Cmd, changes: &QueueChanges) {
     let mut touched: BTreeMap<Bucket, (MessageId, MessageId)> = BTreeMap::new();
     let mut touch = |header: &Header| {
-        let (least, greatest) = touched.entry(Bucket::of(header)).or_insert((header.id, header.id));
+        let (least, greatest) =
+            touched.entry(Bucket::of(changes.queue, header)).or_insert((header.id, header.id));
         *least = (*least).min(header.id);
         *greatest = (*greatest).max(header.id);
     };

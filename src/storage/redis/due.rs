@@ -24,16 +24,20 @@ pub(super) struct Turn {
 }
 
 /// A look through the buckets of a slot.
-struct Look {
+pub(super) struct Look {
     slot: Slot,
     before: Timestamp,
     limit: usize,
-    found: Vec<(QueueId, Header)>,
+    pub(super) found: Vec<(QueueId, Header)>,
     turn: Option<Turn>,
 }
 
 impl Look {
-    fn is_full(&self) -> bool {
+    pub(super) fn new(slot: Slot, before: Timestamp, limit: usize) -> Self {
+        Self { slot, before, limit, found: Vec::new(), turn: None }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
         self.found.len() >= self.limit
     }
 }
@@ -110,7 +114,7 @@ impl RedisPool {
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
         let turn = self.turns.lock().get(&slot).cloned();
-        let mut look = Look { slot, before, limit, found: Vec::new(), turn: None };
+        let mut look = Look::new(slot, before, limit);
         self.look_through(&mut look, turn.as_ref(), None).await?;
         if turn.is_some() && !look.is_full() {
             self.look_through(&mut look, None, turn.as_ref()).await?;
@@ -162,7 +166,7 @@ impl RedisPool {
     }
 
     /// Looks into a bucket, behind one id and up to another.
-    async fn look_into(
+    pub(super) async fn look_into(
         &self,
         look: &mut Look,
         member: &Bytes,

@@ -10,6 +10,7 @@ mod due;
 mod errors;
 mod link;
 mod reads;
+mod retained;
 mod scripts;
 mod server;
 mod stored;
@@ -26,8 +27,8 @@ use redis::{Cmd, Value};
 pub use address::{Address, AddressError};
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position, Stamp,
-    StoreError, Totals, Usage,
+    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    Retained, Stamp, StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -251,6 +252,15 @@ impl PoolStore for RedisPool {
             Due::Schedule => self.scheduled(slot, before, limit).await,
             Due::Expiry => self.expired(slot, before, limit).await,
         }
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Retained, StoreError> {
+        self.look_at_retained(queue, before, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

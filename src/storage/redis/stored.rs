@@ -9,7 +9,7 @@
 //! | `T:record` | string | generation, transaction, number, greatest id, in hex (8 + 16 + 16 + 32) | for ever; made at registration |
 //! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
 //! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
-//! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look into the past bucket finds nothing |
+//! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look into the past bucket, or the first one of a queue, finds nothing |
 //! | `T:entries:Q` | hash | message id → head of the header, body | of the message |
 //! | `T:headers:Q` | hash | message id → header | from the first change, or from the first if it is not ready then, to the end |
 //! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
@@ -26,8 +26,10 @@
 //! A bucket stands for the entries of one queue and ttl whose life ends within one span of time, up to `end`; its range
 //! says where they are among the ids.
 //!
-//! A header is tag 1 or 2, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 +
-//! 16); the client id is zero when there is none. That is its head. With tag 2 the extras
+//! Of entries that are by queue, end and ttl are those of [`crate::storage::retained`].
+//!
+//! A header is tag 1 to 4, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 +
+//! 16); the client id is zero when there is none. That is its head. With tags 3 and 4 it is by queue: expires is the base time and ttl 0. With tags 2 and 4 the extras
 //! follow, in prepared and moving the peer, but not in entries; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
 //! seconds.
 
@@ -38,14 +40,16 @@ use uuid::Uuid;
 
 use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
-use crate::domain::message::Header;
+use crate::domain::message::{Header, Life};
 use crate::domain::time::Timestamp;
 pub(super) use crate::storage::states::damaged;
-use crate::storage::{Epoch, Note, Stamp, StoreError, states};
+use crate::storage::{Epoch, Note, Stamp, StoreError, retained, states};
 
-/// The tag of a header without extras, and of one with them.
+/// The tag of a header without extras, and of one with them; then of one that is by queue.
 const PLAIN: u8 = 1;
 const WITH_EXTRAS: u8 = 2;
+const RETAINED: u8 = 3;
+const RETAINED_WITH_EXTRAS: u8 = 4;
 /// Bytes of a header before its extras and its peer.
 pub(super) const HEAD_BYTES: usize = 54;
 /// Milliseconds of the least span of a bucket.
@@ -171,15 +175,23 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// Where an entry is found when its life is over.
-    pub(super) fn of(header: &Header) -> Self {
-        let span = span(header.ttl);
-        let end = (header.expires.as_millis() / span).saturating_add(1).saturating_mul(span);
-        Self { end, ttl: header.ttl }
+    pub(super) fn of(queue: QueueId, header: &Header) -> Self {
+        match header.life {
+            Life::Own { ttl, expires } => {
+                let span = span(ttl);
+                let end = (expires.as_millis() / span).saturating_add(1).saturating_mul(span);
+                Self { end, ttl }
+            }
+            Life::Retained { since } => {
+                let (end, ttl) = retained::bucket(queue, header.id, since);
+                Self { end, ttl }
+            }
+        }
     }
 
     /// Milliseconds that it covers.
     pub(super) fn span(self) -> u64 {
-        span(self.ttl)
+        if retained::is_place(self.end) { retained::span(self.ttl) } else { span(self.ttl) }
     }
 
     pub(super) fn encode(self) -> [u8; 12] {
@@ -227,16 +239,22 @@ pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError>
 
 /// Appends the head of a header, which says nothing of its extras.
 pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
-    put_tagged(value, PLAIN, header);
+    put_tagged(value, false, header);
 }
 
-fn put_tagged(value: &mut Vec<u8>, tag: u8, header: &Header) {
-    value.put_u8(tag);
+fn put_tagged(value: &mut Vec<u8>, has_extras: bool, header: &Header) {
+    value.put_u8(match (header.life, has_extras) {
+        (Life::Own { .. }, false) => PLAIN,
+        (Life::Own { .. }, true) => WITH_EXTRAS,
+        (Life::Retained { .. }, false) => RETAINED,
+        (Life::Retained { .. }, true) => RETAINED_WITH_EXTRAS,
+    });
+    let (ttl, ends) = states::life_numbers(header.life);
     value.put_u8(states::number(&header.state));
     value.put_u64(header.ready.as_millis());
-    value.put_u64(header.expires.as_millis());
+    value.put_u64(ends);
     value.put_u64(header.created.as_millis());
-    value.put_u32(header.ttl);
+    value.put_u32(ttl);
     value.put_u32(header.attempts);
     value.put_u32(header.size);
     value.put_slice(header.client.unwrap_or_default().as_bytes());
@@ -245,7 +263,7 @@ fn put_tagged(value: &mut Vec<u8>, tag: u8, header: &Header) {
 /// Appends a whole header.
 pub(super) fn put_header(value: &mut Vec<u8>, header: &Header) {
     let has_extras = states::has_extras(header);
-    put_tagged(value, if has_extras { WITH_EXTRAS } else { PLAIN }, header);
+    put_tagged(value, has_extras, header);
     if has_extras {
         states::put_extras(value, header);
     }
@@ -253,7 +271,7 @@ pub(super) fn put_header(value: &mut Vec<u8>, header: &Header) {
 }
 
 pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, StoreError> {
-    let tag = rest.first().copied().filter(|tag| matches!(*tag, PLAIN | WITH_EXTRAS));
+    let tag = rest.first().copied().filter(|tag| (PLAIN..=RETAINED_WITH_EXTRAS).contains(tag));
     let Some(tag) = tag.filter(|_| rest.len() >= HEAD_BYTES) else {
         return Err(damaged("the header of a message"));
     };
@@ -262,14 +280,13 @@ pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, St
     let (ready, expires, created) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
     let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
     let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
-    let (group, first_claimed) =
-        if tag == WITH_EXTRAS { states::take_extras(&mut rest)? } else { (None, None) };
+    let has_extras = matches!(tag, WITH_EXTRAS | RETAINED_WITH_EXTRAS);
+    let (group, first_claimed) = if has_extras { states::take_extras(&mut rest)? } else { (None, None) };
     Ok(Header {
         id,
         created: Timestamp::from_millis(created),
         ready: Timestamp::from_millis(ready),
-        ttl,
-        expires: Timestamp::from_millis(expires),
+        life: states::life_of(matches!(tag, RETAINED | RETAINED_WITH_EXTRAS), ttl, expires),
         attempts,
         client,
         size,
@@ -290,8 +307,7 @@ mod tests {
             id: MessageId::from_bytes([7; 16]),
             created: Timestamp::from_millis(1),
             ready: Timestamp::from_millis(5),
-            ttl: 60,
-            expires: Timestamp::from_millis(60_005),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(60_005) },
             attempts: 3,
             client: Some(Uuid::from_u128(9)),
             size: 2,
@@ -318,7 +334,11 @@ mod tests {
         ] {
             let group = Some(GroupName::new("g:1", "group").unwrap());
             let (plain, first_claimed) = (header(state), Some(Timestamp::from_millis(7)));
-            for header in [Header { group, first_claimed, ..plain.clone() }, plain] {
+            let life = Life::Retained { since: Timestamp::from_millis(9) };
+            let retained = Header { life, ..plain.clone() };
+            let retained_in_group = Header { life, group: group.clone(), ..plain.clone() };
+            let in_group = Header { group, first_claimed, ..plain.clone() };
+            for header in [in_group, retained_in_group, retained, plain] {
                 let mut value = Vec::new();
                 put_header(&mut value, &header);
                 assert_eq!(decode_header(header.id, &value).unwrap(), header);
@@ -355,8 +375,8 @@ mod tests {
     #[test]
     fn an_instant_lies_within_its_bucket() {
         for (ttl, millis) in [(0, 0), (60, 7_999), (60, 8_000), (1_209_600, 123_456_789_012)] {
-            let header = Header { ttl, expires: Timestamp::from_millis(millis), ..header(State::Ready) };
-            let bucket = Bucket::of(&header);
+            let life = Life::Own { ttl, expires: Timestamp::from_millis(millis) };
+            let bucket = Bucket::of(QueueId::from_bytes([7; 16]), &Header { life, ..header(State::Ready) });
             assert!(bucket.end > millis && bucket.end - bucket.span() <= millis, "{bucket:?}");
             assert!(bucket.span() <= 8_000.max(u64::from(ttl) * 1_000 / 32));
         }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use angarium::clock::Clock;
 use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId};
-use angarium::domain::message::{Header, Message, State};
+use angarium::domain::message::{Header, Life, Message, State};
 use angarium::domain::time::Timestamp;
 use angarium::journal::{Journal, Space};
 use angarium::storage::embedded::EmbeddedPool;
@@ -37,8 +37,7 @@ fn message(rank: u64, created: u64) -> Message {
         id,
         created,
         ready: created,
-        ttl: 3_600,
-        expires,
+        life: Life::Own { ttl: 3_600, expires },
         attempts: 0,
         client: None,
         size: 0,

@@ -10,10 +10,10 @@ use rand::{Rng, SeedableRng};
 use angarium::domain::durability::Durability;
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Message, State};
+use angarium::domain::message::{Header, Life, Message, Retention, State};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Note, Order, PoolStore, Position, QueueChanges, StoreError,
+    Batch, Direction, Dropped, Due, Note, Order, PoolStore, Position, QueueChanges, Retained, StoreError,
 };
 
 use super::drivers::Storage;
@@ -161,9 +161,15 @@ impl History {
             8 => ([State::Prepared(peer()), State::Moving(peer())][self.dice.random_range(0..2)].clone(), 0),
             _ => (State::Failed, 0),
         };
-        let ttl = [20, 60, 3_600][self.dice.random_range(0..3)];
         let ready = header.created.plus_seconds(delay);
-        Header { ready, ttl, expires: ready.plus_seconds(ttl), state, ..header }
+        let in_order = Timestamp::from_millis(header.id.millis());
+        let since = [0, 0, 30, 4_000].map(|seconds| header.created.plus_seconds(seconds));
+        let life = match self.dice.random_range(0..6) {
+            0 => Life::Retained { since: in_order },
+            1 => Life::Retained { since: since[self.dice.random_range(0..4)] },
+            _ => Life::lasting([20, 60, 3_600][self.dice.random_range(0..3)], ready),
+        };
+        Header { ready, life, state, ..header }
     }
 
     async fn drop_queue(&mut self, store: &dyn PoolStore) {
@@ -203,10 +209,40 @@ impl History {
             );
         }
         if found.len() < limit {
-            let late = |header: &Header| header.expires.plus_seconds(8.max(header.ttl / 32)) > before;
+            let late = |header: &Header| {
+                let late = 8.max(header.ttl(Retention::LONGEST) / 32);
+                header.expires(Retention::LONGEST).plus_seconds(late) > before
+            };
             let missed = expected.iter().find(|one| !found.contains(one) && !late(&one.1));
             assert_eq!(missed, None, "expiry at step {step}");
         }
+        self.retained(store, (before, limit), step).await;
+    }
+
+    /// What is by queue, from some base time on: no more, and late only by a little.
+    async fn retained(&mut self, store: &dyn PoolStore, (before, limit): (Timestamp, usize), step: u64) {
+        let (queue, limit) = (self.queues[self.dice.random_range(0..3)], limit.max(1));
+        let expected = self.naive.retained(queue, before);
+        let Retained { found, oldest } = store.retained(queue, before, limit).await.unwrap();
+        assert!(found.len() <= limit);
+        for (place, one) in found.iter().enumerate() {
+            assert!(
+                expected.contains(one) && !found[..place].contains(one),
+                "by queue at step {step}: {one:?}"
+            );
+        }
+        let since = |header: &Header| header.life.retained_since().unwrap();
+        if found.len() < limit {
+            let late = |header: &&Header| since(header).plus_seconds(8) > before;
+            let missed = expected.iter().find(|one| !found.contains(one) && !late(one));
+            assert_eq!(missed, None, "by queue at step {step}");
+        }
+        let all = self.naive.retained(queue, Timestamp::from_millis(u64::MAX));
+        let first = all.iter().map(since).min();
+        assert!(
+            first.is_none_or(|first| oldest.is_some_and(|oldest| oldest <= first)),
+            "oldest at step {step}"
+        );
     }
 
     fn new_message(&mut self) -> Message {

@@ -24,6 +24,7 @@ mod reads;
 mod recount;
 mod redis;
 mod reopening;
+mod retained;
 mod scans;
 mod states;
 
@@ -144,6 +145,15 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         those_that_stay_do_not_keep_others_out
         head_that_passed_expired_entries_shows_none_of_them
         due_entries_are_found_when_it_is_opened_again
+    }
+    retained {
+        retained_entries_are_shown_by_base_time_and_never_expire
+        base_time_out_of_order_of_ids_is_found
+        retained_entry_of_a_move_is_not_shown
+        what_lives_on_costs_no_look
+        deleted_entries_leave_nothing_to_look_at
+        neighbouring_queues_do_not_show_theirs
+        retained_entries_are_kept_when_it_is_opened_again
     }
     notes {
         notes_are_shown_by_kind_in_order_of_their_keys

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Message, State};
+use angarium::domain::message::{Header, Message, Retention, State};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
     Batch, Direction, Due, Epoch, GroupHead, Note, Order, Page, Position, QueueChanges, Totals,
@@ -172,13 +172,22 @@ impl NaivePool {
         Ok(record.last_id)
     }
 
+    /// The entries of a queue that live by its retention, with a base time of `before` or earlier.
+    pub fn retained(&self, queue: QueueId, before: Timestamp) -> Vec<Header> {
+        let shows = |header: &&Header| !matches!(header.state, State::Prepared(_) | State::Moving(_));
+        let entries = self.queues.get(&queue).into_iter().flat_map(|held| held.entries.values());
+        let headers = entries.map(|message| &message.header).filter(shows);
+        let is_over = |header: &&Header| header.life.retained_since().is_some_and(|since| since <= before);
+        headers.filter(is_over).cloned().collect()
+    }
+
     /// All that is due, the earliest first.
-    pub fn due(&self, slot: Slot, due: Due, before: Timestamp) -> Vec<(QueueId, Header)> {
-        let time = |header: &Header| match due {
+    pub fn due(&self, slot: Slot, kind: Due, before: Timestamp) -> Vec<(QueueId, Header)> {
+        let time = |header: &Header| match kind {
             Due::Schedule => header.ready,
-            Due::Expiry => header.expires,
+            Due::Expiry => header.expires(Retention::LONGEST),
         };
-        let shows = |state: &State| match due {
+        let shows = |state: &State| match kind {
             Due::Schedule => *state == State::Scheduled,
             Due::Expiry => !matches!(state, State::Prepared(_) | State::Moving(_)),
         };
@@ -187,6 +196,7 @@ impl NaivePool {
             .flat_map(|(queue, held)| held.entries.values().map(|message| (*queue, message.header.clone())));
         let mut due: Vec<_> =
             headers.filter(|(_, header)| shows(&header.state) && time(header) <= before).collect();
+        due.retain(|(_, header)| kind == Due::Schedule || header.life.retained_since().is_none());
         due.sort_by_key(|(queue, header)| (time(header), *queue, header.id));
         due
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use angarium::domain::durability::Durability;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Message, Peer, State};
+use angarium::domain::message::{Header, Life, Message, Peer, Retention, State};
 use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
@@ -136,8 +136,7 @@ pub fn with_body(rank: u64, body: Bytes) -> Message {
         id: id(rank),
         created: Timestamp::from_millis(start().as_millis() + rank),
         ready: Timestamp::from_millis(start().as_millis() + rank),
-        ttl: 3_600,
-        expires: Timestamp::from_millis(1_700_003_600_000 + rank),
+        life: Life::Own { ttl: 3_600, expires: Timestamp::from_millis(1_700_003_600_000 + rank) },
         attempts: 0,
         client: rank.is_multiple_of(2).then(|| Uuid::from_u128(u128::from(rank) + 1)),
         size: u32::try_from(body.len()).expect("bodies of tests are small"),
@@ -168,15 +167,26 @@ pub fn in_state(message: Message, state: State) -> Message {
 /// The entry put off until so many seconds after [`start`]; it lives for its ttl from then on.
 pub fn scheduled(message: Message, seconds: u32) -> Message {
     let ready = start().plus_seconds(seconds);
-    let expires = ready.plus_seconds(message.header.ttl);
-    let header = Header { ready, expires, state: State::Scheduled, ..message.header };
+    let life = Life::lasting(ttl(&message.header), ready);
+    let header = Header { ready, life, state: State::Scheduled, ..message.header };
     Message { header, ..message }
 }
 
 /// The entry with so many seconds to live from [`start`] on.
 pub fn living(message: Message, ttl: u32) -> Message {
-    let header = Header { ttl, expires: start().plus_seconds(ttl), ..message.header };
+    let header = Header { life: Life::lasting(ttl, start()), ..message.header };
     Message { header, ..message }
+}
+
+/// The entry by queue, with this base time.
+pub fn retained(message: Message, since: Timestamp) -> Message {
+    let header = Header { life: Life::Retained { since }, ..message.header };
+    Message { header, ..message }
+}
+
+/// The seconds of an entry with a life of its own.
+fn ttl(header: &Header) -> u32 {
+    header.ttl(Retention::LONGEST)
 }
 
 /// When the entries of tests were posted, but for some milliseconds.
@@ -186,8 +196,11 @@ pub fn start() -> Timestamp {
 
 /// The header of an entry after another claim.
 pub fn claimed_again(header: &Header) -> Header {
-    let (ttl, expires) = (header.ttl + 60, header.expires.plus_seconds(60));
-    Header { attempts: header.attempts + 1, ttl, expires, ..header.clone() }
+    let life = match header.life {
+        Life::Own { ttl, expires } => Life::Own { ttl: ttl + 60, expires: expires.plus_seconds(60) },
+        retained @ Life::Retained { .. } => retained,
+    };
+    Header { attempts: header.attempts + 1, life, ..header.clone() }
 }
 
 pub fn appends(queue: QueueId, messages: &[Message]) -> QueueChanges {

@@ -24,6 +24,7 @@ impl World {
         };
         self.reads.clear();
         self.engine = self.opened(found);
+        self.engine.set_retention(self.retention);
         self.restore_twins();
         self.truth = Truth::default();
         for message in self.pool.entries.values() {
@@ -111,13 +112,13 @@ impl World {
             self.begin_wake();
             self.flush();
         }
-        let now = self.now;
+        let (now, retention) = (self.now, self.retention);
         let is_due = |header: &Header| header.state == State::Scheduled && header.ready <= now;
         assert!(self.truth.messages.values().all(|known| !is_due(&known.header)), "due, and not ready");
         if self.bounds.is_some() {
             return self.drain_groups();
         }
-        let ready = self.truth.ready().into_iter().filter(|header| !header.is_expired(now));
+        let ready = self.truth.ready().into_iter().filter(|header| !header.is_expired(now, retention));
         let expected: Vec<MessageId> =
             ready.filter(|header| header.attempts < MOST).map(|header| header.id).collect();
         let mut drained = Vec::new();
@@ -137,13 +138,21 @@ impl World {
         panic!("the queue is never whole");
     }
 
-    /// A sweep leaves nothing whose life is over but what is claimed or on its way.
+    /// A sweep leaves nothing whose life is over but what is on its way or claimed, and that only with a life of its own or under a
+    /// claim that is over too.
     pub(super) fn check_swept(&mut self) {
         self.begin_sweep();
         self.finish_sweep();
         self.flush();
-        for known in self.truth.messages.values().filter(|known| known.header.is_expired(self.now)) {
-            let is_kept = matches!(known.place, Place::Claimed(_) | Place::Aside);
+        for known in
+            self.truth.messages.values().filter(|known| known.header.is_expired(self.now, self.retention))
+        {
+            let is_own = known.header.life.retained_since().is_none();
+            let is_over = |claim| self.truth.claims.get(&claim).is_none_or(|lease| lease.expires <= self.now);
+            let is_kept = match known.place {
+                Place::Claimed(claim) => is_own || is_over(claim),
+                place => place == Place::Aside,
+            };
             assert!(is_kept, "{} is over and stays", known.header.id);
         }
     }

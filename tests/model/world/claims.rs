@@ -15,7 +15,7 @@ impl World {
         let count = messages.len() + expired.len() + dead.len();
         assert!(count <= ready.len(), "{count} taken of {} that are ready", ready.len());
         for header in &ready[..count] {
-            if header.is_expired(self.now) {
+            if header.is_expired(self.now, self.retention) {
                 assert_eq!(expired.next(), Some(&header.id));
                 continue;
             }

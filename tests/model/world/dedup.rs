@@ -23,7 +23,7 @@ impl World {
         if self.engine.twin(key, self.now).is_some() {
             return;
         }
-        self.post(&[0], 3_600, 0);
+        self.post(&[0], Life::lasting(3_600, self.now), 0);
         let Some(Change::Post(messages, notes)) = self.waiting.back_mut() else { return };
         let (id, expires) = (messages[0].header.id, self.now.plus_seconds(limits::DEDUP_SECONDS));
         let (kind, name) = name(&key);

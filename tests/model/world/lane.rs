@@ -3,20 +3,18 @@
 use super::*;
 
 impl World {
-    pub(super) fn post(&mut self, sizes: &[u8], ttl: u32, delay: u32) {
+    pub(super) fn post(&mut self, sizes: &[u8], life: Life, delay: u32) {
         let mut messages = Vec::new();
         for size in sizes {
             self.count += 1;
             let body = self.body(*size);
             let size = u32::try_from(body.len()).expect("bodies are small");
             let (created, ready) = (self.now, self.now.plus_seconds(delay));
-            let expires = ready.plus_seconds(ttl);
             let header = Header {
                 id: id(self.count),
                 created,
                 ready,
-                ttl,
-                expires,
+                life,
                 attempts: 0,
                 client: None,
                 size,

@@ -23,7 +23,7 @@ use rand::rngs::SmallRng;
 use angarium::domain::claim::ClaimTerms;
 use angarium::domain::dedup::DedupKey;
 use angarium::domain::ids::{ClaimId, MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Message, Peer, State};
+use angarium::domain::message::{Header, Life, Message, Peer, Retention, State};
 use angarium::domain::time::Timestamp;
 use angarium::engine::{Answered, Ending, Found, Lines, QueueEngine, Refill, Removal, Taken};
 use angarium::engine::{GroupBounds, GroupRead, Heads, Place as Turn, prepared};
@@ -104,6 +104,8 @@ pub struct Met {
     pub forgotten_and_noted: u32,
     /// The record of a claim went, and its owner did not hear of it.
     pub records_lost: u32,
+    /// A message was swept out of a live claim.
+    pub swept_claimed: u32,
 }
 
 impl std::ops::Add for Met {
@@ -115,6 +117,7 @@ impl std::ops::Add for Met {
             gone_while_due: self.gone_while_due + more.gone_while_due,
             forgotten_and_noted: self.forgotten_and_noted + more.forgotten_and_noted,
             records_lost: self.records_lost + more.records_lost,
+            swept_claimed: self.swept_claimed + more.swept_claimed,
         }
     }
 }
@@ -159,6 +162,7 @@ pub struct World {
     /// Messages that came from another queue so far.
     arrived: u64,
     gone: Vec<MessageId>,
+    retention: Retention,
     now: Timestamp,
     /// Ids given so far.
     count: u64,
@@ -212,6 +216,7 @@ impl World {
             turns: Vec::new(),
             arrived: 0,
             gone: Vec::new(),
+            retention: Retention::LONGEST,
             now: Timestamp::from_millis(1_000_000),
             count: 0,
             claims,
@@ -220,8 +225,19 @@ impl World {
 
     pub fn take_step(&mut self, step: &Step) {
         match step {
-            Step::Post(sizes, is_short) => self.post(sizes, if *is_short { 60 } else { 3_600 }, 0),
-            Step::Delayed(sizes, seconds) => self.post(sizes, 60, u32::from(*seconds)),
+            Step::Post(sizes, is_short) => {
+                let life = Life::lasting(if *is_short { 60 } else { 3_600 }, self.now);
+                self.post(sizes, life, 0);
+            }
+            Step::Delayed(sizes, seconds) => {
+                let delay = u32::from(*seconds);
+                self.post(sizes, Life::lasting(60, self.now.plus_seconds(delay)), delay);
+            }
+            Step::PostRetained(sizes) => self.post(sizes, Life::Retained { since: self.now }, 0),
+            Step::Retain(number) => {
+                self.retention = Retention::new([40, 60, 600, 3_600][usize::from(*number) % 4]);
+                self.engine.set_retention(self.retention);
+            }
             Step::BeginWake => self.begin_wake(),
             Step::ReadDue => self.read_due(),
             Step::Wake => self.wake_page(),

@@ -90,10 +90,12 @@ impl World {
         let is_full = taken.messages.len() == limit;
         for (group, free) in &free {
             let count = self.check_taken(group, free, &taken);
-            let rest = free.get(count).filter(|rest| rest.attempts < MOST || rest.is_expired(self.now));
+            let rest = free
+                .get(count)
+                .filter(|rest| rest.attempts < MOST || rest.is_expired(self.now, self.retention));
             let is_behind_dead = taken.dead.iter().any(|header| header.group.as_ref() == Some(group));
             // Those whose life was over took places of what had to be read for the others.
-            let has_expired = free[..count].iter().any(|header| header.is_expired(self.now));
+            let has_expired = free[..count].iter().any(|header| header.is_expired(self.now, self.retention));
             let is_all = is_full
                 || has_expired
                 || is_behind_dead
@@ -119,7 +121,7 @@ impl World {
         assert!(count <= free.len(), "{count} taken of {group}, which has {free:?}");
         let (mut live, mut over) = (Vec::new(), Vec::new());
         for header in &free[..count] {
-            match (header.is_expired(self.now), header.attempts >= MOST) {
+            match (header.is_expired(self.now, self.retention), header.attempts >= MOST) {
                 (true, _) => assert!(taken.expired.contains(&header.id), "{} is over", header.id),
                 (false, true) => over.push(header),
                 (false, false) => {

@@ -108,7 +108,8 @@ impl World {
         self.engine.begin_sweep();
         let entries = self.pool.entries.values().map(|message| &message.header);
         let expired = entries.filter(|header| {
-            header.is_expired(self.now) && !matches!(header.state, State::Prepared(_) | State::Moving(_))
+            header.is_expired(self.now, self.retention)
+                && !matches!(header.state, State::Prepared(_) | State::Moving(_))
         });
         self.sweep = Some(expired.cloned().collect());
     }
@@ -118,8 +119,17 @@ impl World {
         let gone = self.engine.finish_sweep(expired, self.now);
         for id in &gone {
             if let Some(known) = self.truth.messages.get(id) {
-                assert!(known.header.is_expired(self.now) && known.removals == 0, "{id} is swept");
-                assert!(matches!(known.place, Place::Ready | Place::Scheduled), "{id} is swept");
+                assert!(
+                    known.header.is_expired(self.now, self.retention) && known.removals == 0,
+                    "{id} is swept"
+                );
+                let is_retained = known.header.life.retained_since().is_some();
+                let is_free = matches!(known.place, Place::Ready | Place::Scheduled);
+                assert!(
+                    is_free || (is_retained && matches!(known.place, Place::Claimed(_))),
+                    "{id} is swept"
+                );
+                self.met.swept_claimed += u32::from(!is_free);
             }
             self.truth.begin_remove(*id);
         }

@@ -13,7 +13,22 @@ if not range then
 end
 local least, greatest = string.sub(range, 1, 32), string.sub(range, 33)
 local from = after == '' and '[' .. raw(least) or '(' .. after
-local finish, span, ttl = number(bucket, 1, 8), tonumber(ARGV[3]), string.sub(bucket, 9)
+local span, ttl = tonumber(ARGV[3]), string.sub(bucket, 9)
+-- The end of a bucket of entries that are by queue has two bytes that say so and which, then a base time.
+local of_retained = string.byte(bucket, 1) >= 64
+local finish = of_retained and number(bucket, 3, 6) or number(bucket, 1, 8)
+
+local of_many = ttl == string.rep(string.char(0), 4)
+
+-- Whether an entry with this header, which is not cut off, lies in the bucket.
+local function is_in(id, header)
+  local tag, ends = string.byte(header, 1), number(header, 11, 8)
+  local is_retained = tag == RETAINED or tag == RETAINED_WITH_EXTRAS
+  if is_retained ~= of_retained or ends >= finish or ends < finish - span then return false end
+  if not of_retained then return string.sub(header, 27, 30) == ttl end
+  local in_order = math.floor(number(id, 1, 6) / SPAN) == math.floor(ends / SPAN)
+  return in_order == of_many and (of_many or string.sub(id, 14) == string.sub(ttl, 2))
+end
 
 -- Ids to look at in their order, and the last of them if there may be more.
 local ids, cut = {}, nil
@@ -34,8 +49,7 @@ for _, text in ipairs(ids) do
   local id = raw(text)
   local header = redis.call('HGET', KEYS[3], id)
   if not header then header = string.sub(redis.call('HGET', KEYS[2], id) or '', 1, HEAD) end
-  local expires = #header >= HEAD and number(header, 11, 8) or 0
-  if string.sub(header, 27, 30) == ttl and expires < finish and expires >= finish - span then
+  if #header >= HEAD and is_in(id, header) then
     first, last = first or text, text
     local state = string.byte(header, 2)
     if state ~= PREPARED and state ~= MOVING then

@@ -2,7 +2,8 @@
 -- Text in hex is compared with <, never raw bytes: Redis compares strings as the locale says.
 
 local HEAD = 54 -- bytes of a header before its extras and its peer
-local WITH_EXTRAS = 2 -- the tag of a header with extras
+local WITH_EXTRAS, RETAINED, RETAINED_WITH_EXTRAS = 2, 3, 4 -- tags of headers
+local SPAN = 8000 -- milliseconds of a bucket of many entries that are by queue
 local SCHEDULED, PREPARED, MOVING = 1, 2, 3
 local MANY = 4000 -- arguments that one call may have; Lua's stack holds 8,000
 
@@ -30,7 +31,8 @@ end
 
 -- Where an entry with this header lies in the groups of its queue; nothing when it has none.
 local function group_place(id, header)
-  if string.byte(header, 1) ~= WITH_EXTRAS then return nil end
+  local tag = string.byte(header, 1)
+  if tag ~= WITH_EXTRAS and tag ~= RETAINED_WITH_EXTRAS then return nil end
   local length = string.byte(header, HEAD + 9)
   if length == 0 then return nil end
   return string.sub(header, HEAD + 10, HEAD + 9 + length) .. string.char(0) .. id
