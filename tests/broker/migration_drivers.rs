@@ -13,7 +13,7 @@ use super::drivers::Stores;
 use super::faulty::Fault;
 use super::migration::to;
 use super::moves::until;
-use super::{Whole, queue, replica};
+use super::{Whole, queue, replica, retention};
 use crate::support::postgres::Postgres;
 use crate::support::redis::{Redis, SYNCED};
 
@@ -74,6 +74,42 @@ impl Pools {
         until("all of it lies in the other pool", async || (held("a").await, held("b").await) == all).await;
         whole.broker.queue_delete(&at).await.unwrap();
         until("it is cleaned away", async || held("b").await == Some(0)).await;
+        whole.broker.stop().await;
+    }
+}
+
+/// Messages that go over live by their queue there too, and are swept there after a start.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_by_queue_stay_so_between_any_two_kinds_of_pools() {
+    let redis = Redis::start(SYNCED);
+    let uris = [
+        ("disk", "embedded:by-queue".to_owned()),
+        ("redis", redis.uri("prefix=by-queue")),
+        ("postgres", Postgres::shared().fresh_uri()),
+    ];
+    for (place, (from, _)) in uris.iter().enumerate() {
+        let (to_name, to_uri) = &uris[(place + 1) % uris.len()];
+        // Each storage is a pool once.
+        let from_uri = match *from {
+            "disk" => "embedded:by-queue-from".to_owned(),
+            "redis" => redis.uri("prefix=by-queue-from"),
+            _ => Postgres::shared().fresh_uri(),
+        };
+        let pools = Pools::new(&from_uri, to_uri).await;
+        let (whole, at) = (pools.start().await, queue("q"));
+        whole.broker.queue_create(&at, retention::keeping(3_600)).await.unwrap();
+        let sent = retention::send(&whole.broker, &at, 300).await;
+        whole.clock.advance(1_000_000);
+        let posted = whole.post(&at, 1, 43_200).await;
+        whole.broker.queue_migrate(&at, to("b")).await.unwrap();
+        whole.arrived(&at).await;
+        whole.broker.stop().await;
+        let whole = pools.start().await;
+        assert!(whole.broker.message_get(&at, sent[0]).await.is_ok(), "{from} to {to_name}");
+        retention::retain(&whole.broker, &at, 900).await;
+        assert!(whole.broker.message_get(&at, sent[0]).await.is_err(), "{from} to {to_name}");
+        retention::await_total(&whole.broker, &at, 1).await;
+        assert!(whole.broker.message_get(&at, posted[0]).await.is_ok(), "{from} to {to_name}");
         whole.broker.stop().await;
     }
 }

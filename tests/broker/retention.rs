@@ -23,18 +23,18 @@ fn sending(group: Option<&str>) -> Sending {
 }
 
 /// Sends messages as SQS does.
-async fn send(broker: &Broker, at: &QueueRef, count: usize) -> Vec<MessageId> {
+pub(super) async fn send(broker: &Broker, at: &QueueRef, count: usize) -> Vec<MessageId> {
     let sendings = (0..count).map(|_| sending(None)).collect();
     broker.messages_send(at, sendings).await.unwrap().into_iter().map(Result::unwrap).collect()
 }
 
-async fn retain(broker: &Broker, at: &QueueRef, seconds: u32) {
+pub(super) async fn retain(broker: &Broker, at: &QueueRef, seconds: u32) {
     let value = serde_json::value::to_raw_value(&seconds).unwrap();
     let change = Change::new(0, "add", &format!("/metadata/{KEY}"), Some(value)).unwrap();
     broker.queue_patch_within(at, vec![change], Limits::WIDEST).await.unwrap();
 }
 
-fn keeping(seconds: u32) -> angarium::domain::queue::Metadata {
+pub(super) fn keeping(seconds: u32) -> angarium::domain::queue::Metadata {
     metadata(&format!("{{\"{KEY}\": {seconds}}}"))
 }
 
@@ -43,7 +43,7 @@ async fn is_there(broker: &Broker, at: &QueueRef, id: MessageId) -> bool {
 }
 
 /// Waits until a queue has so many messages, as a sweep has left it.
-async fn await_total(broker: &Broker, at: &QueueRef, total: u64) {
+pub(super) async fn await_total(broker: &Broker, at: &QueueRef, total: u64) {
     let start = Instant::now();
     loop {
         let stats = broker.queue_stats(at).await.unwrap();

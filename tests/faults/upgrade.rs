@@ -4,8 +4,11 @@
 use std::thread;
 use std::time::Duration;
 
+use angarium::catalogue::Schema;
+use http::{Method, StatusCode};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::crash::{assert_kept, create_queues};
@@ -13,7 +16,9 @@ use super::drain::drain;
 use super::history::History;
 use super::load::Load;
 use super::verdict::judge;
+use crate::support::client::{Answer, Client};
 use crate::support::cluster::{Cluster, REPLICAS};
+use crate::support::held::wait_until;
 use crate::support::server::ServerBuilder;
 use crate::support::settings::{self, earlier_program};
 
@@ -61,4 +66,66 @@ fn what_the_earlier_program_left_on_its_disk_is_served() {
     load.run_while(server.base(), &history, &mut dice, || thread::sleep(SIDE_BY_SIDE));
     drain(&server.client(), &history);
     assert_kept("upgrade alone", 1, &judge(&history.record()));
+}
+
+/// The project of requests to SQS whose key is no number of an account.
+const PROJECT: &str = "000000000000";
+
+fn sqs(client: Client, operation: &str, members: &Value) -> Option<Answer> {
+    let client = client.with_header("x-amz-target", &format!("AmazonSQS.{operation}"));
+    client.send(Method::POST, "/", &[], Some(members)).ok().filter(|answer| answer.status == StatusCode::OK)
+}
+
+fn schema(client: &Client) -> Option<u64> {
+    client.get("/v2/components").ok()?.json()["schema"].as_u64()
+}
+
+/// What a new replica stores of SQS beside older ones is read by these when they have its slots, and it is stored by queue when
+/// there is none of them any more.
+#[test]
+fn older_replica_beside_new_one_meets_no_message_by_queue() {
+    let mut cluster = Cluster::start_with(|builder| builder.program(earlier_program()));
+    let now = env!("CARGO_BIN_EXE_angarium");
+    let upgrade = |cluster: &mut Cluster, replica| {
+        cluster.leave(replica);
+        cluster.change(replica, |builder| builder.program(now.into()));
+        cluster.enter(replica);
+        cluster.await_calm();
+    };
+    upgrade(&mut cluster, 0);
+    // Older ones know nothing of SQS: the queue is one of the new replica.
+    let mut names = (0..200).map(|number| format!("q{number}"));
+    let create = |name: &String| sqs(cluster.client_of(0), "CreateQueue", &json!({"QueueName": name}));
+    let url =
+        names.find_map(|name| create(&name)).expect("a queue of the new replica").json()["QueueUrl"].clone();
+    let name = url.as_str().and_then(|url| url.rsplit('/').next()).expect("a URL").to_owned();
+    for _ in 0..5 {
+        let message = json!({"QueueUrl": url, "MessageBody": "1"});
+        assert!(sqs(cluster.client_of(0), "SendMessage", &message).is_some(), "{}", cluster.last_lines());
+    }
+    assert_eq!(schema(&cluster.client_of(0)), Some(u64::from(Schema::FIRST.0)));
+    cluster.leave(0);
+    cluster.await_calm();
+    let older = cluster.client_of(1).with_header("x-project-id", PROJECT);
+    let free = || older.stats(&name).ok().map(|answer| answer.json()["messages"]["free"].clone());
+    wait_until("an older replica serves them", || free() == Some(json!(5)));
+    // It knows nothing of what stands before a body of SQS; of headers it does.
+    let stats = older.get(&format!("/v2/queues/{name}/stats")).expect("an answer").json();
+    assert!(stats["messages"]["oldest"]["age"].is_u64(), "{stats}");
+
+    cluster.enter(0);
+    cluster.await_calm();
+    (1..REPLICAS).for_each(|replica| upgrade(&mut cluster, replica));
+    let client = || Client::new(&cluster.balancer.base());
+    let message = json!({"QueueUrl": url, "MessageBody": "2"});
+    wait_until("messages are stored by queue", || {
+        sqs(client(), "SendMessage", &message).is_some()
+            && schema(&client()) == Some(u64::from(Schema::RETENTION.0))
+    });
+    let received = || {
+        let asked = json!({"QueueUrl": url, "MaxNumberOfMessages": 10, "WaitTimeSeconds": 1});
+        let answer = sqs(client(), "ReceiveMessage", &asked).map(|answer| answer.json());
+        answer.is_some_and(|answer| answer["Messages"].as_array().is_some_and(|all| !all.is_empty()))
+    };
+    wait_until("they are received", received);
 }
