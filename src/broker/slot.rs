@@ -19,6 +19,7 @@ use super::lanes::{Lane, Work};
 use super::loads::{Pace, Paced};
 use super::presence::Origin;
 use super::queue_figures::{Shown, SlotFigures};
+use super::queue_store::QueueStore;
 use super::read_failure::ReadFailure;
 use super::retake::Taken;
 use super::retention::{RestingQueues, RetentionWatch};
@@ -353,27 +354,15 @@ impl Broker {
         engine.set_retention(attributes.retention(&self.0.limits));
         let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
         let retained = if is_empty { RetentionWatch::default() } else { RetentionWatch::unknown() };
-        let (mut spent, mut deadlines) = (Vec::new(), Vec::new());
-        for (id, claim) in claims {
-            // Its holder may have been cut off only by the restart (P3).
-            let expires = Timestamp::from_millis(claim.expires).max(slot.no_expiry_before);
-            let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
-            let found = store.get(record.id, &ids).await?;
-            let attempt =
-                |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
-            let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
-            let terms = ClaimTerms::stored(claim.ttl, claim.grace);
-            spent.extend(engine.restore_claim(id, terms, expires, headers));
-            engine.note_client(id, claim.client);
-            engine.note_attempt(id, claim.attempt.as_ref().and_then(AttemptRecord::read));
-            deadlines.push(Reverse(Deadline { at: expires, claim: id, queue: at.clone() }));
-        }
+        let (spent, ends) =
+            restore_claims(&mut engine, claims, (&store, record.id), slot.no_expiry_before).await?;
         let mut state = slot.state.lock();
         state.unopened.remove(&record.id);
         state.resting.forget(record.id);
         let counters = self.0.meter.queue(at);
         let shown = state.figures.open(at, record.id, self.0.meter.is_named(at));
-        state.deadlines.extend(deadlines);
+        let deadline = |(end, claim)| Reverse(Deadline { at: end, claim, queue: at.clone() });
+        state.deadlines.extend(ends.into_iter().map(deadline));
         state.set_expiry_alarm();
         state.spend(spent);
         let queue = OpenQueue {
@@ -408,6 +397,30 @@ impl Broker {
         self.serve(slot, &mut state, at);
         Ok(())
     }
+}
+
+/// Gives a queue that opens its claims back. Answers those that hold nothing any more, and when the others end: not before
+/// `no_sooner`, since a holder may have been cut off only by the restart (P3).
+async fn restore_claims(
+    engine: &mut QueueEngine,
+    claims: Vec<(ClaimId, ClaimRecord)>,
+    (store, queue): (&QueueStore, QueueId),
+    no_sooner: Timestamp,
+) -> Result<(Vec<ClaimId>, Vec<(Timestamp, ClaimId)>), Error> {
+    let (mut spent, mut ends) = (Vec::new(), Vec::new());
+    for (id, claim) in claims {
+        let expires = Timestamp::from_millis(claim.expires).max(no_sooner);
+        let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
+        let found = store.get(queue, &ids).await?;
+        let attempt = |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
+        let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
+        let terms = ClaimTerms::stored(claim.ttl, claim.grace);
+        spent.extend(engine.restore_claim(id, terms, expires, headers));
+        engine.note_client(id, claim.client);
+        engine.note_attempt(id, claim.attempt.as_ref().and_then(AttemptRecord::read));
+        ends.push((expires, id));
+    }
+    Ok((spent, ends))
 }
 
 #[cfg(test)]

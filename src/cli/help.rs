@@ -96,7 +96,7 @@ mod tests {
         let command = Cli::command();
         let has = |id: &str| command.get_arguments().any(|arg| arg.get_id().as_str() == id);
         let missing: Vec<_> =
-            COMMON.iter().filter(|id| !has(*id) && !["action", "file"].contains(id)).collect();
+            COMMON.iter().filter(|id| !has(id) && !["action", "file"].contains(id)).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 }

@@ -32,18 +32,16 @@ pub const KNOWN: &[&str] = &[
 const LIKENESS: f64 = 0.85;
 
 /// Refuses keys that look like attributes and are none.
-pub fn check<'a>(keys: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
-    for key in keys.filter(|key| key.starts_with('_') && !KNOWN.contains(key)) {
-        let likeness = KNOWN.iter().map(|known| (strsim::jaro_winkler(key, known), known));
-        let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS);
-        let meant = like.max_by(|(one, _), (other, _)| one.total_cmp(other));
-        let hint = meant.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"));
-        return Err(Failure::Usage(format!(
-            "there is no attribute `{key}`{hint}\n  keys that begin with an underscore are attributes; \
-             --allow-unknown sets it all the same, and it has no effect"
-        )));
-    }
-    Ok(())
+pub fn check<'a>(mut keys: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    let Some(key) = keys.find(|key| key.starts_with('_') && !KNOWN.contains(key)) else { return Ok(()) };
+    let likeness = KNOWN.iter().map(|known| (strsim::jaro_winkler(key, known), known));
+    let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS);
+    let meant = like.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    let hint = meant.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"));
+    Err(Failure::Usage(format!(
+        "there is no attribute `{key}`{hint}\n  keys that begin with an underscore are attributes; \
+         --allow-unknown sets it all the same, and it has no effect"
+    )))
 }
 
 #[cfg(test)]
