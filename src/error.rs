@@ -14,6 +14,70 @@ use crate::domain::names::PoolName;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
+macro_rules! codes {
+    ($($name:ident $word:literal $meaning:literal)*) => {
+        /// What a program tells errors apart by. Each has a word that is part of the API, so it never changes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ErrorCode {
+            $(#[doc = $meaning] $name),*
+        }
+
+        impl ErrorCode {
+            /// All of them: no error is sent with another one.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Its word.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word),*
+                }
+            }
+
+            /// Its meaning, as one sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => $meaning),*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Invalid "invalid" "The request is wrong; the description names the field."
+    NotFound "not_found" "The thing that the request names does not exist."
+    Claimed "claimed" "The message is claimed, and the request does not name its claim."
+    NotClaimed "not_claimed" "The message is not claimed, and the request names a claim."
+    ClaimEnded "claim_ended" "The claim of the message has ended."
+    BadReceipt "bad_receipt" "The receipt handle is not one of this queue."
+    Unauthenticated "unauthenticated" "The request has no token, or an unknown one."
+    ForeignProject "foreign_project" "The request names a project that is not that of its token."
+    RegionalProject "regional_project" "The project belongs to an account of SQS, and its name has a region."
+    ForeignOrigin "foreign_origin" "A web page of another site sent the request."
+    ForeignHost "foreign_host" "The request names a host that the service does not answer for."
+    ForeignSite "foreign_site" "A web page of another site sent the request, as the browser says."
+    UnsafeGet "unsafe_get" "A web page may not change anything by GET."
+    NotAlone "not_alone" "Another replica runs."
+    InUse "in_use" "The thing that would be changed or deleted is in use."
+    Conflict "conflict" "The state of the thing does not allow the request."
+    NotAuthorized "not_authorized" "The caller lacks the role."
+    NoPool "no_pool" "No pool takes the queue."
+    NotDurable "not_durable" "The pool cannot be as durable now as the queue asks for."
+    Full "full" "There is no room for new messages."
+    TooMany "too_many" "A bound is reached that other requests will free again."
+    TooFast "too_fast" "The project makes requests faster than it may."
+    OverQuota "over_quota" "The project would hold more than it may."
+    Overloaded "overloaded" "The service has as many requests in progress as it takes."
+    BodiesFull "bodies_full" "There is no room for the body of the request."
+    Late "late" "The request did not arrive in time."
+    Moved "moved" "Another replica serves the queue by now."
+    Unavailable "unavailable" "A part of the service cannot be used now; nothing was written."
+    Damaged "damaged" "The stored data is damaged; nothing was written."
+    UnknownOutcome "unknown_outcome" "A part of the service failed: the request may have been carried out."
+    NoRoute "no_route" "There is no such path."
+    MethodNotAllowed "method_not_allowed" "The path does not have the method."
+}
+
 /// Where in a request something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -277,39 +341,44 @@ impl Error {
         None
     }
 
-    /// The stable code word: part of the API, so it never changes.
+    /// The word of its code: part of the API, so it never changes.
     pub fn code(&self) -> &'static str {
+        self.error_code().as_str()
+    }
+
+    /// Its code.
+    pub fn error_code(&self) -> ErrorCode {
         match self {
-            Self::Invalid { .. } => "invalid",
-            Self::NotFound { .. } => "not_found",
-            Self::Claimed(_) => "claimed",
-            Self::NotClaimed(_) => "not_claimed",
-            Self::ClaimEnded(_) => "claim_ended",
-            Self::BadReceipt => "bad_receipt",
-            Self::Unauthenticated(_) => "unauthenticated",
-            Self::ForeignProject => "foreign_project",
-            Self::RegionalProject => "regional_project",
-            Self::ForeignOrigin(_) => "foreign_origin",
-            Self::ForeignHost(_) => "foreign_host",
-            Self::ForeignSite(_) => "foreign_site",
-            Self::UnsafeGet(_) => "unsafe_get",
-            Self::NotAlone(_) => "not_alone",
-            Self::InUse { .. } => "in_use",
-            Self::Conflict(_) => "conflict",
-            Self::NotAuthorized(_) => "not_authorized",
-            Self::NoPool => "no_pool",
-            Self::NotDurable(_) => "not_durable",
-            Self::Full => "full",
-            Self::TooMany { .. } => "too_many",
-            Self::TooFast { .. } => "too_fast",
-            Self::OverQuota { .. } => "over_quota",
-            Self::Overloaded => "overloaded",
-            Self::BodiesFull => "bodies_full",
-            Self::Late => "late",
-            Self::Moved(_) => "moved",
-            Self::Unavailable { .. } => "unavailable",
-            Self::Damaged { .. } => "damaged",
-            Self::Unknown { .. } => "unknown_outcome",
+            Self::Invalid { .. } => ErrorCode::Invalid,
+            Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::Claimed(_) => ErrorCode::Claimed,
+            Self::NotClaimed(_) => ErrorCode::NotClaimed,
+            Self::ClaimEnded(_) => ErrorCode::ClaimEnded,
+            Self::BadReceipt => ErrorCode::BadReceipt,
+            Self::Unauthenticated(_) => ErrorCode::Unauthenticated,
+            Self::ForeignProject => ErrorCode::ForeignProject,
+            Self::RegionalProject => ErrorCode::RegionalProject,
+            Self::ForeignOrigin(_) => ErrorCode::ForeignOrigin,
+            Self::ForeignHost(_) => ErrorCode::ForeignHost,
+            Self::ForeignSite(_) => ErrorCode::ForeignSite,
+            Self::UnsafeGet(_) => ErrorCode::UnsafeGet,
+            Self::NotAlone(_) => ErrorCode::NotAlone,
+            Self::InUse { .. } => ErrorCode::InUse,
+            Self::Conflict(_) => ErrorCode::Conflict,
+            Self::NotAuthorized(_) => ErrorCode::NotAuthorized,
+            Self::NoPool => ErrorCode::NoPool,
+            Self::NotDurable(_) => ErrorCode::NotDurable,
+            Self::Full => ErrorCode::Full,
+            Self::TooMany { .. } => ErrorCode::TooMany,
+            Self::TooFast { .. } => ErrorCode::TooFast,
+            Self::OverQuota { .. } => ErrorCode::OverQuota,
+            Self::Overloaded => ErrorCode::Overloaded,
+            Self::BodiesFull => ErrorCode::BodiesFull,
+            Self::Late => ErrorCode::Late,
+            Self::Moved(_) => ErrorCode::Moved,
+            Self::Unavailable { .. } => ErrorCode::Unavailable,
+            Self::Damaged { .. } => ErrorCode::Damaged,
+            Self::Unknown { .. } => ErrorCode::UnknownOutcome,
         }
     }
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
-use utoipa::{IntoResponses, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use crate::error::{Error, Place};
+use crate::error::{Error, ErrorCode, Place};
 
 /// Seconds after which a client may try again when a part was unavailable.
 pub const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
@@ -93,7 +94,7 @@ impl ApiError {
         ErrorBody {
             title: title.to_owned(),
             description: self.0.to_string(),
-            code: self.0.code().to_owned(),
+            code: self.0.error_code(),
             may_retry: self.0.may_retry(),
             nothing_written: self.0.nothing_written(),
             request_id: request_id.to_owned(),
@@ -118,7 +119,7 @@ impl IntoResponse for ApiError {
 
 /// What every error answers: Zaqar's `title` and `description`, and what a program needs to go on.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({
+#[schema(as = ApiError, example = json!({
     "title": "Invalid API request", "description": "limit: it is 1 to 20", "code": "invalid", "may_retry": false,
     "nothing_written": true, "request_id": "req-0b8f2a3c-6f0e-4d5a-9a53-2d1c7e4b9f60"
 }))]
@@ -127,8 +128,8 @@ pub struct ErrorBody {
     pub title: String,
     /// What is wrong, for a person; it names the field.
     pub description: String,
-    /// The kind of error, for a program. It never changes.
-    pub code: String,
+    /// The kind of error, for a program.
+    pub code: ErrorCode,
     /// Whether the same request may succeed when it is sent again.
     pub may_retry: bool,
     /// Whether it is certain that nothing was written.
@@ -137,13 +138,35 @@ pub struct ErrorBody {
     pub request_id: String,
 }
 
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl PartialSchema for ErrorCode {
+    fn schema() -> RefOr<Schema> {
+        let words = Self::ALL.iter().map(|code| code.as_str());
+        let meanings = Self::ALL.iter().map(|code| format!("\n* `{}`: {}", code.as_str(), code.meaning()));
+        let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).description(
+            Some(format!(
+                "The kind of an error, for a program. A word never changes its meaning.\n{}",
+                meanings.collect::<String>()
+            )),
+        );
+        RefOr::T(schema.into())
+    }
+}
+
+impl ToSchema for ErrorCode {}
+
 /// The body of an answer that no handler made: an unknown path, or a method that a path does not have. Zaqar says
 /// only the title there.
-pub fn plain_body(status: StatusCode, code: &str, description: String, request_id: &str) -> Vec<u8> {
+pub fn plain_body(status: StatusCode, code: ErrorCode, description: String, request_id: &str) -> Vec<u8> {
     let body = ErrorBody {
         title: status.to_string(),
         description,
-        code: code.to_owned(),
+        code,
         may_retry: false,
         nothing_written: true,
         request_id: request_id.to_owned(),
@@ -222,7 +245,7 @@ impl IntoResponses for NoRoom {
 }
 
 fn described(statuses: &[(&str, &str)]) -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-    let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+    let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ApiError"))).build();
     let response = |(status, description): &(&str, &str)| {
         let response = ResponseBuilder::new().description(*description).content("application/json", body());
         ((*status).to_owned(), RefOr::T(response.build()))

@@ -10,10 +10,11 @@ use super::error::{ApiError, Outage};
 use super::json::reply;
 use crate::broker::Broker;
 
-/// Whether the process can still serve. Not when only a restart can help: an embedded store that failed is opened
-/// again without one.
+/// Check whether the process can serve
+///
+/// It fails only when a restart is needed. An embedded store that failed is opened again without a restart.
 #[utoipa::path(
-    get, path = "/livez", tag = "health", security(()),
+    get, path = "/livez", operation_id = "liveness_get", tag = "health", security(()),
     responses((status = 200, description = "It can."), Outage)
 )]
 pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError> {
@@ -21,10 +22,12 @@ pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError>
     Ok(StatusCode::OK)
 }
 
-/// Whether clients should ask this replica now: not when storage would refuse writes, nor when it has been without a session with
-/// its coordination for two session timeouts and another replica has one.
+/// Check whether the replica accepts requests
+///
+/// It fails while storage would refuse writes, and when the replica has had no session with its coordination for two
+/// session timeouts while another replica has one.
 #[utoipa::path(
-    get, path = "/readyz", tag = "health", security(()),
+    get, path = "/readyz", operation_id = "readiness_get", tag = "health", security(()),
     responses((status = 200, description = "They would.", body = Readiness), Outage)
 )]
 pub async fn readyz(State(broker): State<Broker>) -> Result<Response, ApiError> {

@@ -15,7 +15,7 @@ use super::forward::peer::RequestId;
 use super::{query, trace, unread};
 use crate::domain::probe;
 use crate::domain::trace::TraceContext;
-use crate::error::Error;
+use crate::error::{Error, ErrorCode};
 use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
@@ -67,7 +67,8 @@ pub async fn frame<F: Future<Output = Response>>(
         _ if response.extensions().get::<Relayed>().is_some() => {}
         StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, &path, &id),
         StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
-            let body = plain_body(StatusCode::NOT_FOUND, "no_route", format!("there is no {path}"), &id);
+            let body =
+                plain_body(StatusCode::NOT_FOUND, ErrorCode::NoRoute, format!("there is no {path}"), &id);
             response = (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, JSON)], body).into_response();
         }
         _ => {}
@@ -123,7 +124,7 @@ fn not_allowed(routed: &Response, method: &Method, path: &str, id: &str) -> Resp
         return (StatusCode::OK, [(header::ALLOW, allow)]).into_response();
     }
     let description = format!("{path} has no {method}: it has {methods}");
-    let body = plain_body(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", description, id);
+    let body = plain_body(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, description, id);
     let headers = [(header::ALLOW, allow), (header::CONTENT_TYPE, JSON)];
     (StatusCode::METHOD_NOT_ALLOWED, headers, body).into_response()
 }

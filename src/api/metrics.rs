@@ -11,11 +11,12 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::broker::Broker;
 use crate::metrics::{MEDIA_TYPE, PLAIN_MEDIA_TYPE, plain};
 
+/// Read the metrics
+///
 /// Counters, states and durations in the text form of Prometheus: OpenMetrics 1.0, or 0.0.4 for a client whose `Accept` names
-/// `text/plain` and not OpenMetrics. It names the queues of all projects, so
-/// it is for administrators.
+/// `text/plain` and not OpenMetrics. They name the queues of all projects, so the caller must be an administrator.
 #[utoipa::path(
-    get, path = "/metrics", operation_id = "metrics", tag = "health",
+    get, path = "/metrics", operation_id = "metrics_get", tag = "health",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(CallerHeaders, RoleHeaders),
     responses(

@@ -31,6 +31,7 @@ pub struct TraceHeaders {
 
 /// The trace that a message was posted in.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TraceContext)]
 pub struct TraceBody {
     /// As the header of its post.
     #[schema(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]

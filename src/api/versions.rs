@@ -12,14 +12,14 @@ use super::json::reply;
 
 /// The versions of the API.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct VersionsBody {
+pub struct ApiVersions {
     /// All of them.
-    versions: Vec<VersionBody>,
+    versions: Vec<ApiVersion>,
 }
 
 /// A version of the API.
 #[derive(Debug, Serialize, ToSchema)]
-struct VersionBody {
+struct ApiVersion {
     /// Its number.
     #[schema(example = "2")]
     id: &'static str,
@@ -30,14 +30,14 @@ struct VersionBody {
     updated: &'static str,
     /// The forms of its bodies.
     #[serde(rename = "media-types")]
-    media_types: Vec<MediaTypeBody>,
+    media_types: Vec<MediaType>,
     /// Where it is.
-    links: Vec<VersionLink>,
+    links: Vec<ApiVersionLink>,
 }
 
 /// A form of bodies.
 #[derive(Debug, Serialize, ToSchema)]
-struct MediaTypeBody {
+struct MediaType {
     /// What it builds on.
     base: &'static str,
     /// Its name.
@@ -47,30 +47,32 @@ struct MediaTypeBody {
 
 /// A path with its meaning.
 #[derive(Debug, Serialize, ToSchema)]
-struct VersionLink {
+struct ApiVersionLink {
     /// The path.
     href: &'static str,
     /// What is there.
     rel: &'static str,
 }
 
-/// The versions of the API, as OpenStack's clients look for them. The status is 300, as in Zaqar.
+/// List the API versions
+///
+/// OpenStack clients read them to find the API. The status is 300, as in Zaqar.
 #[utoipa::path(
-    get, path = "/", operation_id = "versions", tag = "home", security(()),
-    responses((status = 300, description = "The versions.", body = VersionsBody))
+    get, path = "/", operation_id = "versions_list", tag = "home", security(()),
+    responses((status = 300, description = "The versions.", body = ApiVersions))
 )]
 pub async fn get() -> Response {
-    let version = VersionBody {
+    let version = ApiVersion {
         id: "2",
         status: "CURRENT",
         updated: "2014-9-24T04:06:47Z",
-        media_types: vec![MediaTypeBody {
+        media_types: vec![MediaType {
             base: "application/json",
             name: "application/vnd.openstack.messaging-v2+json",
         }],
-        links: vec![VersionLink { href: "/v2/", rel: "self" }],
+        links: vec![ApiVersionLink { href: "/v2/", rel: "self" }],
     };
-    reply(StatusCode::MULTIPLE_CHOICES, &VersionsBody { versions: vec![version] })
+    reply(StatusCode::MULTIPLE_CHOICES, &ApiVersions { versions: vec![version] })
 }
 
 /// Where the table of version 2 is.
@@ -79,13 +81,17 @@ pub const HOME: &str = "/v2/";
 /// Where clients also look for it, as in Zaqar.
 pub const HOME_WITHOUT_SLASH: &str = "/v2";
 
-/// What version 2 has: the resources with their paths, parameters and methods. Source of the form:
-/// draft-nottingham-json-home-03, as in Zaqar.
+/// List the resources of version 2
+///
+/// The answer has their paths, parameters and methods. Source of the form: draft-nottingham-json-home-03, as in Zaqar.
 #[utoipa::path(
-    get, path = "/v2/", operation_id = "home", tag = "home",
+    get, path = "/v2/", operation_id = "resources_list", tag = "home",
     params(CallerHeaders),
     responses(
-        (status = 200, description = "The resources.", body = serde_json::Value, content_type = "application/json-home"),
+        (status = 200, description = "The resources, sent as `application/json-home`.", content(
+            (serde_json::Value = "application/json-home"),
+            (serde_json::Value = "application/json")
+        )),
         Errors
     )
 )]

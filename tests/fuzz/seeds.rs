@@ -10,7 +10,8 @@ const ID: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
 pub fn requests() -> Vec<Vec<u8>> {
     let document: Value = serde_json::from_str(DOCUMENT).expect("the document is JSON");
     let mut requests = Vec::new();
-    for (path, item) in members(&document["paths"]) {
+    // Requests of SQS have seeds of their own.
+    for (path, item) in members(&document["paths"]).filter(|(path, _)| !path.contains('#')) {
         for (method, operation) in members(item) {
             requests.push(request(method, path, operation, |_| false));
             requests.push(request(method, path, operation, |_| true));

@@ -2,6 +2,7 @@
 //! own matter; nothing here knows one by name.
 #![allow(clippy::panic, reason = "a test fails by it")]
 
+mod names;
 mod page;
 
 use std::collections::BTreeSet;

@@ -54,7 +54,7 @@ fn the_page_may_load_nothing() {
     let page = server.client().get("/v2/docs").expect("the server answers");
     let policy = page.headers["content-security-policy"].to_str().expect("it is text");
     assert!(policy.starts_with("default-src 'none'"), "{policy}");
-    for word in ["<script", " src=", "url(", "@import", "http://", "https://"] {
+    for word in ["<script", " src=", "url(", "@import", "=\"http", "=http"] {
         assert!(!page.text().contains(word), "the page has {word}");
     }
 }

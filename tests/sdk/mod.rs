@@ -2,6 +2,8 @@
 //! generated is kept: a document that breaks a generator fails here.
 #![allow(clippy::panic, reason = "a test fails by it")]
 
+mod generators;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -12,31 +14,31 @@ const HOUSE: &str = env!("CARGO_MANIFEST_DIR");
 /// Where the Rust client is built.
 const RUST_CLIENT: &str = "target/rust-client";
 
-/// Runs a command, and fails with all that it and the server said if it fails.
-fn run(command: &mut Command, server: Option<&Server>) {
+/// Runs a command and answers what it printed; fails with all that it and the server said if it fails.
+fn run(command: &mut Command, server: Option<&Server>) -> String {
     let ended = command.env("NO_PROXY", "*").output();
     let ended = ended.unwrap_or_else(|error| {
         panic!("{command:?}: {error}. Run the tests with tests/run: it installs what they need")
     });
+    let printed = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
     if !ended.status.success() {
-        let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
-        panic!("{command:?}:\n{out}{err}\n{}", server.map(Server::last_lines).unwrap_or_default());
+        panic!("{command:?}:\n{printed}\n{}", server.map(Server::last_lines).unwrap_or_default());
     }
+    printed
 }
 
-/// Makes a client of the document in `into`.
-fn generate(generator: &str, options: &str, into: &Path) {
-    let mut command = Command::new(settings::test_tools().join("bin/openapi-generator-cli"));
-    command.args(["generate", "-i"]).arg(Path::new(HOUSE).join("openapi/angarium.json"));
-    command.args(["-g", generator, "-o"]).arg(into);
-    run(command.arg(format!("--additional-properties={options}")), None);
+fn copy(script: &str, to: &Path) {
+    if let Some(folder) = to.parent() {
+        std::fs::create_dir_all(folder).expect("there is room");
+    }
+    std::fs::copy(Path::new(HOUSE).join("tests/sdk").join(script), to).expect("the script can be copied");
 }
 
 #[test]
-fn generated_python_client_posts_claims_and_deletes() {
+fn python_client_of_openapi_generator_takes_the_tour() {
     let dir = tempfile::tempdir().expect("there is room for a temporary directory");
     let client = dir.path().join("client");
-    generate("python", "packageName=angarium_sdk", &client);
+    generators::openapi_generator("python", "packageName=angarium_sdk", &client);
     let server = Server::start(&dir.path().join("data"));
     let mut python = Command::new(settings::test_tools().join("bin/python"));
     python.arg(Path::new(HOUSE).join("tests/sdk/python.py")).arg(server.base()).env("PYTHONPATH", &client);
@@ -44,16 +46,64 @@ fn generated_python_client_posts_claims_and_deletes() {
 }
 
 #[test]
-fn generated_typescript_client_posts_claims_and_deletes() {
+fn client_of_openapi_python_client_takes_the_tour() {
     let dir = tempfile::tempdir().expect("there is room for a temporary directory");
-    generate("typescript-fetch", "supportsES6=true", &dir.path().join("client"));
-    let main = dir.path().join("main.ts");
-    std::fs::copy(Path::new(HOUSE).join("tests/sdk/typescript.ts"), &main).expect("the script can be copied");
-    let mut compiler = Command::new(settings::test_tools().join("node_modules/.bin/tsc"));
-    compiler.args(["--strict", "--target", "es2022", "--lib", "es2022,dom", "--module", "commonjs"]);
-    run(compiler.arg("--outDir").arg(dir.path().join("out")).arg(&main), None);
+    let client = generators::openapi_python_client(dir.path());
     let server = Server::start(&dir.path().join("data"));
-    run(Command::new("node").arg(dir.path().join("out/main.js")).arg(server.base()), Some(&server));
+    let mut python = Command::new(settings::test_tools().join("bin/python"));
+    python.arg(Path::new(HOUSE).join("tests/sdk/python_client.py")).arg(server.base());
+    // What it needs is installed beside the generator.
+    let needed = settings::test_tools().join("openapi-python-client");
+    python.env("PYTHONPATH", format!("{}:{}", client.display(), needed.display()));
+    run(&mut python, Some(&server));
+}
+
+#[test]
+fn go_client_of_openapi_generator_takes_the_tour() {
+    let dir = tempfile::tempdir().expect("there is room for a temporary directory");
+    let client = dir.path().join("client");
+    generators::openapi_generator("go", "packageName=sdk,withGoMod=true", &client);
+    copy("tour.go", &client.join("tour/main.go"));
+    let program = dir.path().join("tour");
+    let mut go = Command::new(settings::test_tools().join("go/go/bin/go"));
+    go.args(["build", "-o"]).arg(&program).arg("./tour").current_dir(&client);
+    // What was compiled is kept between runs, and nothing is fetched.
+    go.env("GOCACHE", Path::new(HOUSE).join("target/go-cache")).env("GOPATH", dir.path().join("go"));
+    run(go.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0"), None);
+    let server = Server::start(&dir.path().join("data"));
+    run(Command::new(program).arg(server.base()), Some(&server));
+}
+
+#[test]
+fn typescript_clients_take_the_tour() {
+    let dir = tempfile::tempdir().expect("there is room for a temporary directory");
+    let client = dir.path().join("client");
+    std::thread::scope(|scope| {
+        scope.spawn(|| generators::hey_api(&dir.path().join("hey")));
+        generators::openapi_generator("typescript-fetch", "supportsES6=true", &client);
+    });
+    let scripts = [("typescript.ts", "main"), ("hey_api.ts", "hey_main")];
+    let mut compiler = Command::new(settings::test_tools().join("node_modules/.bin/tsc"));
+    compiler.args([
+        "--strict",
+        "--target",
+        "es2022",
+        "--lib",
+        "es2022,dom,dom.iterable",
+        "--module",
+        "commonjs",
+    ]);
+    compiler.arg("--outDir").arg(dir.path().join("out"));
+    for (script, to) in scripts {
+        let to = dir.path().join(to).with_extension("ts");
+        copy(script, &to);
+        compiler.arg(to);
+    }
+    run(&mut compiler, None);
+    let server = Server::start(&dir.path().join("data"));
+    for (_, script) in scripts {
+        run(Command::new("node").arg(dir.path().join("out").join(script)).arg(server.base()), Some(&server));
+    }
 }
 
 #[test]

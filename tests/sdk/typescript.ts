@@ -1,7 +1,10 @@
-// Posts, claims and deletes with the TypeScript client that openapi-generator makes of the document. The server is the
-// first argument; the client lies in the folder `client` beside this file.
+// The tour of the README with the TypeScript client that openapi-generator makes of the document. The server is the first
+// argument; the client lies in the folder `client` beside this file.
 
-import { ClaimsApi, Configuration, MessagesApi, QueuesApi, ResponseError } from "./client";
+import { ClaimsApi, Configuration, Durability, ErrorCode, MessagesApi, QueuesApi, ResponseError, SqsApi } from "./client";
+import {
+    SqsMessageReceiveXAmzTargetEnum, SqsMessageSendXAmzTargetEnum, SqsQueueUrlGetXAmzTargetEnum,
+} from "./client";
 
 declare const process: { argv: string[]; exitCode: number };
 declare const console: { log(...parts: unknown[]): void; error(...parts: unknown[]): void };
@@ -15,32 +18,57 @@ function equal(actual: unknown, expected: unknown): void {
     }
 }
 
-async function postClaimDelete(configuration: Configuration): Promise<void> {
+async function tour(configuration: Configuration): Promise<void> {
     const messages = new MessagesApi(configuration);
     const claims = new ClaimsApi(configuration);
     const queues = new QueuesApi(configuration);
-    await queues.queueCreate({ queueName: QUEUE, requestBody: { team: "billing" } });
-    equal((await queues.queueGet({ queueName: QUEUE }))["team"], "billing");
+    await queues.queueCreate({ queueName: QUEUE, queueAttributes: { defaultMessageTtl: 600, team: "billing" } });
+    const shown = await queues.queueGet({ queueName: QUEUE });
+    equal([shown.defaultMessageTtl, shown["team"]], [600, "billing"]);
+    const change = { op: "replace", path: "/metadata/team", value: "sales" };
+    equal((await queues.queueUpdate({ queueName: QUEUE, queuePatchOperation: [change] }))["team"], "sales");
 
     const bodies = [{ invoice: 4711 }, "text", [1, 2.5, true]];
     const posted = await messages.messagesPost({
         queueName: QUEUE,
-        postBody: { messages: bodies.map((body) => ({ body, ttl: 600 })) },
+        messagePostRequest: { messages: bodies.map((body) => ({ body, ttl: 600 })) },
     });
-    const claim = await claims.claimCreate({ queueName: QUEUE, limit: 10, claimBody: { ttl: 60, grace: 60 } });
+    equal(posted.durability, Durability.Sync);
+    const claim = await claims.claimCreate({ queueName: QUEUE, limit: 10, claimTerms: { ttl: 60, grace: 60 } });
     if (!claim) {
         throw new Error("there is something to claim");
     }
     equal(claim.messages.map((message) => message.id), posted.ids);
     equal(claim.messages.map((message) => message.body), bodies);
-    await claims.claimRenew({ queueName: QUEUE, claimId: claim.id, renewBody: { ttl: 120 } });
+    await claims.claimRenew({ queueName: QUEUE, claimId: claim.id, claimTerms: { ttl: 120 } });
     equal((await claims.claimGet({ queueName: QUEUE, claimId: claim.id })).ttl, 120);
 
-    for (const message of claim.messages) {
-        await messages.messageDelete({ queueName: QUEUE, messageId: message.id, claimId: claim.id });
+    const [first, ...others] = posted.ids;
+    for (const messageId of others) {
+        await messages.messageDelete({ queueName: QUEUE, messageId, claimId: claim.id });
     }
     await claims.claimRelease({ queueName: QUEUE, claimId: claim.id });
-    equal((await queues.queueStats({ queueName: QUEUE })).messages.total, 0);
+    const left = await messages.messagesList({ queueName: QUEUE, clientID: "30387f00d4ba4c12ac0ea31e6e5e0bc1" });
+    equal(left.messages.map((message) => message.id), [first]);
+    await messages.messageDelete({ queueName: QUEUE, messageId: first });
+    equal((await queues.queueStatsGet({ queueName: QUEUE })).messages.total, 0);
+}
+
+async function sqs(configuration: Configuration): Promise<void> {
+    const api = new SqsApi(configuration);
+    const { queueUrl } = await api.sqsQueueUrlGet({
+        xAmzTarget: SqsQueueUrlGetXAmzTargetEnum.AmazonSqsGetQueueUrl,
+        getQueueUrlRequest: { queueName: QUEUE },
+    });
+    await api.sqsMessageSend({
+        xAmzTarget: SqsMessageSendXAmzTargetEnum.AmazonSqsSendMessage,
+        sendMessageRequest: { queueUrl, messageBody: "hello" },
+    });
+    const received = await api.sqsMessageReceive({
+        xAmzTarget: SqsMessageReceiveXAmzTargetEnum.AmazonSqsReceiveMessage,
+        receiveMessageRequest: { queueUrl },
+    });
+    equal(received.messages?.map((message) => message.body), ["hello"]);
 }
 
 async function errorsAreRead(configuration: Configuration): Promise<void> {
@@ -49,7 +77,7 @@ async function errorsAreRead(configuration: Configuration): Promise<void> {
         await new MessagesApi(configuration).messageGet({ queueName: QUEUE, messageId });
     } catch (error) {
         if (error instanceof ResponseError) {
-            equal((await error.response.json()).code, "not_found");
+            equal((await error.response.json()).code, ErrorCode.NotFound);
             return;
         }
         throw error;
@@ -59,7 +87,7 @@ async function errorsAreRead(configuration: Configuration): Promise<void> {
 
 async function main(): Promise<void> {
     const configuration = new Configuration({ basePath: process.argv[2] });
-    for (const part of [postClaimDelete, errorsAreRead]) {
+    for (const part of [tour, sqs, errorsAreRead]) {
         console.log(part.name);
         await part(configuration);
     }

@@ -67,17 +67,31 @@ fn set(content: &mut RefOr<Content>, example: &Value) {
 /// bodies that are missing here.
 fn bodies(operation: &str) -> Bodies {
     match operation {
-        "versions" | "home" | "openapi" | "reference" | "health" | "stats" | "components" | "readyz"
-        | "metrics" => of_the_service(operation),
-        "queues_list" | "queue_create" | "queue_get" | "queue_patch" | "queue_stats" | "queue_purge"
-        | "quota" => of_queues(operation),
-        "queue_migrate" | "queue_migration_get" | "queue_migration_cancel" => of_migrations(operation),
-        "messages_post" | "messages_list" | "messages_delete" | "message_get" | "message_hide"
-        | "batch_post" | "batch_delete" => of_messages(operation),
+        "versions_list"
+        | "resources_list"
+        | "openapi_document_get"
+        | "reference_get"
+        | "health_get"
+        | "service_stats_get"
+        | "components_list"
+        | "readiness_get"
+        | "metrics_get" => of_the_service(operation),
+        "queues_list" | "queue_create" | "queue_get" | "queue_update" | "queue_stats_get" | "queue_purge"
+        | "quota_get" => of_queues(operation),
+        "queue_migration_start" | "queue_migration_get" | "queue_migration_cancel" => {
+            of_migrations(operation)
+        }
+        "messages_post"
+        | "messages_list"
+        | "messages_delete"
+        | "message_get"
+        | "message_visibility_update"
+        | "messages_batch_post"
+        | "messages_batch_delete" => of_messages(operation),
         "claim_create" | "claim_get" | "claim_renew" | "claims_list" => of_claims(operation),
-        "pools_list" | "pool_drain" | "pool_drain_get" | "pool_map" | "balance_plan" | "balance"
-        | "pool_get" | "pool_put" | "pool_patch" => of_pools(operation),
-        "flavors_list" | "flavor_get" | "flavor_put" | "flavor_patch" => of_flavors(operation),
+        "pools_list" | "pool_drain_start" | "pool_drain_get" | "pool_map_get" | "balance_plan_get"
+        | "balance_start" | "pool_get" | "pool_put" | "pool_update" => of_pools(operation),
+        "flavors_list" | "flavor_get" | "flavor_put" | "flavor_update" => of_flavors(operation),
         _ => Bodies::default(),
     }
 }
@@ -102,7 +116,7 @@ fn serving() -> Value {
 
 fn of_the_service(operation: &str) -> Bodies {
     match operation {
-        "versions" => Bodies::answer(json!({"versions": [{
+        "versions_list" => Bodies::answer(json!({"versions": [{
             "id": "2",
             "status": "CURRENT",
             "updated": "2014-9-24T04:06:47Z",
@@ -112,18 +126,18 @@ fn of_the_service(operation: &str) -> Bodies {
             }],
             "links": [{"href": "/v2/", "rel": "self"}]
         }]})),
-        "home" => Bodies::answer(json!({"resources": {"rel/queue_stats": {
+        "resources_list" => Bodies::answer(json!({"resources": {"rel/queue_stats": {
             "href-template": "/v2/queues/{queue_name}/stats",
             "href-vars": {"queue_name": "param/queue_name"},
             "hints": {"allow": ["GET"], "formats": {"application/json": {}}}
         }}})),
-        "openapi" => Bodies::answer(json!({
+        "openapi_document_get" => Bodies::answer(json!({
             "openapi": "3.1.0",
             "info": {"title": "Angarium", "version": env!("CARGO_PKG_VERSION")},
             "paths": {}
         })),
-        "reference" => Bodies::answer(json!("<!doctype html><html lang=\"en\"></html>")),
-        "components" => Bodies::answer(json!({
+        "reference_get" => Bodies::answer(json!("<!doctype html><html lang=\"en\"></html>")),
+        "components_list" => Bodies::answer(json!({
             "answered_by": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",
             "schema": 1,
             "components": [{
@@ -132,7 +146,7 @@ fn of_the_service(operation: &str) -> Bodies {
             }],
             "unowned_slots": []
         })),
-        "health" => Bodies::answer(json!({
+        "health_get" => Bodies::answer(json!({
             "catalog_reachable": true,
             "storage_reachable": true,
             "ready": true,
@@ -148,7 +162,7 @@ fn of_the_service(operation: &str) -> Bodies {
             }},
             "components": [serving()]
         })),
-        "stats" => Bodies::answer(json!({
+        "service_stats_get" => Bodies::answer(json!({
             "complete": true,
             "queues": {"total": 5, "answer": {"given": true, "age": 1.7}},
             "messages": {"free": 1_200, "claimed": 4, "total": 1_204, "bytes": 308_224},
@@ -158,8 +172,8 @@ fn of_the_service(operation: &str) -> Bodies {
             }},
             "components": [serving()]
         })),
-        "readyz" => Bodies::answer(json!({"warnings": []})),
-        "metrics" => Bodies::answer(json!(METRICS)),
+        "readiness_get" => Bodies::answer(json!({"warnings": []})),
+        "metrics_get" => Bodies::answer(json!(METRICS)),
         _ => Bodies::default(),
     }
 }
@@ -192,10 +206,10 @@ fn of_queues(operation: &str) -> Bodies {
         })),
         "queue_create" => Bodies::request(metadata()),
         "queue_get" => Bodies::answer(shown()),
-        "queue_patch" => {
+        "queue_update" => {
             Bodies::both(json!([{"op": "add", "path": "/metadata/team", "value": "billing"}]), shown())
         }
-        "queue_stats" => {
+        "queue_stats_get" => {
             let href = format!("/v2/queues/invoices/messages/{MESSAGE}");
             let end = json!({"href": href, "age": 63, "created": "2026-11-21T07:02:38Z"});
             Bodies::answer(json!({
@@ -206,7 +220,7 @@ fn of_queues(operation: &str) -> Bodies {
             }))
         }
         "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
-        "quota" => Bodies::answer(json!({
+        "quota_get" => Bodies::answer(json!({
             "project": "acme",
             "queues": {"used": 3, "quota": 100},
             "messages": {"used": 1_204, "quota": 1_000_000},
@@ -223,7 +237,7 @@ fn of_migrations(operation: &str) -> Bodies {
         "copied": 48_000, "left": 12_400
     });
     match operation {
-        "queue_migrate" => Bodies::both(json!({"pool": "fast-1", "rate": 1_000}), progress),
+        "queue_migration_start" => Bodies::both(json!({"pool": "fast-1", "rate": 1_000}), progress),
         _ => Bodies::answer(progress),
     }
 }
@@ -259,18 +273,18 @@ fn of_messages(operation: &str) -> Bodies {
         })),
         "messages_delete" => Bodies::answer(json!({"messages": [message("")]})),
         "message_get" => Bodies::answer(message("")),
-        "message_hide" => Bodies::both(
+        "message_visibility_update" => Bodies::both(
             json!({"ttl": 600}),
             json!({"claim_id": CLAIM, "href": format!("/v2/queues/invoices/messages/{MESSAGE}?claim_id={CLAIM}")}),
         ),
-        "batch_post" => Bodies::both(
+        "messages_batch_post" => Bodies::both(
             json!({"messages": [{"body": {"invoice": 4711}}, {"body": {"invoice": 4712}, "ttl": 1}]}),
             json!({"durability": "sync", "results": [
                 {"status": 201, "id": MESSAGE, "href": format!("/v2/queues/invoices/messages/{MESSAGE}")},
                 {"status": 400, "error": refused("messages[1].ttl: it is 60 to 1209600")}
             ]}),
         ),
-        "batch_delete" => Bodies::answer(json!({"results": [{"status": 204, "id": MESSAGE}]})),
+        "messages_batch_delete" => Bodies::answer(json!({"results": [{"status": 204, "id": MESSAGE}]})),
         _ => Bodies::default(),
     }
 }
@@ -317,15 +331,15 @@ fn of_pools(operation: &str) -> Bodies {
         "pool_put" => Bodies::request(json!({
             "uri": "embedded:pools/fast-1", "weight": 100, "flavor": "fast", "options": {}
         })),
-        "pool_patch" => Bodies::both(json!({"weight": 100}), brief),
-        "balance_plan" => Bodies::answer(plan(json!({}))),
-        "balance" => Bodies::both(json!({"limit": 20, "rate": 1_000}), plan(json!({"begun": true}))),
-        "pool_drain" => Bodies::both(
+        "pool_update" => Bodies::both(json!({"weight": 100}), brief),
+        "balance_plan_get" => Bodies::answer(plan(json!({}))),
+        "balance_start" => Bodies::both(json!({"limit": 20, "rate": 1_000}), plan(json!({"begun": true}))),
+        "pool_drain_start" => Bodies::both(
             json!({"rate": 1_000}),
             json!({"done": false, "waiting": 12, "moving": 4, "rate": 1_000}),
         ),
         "pool_drain_get" => Bodies::answer(json!({"done": true, "waiting": 0, "moving": 0})),
-        "pool_map" => Bodies::answer(json!({
+        "pool_map_get" => Bodies::answer(json!({
             "complete": true,
             "pools": [{
                 "name": "fast-1", "flavor": "fast", "weight": 100, "share": 0.5, "held": 0.62, "state": "active",
@@ -361,7 +375,7 @@ fn of_flavors(operation: &str) -> Bodies {
         })),
         "flavor_get" => Bodies::answer(detailed),
         "flavor_put" => Bodies::request(pools),
-        "flavor_patch" => Bodies::both(pools, detailed),
+        "flavor_update" => Bodies::both(pools, detailed),
         _ => Bodies::default(),
     }
 }

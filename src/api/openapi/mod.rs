@@ -5,6 +5,7 @@ mod examples;
 mod older;
 mod optional;
 mod reference;
+mod sqs;
 
 use std::sync::LazyLock;
 
@@ -23,7 +24,7 @@ use super::error::ErrorBody;
     info(
         title = "Angarium",
         description = "A durable message queue with the resources of OpenStack Zaqar's API v2. \
-            Every answer carries `X-OpenStack-Request-Id`; every error has the body `ErrorBody`. Bounds and defaults are \
+            Every answer carries `X-OpenStack-Request-Id`; every error has the body `ApiError`. Bounds and defaults are \
             those of a service whose operator has set no others.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
@@ -38,12 +39,16 @@ use super::error::ErrorBody;
         (name = "claims", description = "Leases on messages: hidden for a time, then deleted or ready again."),
         (name = "pools", description = "Registered pieces of storage, for administrators. A queue lies in one of them."),
         (name = "flavors", description = "Names for sets of pools, of which the metadata of a queue may choose one."),
-        (name = "health", description = "Whether the service serves.")
+        (name = "health", description = "Whether the service serves."),
+        (name = "sqs", description = "Amazon SQS over the same queues. Programs use an SDK of AWS; these are its operations in \
+            AWS's JSON protocol, each a `POST` of `/` with the header `X-Amz-Target`. What follows `#` in their paths only tells \
+            them apart and is not sent. The older query protocol has the same operations by the parameter `Action`. The media \
+            type may be `application/x-amz-json-1.0` too. Signatures (version 4) are needed while the service has keys.")
     )
 )]
 pub struct Frame;
 
-/// The two ways to bring a token. They matter while authentication is on.
+/// The two ways to bring a token, which matter while authentication is on, and the signature of SQS.
 struct Schemes;
 
 impl Modify for Schemes {
@@ -54,6 +59,11 @@ impl Modify for Schemes {
             ApiKeyValue::with_description("X-Auth-Token", "The same, as OpenStack's clients send it.");
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        let signature = ApiKeyValue::with_description(
+            "Authorization",
+            "A signature of AWS, version 4, over the request. Operations of SQS need it while the service has keys.",
+        );
+        components.add_security_scheme("aws_signature", SecurityScheme::ApiKey(ApiKey::Header(signature)));
         components.add_security_scheme("x_auth_token", SecurityScheme::ApiKey(ApiKey::Header(header)));
     }
 }
@@ -86,6 +96,8 @@ fn whole() -> Document {
     let mut document = super::described();
     examples::fill_in(&mut document);
     optional::narrow(&mut document);
+    optional::lift_descriptions(&mut document);
+    sqs::describe(&mut document);
     document
 }
 
@@ -97,9 +109,9 @@ fn value(document: &Document) -> Value {
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document(Version::V31));
 static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&value(&whole())));
 
-/// This document.
+/// Get this OpenAPI document
 #[utoipa::path(
-    get, path = "/v2/openapi.json", operation_id = "openapi", tag = "home", security(()),
+    get, path = "/v2/openapi.json", operation_id = "openapi_document_get", tag = "home", security(()),
     responses((status = 200, description = "It, in version 3.1 of OpenAPI.", body = serde_json::Value))
 )]
 pub async fn json() -> impl IntoResponse {
@@ -109,9 +121,11 @@ pub async fn json() -> impl IntoResponse {
 /// The page has its style in it, and whatever else it would name is not loaded.
 const LOADS_NOTHING: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// The reference: this document as a page for people. It needs nothing from anywhere else.
+/// Get the API reference as a page
+///
+/// The page shows this document for people. It loads nothing from other places.
 #[utoipa::path(
-    get, path = "/v2/docs", operation_id = "reference", tag = "home", security(()),
+    get, path = "/v2/docs", operation_id = "reference_get", tag = "home", security(()),
     responses((status = 200, description = "The page.", body = String, content_type = "text/html"))
 )]
 pub async fn page() -> impl IntoResponse {

@@ -39,6 +39,10 @@ fn rewrite_schema(schema: &mut Map<String, Value>) {
     if schema.get("propertyNames").is_some_and(|names| names.get("type").is_some_and(Value::is_string)) {
         schema.remove("propertyNames");
     }
+    // The same to 3.0; generators read a map of anything in this form only.
+    if schema.get("additionalProperties").is_some_and(|values| *values == json!({})) {
+        schema.insert("additionalProperties".to_owned(), json!(true));
+    }
     if let Some(Value::Array(types)) = schema.get("type") {
         let is_null = |kind: &Value| kind == "null";
         let nullable = types.iter().any(is_null);
@@ -98,6 +102,14 @@ mod tests {
         assert_eq!(rewritten(json!({"$ref": "#/a"})), json!({"$ref": "#/a"}));
         let described = json!({"$ref": "#/a", "description": "b"});
         assert_eq!(rewritten(described), json!({"allOf": [{"$ref": "#/a"}], "description": "b"}));
+    }
+
+    #[test]
+    fn maps_of_anything_say_so() {
+        let map = json!({"type": "object", "additionalProperties": {}});
+        assert_eq!(rewritten(map), json!({"type": "object", "additionalProperties": true}));
+        let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
+        assert_eq!(rewritten(texts.clone()), texts);
     }
 
     #[test]

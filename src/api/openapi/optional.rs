@@ -31,6 +31,26 @@ fn narrow_schema(schema: &mut RefOr<Schema>) {
     }
 }
 
+/// Moves what is said of a key from the one schema that it may have beside `null` to the key, where readers look.
+pub fn lift_descriptions(document: &mut OpenApi) {
+    let Some(components) = &mut document.components else { return };
+    for schema in components.schemas.values_mut() {
+        let RefOr::T(Schema::Object(object)) = schema else { continue };
+        for property in object.properties.values_mut() {
+            let RefOr::T(Schema::OneOf(choice)) = property else { continue };
+            let mut references = choice.items.iter_mut().filter_map(|item| match item {
+                RefOr::Ref(reference) => Some(&mut reference.description),
+                RefOr::T(_) => None,
+            });
+            if let (Some(description), None) = (references.next(), references.next())
+                && !description.is_empty()
+            {
+                choice.description = Some(std::mem::take(description));
+            }
+        }
+    }
+}
+
 fn is_null(schema: &RefOr<Schema>) -> bool {
     matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null))
 }

@@ -25,7 +25,7 @@ use super::decode::Arguments;
 use super::decode::Protocol;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
-use super::incoming::{Asked, asked, credential, most_bytes, queue_of_path, target};
+use super::incoming::{Asked, asked, credential, is_plain_json, most_bytes, queue_of_path, target};
 use super::operation::{ALL, Operation};
 use super::pauses::Pauses;
 use super::policy::RequestFacts;
@@ -53,6 +53,7 @@ use crate::metrics::{AuthenticationFailure, OperationMeter};
 
 /// What one replica tells another beside the request: what URLs begin with.
 const BASE: HeaderName = HeaderName::from_static("x-angarium-sqs-base");
+const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The trace of AWS X-Ray that a request is in.
 const AWS_TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 
@@ -159,8 +160,13 @@ impl Sqs {
             Some(RequestId(id)) => id.clone(),
             None => Uuid::new_v4().to_string(),
         };
+        let is_plain = protocol == Protocol::Json && is_plain_json(request.headers());
         let (request, unread) = unread::watch(request);
         let mut response = self.answer_as(request, protocol, &id).await;
+        // Whoever speaks JSON by its plain name reads no other: the SDKs of AWS speak it by theirs.
+        if is_plain {
+            response.headers_mut().insert(header::CONTENT_TYPE, PLAIN_JSON);
+        }
         // A body that is late already is not waited for again.
         if let Some(unread) = unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
             unread.read().await;

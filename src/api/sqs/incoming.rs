@@ -58,6 +58,12 @@ pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
+/// Whether a request says that its body is JSON by that name, without a name of AWS's own.
+pub fn is_plain_json(headers: &HeaderMap) -> bool {
+    let given = header_text(headers, header::CONTENT_TYPE).split(';').next().unwrap_or_default();
+    given.trim().eq_ignore_ascii_case("application/json")
+}
+
 /// What the URL of a queue with this path says: one whose account is a number, so that no other path is taken for one.
 pub fn queue_of_path(path: &str) -> Option<Address> {
     let is_numbered = |address: &Address| address.account.as_deref().is_some_and(account::is_account);

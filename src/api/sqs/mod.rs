@@ -45,5 +45,5 @@ pub use endpoint::{Endpoint, Sqs, SqsSettings};
 pub use incoming::protocol;
 pub use kept::{check_changes, check_metadata};
 pub use lists::Listed;
-pub use operation::Operation;
+pub use operation::{ALL, Operation};
 pub use pauses::Pauses;

@@ -28,7 +28,7 @@ pub struct BalanceQuery {
 /// What to begin. An empty body begins what `GET` shows.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct BalanceBody {
+pub struct BalanceRequest {
     /// At most this many moves; 20 when absent.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 1, maximum = 1_000, nullable = false)]
@@ -39,7 +39,7 @@ pub struct BalanceBody {
     rate: Option<i64>,
 }
 
-impl RequestBody for BalanceBody {
+impl RequestBody for BalanceRequest {
     fn most(_: &Limits) -> usize {
         limits::SMALL_BODY_BYTES
     }
@@ -53,6 +53,7 @@ impl RequestBody for BalanceBody {
 /// written to them; both count the same. A queue counts 1,024 bytes and 60 writes a minute beside its own, and each message 256 bytes
 /// beside its body. Pools of weight 0 and drained ones neither give nor take.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BalancePlan)]
 pub struct BalanceReply {
     /// Whether every queue was looked at: 100,000 are at most.
     complete: bool,
@@ -61,12 +62,12 @@ pub struct BalanceReply {
     /// Addresses of replicas that did not say how much is written to their queues: those count as if it were nothing.
     silent: Vec<String>,
     /// The moves, those first that help most.
-    moves: Vec<MoveBody>,
+    moves: Vec<BalanceMove>,
 }
 
 /// A queue that should go to another pool.
 #[derive(Debug, Serialize, ToSchema)]
-struct MoveBody {
+struct BalanceMove {
     /// The project of the queue.
     project: String,
     /// Its name.
@@ -92,7 +93,7 @@ struct MoveBody {
     description: Option<String>,
 }
 
-impl MoveBody {
+impl BalanceMove {
     fn new(planned: PlannedMove, outcome: Option<Result<(), Error>>) -> Self {
         Self {
             project: planned.at.project.to_string(),
@@ -108,9 +109,11 @@ impl MoveBody {
     }
 }
 
-/// A plan of moves. Nothing is moved by it.
+/// Plan moves between pools
+///
+/// The plan moves no queue.
 #[utoipa::path(
-    get, path = "/v2/admin/balance", operation_id = "balance_plan", tag = "pools",
+    get, path = "/v2/admin/balance", operation_id = "balance_plan_get", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(BalanceQuery, CallerHeaders, RoleHeaders),
     responses((status = 200, description = "The plan.", body = BalanceReply), Errors, NotAdmin)
@@ -122,15 +125,18 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, limits::BALANCE_MOVES)?;
     let BalancePlan { moves, left_out, silent, is_whole } = broker.balance_plan(limit.get()).await?;
-    let moves = moves.into_iter().map(|planned| MoveBody::new(planned, None)).collect();
+    let moves = moves.into_iter().map(|planned| BalanceMove::new(planned, None)).collect();
     Ok(reply(StatusCode::OK, &BalanceReply { complete: is_whole, left_out, silent, moves }))
 }
 
-/// Makes a plan and begins its migrations, which go on by themselves. Repeat it when they are done, until the plan is empty.
+/// Start the planned moves between pools
+///
+/// It makes a plan and starts its migrations, which continue by themselves. Repeat it when they are done, until the
+/// plan is empty.
 #[utoipa::path(
-    post, path = "/v2/admin/balance", operation_id = "balance", tag = "pools",
+    post, path = "/v2/admin/balance", operation_id = "balance_start", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(CallerHeaders, RoleHeaders), request_body(content = Option<BalanceBody>),
+    params(CallerHeaders, RoleHeaders), request_body(content = Option<BalanceRequest>),
     responses(
         (status = 202, description = "Each move says whether it was begun.", body = BalanceReply),
         Errors,
@@ -140,12 +146,13 @@ pub async fn get(
 pub async fn post(
     State(broker): State<Broker>,
     _: Admin,
-    Json(BalanceBody { limit, rate }): Json<BalanceBody>,
+    Json(BalanceRequest { limit, rate }): Json<BalanceRequest>,
 ) -> Result<Response, ApiError> {
     let limit = PageLimit::new(limit, limits::BALANCE_MOVES)?;
     let rate = Destination::check_rate(rate)?;
     let BalancePlan { moves, left_out, silent, is_whole } = broker.balance_plan(limit.get()).await?;
     let begun = broker.balance_begin(moves, rate).await;
-    let moves = begun.into_iter().map(|(planned, outcome)| MoveBody::new(planned, Some(outcome))).collect();
+    let moves =
+        begun.into_iter().map(|(planned, outcome)| BalanceMove::new(planned, Some(outcome))).collect();
     Ok(reply(StatusCode::ACCEPTED, &BalanceReply { complete: is_whole, left_out, silent, moves }))
 }

@@ -8,8 +8,9 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::attributes::Durability;
 use super::bulk::{bounded, known};
-use super::messages::{PostBody, traced};
+use super::messages::{MessagePostRequest, traced};
 use super::queues;
 use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
@@ -19,18 +20,17 @@ use crate::api::query::{Query, required};
 use crate::api::trace::TraceHeaders;
 use crate::broker::{Broker, EachPosted};
 use crate::domain::claim::Holdings;
-use crate::domain::durability::Durability;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::error::Error;
 
 /// What became of each entry of a batch.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct BatchReply {
+pub struct BatchResults {
     /// In the order of the request.
     results: Vec<BatchResult>,
     /// How durable the messages are that were posted, if some were.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "sync", nullable = false)]
+    #[schema(value_type = Option<Durability>, nullable = false)]
     durability: Option<&'static str>,
 }
 
@@ -64,18 +64,20 @@ impl BatchResult {
     }
 }
 
-/// Posts those of several messages that are in order. They are on disk when this is answered, unless the queue asks for less. The
-/// queue is created when there is none.
+/// Post each of several messages
+///
+/// A message that is refused does not keep the others from being posted. Posted messages are on disk when the request
+/// is answered, unless the queue asks for less. A queue that does not exist is created.
 #[utoipa::path(
-    post, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "batch_post", tag = "messages",
-    params(QueuePath, CallerHeaders, TraceHeaders), request_body = PostBody,
-    responses((status = 200, description = "What became of each message.", body = BatchReply), Errors, NoRoom)
+    post, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "messages_batch_post", tag = "messages",
+    params(QueuePath, CallerHeaders, TraceHeaders), request_body = MessagePostRequest,
+    responses((status = 200, description = "What became of each message.", body = BatchResults), Errors, NoRoom)
 )]
 pub async fn post(
     State(broker): State<Broker>,
     asked: Asked,
     Extension(RequestId(request_id)): Extension<RequestId>,
-    Json(body): Json<PostBody>,
+    Json(body): Json<MessagePostRequest>,
 ) -> Result<Response, ApiError> {
     let (mut taken, mut refused) = (Vec::new(), Vec::new());
     for message in body.into_messages(broker.limits())? {
@@ -96,8 +98,8 @@ pub async fn post(
         }
     };
     let results = refused.into_iter().map(result).collect();
-    let durability = posted.durability.map(Durability::as_str);
-    Ok(reply(StatusCode::OK, &BatchReply { results, durability }))
+    let durability = posted.durability.map(|durability| durability.as_str());
+    Ok(reply(StatusCode::OK, &BatchResults { results, durability }))
 }
 
 /// Which messages to delete.
@@ -112,12 +114,14 @@ pub struct BatchDeletionQuery {
     claim_ids: Option<String>,
 }
 
-/// Deletes each of several messages that is under no claim, under one that `claim_ids` names, or under one that was made with the
-/// `Client-ID` of this request.
+/// Delete each of several messages
+///
+/// A message is deleted when it is under no claim, under a claim that `claim_ids` names, or under a claim that was
+/// made with the `Client-ID` of this request.
 #[utoipa::path(
-    delete, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "batch_delete", tag = "messages",
+    delete, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "messages_batch_delete", tag = "messages",
     params(QueuePath, BatchDeletionQuery, CallerHeaders),
-    responses((status = 200, description = "What became of each message.", body = BatchReply), Errors)
+    responses((status = 200, description = "What became of each message.", body = BatchResults), Errors)
 )]
 pub async fn delete(
     State(broker): State<Broker>,
@@ -137,5 +141,5 @@ pub async fn delete(
         Some(Err(error)) => BatchResult::failed(error, Some(text.to_owned()), &request_id),
     };
     let results = texts.into_iter().zip(ids).map(result).collect();
-    Ok(reply(StatusCode::OK, &BatchReply { results, durability: None }))
+    Ok(reply(StatusCode::OK, &BatchResults { results, durability: None }))
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::messages::MessageBody;
+use super::messages::Message;
 use super::page::{Link, links, spelled};
 use super::queues;
 use crate::api::error::{ApiError, Errors};
@@ -72,9 +72,10 @@ impl MessagesQuery {
 
 /// Messages.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = MessagePage)]
 pub struct MessagesBody {
     /// In order of posting; those of `ids` in the order of `ids`.
-    messages: Vec<MessageBody>,
+    messages: Vec<Message>,
     /// The next page of a list. Empty when there is nothing on this one and nothing behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -88,7 +89,7 @@ pub struct MessagesBody {
 impl MessagesBody {
     fn new(asked: &Asked, found: Vec<MessageView>, links: Option<Vec<Link>>) -> Self {
         let traces = trace::of_messages(&found);
-        let messages = found.into_iter().map(|view| MessageBody::new(asked, view)).collect();
+        let messages = found.into_iter().map(|view| Message::new(asked, view)).collect();
         Self { messages, links, traces }
     }
 }
@@ -120,7 +121,9 @@ pub(super) fn bounded<'a>(
     Ok(texts)
 }
 
-/// The messages of a queue, oldest first: a page of those that can be claimed, or those of `ids`, claimed or not.
+/// List messages
+///
+/// The answer has a page of the messages that can be claimed, oldest first, or the messages of `ids`, claimed or not.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_list", tag = "messages",
     params(QueuePath, MessagesQuery, CallerHeaders, DetailsHeader),
@@ -169,9 +172,11 @@ pub struct DeletionQuery {
     pop: Option<String>,
 }
 
-/// Deletes messages. With `ids` all of them, or none when one is under a claim that `claim_ids` does not name and that was not
-/// made under the `Client-ID` of this request. With `pop` the oldest that can be claimed, which are the answer: they are gone
-/// when it is sent.
+/// Delete or pop messages
+///
+/// With `ids` all of them are deleted, or none when one is under a claim that `claim_ids` does not name and that was
+/// not made under the `Client-ID` of this request. With `pop` the oldest messages that can be claimed are deleted, and
+/// the answer has them: they are gone when it is sent.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_delete", tag = "messages",
     params(QueuePath, DeletionQuery, CallerHeaders, DetailsHeader),

@@ -30,16 +30,16 @@ pub struct ClaimsQuery {
 
 /// A page of claims.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ClaimsBody {
+pub struct ClaimPage {
     /// In order of their ids.
-    claims: Vec<ClaimSummary>,
+    claims: Vec<ClaimEntry>,
     /// The next page. Empty when there is nothing on this one.
     links: Vec<Link>,
 }
 
 /// A claim in a list.
 #[derive(Debug, Serialize, ToSchema)]
-struct ClaimSummary {
+struct ClaimEntry {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
     id: ClaimId,
@@ -53,11 +53,13 @@ struct ClaimSummary {
     messages: usize,
 }
 
-/// The claims of a queue that have not ended, in order of their ids.
+/// List claims
+///
+/// The page has the claims of the queue that have not ended, in order of their ids.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/claims", operation_id = "claims_list", tag = "claims",
     params(QueuePath, ClaimsQuery, CallerHeaders),
-    responses((status = 200, description = "A page of them; none when there is no such queue.", body = ClaimsBody), Errors)
+    responses((status = 200, description = "A page of them; none when there is no such queue.", body = ClaimPage), Errors)
 )]
 pub async fn get(
     State(broker): State<Broker>,
@@ -67,10 +69,10 @@ pub async fn get(
     let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, broker.limits().messages_page)?;
     let path = format!("{}/claims", queues::path(&asked.queue));
     let Ok(after) = query.marker.as_deref().map(str::parse).transpose() else {
-        return Ok(reply(StatusCode::OK, &ClaimsBody { claims: Vec::new(), links: Vec::new() }));
+        return Ok(reply(StatusCode::OK, &ClaimPage { claims: Vec::new(), links: Vec::new() }));
     };
     let page = broker.claims_list(&asked.queue, ClaimFilter { after, limit }).await?;
-    let summary = |ListedClaim { id, ttl, age, messages }: ListedClaim| ClaimSummary {
+    let summary = |ListedClaim { id, ttl, age, messages }: ListedClaim| ClaimEntry {
         href: format!("{path}/{id}"),
         id,
         ttl,
@@ -79,5 +81,5 @@ pub async fn get(
     };
     let claims = page.claims.into_iter().map(summary).collect();
     let links = links(&path, page.next.map(|id| id.to_string()), &[("limit", query.limit.as_deref())]);
-    Ok(reply(StatusCode::OK, &ClaimsBody { claims, links }))
+    Ok(reply(StatusCode::OK, &ClaimPage { claims, links }))
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::messages::MessageBody;
+use super::messages::Message;
 use super::queues;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, ClaimPath, DetailsHeader, Path, QueuePath};
@@ -24,6 +24,7 @@ use crate::error::Error;
 
 /// The terms of a claim. Unknown keys are dropped; an empty body means the defaults.
 #[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = ClaimTerms)]
 pub struct ClaimBody {
     /// Seconds that the claim lasts; 300 when absent.
     #[serde(default, deserialize_with = "not_null")]
@@ -60,25 +61,27 @@ pub struct ClaimQuery {
 
 /// A claim and its messages.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ClaimReply {
+pub struct Claim {
     /// The claim's id, which deletes its messages and releases it.
     #[schema(value_type = uuid::Uuid)]
     id: ClaimId,
     /// Its messages, oldest first.
-    messages: Vec<MessageBody>,
+    messages: Vec<Message>,
     /// The traces that messages were posted in, by the ids of those that were in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, TraceBody>>, nullable = false)]
     traces: Option<Traces>,
 }
 
-/// Claims the oldest messages: for its time nobody else can claim them. The claim is on disk when this is
-/// answered.
+/// Claim messages
+///
+/// The claim takes the oldest messages. No other claim can take them while it lasts. The claim is on disk when the
+/// request is answered.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/claims", operation_id = "claim_create", tag = "claims",
     params(QueuePath, ClaimQuery, CallerHeaders, DetailsHeader), request_body(content = Option<ClaimBody>),
     responses(
-        (status = 201, description = "The claim.", body = ClaimReply,
+        (status = 201, description = "The claim.", body = Claim,
             headers(("Location" = String, description = "The path of the claim."))),
         (status = 204, description = "There is nothing to claim, or there was not while it waited."),
         Errors
@@ -100,15 +103,15 @@ pub async fn post(
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
     let traces = trace::of_messages(&claim.messages);
-    let messages = claim.messages.into_iter().map(|view| MessageBody::new(&asked, view)).collect();
-    let claim = ClaimReply { id: claim.id, messages, traces };
+    let messages = claim.messages.into_iter().map(|view| Message::new(&asked, view)).collect();
+    let claim = Claim { id: claim.id, messages, traces };
     let reply = handing(reply(StatusCode::CREATED, &claim), handover);
     Ok(([(header::LOCATION, location)], reply).into_response())
 }
 
 /// A claim as it is later.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ClaimStatusReply {
+pub struct ClaimStatus {
     /// Seconds that it lasts from its creation or last renewal.
     ttl: u32,
     /// Seconds since then.
@@ -116,19 +119,21 @@ pub struct ClaimStatusReply {
     /// Its path.
     href: String,
     /// Its messages that are not deleted yet, oldest first.
-    messages: Vec<MessageBody>,
+    messages: Vec<Message>,
     /// The traces that messages were posted in, by the ids of those that were in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, TraceBody>>, nullable = false)]
     traces: Option<Traces>,
 }
 
-/// A claim that has not ended, and its messages that are not deleted yet.
+/// Get a claim
+///
+/// The answer has the messages of the claim that are not deleted yet.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_get", tag = "claims",
     params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders, DetailsHeader),
     responses(
-        (status = 200, description = "The claim.", body = ClaimStatusReply),
+        (status = 200, description = "The claim.", body = ClaimStatus),
         (status = 404, description = "There is no such claim.", body = crate::api::error::ErrorBody),
         Errors
     )
@@ -141,14 +146,14 @@ pub async fn get(
     let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
     let status = broker.claim_get(&asked.queue, id).await?;
     let traces = trace::of_messages(&status.view.messages);
-    let messages = status.view.messages.into_iter().map(|view| MessageBody::new(&asked, view)).collect();
+    let messages = status.view.messages.into_iter().map(|view| Message::new(&asked, view)).collect();
     let href = format!("{}/claims/{id}", queues::path(&asked.queue));
     let (ttl, age) = (status.ttl, status.age);
-    Ok(reply(StatusCode::OK, &ClaimStatusReply { ttl, age, href, messages, traces }))
+    Ok(reply(StatusCode::OK, &ClaimStatus { ttl, age, href, messages, traces }))
 }
 
 /// New terms of a claim. Unknown keys are dropped; absent ones have the defaults of a new claim.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct RenewBody(ClaimBody);
 
@@ -158,11 +163,13 @@ impl RequestBody for RenewBody {
     }
 }
 
-/// Renews a claim: its time begins anew, with these terms. They are on disk when this is answered.
+/// Extend a claim
+///
+/// The time of the claim starts again, with these terms. They are on disk when the request is answered.
 #[utoipa::path(
     patch, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_renew", tag = "claims",
     params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders),
-    request_body = RenewBody,
+    request_body = ClaimBody,
     responses(
         (status = 204, description = "It is renewed."),
         (status = 404, description = "There is no such claim.", body = crate::api::error::ErrorBody),
@@ -194,7 +201,9 @@ pub struct ReleaseQuery {
     delay: Option<String>,
 }
 
-/// Releases a claim: its messages can be claimed again, at once or after a delay. One that is over is released already.
+/// Release a claim
+///
+/// Its messages can be claimed again, at once or after a delay. A claim that has ended counts as released.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_release", tag = "claims",
     params(

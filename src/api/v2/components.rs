@@ -16,11 +16,11 @@ use crate::domain::time::Timestamp;
 
 /// All replicas that are up.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ComponentsReply {
+pub struct ComponentList {
     /// The replica that answers this request.
     answered_by: Uuid,
     /// Every replica that is registered, by address.
-    components: Vec<ComponentBody>,
+    components: Vec<Component>,
     /// The newest form of records in use. A replica that does not know it does not start, and while one is up that does not
     /// know a newer form, what needs that form is refused.
     schema: u32,
@@ -30,7 +30,7 @@ pub struct ComponentsReply {
 
 /// A replica.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ComponentBody {
+pub struct Component {
     /// Which one: a process started again on the same data is the same replica.
     instance: Uuid,
     /// Where the other replicas reach it.
@@ -51,7 +51,7 @@ pub struct ComponentBody {
     slots: Vec<u8>,
 }
 
-impl From<ComponentView> for ComponentBody {
+impl From<ComponentView> for Component {
     fn from(view: ComponentView) -> Self {
         let component = view.component;
         Self {
@@ -67,12 +67,12 @@ impl From<ComponentView> for ComponentBody {
     }
 }
 
-impl From<ClusterView> for ComponentsReply {
+impl From<ClusterView> for ComponentList {
     fn from(view: ClusterView) -> Self {
         Self {
             answered_by: view.answered_by,
             schema: view.schema.0,
-            components: view.components.into_iter().map(ComponentBody::from).collect(),
+            components: view.components.into_iter().map(Component::from).collect(),
             unowned_slots: view.unowned.into_iter().map(|slot| slot.0).collect(),
         }
     }
@@ -84,10 +84,12 @@ pub struct ComponentPath {
     instance: Uuid,
 }
 
-/// Tells a replica to hand its queues over to the others. It takes none from then on and passes requests on, until it is
-/// stopped; when it has none left `GET /v2/components` shows it without slots.
+/// Drain a replica
+///
+/// The replica hands its queues over to the other replicas. It takes no queues from then on and forwards requests
+/// until it is stopped. When it has no queue left `components_list` shows it without slots.
 #[utoipa::path(
-    post, path = "/v2/components/{instance}/drain", operation_id = "component_drain", tag = "health",
+    post, path = "/v2/components/{instance}/drain", operation_id = "component_drain_start", tag = "health",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(("instance" = Uuid, Path, description = "Which replica."), CallerHeaders, RoleHeaders),
     responses(
@@ -106,18 +108,20 @@ pub async fn drain(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Every replica of the service, what it does, and which slots it has.
+/// List the replicas
+///
+/// Every replica of the service, its state, and its slots.
 #[utoipa::path(
-    get, path = "/v2/components", operation_id = "components", tag = "health",
+    get, path = "/v2/components", operation_id = "components_list", tag = "health",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "The replicas.", body = ComponentsReply),
+        (status = 200, description = "The replicas.", body = ComponentList),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         Errors
     )
 )]
 pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, ApiError> {
     let view = broker.components().await?;
-    Ok(reply(StatusCode::OK, &ComponentsReply::from(view)))
+    Ok(reply(StatusCode::OK, &ComponentList::from(view)))
 }

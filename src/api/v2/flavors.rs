@@ -31,7 +31,7 @@ pub struct FlavorPath {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"pool_list": ["fast-1", "fast-2"]}))]
-pub struct FlavorBody {
+pub struct FlavorDefinition {
     /// Its pools, and no others: each must exist, and leaves the flavor that it had.
     #[schema(min_items = 1, max_items = 40)]
     pool_list: Vec<String>,
@@ -41,7 +41,7 @@ pub struct FlavorBody {
     capabilities: Option<Box<RawValue>>,
 }
 
-impl RequestBody for FlavorBody {
+impl RequestBody for FlavorDefinition {
     fn most(_: &Limits) -> usize {
         limits::ADMIN_BODY_BYTES
     }
@@ -50,7 +50,7 @@ impl RequestBody for FlavorBody {
 /// The pools that a flavor is to have. Unknown keys are left aside, as in Zaqar.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"pool_list": ["fast-1"]}))]
-pub struct FlavorChangeBody {
+pub struct FlavorUpdate {
     /// Its pools, and no others.
     #[schema(min_items = 1, max_items = 40)]
     pool_list: Vec<String>,
@@ -60,7 +60,7 @@ pub struct FlavorChangeBody {
     capabilities: Option<Box<RawValue>>,
 }
 
-impl RequestBody for FlavorChangeBody {
+impl RequestBody for FlavorUpdate {
     fn most(_: &Limits) -> usize {
         limits::ADMIN_BODY_BYTES
     }
@@ -81,7 +81,7 @@ fn pool_list(names: &[String], capabilities: Option<&RawValue>) -> Result<Vec<Po
 
 /// A flavor.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct FlavorReply {
+pub struct Flavor {
     /// Its path.
     #[schema(example = "/v2/flavors/fast")]
     href: String,
@@ -97,7 +97,7 @@ pub struct FlavorReply {
     capabilities: Option<Vec<&'static str>>,
 }
 
-impl FlavorReply {
+impl Flavor {
     fn brief(view: FlavorView) -> Self {
         let pool_list = view.pools.iter().map(ToString::to_string).collect();
         Self { href: path(&view.name), name: view.name.to_string(), pool_list, capabilities: None }
@@ -111,20 +111,22 @@ impl FlavorReply {
 
 /// A page of flavors.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct FlavorsReply {
+pub struct FlavorPage {
     /// In order of name.
-    flavors: Vec<FlavorReply>,
+    flavors: Vec<Flavor>,
     /// Where the next page is; none after a page without flavors.
     links: Vec<Link>,
 }
 
-/// The flavors, by name.
+/// List flavors
+///
+/// The flavors are in the order of their names.
 #[utoipa::path(
     get, path = "/v2/flavors", operation_id = "flavors_list", tag = "flavors",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(NamesQuery, CallerHeaders),
     responses(
-        (status = 200, description = "A page of them.", body = FlavorsReply,
+        (status = 200, description = "A page of them.", body = FlavorPage,
             headers(("Content-Location" = String, description = "The path of this page."))),
         Errors
     )
@@ -135,20 +137,20 @@ pub async fn list(
     uri: Uri,
     Query(query): Query<NamesQuery>,
 ) -> Result<Response, ApiError> {
-    let view = query.view(FlavorReply::brief, FlavorReply::detailed)?;
+    let view = query.view(Flavor::brief, Flavor::detailed)?;
     let limit = query.limit(broker.limits().flavors_page)?;
     let flavors = broker.flavors_list(query.marker.as_deref(), limit.get()).await?;
     let links = query.links("/v2/flavors", flavors.last().map(|flavor| flavor.name.to_string()));
-    Ok(located(&uri, &FlavorsReply { flavors: flavors.into_iter().map(view).collect(), links }))
+    Ok(located(&uri, &FlavorPage { flavors: flavors.into_iter().map(view).collect(), links }))
 }
 
-/// A flavor.
+/// Get a flavor
 #[utoipa::path(
     get, path = "/v2/flavors/{flavor}", operation_id = "flavor_get", tag = "flavors",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(FlavorPath, CallerHeaders),
     responses(
-        (status = 200, description = "The flavor.", body = FlavorReply),
+        (status = 200, description = "The flavor.", body = Flavor),
         (status = 404, description = "There is no such flavor.", body = ErrorBody),
         Errors
     )
@@ -159,15 +161,16 @@ pub async fn get(
     Path(FlavorPath { flavor }): Path<FlavorPath>,
 ) -> Result<Response, ApiError> {
     let flavor = broker.flavor_get(&FlavorName::new(&flavor)?).await?;
-    Ok(reply(StatusCode::OK, &FlavorReply::detailed(flavor)))
+    Ok(reply(StatusCode::OK, &Flavor::detailed(flavor)))
 }
 
-/// Makes a flavor of these pools, whether it exists or not. New queues whose metadata names it as `_flavor` are
-/// placed in one of them.
+/// Create or replace a flavor
+///
+/// New queues whose metadata names the flavor as `_flavor` are placed in one of its pools.
 #[utoipa::path(
     put, path = "/v2/flavors/{flavor}", operation_id = "flavor_put", tag = "flavors",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorBody,
+    params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorDefinition,
     responses(
         (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
         Errors,
@@ -178,20 +181,22 @@ pub async fn put(
     State(broker): State<Broker>,
     _: Admin,
     Path(FlavorPath { flavor }): Path<FlavorPath>,
-    Json(body): Json<FlavorBody>,
+    Json(body): Json<FlavorDefinition>,
 ) -> Result<Response, ApiError> {
     let name = FlavorName::new(&flavor)?;
     broker.flavor_put(&name, pool_list(&body.pool_list, body.capabilities.as_deref())?).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, path(&name))]).into_response())
 }
 
-/// Gives a flavor other pools. Queues that it has placed stay where they are.
+/// Change the pools of a flavor
+///
+/// Queues that the flavor has placed stay in their pools.
 #[utoipa::path(
-    patch, path = "/v2/flavors/{flavor}", operation_id = "flavor_patch", tag = "flavors",
+    patch, path = "/v2/flavors/{flavor}", operation_id = "flavor_update", tag = "flavors",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorChangeBody,
+    params(FlavorPath, CallerHeaders, RoleHeaders), request_body = FlavorUpdate,
     responses(
-        (status = 200, description = "The flavor as it is now.", body = FlavorReply),
+        (status = 200, description = "The flavor as it is now.", body = Flavor),
         (status = 404, description = "There is no such flavor.", body = ErrorBody),
         Errors,
         NotAdmin
@@ -201,14 +206,16 @@ pub async fn patch(
     State(broker): State<Broker>,
     _: Admin,
     Path(FlavorPath { flavor }): Path<FlavorPath>,
-    Json(body): Json<FlavorChangeBody>,
+    Json(body): Json<FlavorUpdate>,
 ) -> Result<Response, ApiError> {
     let pools = pool_list(&body.pool_list, body.capabilities.as_deref())?;
     let flavor = broker.flavor_patch(&FlavorName::new(&flavor)?, pools).await?;
-    Ok(reply(StatusCode::OK, &FlavorReply::detailed(flavor)))
+    Ok(reply(StatusCode::OK, &Flavor::detailed(flavor)))
 }
 
-/// Deletes a flavor. Its pools then have none, and take queues that name none.
+/// Delete a flavor
+///
+/// Its pools then have no flavor, and take queues that name none.
 #[utoipa::path(
     delete, path = "/v2/flavors/{flavor}", operation_id = "flavor_delete", tag = "flavors",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),

@@ -12,13 +12,13 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::api::v2::stats::{self, ComponentStatsBody};
+use crate::api::v2::stats::{self, ComponentStatus};
 use crate::broker::{Broker, HealthReport, PoolHealth};
 use crate::metrics::SessionState;
 
 /// How everything does. Unlike Zaqar, which creates a queue and posts to it to find out, nothing is written.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct HealthReply {
+pub struct Health {
     /// Whether queues, claims and pools can be looked up.
     catalog_reachable: bool,
     /// Whether every pool can be reached.
@@ -35,18 +35,18 @@ pub struct HealthReply {
     /// How many messages all queues have; absent while a pool or a replica does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    message_volume: Option<MessageVolumeBody>,
+    message_volume: Option<MessageVolume>,
     /// Each of Zaqar's operations by its name, and whether it would be served now, as far as this request has found out.
-    operation_status: BTreeMap<&'static str, OperationStatusBody>,
+    operation_status: BTreeMap<&'static str, OperationStatus>,
     /// Each pool by its name, as the replica finds it that answers.
     pools: BTreeMap<String, PoolHealthBody>,
     /// Every replica, by address, and what it says of itself.
-    components: Vec<ComponentStatsBody>,
+    components: Vec<ComponentStatus>,
 }
 
 /// How many messages all queues of all projects have.
 #[derive(Debug, Serialize, ToSchema)]
-struct MessageVolumeBody {
+struct MessageVolume {
     /// Under no claim.
     free: u64,
     /// Under live claims, in the queues that are open.
@@ -55,7 +55,7 @@ struct MessageVolumeBody {
     total: u64,
 }
 
-impl MessageVolumeBody {
+impl MessageVolume {
     /// None while somebody does not say what it has.
     fn new(health: &HealthReport) -> Option<Self> {
         let told = |silence: &Option<String>| silence.is_none().then_some(());
@@ -78,7 +78,7 @@ impl MessageVolumeBody {
 
 /// Whether an operation would be served.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-struct OperationStatusBody {
+struct OperationStatus {
     /// Whether it would.
     succeeded: bool,
     /// Seconds that the slowest pool took for a small read.
@@ -100,7 +100,7 @@ const OPERATIONS: [(&str, bool); 8] = [
     ("delete_queue", false),
 ];
 
-fn operation_status(health: &HealthReport) -> BTreeMap<&'static str, OperationStatusBody> {
+fn operation_status(health: &HealthReport) -> BTreeMap<&'static str, OperationStatus> {
     let is_served = health.is_catalogue_reachable
         && health.not_ready.is_none()
         && health.session == SessionState::Connected
@@ -110,13 +110,14 @@ fn operation_status(health: &HealthReport) -> BTreeMap<&'static str, OperationSt
     let seconds = took.max().unwrap_or_default().as_secs_f64();
     let status = |needs_room: bool| {
         let succeeded = is_served && (has_room || !needs_room);
-        OperationStatusBody { succeeded, seconds, reference: None }
+        OperationStatus { succeeded, seconds, reference: None }
     };
     OPERATIONS.into_iter().map(|(name, needs_room)| (name, status(needs_room))).collect()
 }
 
 /// How a pool does.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PoolHealth)]
 pub struct PoolHealthBody {
     /// Whether it can be reached.
     storage_reachable: bool,
@@ -137,7 +138,7 @@ pub struct PoolHealthBody {
     /// How full it is, if it knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    bytes: Option<BytesBody>,
+    bytes: Option<StorageSpace>,
     /// Why it cannot be reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -146,7 +147,7 @@ pub struct PoolHealthBody {
 
 /// How full a pool is.
 #[derive(Debug, Serialize, ToSchema)]
-struct BytesBody {
+struct StorageSpace {
     /// Bytes that can still be written to where it lies.
     free: u64,
     /// Bytes of where it lies in all, whatever else is there.
@@ -159,7 +160,7 @@ impl From<PoolHealth> for PoolHealthBody {
             Ok(health) => (Some(health), None),
             Err(why) => (None, Some(why)),
         };
-        let bytes = health.and_then(|health| Some(BytesBody { free: health.free?, total: health.total? }));
+        let bytes = health.and_then(|health| Some(StorageSpace { free: health.free?, total: health.total? }));
         Self {
             storage_reachable: health.is_some(),
             writable: found.writable,
@@ -173,26 +174,28 @@ impl From<PoolHealth> for PoolHealthBody {
     }
 }
 
-/// How coordination and each pool do.
+/// Get the health of the service
+///
+/// The answer shows the state of coordination, of each pool and of each replica.
 #[utoipa::path(
-    get, path = "/v2/health", operation_id = "health", tag = "health",
+    get, path = "/v2/health", operation_id = "health_get", tag = "health",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "What was found, good or bad.", body = HealthReply),
+        (status = 200, description = "What was found, good or bad.", body = Health),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         Errors
     )
 )]
 pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, ApiError> {
     let health = broker.health().await;
-    let (message_volume, operation_status) = (MessageVolumeBody::new(&health), operation_status(&health));
+    let (message_volume, operation_status) = (MessageVolume::new(&health), operation_status(&health));
     let body = |pool: PoolHealth| (pool.name.to_string(), PoolHealthBody::from(pool));
     let pools: BTreeMap<_, _> = health.pools.into_iter().map(body).collect();
     let storage_reachable = pools.values().all(|pool| pool.storage_reachable);
     // Why they may not be all is what makes the catalogue unreachable.
     let (components, _) = stats::components(health.replicas);
-    let reply_body = HealthReply {
+    let reply_body = Health {
         catalog_reachable: health.is_catalogue_reachable,
         storage_reachable,
         ready: health.not_ready.is_none(),

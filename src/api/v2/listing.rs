@@ -8,6 +8,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::attributes::QueueAttributes;
 use super::page::{Link, links, spelled};
 use super::queues::ShownBody;
 use crate::api::error::{ApiError, Errors};
@@ -77,9 +78,9 @@ impl QueuesQuery {
 
 /// A page of queues.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct QueuesBody {
+pub struct QueuePage {
     /// In order of their names.
-    queues: Vec<QueueBody>,
+    queues: Vec<Queue>,
     /// The next page. Empty when there is nothing on this one and nothing behind it.
     links: Vec<Link>,
     /// How many queues the project has, whatever the filters; with `with_count` only.
@@ -90,25 +91,25 @@ pub struct QueuesBody {
 
 /// A queue in a list.
 #[derive(Debug, Serialize, ToSchema)]
-struct QueueBody {
+struct Queue {
     /// Its name.
     name: String,
     /// Its path.
     href: String,
     /// Its metadata with the defaults of the reserved keys; with `detailed` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[schema(value_type = Option<QueueAttributes>, nullable = false)]
     metadata: Option<ShownBody>,
     /// What is in it; with `with_stats` only. Absent also when whoever serves the queue, or its pool, does not say so within five
     /// seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    stats: Option<QueueStatsBody>,
+    stats: Option<QueueMessageCounts>,
 }
 
 /// What is in a queue of a list: each message is counted under one state.
 #[derive(Debug, Serialize, ToSchema)]
-struct QueueStatsBody {
+struct QueueMessageCounts {
     /// Messages that can be claimed.
     ready: u64,
     /// Messages whose delay is not over.
@@ -122,12 +123,12 @@ struct QueueStatsBody {
     #[schema(nullable = false)]
     oldest_age: Option<u64>,
     /// How fast that changes.
-    rates: QueueRatesBody,
+    rates: QueueRates,
 }
 
 /// Messages in a second, as the mean of the last 30 to 60 seconds. They begin at 0 where the queue is served anew.
 #[derive(Debug, Serialize, ToSchema)]
-struct QueueRatesBody {
+struct QueueRates {
     /// Those that came: posted, or moved from another queue.
     #[schema(example = 0.5)]
     posted: f64,
@@ -136,12 +137,12 @@ struct QueueRatesBody {
     removed: f64,
 }
 
-impl From<QueueCounts> for QueueStatsBody {
+impl From<QueueCounts> for QueueMessageCounts {
     fn from(counts: QueueCounts) -> Self {
         let QueueCounts { ready, delayed, claimed, in_transfer, oldest_age, .. } = counts;
         // To a hundredth: what is counted is not finer.
         let per_second = |per_minute: u64| (per_minute as f64 / 0.6).round() / 100.0;
-        let rates = QueueRatesBody {
+        let rates = QueueRates {
             posted: per_second(counts.posted_per_minute),
             removed: per_second(counts.removed_per_minute),
         };
@@ -149,11 +150,13 @@ impl From<QueueCounts> for QueueStatsBody {
     }
 }
 
-/// The queues of the project, in order of their names.
+/// List queues
+///
+/// The queues of the project are in the order of their names.
 #[utoipa::path(
     get, path = "/v2/queues", operation_id = "queues_list", tag = "queues",
     params(QueuesQuery, CallerHeaders),
-    responses((status = 200, description = "A page of them.", body = QueuesBody), Errors)
+    responses((status = 200, description = "A page of them.", body = QueuePage), Errors)
 )]
 pub async fn get(
     State(broker): State<Broker>,
@@ -162,13 +165,13 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let filter = query.filter(broker.limits())?;
     let page = broker.queues_list(&caller.project, &filter).await?;
-    let queue = |view: crate::broker::QueueView| QueueBody {
+    let queue = |view: crate::broker::QueueView| Queue {
         href: format!("{PATH}/{}", view.name),
         name: view.name.to_string(),
         metadata: view.metadata.filter(|_| filter.is_detailed).map(ShownBody),
-        stats: view.counts.map(QueueStatsBody::from),
+        stats: view.counts.map(QueueMessageCounts::from),
     };
     let queues = page.queues.into_iter().map(queue).collect();
     let links = query.links(page.next.map(|name| name.to_string()));
-    Ok(reply(StatusCode::OK, &QueuesBody { queues, links, count: page.count }))
+    Ok(reply(StatusCode::OK, &QueuePage { queues, links, count: page.count }))
 }

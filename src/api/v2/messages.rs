@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
+use super::attributes::Durability;
 use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, MessagePath, Path, QueuePath};
@@ -27,7 +28,7 @@ use crate::error::{Error, Place};
 /// Messages to post: at least one, and at most 24,000, in 6,553,600 bytes of JSON. Each has as many bytes as the attribute
 /// `_max_messages_post_size` of the queue allows.
 #[derive(Debug, Deserialize, ToSchema)]
-pub struct PostBody {
+pub struct MessagePostRequest {
     /// In the order in which they are to be claimed.
     #[schema(min_items = 1, max_items = 24_000, value_type = Vec<PostedMessage>)]
     messages: Listed<Object<PostedMessage>, { limits::POST_MESSAGES }>,
@@ -83,13 +84,13 @@ impl PostedMessage {
     }
 }
 
-impl RequestBody for PostBody {
+impl RequestBody for MessagePostRequest {
     fn most(_: &Limits) -> usize {
         limits::SQS_REQUEST_BYTES
     }
 }
 
-impl PostBody {
+impl MessagePostRequest {
     /// Each message, or why it is refused.
     pub(super) fn into_messages(
         self,
@@ -110,7 +111,7 @@ impl PostBody {
 
 /// What was posted.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct PostReply {
+pub struct MessagePostResult {
     /// The paths of the messages, in the order of the request.
     resources: Vec<String>,
     /// The ids of the messages, in the same order.
@@ -118,17 +119,19 @@ pub struct PostReply {
     ids: Vec<MessageId>,
     /// How durable they are: `sync` when they outlive a power cut, `relaxed` when the last moments may be lost in one
     /// (the queue's attribute `_durability` asks for that).
-    #[schema(example = "sync")]
+    #[schema(value_type = Durability)]
     durability: &'static str,
 }
 
-/// Posts messages, all of them or none. They are on disk when this is answered, unless the queue asks for less. The queue is created when
-/// there is none.
+/// Post messages
+///
+/// All messages are posted or none. They are on disk when the request is answered, unless the queue asks for less. A
+/// queue that does not exist is created.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_post", tag = "messages",
-    params(QueuePath, CallerHeaders, TraceHeaders), request_body = PostBody,
+    params(QueuePath, CallerHeaders, TraceHeaders), request_body = MessagePostRequest,
     responses(
-        (status = 201, description = "They are kept as durably as the answer says.", body = PostReply,
+        (status = 201, description = "They are kept as durably as the answer says.", body = MessagePostResult,
             headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
         Errors,
         NoRoom
@@ -137,7 +140,7 @@ pub struct PostReply {
 pub async fn post(
     State(broker): State<Broker>,
     asked: Asked,
-    Json(body): Json<PostBody>,
+    Json(body): Json<MessagePostRequest>,
 ) -> Result<Response, ApiError> {
     let messages = body.into_messages(broker.limits())?.collect::<Result<_, _>>()?;
     let messages = traced(&asked, messages);
@@ -150,7 +153,7 @@ pub async fn post(
         _ => base.clone(),
     };
     let resources = texts.iter().map(|id| [&base, "/", id].concat()).collect();
-    let posted = PostReply { resources, ids, durability: durability.as_str() };
+    let posted = MessagePostResult { resources, ids, durability: durability.as_str() };
     Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &posted)).into_response())
 }
 
@@ -165,7 +168,7 @@ pub(super) fn traced(asked: &Asked, messages: Vec<NewMessage>) -> Vec<NewMessage
 
 /// A message.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct MessageBody {
+pub struct Message {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
     id: MessageId,
@@ -232,7 +235,7 @@ impl MessageDetails {
     }
 }
 
-impl MessageBody {
+impl Message {
     pub(super) fn new(asked: &Asked, view: MessageView) -> Self {
         let mut href = format!("{}/messages/{}", queues::path(&asked.queue), view.id);
         if let Some(claim) = view.claim {
@@ -252,12 +255,14 @@ impl MessageBody {
     }
 }
 
-/// One message, claimed or not.
+/// Get a message
+///
+/// The message may be claimed or not.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_get", tag = "messages",
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), CallerHeaders, DetailsHeader),
     responses(
-        (status = 200, description = "The message.", body = MessageBody, headers(
+        (status = 200, description = "The message.", body = Message, headers(
             ("traceparent" = String, description = "The trace that it was posted in, if it was in one."),
             ("tracestate" = String, description = "What goes with it, if anything does.")
         )),
@@ -274,7 +279,7 @@ pub async fn get(
     let id = message_id.parse().map_err(missing)?;
     let view = broker.message_get(&asked.queue, id).await?;
     let context = view.trace().cloned();
-    let mut answer = reply(StatusCode::OK, &MessageBody::new(&asked, view));
+    let mut answer = reply(StatusCode::OK, &Message::new(&asked, view));
     if let Some(context) = context {
         trace::set(answer.headers_mut(), &context);
     }
@@ -290,7 +295,9 @@ pub struct DeleteQuery {
     claim_id: Option<String>,
 }
 
-/// Deletes a message. One that does not exist is deleted already.
+/// Delete a message
+///
+/// A message that does not exist counts as deleted.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_delete",
     tag = "messages",
@@ -327,7 +334,7 @@ pub struct HideQuery {
 
 /// For how long a claimed message stays so, from now on. Unknown keys are dropped; absent ones have the defaults of a new claim.
 #[derive(Debug, Deserialize, ToSchema)]
-pub struct HideBody {
+pub struct MessageVisibilityUpdate {
     /// Seconds until it can be claimed by others, 60 or more; 0 makes it claimable at once. 300 when absent.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 0, maximum = 43_200, nullable = false)]
@@ -338,7 +345,7 @@ pub struct HideBody {
     grace: Option<i64>,
 }
 
-impl RequestBody for HideBody {
+impl RequestBody for MessageVisibilityUpdate {
     fn most(_: &Limits) -> usize {
         limits::SMALL_BODY_BYTES
     }
@@ -346,7 +353,7 @@ impl RequestBody for HideBody {
 
 /// Where a message is now.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct HideReply {
+pub struct MessageVisibility {
     /// The claim that it is under from now on: a new one, unless it was the last message of its claim.
     #[schema(value_type = uuid::Uuid)]
     claim_id: ClaimId,
@@ -354,14 +361,16 @@ pub struct HideReply {
     href: String,
 }
 
-/// Gives one message of a claim a time of its own, or gives it back: the others stay as they are. It is on disk when this is
-/// answered.
+/// Change the visibility of a claimed message
+///
+/// One message of a claim gets a time of its own, or is released. The other messages of the claim stay as they are.
+/// The change is on disk when the request is answered.
 #[utoipa::path(
-    patch, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_hide", tag = "messages",
+    patch, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_visibility_update", tag = "messages",
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), HideQuery, CallerHeaders),
-    request_body = HideBody,
+    request_body = MessageVisibilityUpdate,
     responses(
-        (status = 200, description = "It is claimed for as long.", body = HideReply),
+        (status = 200, description = "It is claimed for as long.", body = MessageVisibility),
         (status = 204, description = "It can be claimed again."),
         (status = 404, description = "There is no such message under this claim.", body = crate::api::error::ErrorBody),
         Errors
@@ -372,7 +381,7 @@ pub async fn patch(
     asked: Asked,
     Path(MessagePath { message_id }): Path<MessagePath>,
     Query(HideQuery { claim_id }): Query<HideQuery>,
-    Json(body): Json<HideBody>,
+    Json(body): Json<MessageVisibilityUpdate>,
 ) -> Result<Response, ApiError> {
     let terms = ClaimTerms::of_message(body.ttl, body.grace, broker.limits())?;
     let missing = || Error::NotFound { what: "message under this claim", name: message_id.clone() };
@@ -383,5 +392,5 @@ pub async fn patch(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let href = format!("{}/messages/{id}?claim_id={claim_id}", queues::path(&asked.queue));
-    Ok(reply(StatusCode::OK, &HideReply { claim_id, href }))
+    Ok(reply(StatusCode::OK, &MessageVisibility { claim_id, href }))
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::attributes::QueueAttributes;
 use super::queues::ShownBody;
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
@@ -19,12 +20,12 @@ use crate::domain::patch::Change;
 /// Changes of metadata, made one after the other.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(transparent)]
-#[schema(value_type = Vec<ChangeBody>)]
-pub struct PatchBody(Vec<Object<ChangeBody>>);
+#[schema(value_type = Vec<QueuePatchOperation>)]
+pub struct QueuePatch(Vec<Object<QueuePatchOperation>>);
 
 /// A change of one key.
 #[derive(Debug, Deserialize, ToSchema)]
-pub struct ChangeBody {
+pub struct QueuePatchOperation {
     /// `add` sets a key, `replace` sets one that is there, `remove` takes one away that is there. Reserved keys are
     /// always there.
     #[schema(pattern = "^(add|replace|remove)$", example = "add")]
@@ -49,7 +50,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 /// Zaqar's name for the same form.
 const ZAQAR_PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
 
-impl RequestBody for PatchBody {
+impl RequestBody for QueuePatch {
     const SHAPE: Shape = Shape::List;
     const MEDIA_TYPES: &'static [&'static str] = &[JSON_PATCH, ZAQAR_PATCH];
 
@@ -58,17 +59,18 @@ impl RequestBody for PatchBody {
     }
 }
 
-/// Changes the metadata of a queue key by key: all changes or none. They are on disk when this is answered. A queue that gets
-/// another flavor begins to move to a pool of it, if its pool does not have it.
+/// Change attributes of a queue
+///
+/// The request changes metadata key by key, all changes or none. They are on disk when the request is answered. A
+/// queue with a new flavor starts to migrate to a pool of that flavor, if its pool does not have it.
+///
+/// The media type may be `application/openstack-messaging-v2.0-json-patch` too, which Zaqar's clients send.
 #[utoipa::path(
-    patch, path = "/v2/queues/{queue_name}", operation_id = "queue_patch", tag = "queues",
+    patch, path = "/v2/queues/{queue_name}", operation_id = "queue_update", tag = "queues",
     params(QueuePath, CallerHeaders),
-    request_body(content(
-        (PatchBody = "application/json-patch+json"),
-        (PatchBody = "application/openstack-messaging-v2.0-json-patch")
-    )),
+    request_body(content = QueuePatch, content_type = "application/json-patch+json"),
     responses(
-        (status = 200, description = "The metadata as it is now.", body = ShownBody),
+        (status = 200, description = "The metadata as it is now.", body = QueueAttributes),
         (status = 404, description = "There is no such queue.", body = ErrorBody),
         (
             status = 409,
@@ -82,9 +84,9 @@ impl RequestBody for PatchBody {
 pub async fn patch(
     State(broker): State<Broker>,
     asked: Asked,
-    Json(PatchBody(changes)): Json<PatchBody>,
+    Json(QueuePatch(changes)): Json<QueuePatch>,
 ) -> Result<Response, ApiError> {
-    let change = |(at, Object(change)): (usize, Object<ChangeBody>)| {
+    let change = |(at, Object(change)): (usize, Object<QueuePatchOperation>)| {
         Change::new(at, &change.op, &change.path, change.value)
     };
     let changes = changes.into_iter().enumerate().map(change).collect::<Result<Vec<_>, _>>()?;

@@ -18,7 +18,7 @@ use crate::error::Error;
 /// Where a queue shall go. Unknown keys are refused.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MigrationBody {
+pub struct MigrationRequest {
     /// The pool. It has the flavor of the queue.
     #[schema(min_length = 1, max_length = 64)]
     pool: String,
@@ -28,13 +28,13 @@ pub struct MigrationBody {
     rate: Option<i64>,
 }
 
-impl RequestBody for MigrationBody {
+impl RequestBody for MigrationRequest {
     fn most(_: &Limits) -> usize {
         limits::SMALL_BODY_BYTES
     }
 }
 
-impl MigrationBody {
+impl MigrationRequest {
     fn check(self) -> Result<Destination, Error> {
         Destination::new(PoolName::new(&self.pool)?, self.rate)
     }
@@ -42,7 +42,7 @@ impl MigrationBody {
 
 /// A migration that is under way.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct MigrationReply {
+pub struct Migration {
     /// The pool that the queue leaves.
     from: String,
     /// The pool that it goes to, which takes what is posted meanwhile.
@@ -62,7 +62,7 @@ pub struct MigrationReply {
     left: u64,
 }
 
-impl From<MigrationView> for MigrationReply {
+impl From<MigrationView> for Migration {
     fn from(view: MigrationView) -> Self {
         Self {
             from: view.from.to_string(),
@@ -76,14 +76,16 @@ impl From<MigrationView> for MigrationReply {
     }
 }
 
-/// Begins to move a queue to another pool while it is used. Claims are kept, the order stays, and a replica that takes the
-/// queue over goes on with it. When it is done this path is 404.
+/// Migrate a queue to another pool
+///
+/// Clients can use the queue meanwhile. Claims are kept, the order stays, and a replica that takes the queue over
+/// continues the migration. When the migration is done this path is 404.
 #[utoipa::path(
-    post, path = "/v2/queues/{queue_name}/migrate", operation_id = "queue_migrate", tag = "queues",
+    post, path = "/v2/queues/{queue_name}/migrate", operation_id = "queue_migration_start", tag = "queues",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(QueuePath, CallerHeaders, RoleHeaders), request_body = MigrationBody,
+    params(QueuePath, CallerHeaders, RoleHeaders), request_body = MigrationRequest,
     responses(
-        (status = 202, description = "It has begun.", body = MigrationReply),
+        (status = 202, description = "It has begun.", body = Migration),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such queue.", body = ErrorBody),
         (status = 409, description = "It moves already, or is in that pool.", body = ErrorBody),
@@ -94,19 +96,19 @@ pub async fn post(
     State(broker): State<Broker>,
     _: Admin,
     asked: Asked,
-    Json(body): Json<MigrationBody>,
+    Json(body): Json<MigrationRequest>,
 ) -> Result<Response, ApiError> {
     let view = broker.queue_migrate(&asked.queue, body.check()?).await?;
-    Ok(reply(StatusCode::ACCEPTED, &MigrationReply::from(view)))
+    Ok(reply(StatusCode::ACCEPTED, &Migration::from(view)))
 }
 
-/// How far the migration of a queue is.
+/// Get the progress of a migration
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/migrate", operation_id = "queue_migration_get", tag = "queues",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(QueuePath, CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "It is under way.", body = MigrationReply),
+        (status = 200, description = "It is under way.", body = Migration),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such queue, or it does not move.", body = ErrorBody),
         Errors
@@ -114,17 +116,19 @@ pub async fn post(
 )]
 pub async fn get(State(broker): State<Broker>, _: Admin, asked: Asked) -> Result<Response, ApiError> {
     let view = broker.migration_get(&asked.queue).await?;
-    Ok(reply(StatusCode::OK, &MigrationReply::from(view)))
+    Ok(reply(StatusCode::OK, &Migration::from(view)))
 }
 
-/// Cancels the migration of a queue: it goes back to the pool that it came from, with what went over. One that was canceled
-/// already goes on.
+/// Cancel the migration of a queue
+///
+/// The queue migrates back to the pool that it came from, with the messages that were copied. A canceled migration
+/// stays canceled.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/migrate", operation_id = "queue_migration_cancel", tag = "queues",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(QueuePath, CallerHeaders, RoleHeaders),
     responses(
-        (status = 202, description = "It goes back.", body = MigrationReply),
+        (status = 202, description = "It goes back.", body = Migration),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such queue, or it does not move.", body = ErrorBody),
         (status = 409, description = "The pool that it comes from does not have its flavor.", body = ErrorBody),
@@ -133,5 +137,5 @@ pub async fn get(State(broker): State<Broker>, _: Admin, asked: Asked) -> Result
 )]
 pub async fn delete(State(broker): State<Broker>, _: Admin, asked: Asked) -> Result<Response, ApiError> {
     let view = broker.migration_cancel(&asked.queue).await?;
-    Ok(reply(StatusCode::ACCEPTED, &MigrationReply::from(view)))
+    Ok(reply(StatusCode::ACCEPTED, &Migration::from(view)))
 }

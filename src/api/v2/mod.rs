@@ -1,5 +1,6 @@
 //! Zaqar's API v2, one file per resource, and the messages of more than one of them.
 
+pub mod attributes;
 pub mod balance;
 pub mod batch;
 pub mod bulk;

@@ -7,9 +7,9 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Caller, CallerHeaders};
 use crate::broker::Broker;
 
-/// Whether storage can be used.
+/// Check whether storage can be used
 #[utoipa::path(
-    get, path = "/v2/ping", operation_id = "ping", tag = "health", security(()),
+    get, path = "/v2/ping", operation_id = "ping_get", tag = "health", security(()),
     params(CallerHeaders), responses((status = 204, description = "It can."), Errors)
 )]
 pub async fn get(State(broker): State<Broker>, _: Caller) -> Result<StatusCode, ApiError> {
@@ -17,7 +17,9 @@ pub async fn get(State(broker): State<Broker>, _: Caller) -> Result<StatusCode, 
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether the service answers. HEAD does not look at storage, as in Zaqar.
+/// Check whether the service answers
+///
+/// HEAD does not check the storage, as in Zaqar.
 #[utoipa::path(
     head, path = "/v2/ping", operation_id = "ping_head", tag = "health", security(()),
     responses((status = 204, description = "It does."))

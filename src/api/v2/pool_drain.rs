@@ -17,14 +17,14 @@ use crate::domain::limits::{self, Limits};
 /// How to drain. An empty body bounds nothing.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DrainBody {
+pub struct DrainRequest {
     /// Messages a second that the migration of each queue copies at most; without a bound when it is absent.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 1, maximum = 1_000_000, nullable = false)]
     rate: Option<i64>,
 }
 
-impl RequestBody for DrainBody {
+impl RequestBody for DrainRequest {
     fn most(_: &Limits) -> usize {
         limits::SMALL_BODY_BYTES
     }
@@ -36,7 +36,7 @@ impl RequestBody for DrainBody {
 
 /// How far a pool is drained.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct DrainReply {
+pub struct DrainStatus {
     /// Whether no queue is in it any more: then it can be deleted.
     done: bool,
     /// Queues that wait for their turn.
@@ -49,20 +49,23 @@ pub struct DrainReply {
     rate: Option<u32>,
 }
 
-impl From<DrainView> for DrainReply {
+impl From<DrainView> for DrainStatus {
     fn from(DrainView { terms, waiting, moving, is_whole }: DrainView) -> Self {
         Self { done: is_whole && waiting + moving == 0, waiting, moving, rate: terms.rate }
     }
 }
 
-/// Begins to move all queues of a pool to others, as placement chooses, while they are used. The pool takes no new queue. It goes
-/// on by itself, a few queues at a time, and repeating it changes the rate of those that follow.
+/// Drain a pool
+///
+/// All queues of the pool migrate to other pools, as placement chooses, while clients use them. The pool takes no new
+/// queue. The drain continues by itself, a few queues at a time. A repeated request changes the rate of the migrations
+/// that follow.
 #[utoipa::path(
-    post, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain", tag = "pools",
+    post, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain_start", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(PoolPath, CallerHeaders, RoleHeaders), request_body(content = Option<DrainBody>),
+    params(PoolPath, CallerHeaders, RoleHeaders), request_body(content = Option<DrainRequest>),
     responses(
-        (status = 202, description = "It has begun.", body = DrainReply),
+        (status = 202, description = "It has begun.", body = DrainStatus),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such pool.", body = ErrorBody),
         (status = 409, description = "No other pool takes queues of its flavor.", body = ErrorBody),
@@ -73,20 +76,22 @@ pub async fn post(
     State(broker): State<Broker>,
     _: Admin,
     Path(path): Path<PoolPath>,
-    Json(DrainBody { rate }): Json<DrainBody>,
+    Json(DrainRequest { rate }): Json<DrainRequest>,
 ) -> Result<Response, ApiError> {
     let rate = Destination::check_rate(rate)?;
     let view = broker.pool_drain(&path.name()?, rate).await?;
-    Ok(reply(StatusCode::ACCEPTED, &DrainReply::from(view)))
+    Ok(reply(StatusCode::ACCEPTED, &DrainStatus::from(view)))
 }
 
-/// How far a pool is drained. It costs a read for each queue.
+/// Get the progress of a drain
+///
+/// It costs a read for each queue.
 #[utoipa::path(
     get, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain_get", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "It is drained, or is being drained.", body = DrainReply),
+        (status = 200, description = "It is drained, or is being drained.", body = DrainStatus),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such pool, or it is not drained.", body = ErrorBody),
         Errors
@@ -98,13 +103,15 @@ pub async fn get(
     Path(path): Path<PoolPath>,
 ) -> Result<Response, ApiError> {
     let view = broker.pool_drain_get(&path.name()?).await?;
-    Ok(reply(StatusCode::OK, &DrainReply::from(view)))
+    Ok(reply(StatusCode::OK, &DrainStatus::from(view)))
 }
 
-/// Ends the draining of a pool: it takes new queues again by its weight. Queues that have gone stay where they are, and those on
-/// their way go on.
+/// Cancel the drain of a pool
+///
+/// The pool takes new queues again by its weight. Queues that have left stay in their new pools, and migrations in
+/// progress continue.
 #[utoipa::path(
-    delete, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain_end", tag = "pools",
+    delete, path = "/v2/pools/{pool}/drain", operation_id = "pool_drain_cancel", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, CallerHeaders, RoleHeaders),
     responses(

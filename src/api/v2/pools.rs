@@ -48,7 +48,7 @@ pub struct DetailQuery {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"uri": "embedded:pools/fast", "weight": 100, "flavor": "fast", "options": {}}))]
-pub struct PoolBody {
+pub struct PoolDefinition {
     /// Where its storage is: `embedded:PATH`, a path below the data directory; or `postgres://`, `redis://`, `rediss://`,
     /// `redis-cluster://` or `redis-sentinel://` with servers. No other pool may have it.
     #[schema(min_length = 1, max_length = 255)]
@@ -65,13 +65,13 @@ pub struct PoolBody {
     options: Option<Box<RawValue>>,
 }
 
-impl RequestBody for PoolBody {
+impl RequestBody for PoolDefinition {
     fn most(_: &Limits) -> usize {
         limits::ADMIN_BODY_BYTES
     }
 }
 
-impl PoolBody {
+impl PoolDefinition {
     fn check(self) -> Result<PoolChange, Error> {
         Ok(PoolChange {
             uri: Some(PoolUri::new(&self.uri)?),
@@ -87,7 +87,7 @@ impl PoolBody {
 /// What to change of a pool: at least one of these. Unknown keys are left aside, as in Zaqar.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(example = json!({"weight": 0}))]
-pub struct PoolChangeBody {
+pub struct PoolUpdate {
     /// Another way to the same storage; another storage only while no queue is in the pool.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(min_length = 1, max_length = 255, nullable = false)]
@@ -115,13 +115,13 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
     Option::deserialize(deserializer).map(Some)
 }
 
-impl RequestBody for PoolChangeBody {
+impl RequestBody for PoolUpdate {
     fn most(_: &Limits) -> usize {
         limits::ADMIN_BODY_BYTES
     }
 }
 
-impl PoolChangeBody {
+impl PoolUpdate {
     fn check(self) -> Result<PoolChange, Error> {
         let change = PoolChange {
             uri: self.uri.map(|uri| PoolUri::new(&uri)).transpose()?,
@@ -148,7 +148,7 @@ fn flavor(name: Option<String>) -> Result<Option<FlavorName>, Error> {
 
 /// A pool.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct PoolReply {
+pub struct Pool {
     /// Its path.
     #[schema(example = "/v2/pools/default")]
     href: String,
@@ -178,12 +178,12 @@ pub struct PoolReply {
     /// What it holds; likewise, if it says so in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    usage: Option<UsageBody>,
+    usage: Option<PoolUsage>,
 }
 
 /// What all queues of a pool hold together.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct UsageBody {
+pub struct PoolUsage {
     /// Queues that have a message.
     pub(super) queues: u64,
     /// Messages, claimed or not.
@@ -192,7 +192,7 @@ pub struct UsageBody {
     pub(super) bytes: u64,
 }
 
-impl PoolReply {
+impl Pool {
     fn brief(view: PoolView) -> Self {
         let PoolView { name, pool } = view;
         Self {
@@ -216,20 +216,22 @@ impl PoolReply {
 
 /// A page of pools.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct PoolsReply {
+pub struct PoolPage {
     /// In order of name.
-    pools: Vec<PoolReply>,
+    pools: Vec<Pool>,
     /// Where the next page is; none after a page without pools.
     links: Vec<Link>,
 }
 
-/// The pools, by name.
+/// List pools
+///
+/// The pools are in the order of their names.
 #[utoipa::path(
     get, path = "/v2/pools", operation_id = "pools_list", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(NamesQuery, CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "A page of them.", body = PoolsReply,
+        (status = 200, description = "A page of them.", body = PoolPage,
             headers(("Content-Location" = String, description = "The path of this page."))),
         Errors,
         NotAdmin
@@ -241,20 +243,22 @@ pub async fn list(
     uri: Uri,
     Query(query): Query<NamesQuery>,
 ) -> Result<Response, ApiError> {
-    let view = query.view(PoolReply::brief, PoolReply::detailed)?;
+    let view = query.view(Pool::brief, Pool::detailed)?;
     let limit = query.limit(broker.limits().pools_page)?;
     let pools = broker.pools_list(query.marker.as_deref(), limit.get()).await?;
     let links = query.links("/v2/pools", pools.last().map(|pool| pool.name.to_string()));
-    Ok(located(&uri, &PoolsReply { pools: pools.into_iter().map(view).collect(), links }))
+    Ok(located(&uri, &PoolPage { pools: pools.into_iter().map(view).collect(), links }))
 }
 
-/// A pool, how it does and what it holds.
+/// Get a pool
+///
+/// The answer has its health and its usage.
 #[utoipa::path(
     get, path = "/v2/pools/{pool}", operation_id = "pool_get", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(PoolPath, DetailQuery, CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "The pool.", body = PoolReply),
+        (status = 200, description = "The pool.", body = Pool),
         (status = 404, description = "There is no such pool.", body = ErrorBody),
         Errors,
         NotAdmin
@@ -266,20 +270,21 @@ pub async fn get(
     Path(PoolPath { pool }): Path<PoolPath>,
     Query(query): Query<DetailQuery>,
 ) -> Result<Response, ApiError> {
-    let view = view(query.detailed.as_deref(), PoolReply::brief, PoolReply::detailed)?;
+    let view = view(query.detailed.as_deref(), Pool::brief, Pool::detailed)?;
     let PoolReport { health, usage } = broker.pool_report(&PoolName::new(&pool)?).await?;
     let shown = view(PoolView { name: health.name.clone(), pool: health.pool.clone() });
     let usage =
-        usage.map(|held| UsageBody { queues: held.queues, messages: held.messages, bytes: held.bytes });
-    Ok(reply(StatusCode::OK, &PoolReply { health: Some(health.into()), usage, ..shown }))
+        usage.map(|held| PoolUsage { queues: held.queues, messages: held.messages, bytes: held.bytes });
+    Ok(reply(StatusCode::OK, &Pool { health: Some(health.into()), usage, ..shown }))
 }
 
-/// Adds a pool, which takes new queues from then on; or makes one that exists what is said. Its storage is opened
-/// first, and stamped as that of this pool.
+/// Create or replace a pool
+///
+/// A new pool takes new queues at once. Its storage is opened first, and stamped as the storage of this pool.
 #[utoipa::path(
     put, path = "/v2/pools/{pool}", operation_id = "pool_put", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolBody,
+    params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolDefinition,
     responses(
         (status = 201, description = "It is as was said.", headers(("Location" = String, description = "Its path."))),
         (status = 403, description = "The caller is no administrator; or the pool is used and would get another storage.",
@@ -292,20 +297,20 @@ pub async fn put(
     State(broker): State<Broker>,
     _: Admin,
     Path(PoolPath { pool }): Path<PoolPath>,
-    Json(body): Json<PoolBody>,
+    Json(body): Json<PoolDefinition>,
 ) -> Result<Response, ApiError> {
     let name = PoolName::new(&pool)?;
     broker.pool_put(&name, body.check()?).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, path(&name))]).into_response())
 }
 
-/// Changes a pool.
+/// Change a pool
 #[utoipa::path(
-    patch, path = "/v2/pools/{pool}", operation_id = "pool_patch", tag = "pools",
+    patch, path = "/v2/pools/{pool}", operation_id = "pool_update", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolChangeBody,
+    params(PoolPath, CallerHeaders, RoleHeaders), request_body = PoolUpdate,
     responses(
-        (status = 200, description = "The pool as it is now.", body = PoolReply),
+        (status = 200, description = "The pool as it is now.", body = Pool),
         (status = 403, description = "The caller is no administrator; or the pool is used and would get another storage.",
             body = ErrorBody),
         (status = 404, description = "There is no such pool.", body = ErrorBody),
@@ -317,13 +322,15 @@ pub async fn patch(
     State(broker): State<Broker>,
     _: Admin,
     Path(PoolPath { pool }): Path<PoolPath>,
-    Json(body): Json<PoolChangeBody>,
+    Json(body): Json<PoolUpdate>,
 ) -> Result<Response, ApiError> {
     let changed = broker.pool_patch(&PoolName::new(&pool)?, body.check()?).await?;
-    Ok(reply(StatusCode::OK, &PoolReply::brief(changed)))
+    Ok(reply(StatusCode::OK, &Pool::brief(changed)))
 }
 
-/// Deletes a pool that no queue is in. What is in its storage stays there, and belongs to no pool.
+/// Delete a pool without queues
+///
+/// The content of its storage stays, and belongs to no pool.
 #[utoipa::path(
     delete, path = "/v2/pools/{pool}", operation_id = "pool_delete", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),

@@ -17,9 +17,9 @@ const SUBSCRIPTIONS: &str = "subscriptions";
 
 /// What to remove; an empty body means everything.
 #[derive(Debug, Deserialize, ToSchema)]
-pub struct PurgeBody {
+pub struct PurgeRequest {
     /// `messages`, `subscriptions`, or both.
-    #[schema(value_type = Vec<ResourceType>, example = json!(["messages"]))]
+    #[schema(value_type = Vec<PurgeResource>, example = json!(["messages"]))]
     resource_types: Vec<String>,
 }
 
@@ -27,14 +27,14 @@ pub struct PurgeBody {
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "only its description is used: an error names the element of the list")]
-enum ResourceType {
+enum PurgeResource {
     /// The messages of the queue.
     Messages,
     /// Its subscriptions, of which there are none here.
     Subscriptions,
 }
 
-impl RequestBody for PurgeBody {
+impl RequestBody for PurgeRequest {
     fn most(_: &Limits) -> usize {
         limits::SMALL_BODY_BYTES
     }
@@ -44,7 +44,7 @@ impl RequestBody for PurgeBody {
     }
 }
 
-impl PurgeBody {
+impl PurgeRequest {
     fn names_messages(&self) -> Result<bool, Error> {
         for (index, name) in self.resource_types.iter().enumerate() {
             if name != MESSAGES && name != SUBSCRIPTIONS {
@@ -56,17 +56,19 @@ impl PurgeBody {
     }
 }
 
-/// Removes all messages of a queue, claimed or not; the queue and its metadata stay. Messages that are posted
-/// meanwhile may stay. Queues have no subscriptions here, so to purge those alone does nothing.
+/// Purge a queue
+///
+/// All its messages are removed, claimed or not; the queue and its metadata stay. Messages that are posted meanwhile
+/// may stay. Queues have no subscriptions here, so a purge of those alone does nothing.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/purge", operation_id = "queue_purge", tag = "queues",
-    params(QueuePath, CallerHeaders), request_body(content = Option<PurgeBody>),
+    params(QueuePath, CallerHeaders), request_body(content = Option<PurgeRequest>),
     responses((status = 204, description = "They are gone."), Errors)
 )]
 pub async fn post(
     State(broker): State<Broker>,
     asked: Asked,
-    Json(body): Json<PurgeBody>,
+    Json(body): Json<PurgeRequest>,
 ) -> Result<StatusCode, ApiError> {
     if body.names_messages()? {
         broker.queue_purge(&asked.queue).await?;

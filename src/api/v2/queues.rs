@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::attributes::QueueAttributes;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Asked, CallerHeaders, QueuePath};
 use crate::api::json::{Json, RequestBody, reply};
@@ -20,11 +21,9 @@ use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 /// The header that tells whether there is a queue: what is answered for one that is not there looks as if it were.
 const EXISTS: HeaderName = HeaderName::from_static("x-queue-exists");
 
-/// Metadata of a queue: a JSON object of at most 65,536 bytes. Some keys that begin with `_` are attributes, which
-/// change what the queue does.
-#[derive(Debug, Deserialize, ToSchema)]
+/// Metadata of a queue, as [`QueueAttributes`] describes it.
+#[derive(Debug, Deserialize)]
 #[serde(transparent)]
-#[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
 pub struct MetadataBody(Box<RawValue>);
 
 impl RequestBody for MetadataBody {
@@ -37,16 +36,17 @@ impl RequestBody for MetadataBody {
     }
 }
 
-/// Metadata of a queue as it is in effect: the reserved keys are always there, with their defaults.
-#[derive(Debug, Serialize, ToSchema)]
+/// Metadata of a queue as it is in effect: the attributes of Zaqar are always there, with their defaults.
+#[derive(Debug, Serialize)]
 #[serde(transparent)]
-#[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
 pub struct ShownBody(pub Entries);
 
-/// Creates a queue. One that exists stays as it is, its metadata too.
+/// Create a queue
+///
+/// A queue that exists stays as it is, its metadata too.
 #[utoipa::path(
     put, path = "/v2/queues/{queue_name}", operation_id = "queue_create", tag = "queues",
-    params(QueuePath, CallerHeaders), request_body(content = Option<MetadataBody>),
+    params(QueuePath, CallerHeaders), request_body(content = Option<QueueAttributes>),
     responses(
         (status = 201, description = "It was created.", headers(("Location" = String, description = "Its path."))),
         (status = 204, description = "It existed.", headers(("Location" = String, description = "Its path."))),
@@ -70,13 +70,15 @@ pub async fn put(
     Ok((status, [(header::LOCATION, path(&asked.queue))]).into_response())
 }
 
-/// The metadata of a queue with the defaults of the reserved keys. One that does not exist has the defaults alone, as
-/// in Zaqar.
+/// Get the attributes of a queue
+///
+/// The answer is the metadata of the queue with the defaults of the attributes. A queue that does not exist has the
+/// defaults alone, as in Zaqar.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}", operation_id = "queue_get", tag = "queues",
     params(QueuePath, CallerHeaders),
     responses(
-        (status = 200, description = "The metadata.", body = ShownBody,
+        (status = 200, description = "The metadata.", body = QueueAttributes,
             headers(("X-Queue-Exists" = bool, description = "Whether there is such a queue."))),
         Errors
     )
@@ -96,8 +98,10 @@ fn telling(exists: bool, mut answer: Response) -> Response {
     answer
 }
 
-/// Deletes a queue with all its messages and claims. One that does not exist is deleted already. When this is
-/// answered the queue is gone for everybody; the space of its messages is freed soon after.
+/// Delete a queue
+///
+/// All its messages and claims are deleted too. A queue that does not exist counts as deleted. The answer is sent when
+/// no client can see the queue any more; the space of its messages is freed soon after.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}", operation_id = "queue_delete", tag = "queues",
     params(QueuePath, CallerHeaders),
@@ -108,9 +112,11 @@ pub async fn delete(State(broker): State<Broker>, asked: Asked) -> Result<Status
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// How many messages a queue holds, and which are the oldest and the newest.
+/// Get the statistics of a queue
+///
+/// The answer counts its messages and names the oldest and the newest.
 #[utoipa::path(
-    get, path = "/v2/queues/{queue_name}/stats", operation_id = "queue_stats", tag = "queues",
+    get, path = "/v2/queues/{queue_name}/stats", operation_id = "queue_stats_get", tag = "queues",
     params(QueuePath, CallerHeaders),
     responses(
         (status = 200, description = "The figures; zeros when there is no such queue.", body = StatsBody,
@@ -130,6 +136,7 @@ pub(super) fn path(queue: &QueueRef) -> String {
 
 /// Figures of a queue.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = QueueStats)]
 pub struct StatsBody {
     /// How many messages there are, and which are the oldest and the newest.
     messages: MessageCounts,
@@ -153,16 +160,16 @@ struct MessageCounts {
     /// Present when there is a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    oldest: Option<MilestoneBody>,
+    oldest: Option<MessageReference>,
     /// Present when there is a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    newest: Option<MilestoneBody>,
+    newest: Option<MessageReference>,
 }
 
 /// A message that statistics point to.
 #[derive(Debug, Serialize, ToSchema)]
-struct MilestoneBody {
+struct MessageReference {
     /// Its path.
     href: String,
     /// Seconds since it was posted.
@@ -173,7 +180,7 @@ struct MilestoneBody {
 
 impl StatsBody {
     fn new(queue: &QueueRef, stats: &QueueStats) -> Self {
-        let milestone = |milestone: &Milestone| MilestoneBody {
+        let milestone = |milestone: &Milestone| MessageReference {
             href: format!("{}/messages/{}", path(queue), milestone.id),
             age: milestone.age,
             created: milestone.created.calendar(),

@@ -14,20 +14,20 @@ use crate::broker::{Broker, QuotaView};
 /// What a project holds beside what it may. What is on its way in counts already, and what is on its way out still does;
 /// a message whose life is over counts until it is removed, which takes half a minute at most.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct QuotaReply {
+pub struct Quota {
     /// The project.
     project: String,
     /// Its queues.
-    queues: BoundedBody,
+    queues: QuotaUsage,
     /// Messages in all its queues, in any state.
-    messages: BoundedBody,
+    messages: QuotaUsage,
     /// Bytes of the bodies of those messages.
-    bytes: BoundedBody,
+    bytes: QuotaUsage,
 }
 
 /// How much there is of something, and how much there may be.
 #[derive(Debug, Serialize, ToSchema)]
-struct BoundedBody {
+struct QuotaUsage {
     /// How much there is. Absent when the project has no quota at all, and more than 10,000 queues or a pool that does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -38,17 +38,19 @@ struct BoundedBody {
     quota: Option<u64>,
 }
 
-/// What the project may hold, and what it holds. A request that would go beyond a quota is answered 429 with the code
-/// `over_quota`, and nothing of it is done.
+/// Get the quota of the project
+///
+/// The answer shows the amounts that the project may hold, and those that it holds. A request beyond a quota is
+/// answered 429 with the code `over_quota`, and nothing of it is done.
 #[utoipa::path(
-    get, path = "/v2/quota", operation_id = "quota", tag = "queues",
+    get, path = "/v2/quota", operation_id = "quota_get", tag = "queues",
     params(CallerHeaders),
-    responses((status = 200, description = "What there is, and what there may be.", body = QuotaReply), Errors)
+    responses((status = 200, description = "What there is, and what there may be.", body = Quota), Errors)
 )]
 pub async fn get(State(broker): State<Broker>, caller: Caller) -> Result<Response, ApiError> {
     let QuotaView { quota, used } = broker.quota(&caller.project).await?;
-    let bounded = |used, quota| BoundedBody { used, quota };
-    let body = QuotaReply {
+    let bounded = |used, quota| QuotaUsage { used, quota };
+    let body = Quota {
         project: caller.project.as_str().to_owned(),
         queues: bounded(used.map(|used| used.queues), quota.queues),
         messages: bounded(used.map(|used| used.amount.messages), quota.messages),

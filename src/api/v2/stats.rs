@@ -13,23 +13,23 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::api::v2::pools::UsageBody;
+use crate::api::v2::pools::PoolUsage;
 use crate::broker::{Broker, ReplicaReport, Said};
 
 /// What all projects have in all pools, and what each replica serves. Of whoever does not answer it shows the last that was
 /// heard, how old that is, and why there is nothing newer.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct StatsReply {
+pub struct ServiceStats {
     /// Whether everything was asked and answered: then the sums are whole.
     complete: bool,
     /// Queues of all projects.
-    queues: QueueTotalBody,
+    queues: QueueTotal,
     /// Messages in all pools that have ever answered.
-    messages: MessageTotalsBody,
+    messages: MessageTotals,
     /// Each pool by its name.
-    pools: BTreeMap<String, PoolStatsBody>,
+    pools: BTreeMap<String, PoolStats>,
     /// Every replica, by address.
-    components: Vec<ComponentStatsBody>,
+    components: Vec<ComponentStatus>,
     /// Why it is not known which replicas there are now. Absent when it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -38,18 +38,18 @@ pub struct StatsReply {
 
 /// How many queues there are.
 #[derive(Debug, Serialize, ToSchema)]
-struct QueueTotalBody {
+struct QueueTotal {
     /// All of them. Absent when it was never known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     total: Option<u64>,
     /// Whether it has answered.
-    answer: AnswerBody,
+    answer: ReportStatus,
 }
 
 /// How many messages there are.
 #[derive(Debug, Serialize, ToSchema)]
-struct MessageTotalsBody {
+struct MessageTotals {
     /// Those that no claim holds, in any state.
     free: u64,
     /// Those under a live claim, in queues that their replicas have opened.
@@ -62,18 +62,18 @@ struct MessageTotalsBody {
 
 /// What a pool holds.
 #[derive(Debug, Serialize, ToSchema)]
-struct PoolStatsBody {
+struct PoolStats {
     /// What it holds in all its queues. Absent when it has never answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    usage: Option<UsageBody>,
+    usage: Option<PoolUsage>,
     /// Whether it has answered.
-    answer: AnswerBody,
+    answer: ReportStatus,
 }
 
 /// Whether a part of the service has answered, and how old is what is shown of it.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct AnswerBody {
+pub struct ReportStatus {
     /// Whether it has answered this time.
     pub(super) given: bool,
     /// Seconds since it said what is shown. Absent when it has never answered.
@@ -86,7 +86,7 @@ pub struct AnswerBody {
     description: Option<String>,
 }
 
-impl<T> From<&Said<T>> for AnswerBody {
+impl<T> From<&Said<T>> for ReportStatus {
     fn from(said: &Said<T>) -> Self {
         let age = said.last.as_ref().map(|(_, age)| age.as_secs_f64());
         Self { given: said.silence.is_none(), age, description: said.silence.clone() }
@@ -95,23 +95,23 @@ impl<T> From<&Said<T>> for AnswerBody {
 
 /// A replica and what it serves, as it last said.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ComponentStatsBody {
+pub struct ComponentStatus {
     /// Which one.
     instance: Uuid,
     /// Where the other replicas reach it.
     #[schema(example = "10.0.0.5:8889")]
     address: String,
     /// Whether it has answered.
-    answer: AnswerBody,
+    answer: ReportStatus,
     /// What it serves. Absent when it has never answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    serves: Option<ServesBody>,
+    serves: Option<ComponentReport>,
 }
 
 /// What a replica serves, and how it does.
 #[derive(Debug, Serialize, ToSchema)]
-struct ServesBody {
+struct ComponentReport {
     /// Whether it would serve posts and claims, as its `/readyz` says.
     ready: bool,
     /// Why not.
@@ -133,10 +133,10 @@ struct ServesBody {
     silent_pools: Vec<String>,
 }
 
-impl From<ReplicaReport> for ComponentStatsBody {
+impl From<ReplicaReport> for ComponentStatus {
     fn from(ReplicaReport { component, said }: ReplicaReport) -> Self {
-        let answer = AnswerBody::from(&said);
-        let serves = said.last.map(|(report, _)| ServesBody {
+        let answer = ReportStatus::from(&said);
+        let serves = said.last.map(|(report, _)| ComponentReport {
             ready: report.not_ready.is_none(),
             not_ready: report.not_ready,
             session: report.session,
@@ -151,18 +151,20 @@ impl From<ReplicaReport> for ComponentStatsBody {
 }
 
 /// The bodies of the replicas, and why they may not be all.
-pub(super) fn components(replicas: Said<Vec<ReplicaReport>>) -> (Vec<ComponentStatsBody>, Option<String>) {
+pub(super) fn components(replicas: Said<Vec<ReplicaReport>>) -> (Vec<ComponentStatus>, Option<String>) {
     let found = replicas.last.map(|(found, _)| found).unwrap_or_default();
-    (found.into_iter().map(ComponentStatsBody::from).collect(), replicas.silence)
+    (found.into_iter().map(ComponentStatus::from).collect(), replicas.silence)
 }
 
-/// What the whole installation holds: every pool and every replica is asked, and who does not answer is named.
+/// Get the statistics of the service
+///
+/// Every pool and every replica is asked, and the answer names those that do not respond.
 #[utoipa::path(
-    get, path = "/v2/stats", operation_id = "stats", tag = "health",
+    get, path = "/v2/stats", operation_id = "service_stats_get", tag = "health",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "What was found.", body = StatsReply),
+        (status = 200, description = "What was found.", body = ServiceStats),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         Errors
     )
@@ -173,14 +175,14 @@ pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, Api
     let (total, bytes) =
         used().fold((0, 0), |(messages, bytes), usage| (messages + usage.messages, bytes + usage.bytes));
     let queues =
-        QueueTotalBody { total: stats.queues.last.map(|(total, _)| total), answer: (&stats.queues).into() };
+        QueueTotal { total: stats.queues.last.map(|(total, _)| total), answer: (&stats.queues).into() };
     let pools = stats.pools.into_iter().map(|(name, said)| {
         let held = said.last.map(|(usage, _)| usage);
         let usage =
-            held.map(|held| UsageBody { queues: held.queues, messages: held.messages, bytes: held.bytes });
-        (name.to_string(), PoolStatsBody { usage, answer: (&said).into() })
+            held.map(|held| PoolUsage { queues: held.queues, messages: held.messages, bytes: held.bytes });
+        (name.to_string(), PoolStats { usage, answer: (&said).into() })
     });
-    let pools: BTreeMap<String, PoolStatsBody> = pools.collect();
+    let pools: BTreeMap<String, PoolStats> = pools.collect();
     let (components, description) = components(stats.replicas);
     let claimed =
         components.iter().filter_map(|one| one.serves.as_ref()).map(|serves| serves.claimed_messages);
@@ -189,6 +191,6 @@ pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, Api
         && queues.answer.given
         && pools.values().all(|pool| pool.answer.given)
         && components.iter().all(|one| one.answer.given);
-    let messages = MessageTotalsBody { free: total - claimed, claimed, total, bytes };
-    Ok(reply(StatusCode::OK, &StatsReply { complete, queues, messages, pools, components, description }))
+    let messages = MessageTotals { free: total - claimed, claimed, total, bytes };
+    Ok(reply(StatusCode::OK, &ServiceStats { complete, queues, messages, pools, components, description }))
 }

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::pools::UsageBody;
-use super::stats::AnswerBody;
+use super::pools::PoolUsage;
+use super::stats::ReportStatus;
 use crate::api::error::{ApiError, Errors, NotAdmin};
 use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
@@ -30,18 +30,19 @@ pub struct MapQuery {
 
 /// The pools with their shares, what they hold, and which queues are on their way.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PoolMap)]
 pub struct MapReply {
     /// Whether every queue was looked at: 100,000 are at most.
     complete: bool,
     /// Each pool, by name.
-    pools: Vec<MappedPoolBody>,
+    pools: Vec<PoolMapEntry>,
     /// Queues that go from one pool to another now.
-    moves: Vec<MovesBody>,
+    moves: Vec<PoolMapMove>,
 }
 
 /// A pool on the map.
 #[derive(Debug, Serialize, ToSchema)]
-struct MappedPoolBody {
+struct PoolMapEntry {
     /// Its name.
     name: String,
     /// The flavor whose queues it takes, if it has one.
@@ -61,14 +62,14 @@ struct MappedPoolBody {
     /// What it holds. Absent when it has never answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    usage: Option<UsageBody>,
+    usage: Option<PoolUsage>,
     /// Whether it has answered.
-    answer: AnswerBody,
+    answer: ReportStatus,
 }
 
 /// Queues on one way.
 #[derive(Debug, Serialize, ToSchema)]
-struct MovesBody {
+struct PoolMapMove {
     /// The pool that they leave.
     from: String,
     /// The pool that they go to.
@@ -89,7 +90,7 @@ impl From<PoolMap> for MapReply {
             let whole: u64 = set.map(measure).sum();
             if whole == 0 { 0.0 } else { measure(of) as f64 / whole as f64 }
         };
-        let pools = map.pools.iter().map(|one| MappedPoolBody {
+        let pools = map.pools.iter().map(|one| PoolMapEntry {
             name: one.name.to_string(),
             flavor: one.pool.flavor.as_ref().map(ToString::to_string),
             weight: one.pool.weight,
@@ -97,14 +98,14 @@ impl From<PoolMap> for MapReply {
             held: part(one, &bytes),
             state: one.pool.state.as_str(),
             queues: one.queues,
-            usage: one.usage.last.map(|(usage, _)| UsageBody {
+            usage: one.usage.last.map(|(usage, _)| PoolUsage {
                 queues: usage.queues,
                 messages: usage.messages,
                 bytes: usage.bytes,
             }),
             answer: (&one.usage).into(),
         });
-        let moves = map.moves.iter().map(|((from, to), queues)| MovesBody {
+        let moves = map.moves.iter().map(|((from, to), queues)| PoolMapMove {
             from: from.to_string(),
             to: to.to_string(),
             queues: *queues,
@@ -113,10 +114,12 @@ impl From<PoolMap> for MapReply {
     }
 }
 
-/// The pools as a picture: the share of each by weight, what it holds, and which queues are on their way. It costs a read for
+/// Get a map of the pools
+///
+/// The map shows the share of each pool by weight, what the pool holds, and which queues migrate. It costs a read for
 /// each queue.
 #[utoipa::path(
-    get, path = "/v2/admin/map", operation_id = "pool_map", tag = "pools",
+    get, path = "/v2/admin/map", operation_id = "pool_map_get", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(MapQuery, CallerHeaders, RoleHeaders),
     responses(

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{MapReply, MappedPoolBody, MovesBody};
+use super::{MapReply, PoolMapEntry, PoolMapMove};
 
 /// In the unit of the picture, pixels when it is not scaled.
 const WIDTH: usize = 960;
@@ -51,7 +51,7 @@ pub(super) fn draw(map: &MapReply) -> String {
     drawing
 }
 
-fn draw_pool(drawing: &mut String, top: usize, pool: &MappedPoolBody) {
+fn draw_pool(drawing: &mut String, top: usize, pool: &PoolMapEntry) {
     text(drawing, (24, top + 16), "name", &pool.name);
     let mut about = format!("weight {}", pool.weight);
     if let Some(flavor) = &pool.flavor {
@@ -73,7 +73,7 @@ fn draw_pool(drawing: &mut String, top: usize, pool: &MappedPoolBody) {
     }
 }
 
-fn draw_moves(drawing: &mut String, map: &MapReply, way: &MovesBody, index: usize) {
+fn draw_moves(drawing: &mut String, map: &MapReply, way: &PoolMapMove, index: usize) {
     let row = |name: &str| map.pools.iter().position(|pool| pool.name == name);
     // A pool that was added in this moment has no row yet.
     let (Some(from), Some(to)) = (row(&way.from), row(&way.to)) else { return };

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-use client::types::{ClaimBody, MessageBody, PostBody, PostedMessage, RenewBody};
+use client::types::{ClaimTerms, ErrorCode, Message, MessagePostRequest, PostedMessage, QueueAttributes};
 use client::{Client, Error};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -25,26 +25,27 @@ async fn main() {
     errors_are_read(&client).await;
 }
 
-fn ids(messages: &[MessageBody]) -> Vec<Uuid> {
+fn ids(messages: &[Message]) -> Vec<Uuid> {
     messages.iter().map(|message| message.id).collect()
 }
 
 async fn post_claim_delete(client: &Client) {
-    let metadata = serde_json::Map::from_iter([("team".to_owned(), json!("billing"))]);
-    client.queue_create().queue_name(QUEUE).body(metadata).send().await.unwrap();
-    assert_eq!(client.queue_get().queue_name(QUEUE).send().await.unwrap()["team"], "billing");
+    // progenitor leaves out keys that the document does not name.
+    let attributes: QueueAttributes = QueueAttributes::builder().default_message_ttl(600).try_into().unwrap();
+    client.queue_create().queue_name(QUEUE).body(attributes).send().await.unwrap();
+    assert_eq!(client.queue_get().queue_name(QUEUE).send().await.unwrap().default_message_ttl, Some(600));
 
     let bodies = [json!({"invoice": 4711}), json!("text"), Value::Null, json!([1, 2.5, true])];
     let message = |body: &Value| PostedMessage::builder().body(body.clone()).ttl(600).try_into().unwrap();
-    let messages = PostBody { messages: bodies.iter().map(message).collect() };
+    let messages = MessagePostRequest { messages: bodies.iter().map(message).collect() };
     let posted = client.messages_post().queue_name(QUEUE).body(messages).send().await.unwrap();
     assert_eq!(posted.ids.len(), bodies.len());
 
-    let terms = ClaimBody { ttl: Some(60), grace: Some(60) };
+    let terms = ClaimTerms { ttl: Some(60), grace: Some(60) };
     let claim = client.claim_create().queue_name(QUEUE).limit(10).body(terms).send().await.unwrap();
     assert_eq!(ids(&claim.messages), posted.ids);
     assert!(claim.messages.iter().map(|message| &message.body).eq(&bodies));
-    let renewed = RenewBody(ClaimBody { ttl: Some(120), grace: None });
+    let renewed = ClaimTerms { ttl: Some(120), grace: None };
     client.claim_renew().queue_name(QUEUE).claim_id(claim.id).body(renewed).send().await.unwrap();
     assert_eq!(client.claim_get().queue_name(QUEUE).claim_id(claim.id).send().await.unwrap().ttl, 120);
 
@@ -59,13 +60,13 @@ async fn post_claim_delete(client: &Client) {
 
     let popped = client.messages_delete().queue_name(QUEUE).pop(1).send().await.unwrap();
     assert_eq!(ids(&popped.messages), [*last]);
-    let nothing = client.claim_create().queue_name(QUEUE).body(ClaimBody::default()).send().await;
+    let nothing = client.claim_create().queue_name(QUEUE).body(ClaimTerms::default()).send().await;
     assert!(matches!(nothing, Err(Error::UnexpectedResponse(answer)) if answer.status() == 204));
-    assert_eq!(client.queue_stats().queue_name(QUEUE).send().await.unwrap().messages.total, 0);
+    assert_eq!(client.queue_stats_get().queue_name(QUEUE).send().await.unwrap().messages.total, 0);
 }
 
 async fn errors_are_read(client: &Client) {
     let missing = client.message_get().queue_name(QUEUE).message_id(Uuid::from_u128(1)).send().await;
     let Err(Error::ErrorResponse(error)) = missing else { panic!("there is no such message: {missing:?}") };
-    assert_eq!((error.status().as_u16(), error.code.as_str(), error.may_retry), (404, "not_found", false));
+    assert_eq!((error.status().as_u16(), error.code, error.may_retry), (404, ErrorCode::NotFound, false));
 }
