@@ -47,6 +47,7 @@ mod pool_drain;
 mod pool_health;
 mod pool_map;
 mod pool_recount;
+mod pool_refusal;
 mod pool_table;
 mod pool_use;
 mod pools;
@@ -223,8 +224,7 @@ impl Broker {
         let generation = system.generation;
         let pools = PoolTable::new(system, settings);
         pools.open_all(&catalogue, settings.first.as_ref(), &replica).await?;
-        // Taking the slots would only stop whoever has the storage.
-        pools.check_any()?;
+        pools.check_start(&catalogue)?;
         // Before anything is put in place: a session that is lost on the way is noticed.
         let sessions = catalogue.session();
         let session = sessions.borrow().generation;

@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use tokio::sync::MutexGuard;
 use tokio::time::timeout;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use uuid::Uuid;
 
+use super::pool_refusal::no_pool_there;
 use super::{Broker, storage_failed};
 use crate::catalogue::{Catalogue, PoolEntry, System};
 use crate::cluster::replicas::{self, Replica};
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolUri};
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, Part};
 use crate::metrics::ObservedPool;
 use crate::placement::{Algorithm, Candidate};
 use crate::storage::open::PoolOpenError;
@@ -39,8 +40,15 @@ pub struct FirstPool {
 
 /// Opens the storage behind a URI, at the start and while the service runs.
 pub trait Opener: Send + Sync + 'static {
-    /// Opens a storage; one that is open already is shared. Blocks while an embedded store replays its log.
+    /// Opens a storage, and may make one when there is none; one that is open already is shared. Blocks while an embedded
+    /// store replays its log.
     fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError>;
+
+    /// As [`Opener::open`] for the storage of a registered pool, which is never made: [`PoolOpenError::Absent`] when there
+    /// is none. An opener that makes no storages need not tell the two apart.
+    fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        self.open(uri)
+    }
 
     /// Forgets a storage, which then closes with its last handle. Its data stays.
     fn close(&self, uri: &str);
@@ -89,11 +97,20 @@ impl NamedStore {
     }
 }
 
+/// Why the storage of a pool cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unusable {
+    /// Whether nothing is there at all: a disk that is late.
+    pub(super) is_absent: bool,
+    /// For operators: it may name paths and servers.
+    pub(super) why: String,
+}
+
 /// A pool of the catalogue.
 pub(super) struct OpenPool {
     pub(super) entry: PoolEntry,
     /// Its storage, or why that cannot be used.
-    store: Result<Arc<dyn PoolStore>, String>,
+    store: Result<Arc<dyn PoolStore>, Unusable>,
     /// Bytes that are used where it lies, as it last said.
     used: Arc<AtomicU64>,
     /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
@@ -101,7 +118,7 @@ pub(super) struct OpenPool {
 }
 
 impl OpenPool {
-    pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, String>) -> Self {
+    pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, Unusable>) -> Self {
         Self { entry, store, used: Arc::default(), health: Arc::default() }
     }
 
@@ -110,8 +127,13 @@ impl OpenPool {
         let name = self.entry.name.clone();
         match &self.store {
             Ok(store) => Ok(NamedStore { name, store: Arc::clone(store) }),
-            Err(why) => Err(Error::unavailable(Part::Pool(name), why.clone())),
+            Err(unusable) => Err(Error::unavailable(Part::Pool(name), unusable.why.clone())),
         }
+    }
+
+    /// Why its storage cannot be used, if it cannot.
+    pub(super) fn unusable(&self) -> Option<&Unusable> {
+        self.store.as_ref().err()
     }
 
     /// What placement needs to know of it.
@@ -198,8 +220,16 @@ impl PoolTable {
         pools
     }
 
+    /// Puts a pool in its place, and logs whether it can be used when that has changed.
     pub(super) fn insert(&self, pool: OpenPool) {
-        self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
+        let (name, after) = (pool.entry.name.clone(), pool.unusable().cloned());
+        let before = self.pools.write().insert(name.clone(), Arc::new(pool));
+        match (before.map(|pool| pool.unusable().cloned()), after) {
+            (Some(Some(before)), Some(after)) if before == after => {}
+            (_, Some(after)) => error!(pool = %name, why = after.why, "pool unavailable"),
+            (Some(Some(_)), None) => info!(pool = %name, "pool available again"),
+            (_, None) => {}
+        }
     }
 
     /// The storage stays as it is; what is said of the pool is new.
@@ -217,9 +247,10 @@ impl PoolTable {
         self.close(&pool.entry.pool.uri);
     }
 
-    /// Closes a storage that no pool has, by whatever spelling of its place.
+    /// Closes a storage that no pool uses, by whatever spelling of its place.
     pub(super) fn close(&self, uri: &PoolUri) {
-        if !self.pools.read().values().any(|other| other.entry.pool.uri.is_at(uri)) {
+        let uses = |pool: &Arc<OpenPool>| pool.store.is_ok() && pool.entry.pool.uri.is_at(uri);
+        if !self.pools.read().values().any(uses) {
             self.opener.close(uri.as_str());
         }
     }
@@ -231,15 +262,25 @@ impl PoolTable {
         opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())))
     }
 
-    /// Opens the storage of a pool, if it is the right one.
+    /// Opens the storage of a pool, if it is there and the right one. A wrong one is closed: the next try may find another disk
+    /// in its place.
     async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
-        let store = match self.open(&entry.pool.uri).await {
-            Ok(store) => self.check_stamp(store, entry.pool.id).await,
-            Err(error) => Err(error.to_string()),
+        let (opener, uri) = (Arc::clone(&self.opener), entry.pool.uri.clone());
+        let opened = tokio::task::spawn_blocking(move || opener.open_registered(uri.as_str())).await;
+        let opened = opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())));
+        let store = match opened {
+            Ok(store) => {
+                let checked = self.check_stamp(store, entry.pool.id).await;
+                if checked.is_err() {
+                    self.close(&entry.pool.uri);
+                }
+                checked.map_err(|why| Unusable { is_absent: false, why })
+            }
+            Err(error) => {
+                let is_absent = matches!(error, PoolOpenError::Absent(_));
+                Err(Unusable { is_absent, why: error.to_string() })
+            }
         };
-        if let Err(why) = &store {
-            error!(pool = %entry.name, why, "the pool is unavailable");
-        }
         OpenPool::new(entry, store)
     }
 
@@ -330,16 +371,29 @@ impl PoolTable {
         Err(Error::unavailable(Part::Storage, "no pool accepts new messages"))
     }
 
-    /// Whether some pool can be used. An installation without pools waits for its first.
-    pub(super) fn check_any(&self) -> Result<(), Error> {
-        let mut failure = Ok(());
-        for pool in self.all() {
-            match pool.store() {
-                Ok(_) => return Ok(()),
-                Err(error) => failure = Err(error),
-            }
+    /// Whether a start makes sense: some pool can be used, or there is none yet, or the disk of one is late and this process is
+    /// the only one that could serve it. Beside other replicas, taking the slots would only stop the one that has the storage.
+    pub(super) fn check_start(&self, catalogue: &Catalogue) -> Result<(), Error> {
+        let (pools, is_alone) = (self.all(), catalogue.session_timeout().is_none());
+        let may_come =
+            |pool: &Arc<OpenPool>| is_alone && pool.unusable().is_some_and(|found| found.is_absent);
+        if pools.iter().any(|pool| pool.store.is_ok() || may_come(pool)) {
+            return Ok(());
         }
-        failure
+        pools.last().map_or(Ok(()), |pool| pool.store().map(|_| ()))
+    }
+
+    /// What a probe is told of pools that cannot be used: no path or server of this machine.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let pools = self.all();
+        let warning = |pool: &Arc<OpenPool>| {
+            let (name, unusable) = (&pool.entry.name, pool.unusable()?);
+            Some(match unusable.is_absent {
+                true => format!("pool {name}: its storage is not there; its disk may not be mounted yet"),
+                false => format!("pool {name} cannot be used; the log says why"),
+            })
+        };
+        pools.iter().filter_map(warning).collect()
     }
 }
 
@@ -441,36 +495,6 @@ impl Broker {
         }
         if let Err(error) = self.reload_pools().await {
             warn!(%error, "pools that are unavailable could not be looked up");
-        }
-    }
-}
-
-/// What it means to a request that no pool can be registered at the place it named. Whoever names servers hears what
-/// is wrong with them; what is wrong with a disk of this machine is not for clients.
-pub(super) fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
-    match failure {
-        StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
-        other => storage_failed(Part::Storage, other),
-    }
-}
-
-/// What it means to a request that a storage it named could not be opened.
-pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
-    match error {
-        PoolOpenError::Scheme(_)
-        | PoolOpenError::Postgres(_)
-        | PoolOpenError::Redis(_)
-        | PoolOpenError::File(_)
-        | PoolOpenError::Path(_)
-        | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),
-        PoolOpenError::Journal(_) | PoolOpenError::Interrupted(_) => {
-            // The reason may name paths of this machine, which are not for clients.
-            warn!(embedded = uri.is_embedded(), %error, "a storage could not be opened");
-            Error::invalid(
-                Place::Body,
-                "uri",
-                "the storage cannot be opened; the log of the service says why",
-            )
         }
     }
 }

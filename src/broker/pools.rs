@@ -1,7 +1,8 @@
 //! Pools: look up, add, change. Deletion stands in [`super::pool_deletion`].
 
 use super::Broker;
-use super::pool_table::{CHANGE_TRIES, OpenPool, cannot_open, no_pool_there};
+use super::pool_refusal::{cannot_open, no_pool_there};
+use super::pool_table::{CHANGE_TRIES, OpenPool};
 use crate::catalogue::{PoolEntry, Registry};
 use crate::cluster::replicas;
 use crate::domain::names::PoolName;

@@ -206,7 +206,7 @@ impl Broker {
             )
         });
         let own = doubt.into_iter().chain(gap).chain(self.session_warning());
-        Ok(own.chain(self.damage_warnings()).collect())
+        Ok(own.chain(self.damage_warnings()).chain(self.0.pools.warnings()).collect())
     }
 
     /// What stored data is damaged, as far as calls have met it, each once: parts may lie in one store.

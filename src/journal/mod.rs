@@ -223,6 +223,12 @@ impl Journal {
         Self::start(path, clock, options, store)
     }
 
+    /// Whether there is a journal below `path`, or a part of one. Not when its disk is not mounted. Two or three looks at the
+    /// file system.
+    pub fn is_at(path: &Path) -> bool {
+        log::is_begun(path)
+    }
+
     fn start(path: &Path, clock: &Clock, options: JournalOptions, store: Store) -> Result<Self, OpenError> {
         let failed = |source| OpenError::File { path: path.to_owned(), source };
         let mark = store.mark.clone();

@@ -172,9 +172,9 @@ impl Server {
         if config.accept_clock {
             clock.accept_steps();
         }
-        let journal = Journal::open_with(&data.join(JOURNAL), &clock, journal_options(config))?;
-        let tree = open_tree(config, &journal).await?;
-        let opener = PoolOpener::new(&data, clock.clone(), [(data.join(JOURNAL), journal)]);
+        let (tree, journal) = open_tree(config, &data.join(JOURNAL), &clock).await?;
+        let opener =
+            PoolOpener::new(&data, clock.clone(), journal.map(|journal| (data.join(JOURNAL), journal)));
         let settings = pool_settings(config, opener.with_options(journal_options(config)))?;
         let catalogue = Catalogue::new(Arc::clone(&tree));
         let quotas = face.quotas.clone();
@@ -267,20 +267,35 @@ fn journal_options(config: &Config) -> JournalOptions {
     }
 }
 
-async fn open_tree(config: &Config, journal: &Journal) -> Result<Arc<dyn Coordination>, StartError> {
-    Ok(match &config.coordination {
-        TreeChoice::Embedded => Arc::new(EmbeddedTree::open(journal.clone()).await?),
+/// The tree, and the journal that it lies in. One on ZooKeeper lies in none: then a pool at the place of the journal is opened as
+/// any other, and nothing is made where its disk is late.
+async fn open_tree(
+    config: &Config,
+    journal: &Path,
+    clock: &Clock,
+) -> Result<(Arc<dyn Coordination>, Option<Journal>), StartError> {
+    match &config.coordination {
+        TreeChoice::Embedded => {
+            let journal = Journal::open_with(journal, clock, journal_options(config))?;
+            let tree = EmbeddedTree::open(journal.clone()).await?;
+            Ok((Arc::new(tree), Some(journal)))
+        }
         TreeChoice::ZooKeeper(address) => {
             let session = Duration::from_secs(config.cluster.session_timeout.into());
             let patience = Patience { session, ..Patience::default() };
-            Arc::new(ZooKeeperTree::open(address.clone(), patience).await?)
+            let tree = ZooKeeperTree::open(address.clone(), patience).await?;
+            Ok((Arc::new(tree), None))
         }
-    })
+    }
 }
 
 impl Opener for PoolOpener {
     fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         PoolOpener::open(self, uri)
+    }
+
+    fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        PoolOpener::open_registered(self, uri)
     }
 
     fn close(&self, uri: &str) {

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use thiserror::Error as ThisError;
 
 use super::instance::Instance;
-use super::{JOURNAL, StartError, journal_options, open_data, open_instance, open_tree};
+use super::{JOURNAL, StartError, open_data, open_instance, open_tree};
 use crate::catalogue::Catalogue;
 pub use crate::catalogue::{Backup, BackupError};
 use crate::clock::Clock;
 use crate::config::{Config, TreeChoice};
 use crate::coordination::Coordination;
 use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
-use crate::journal::Journal;
 
 /// Why it was not done.
 #[derive(Debug, ThisError)]
@@ -62,6 +61,6 @@ async fn open(config: &Config) -> Result<(Arc<dyn Coordination>, Option<Instance
     }
     let data = open_data(&config.data)?;
     let instance = open_instance(&data)?;
-    let journal = Journal::open_with(&data.join(JOURNAL), &Clock::system(), journal_options(config))?;
-    Ok((open_tree(config, &journal).await?, Some(instance)))
+    let (tree, _) = open_tree(config, &data.join(JOURNAL), &Clock::system()).await?;
+    Ok((tree, Some(instance)))
 }

@@ -42,6 +42,9 @@ pub enum PoolOpenError {
     /// The embedded store.
     #[error(transparent)]
     Journal(#[from] OpenError),
+    /// A pool was registered there, and nothing is there now.
+    #[error("there is no storage at {0}; its disk may not be mounted yet")]
+    Absent(PathBuf),
     /// The opening did not come to its end.
     #[error("the opening was interrupted: {0}")]
     Interrupted(String),
@@ -56,6 +59,13 @@ pub struct PoolOpener {
     options: JournalOptions,
     /// Held while a journal is opened, so that each is opened once.
     journals: Mutex<HashMap<PathBuf, Open>>,
+}
+
+/// What is done about an embedded storage that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Made,
+    Refused,
 }
 
 struct Open {
@@ -77,11 +87,21 @@ impl PoolOpener {
         Self { options, ..self }
     }
 
-    /// Opens the storage at `uri`. Blocks while an embedded store replays its log: within the runtime this is for a
-    /// thread that may block.
+    /// Opens the storage at `uri`, and makes an embedded one when there is none: for a pool that is about to be registered.
+    /// Blocks while an embedded store replays its log: within the runtime this is for a thread that may block.
     pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        self.open_as(uri, Missing::Made)
+    }
+
+    /// As [`PoolOpener::open`] for a pool that was registered: an embedded storage that is not there is
+    /// [`PoolOpenError::Absent`], and nothing is made in its place.
+    pub fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        self.open_as(uri, Missing::Refused)
+    }
+
+    fn open_as(&self, uri: &str, missing: Missing) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         match uri.split_once(':') {
-            Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path)?))),
+            Some(("embedded", path)) => Ok(Arc::new(EmbeddedPool::new(self.journal(path, missing)?))),
             Some(("postgres" | "postgresql", _)) => {
                 let address: PostgresAddress = uri.parse()?;
                 address.check_files().map_err(PoolOpenError::File)?;
@@ -121,7 +141,7 @@ impl PoolOpener {
         Ok(self.data.join(relative))
     }
 
-    fn journal(&self, path: &str) -> Result<Journal, PoolOpenError> {
+    fn journal(&self, path: &str, missing: Missing) -> Result<Journal, PoolOpenError> {
         let full = self.full(path)?;
         let mut journals = self.journals.lock();
         if let Some(open) = journals.get(&full) {
@@ -129,6 +149,9 @@ impl PoolOpener {
         }
         if journals.keys().any(|other| other.starts_with(&full) || full.starts_with(other)) {
             return Err(PoolOpenError::Shared(path.to_owned()));
+        }
+        if missing == Missing::Refused && !Journal::is_at(&full) {
+            return Err(PoolOpenError::Absent(full));
         }
         let journal = Journal::open_beside(&full, &self.clock, self.options)?;
         journals.insert(full, Open { journal: journal.clone(), is_given: false });

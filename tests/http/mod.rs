@@ -23,6 +23,7 @@ mod h2;
 mod h2_memory;
 mod health;
 mod home;
+mod late_disk;
 mod limits;
 mod listing;
 mod messages;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::files::{entries, read_bounded};
+use super::witness::FILE as WITNESS;
 use super::{Damage, Remedy};
 use crate::domain::limits;
 
@@ -34,6 +35,11 @@ pub(in crate::journal) fn complete_spaces(path: &Path) -> io::Result<Vec<u64>> {
 /// Whether there is a store at `path`, or a part of one.
 pub(super) fn is_store(path: &Path) -> bool {
     path.join(VERSION).exists()
+}
+
+/// Whether there is anything of a store at `path`, even if parts of it are missing.
+pub(in crate::journal) fn is_begun(path: &Path) -> bool {
+    is_store(path) || path.join(SPACES).exists() || path.join(WITNESS).exists()
 }
 
 /// Damage of the files around the tables. `known` are the key spaces that the store has for certain.

@@ -31,7 +31,7 @@ use thiserror::Error as ThisError;
 pub(super) use check::{Checked, check, check_opened, last_position};
 pub(super) use cut::{accepted, folder as damaged_folder};
 pub(super) use files::{LOG, lock};
-pub(super) use manifest::{complete_spaces, listed_tables};
+pub(super) use manifest::{complete_spaces, is_begun, listed_tables};
 pub(super) use position::{KEY, Numbering, Position};
 pub(super) use ranges::{DamagedRange, DamagedRanges, FILE as RANGES, MendedTable};
 pub(super) use unflushed::number;

@@ -91,3 +91,18 @@ async fn storage_that_is_opened_twice_at_the_same_time_is_opened_once() {
     let other = Owner { store: two.unwrap(), ..owner };
     assert_eq!(other.all(queue(SLOT, 1)).await, messages([1]));
 }
+
+#[test]
+fn registered_storage_is_never_made() {
+    let data = tempfile::tempdir().unwrap();
+    let opener = PoolOpener::new(data.path(), Clock::manual(0), []);
+    std::fs::create_dir(data.path().join("disk")).unwrap();
+    for path in ["embedded:disk", "embedded:disk/a", "embedded:none"] {
+        let refused = opener.open_registered(path).err().unwrap();
+        assert!(matches!(refused, PoolOpenError::Absent(_)), "{path}: {refused}");
+    }
+    assert_eq!(std::fs::read_dir(data.path().join("disk")).unwrap().count(), 0);
+    assert!(!data.path().join("none").exists());
+    drop(opener.open("embedded:disk/a").unwrap());
+    opener.open_registered("embedded:disk/a").unwrap();
+}

@@ -1,0 +1,39 @@
+//! What a request is told when a storage that it names cannot become a pool.
+
+use tracing::warn;
+
+use super::storage_failed;
+use crate::domain::pool::PoolUri;
+use crate::error::{Error, Part, Place};
+use crate::storage::StoreError;
+use crate::storage::open::PoolOpenError;
+
+/// What it means to a request that no pool can be registered at the place it named. Whoever names servers hears what
+/// is wrong with them; what is wrong with a disk of this machine is not for clients.
+pub(super) fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
+    match failure {
+        StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
+        other => storage_failed(Part::Storage, other),
+    }
+}
+
+/// What it means to a request that a storage it named could not be opened.
+pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
+    match error {
+        PoolOpenError::Scheme(_)
+        | PoolOpenError::Postgres(_)
+        | PoolOpenError::Redis(_)
+        | PoolOpenError::File(_)
+        | PoolOpenError::Path(_)
+        | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),
+        PoolOpenError::Journal(_) | PoolOpenError::Absent(_) | PoolOpenError::Interrupted(_) => {
+            // The reason may name paths of this machine, which are not for clients.
+            warn!(embedded = uri.is_embedded(), %error, "a storage could not be opened");
+            Error::invalid(
+                Place::Body,
+                "uri",
+                "the storage cannot be opened; the log of the service says why",
+            )
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A pool whose disk is late at the start, or missing: nothing is made in its place, and it is served once it is there.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use angarium::clock::Clock;
+use angarium::storage::PoolStore;
+use angarium::storage::open::PoolOpener;
+use http::StatusCode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::held::wait_until;
+use crate::support::server::{Server, ServerBuilder};
+
+/// The queue of the pool on a disk of its own, and one beside it.
+const LATE: &str = "late";
+const OTHER: &str = "other";
+
+/// A data directory whose pool `two` is on a disk of its own, mounted at `disk`, with a message in its queue.
+fn with_own_disk() -> TempDir {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).start();
+    let client = server.client();
+    let pool = json!({"uri": "embedded:disk/two", "weight": 1, "flavor": "own"});
+    assert_eq!(client.put("/v2/pools/two", Some(&pool)).unwrap().status, StatusCode::CREATED);
+    let flavor = json!({"pool_list": ["two"]});
+    assert_eq!(client.put("/v2/flavors/own", Some(&flavor)).unwrap().status, StatusCode::CREATED);
+    let queue = client.put(&format!("/v2/queues/{LATE}"), Some(&json!({"_flavor": "own"}))).unwrap();
+    assert_eq!(queue.status, StatusCode::CREATED);
+    for queue in [LATE, OTHER] {
+        assert_eq!(client.post_messages(queue, &[json!("before")]).unwrap().status, StatusCode::CREATED);
+    }
+    assert!(server.terminate().success());
+    data
+}
+
+/// Takes the disk away. Its mount point stays.
+fn unmount(data: &Path) {
+    fs::rename(data.join("disk"), data.join("unmounted")).unwrap();
+    fs::create_dir(data.join("disk")).unwrap();
+}
+
+fn mount(data: &Path) {
+    fs::remove_dir_all(data.join("disk")).unwrap();
+    fs::rename(data.join("unmounted"), data.join("disk")).unwrap();
+}
+
+fn warnings(client: &Client) -> Vec<String> {
+    let answer = client.get("/readyz").unwrap();
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    answer.json()["warnings"].as_array().unwrap().iter().map(Value::to_string).collect()
+}
+
+/// The queue of the late pool is refused, every other goes on, and the probe warns.
+fn assert_waits(client: &Client) {
+    let posted = client.post_messages(LATE, &[json!("early")]).unwrap();
+    assert_eq!(posted.status, StatusCode::SERVICE_UNAVAILABLE, "{}", posted.text());
+    assert_eq!(posted.json()["nothing_written"], json!(true));
+    assert_eq!(client.claim(LATE, 1, 60).unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(client.post_messages(OTHER, &[json!("go on")]).unwrap().status, StatusCode::CREATED);
+    assert!(client.claim(OTHER, 1, 60).unwrap().granted().is_some());
+    let warnings = warnings(client);
+    assert!(warnings.iter().any(|warning| warning.contains("pool two")), "{warnings:?}");
+}
+
+/// The late pool serves again, with what it had, without a restart.
+fn assert_served(server: &Server) {
+    let client = server.client();
+    wait_until("the pool is served", || {
+        client.post_messages(LATE, &[json!("after")]).unwrap().status == StatusCode::CREATED
+    });
+    let claimed = client.claim(LATE, 10, 60).unwrap().granted().unwrap();
+    let bodies: Vec<_> = claimed.messages.iter().map(|message| message.body.clone()).collect();
+    assert_eq!(bodies, [json!("before"), json!("after")]);
+    assert_eq!(warnings(&client), Vec::<String>::new());
+}
+
+#[test]
+fn late_disk_is_awaited_and_served_without_a_restart() {
+    let data = with_own_disk();
+    unmount(data.path());
+    let server = ServerBuilder::new(data.path()).start();
+    assert_waits(&server.client());
+    let health = server.client().get("/v2/health").unwrap().json();
+    let told = health["pools"]["two"]["description"].as_str().unwrap();
+    assert!(told.contains("disk/two") && told.contains("mounted"), "{told}");
+    let made: Vec<_> = fs::read_dir(data.path().join("disk")).unwrap().collect();
+    assert!(made.is_empty(), "made in the mount point: {made:?}");
+    mount(data.path());
+    assert_served(&server);
+    // It is told once, not at every try.
+    let told = server.last_lines().matches("pool unavailable").count();
+    assert_eq!(told, 1, "{}", server.last_lines());
+    assert!(server.last_lines().contains("pool available again"));
+}
+
+#[test]
+fn empty_store_in_the_mount_point_gives_way_to_the_disk() {
+    let data = with_own_disk();
+    unmount(data.path());
+    // What versions before made there.
+    let made: Arc<dyn PoolStore> =
+        PoolOpener::new(data.path(), Clock::manual(0), []).open("embedded:disk/two").unwrap();
+    drop(made);
+    let server = ServerBuilder::new(data.path()).start();
+    assert_waits(&server.client());
+    mount(data.path());
+    assert_served(&server);
+}
+
+#[test]
+fn only_pool_may_be_late() {
+    let data = tempfile::tempdir().unwrap();
+    let builder = ServerBuilder::new(data.path()).arg("--pool").arg("embedded:disk/one");
+    let server = builder.start();
+    assert_eq!(server.client().post_messages(LATE, &[json!("before")]).unwrap().status, StatusCode::CREATED);
+    assert!(server.terminate().success());
+    unmount(data.path());
+    let server = builder.start();
+    let client = server.client();
+    assert_eq!(client.get("/livez").unwrap().status, StatusCode::OK);
+    assert_eq!(client.get("/readyz").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+    let posted = client.post_messages(LATE, &[json!("early")]).unwrap();
+    assert_eq!(posted.status, StatusCode::SERVICE_UNAVAILABLE, "{}", posted.text());
+    mount(data.path());
+    assert_served(&server);
+}
