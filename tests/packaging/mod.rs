@@ -69,6 +69,15 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
+fn release_program_is_built_without_line_tables() {
+    let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
+    let release = &manifest["profile"]["release"];
+    assert_eq!(release.get("debug"), None, "line tables are three quarters of the program");
+    // The standard library brings its own. `symbols` would take the names of functions out of backtraces too.
+    assert_eq!(release["strip"].as_str(), Some("debuginfo"));
+}
+
+#[test]
 fn arguments_that_the_program_lacks_are_caught() {
     assert!(takes(&words("serve --listen 127.0.0.1:1")));
     assert!(!takes(&words("serve --no-such-flag")));
