@@ -123,7 +123,7 @@ fn queue_bounds_each_of_its_messages() {
     let said = "messages[1].body: a message of this queue has at most 100 bytes, and this one has 101";
     assert_eq!(refused.json()["description"], said);
     assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(2));
-    assert_eq!(service.client.post_messages("other", &[long.clone()]).unwrap().status, 201);
+    assert_eq!(service.client.post_messages("other", std::slice::from_ref(&long)).unwrap().status, 201);
     let batch = json!({"messages": [{"body": long}, {"body": fits}]});
     let answer = service.client.post("/v2/queues/q/messages/batch", &batch).unwrap().json();
     let results: Vec<u64> = (0..2).filter_map(|at| answer["results"][at]["status"].as_u64()).collect();

@@ -52,7 +52,7 @@ pub fn openapi_generator(generator: &str, options: &str, into: &Path) {
 /// Makes clients of all forms of the document in folders below `into` with openapi-python-client; answers the folder of one.
 pub fn openapi_python_client(into: &Path) -> PathBuf {
     let tools = settings::test_tools().join("openapi-python-client");
-    let path = std::env::var("PATH").unwrap_or_default();
+    let path = settings::search_path();
     let mut made = into.to_owned();
     for (at, document) in DOCUMENTS.iter().enumerate() {
         made = into.join(at.to_string());

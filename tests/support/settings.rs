@@ -29,6 +29,11 @@ pub fn earlier_program() -> PathBuf {
     program
 }
 
+/// Where programs are looked for.
+pub fn search_path() -> String {
+    read("PATH").unwrap_or_default()
+}
+
 #[expect(clippy::disallowed_methods, reason = "a test run has no config file; this is its only reader")]
 fn read(name: &str) -> Option<String> {
     std::env::var(name).ok()

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +44,7 @@ impl Terminal {
                 kept.lock().extend_from_slice(&some[..read]);
             }
         });
-        Self { child, keys: File::from(OwnedFd::from(ours)), drawn }
+        Self { child, keys: File::from(ours), drawn }
     }
 
     /// All that was drawn so far, with its escapes.

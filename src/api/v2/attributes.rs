@@ -12,8 +12,10 @@ use utoipa::ToSchema;
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"_default_message_ttl": 600, "_max_claim_count": 5, "_dead_letter_queue": "failed", "team": "billing"}))]
 pub struct QueueAttributes {
-    /// Bytes of a request that posts to the queue. 262144 when absent.
-    #[schema(minimum = 1, maximum = 262_144)]
+    /// Bytes that a message of the queue may have, its attributes of SQS included. The service bounds it too
+    /// (`--max-messages-post-size`, 1048576 by default). A queue that is created through REST starts with 262144, through
+    /// SQS with 1048576.
+    #[schema(minimum = 1, maximum = 4_194_304)]
     _max_messages_post_size: Option<i64>,
     /// Seconds that messages live which name no `ttl`. They count from when the message can be claimed. 3600 when
     /// absent.

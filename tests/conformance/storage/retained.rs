@@ -48,7 +48,7 @@ pub async fn retained_entries_are_shown_by_base_time_and_never_expire(storage: &
     assert!(page.oldest.is_some_and(|oldest| oldest <= start() && oldest.plus_seconds(8) > start()));
     // What is claimed again keeps its base time.
     let again = Header { attempts: 3, first_claimed: Some(at(9)), ..all[1].header.clone() };
-    owner.update(queue, &[again.clone()]).await;
+    owner.update(queue, std::slice::from_ref(&again)).await;
     assert_eq!(owner.store.retained(queue, at(100), 9).await.unwrap().found[1], again);
 }
 

@@ -21,6 +21,7 @@ pub struct Contents {
 }
 
 /// What the document says of an operation.
+#[expect(clippy::too_many_lines, reason = "a table, with a row for each operation")]
 pub const fn contents(operation: Operation) -> Contents {
     match operation {
         Operation::AddPermission => {
