@@ -22,6 +22,7 @@ use super::Broker;
 use super::cells::Whereabouts;
 use super::changes::Change;
 use super::moves::{Side, closed, dead_letters};
+use super::retention::{metadata_of_made, retention_of};
 use super::slot::Slot;
 use crate::catalogue::SlotOwner;
 use crate::cluster::questions::{
@@ -29,9 +30,8 @@ use crate::cluster::questions::{
 };
 use crate::domain::ids::{MessageId, Slot as SlotNumber};
 use crate::domain::limits;
-use crate::domain::message::{Message, MessageTtl, Peer, State};
+use crate::domain::message::{Header, Message, MessageTtl, Peer, State};
 use crate::domain::names::{PoolName, QueueRef};
-use crate::domain::queue::Metadata;
 use crate::engine::Fate;
 use crate::error::{Error, Part};
 use crate::storage::Epoch;
@@ -93,10 +93,12 @@ impl Broker {
         (target, owner): (&QueueRef, &SlotOwner),
         messages: Vec<Message>,
     ) -> Result<(), Error> {
-        let (placement, ttl, is_ordered) = {
+        let headers: Vec<Header> = messages.iter().map(|message| message.header.clone()).collect();
+        let (placement, ttl, is_ordered, retention) = {
             let mut state = source.slot.state.lock();
             let queue = state.queue_mut(source.at, source.id).ok_or_else(|| closed(source.at))?;
-            (queue.placement.clone(), queue.attributes.dead_letter_ttl, queue.engine.is_ordered())
+            let retention = retention_of(&headers, queue.engine.retention());
+            (queue.placement.clone(), queue.attributes.dead_letter_ttl, queue.engine.is_ordered(), retention)
         };
         let mut left: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         for pool in placement.pools() {
@@ -121,6 +123,7 @@ impl Broker {
                 ids,
                 ttl: ttl.map(MessageTtl::seconds),
                 is_ordered,
+                retention,
             };
             self.asker()?.ask::<()>(&owner.address, ARRIVE, &arrival).await?;
         }
@@ -138,7 +141,7 @@ impl Broker {
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
         let _moves = self.hold_moves(&target).await?;
         let slot = self.slot(&target).await?;
-        let metadata = if arrival.is_ordered { Metadata::fifo() } else { Metadata::empty() };
+        let metadata = metadata_of_made(arrival.is_ordered, arrival.retention)?;
         self.open_or_make_target(&slot, &target, metadata).await?;
         let id = slot.state.lock().queues.get(&target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, &target, id)).transpose()?.flatten();

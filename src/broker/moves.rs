@@ -18,6 +18,7 @@ use super::changes::Change;
 use super::far_moves::answer_of;
 use super::messages::settled;
 use super::queue_store::QueueStore;
+use super::retention::{metadata_of_made, retention_of};
 use super::slot::{OpenQueue, Slot, SlotState};
 use super::transfers::{Pass, Transfers};
 use crate::domain::envelope::Envelope;
@@ -26,7 +27,6 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Life, Message, MessageTtl, Peer, State};
 use crate::domain::names::QueueRef;
-use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
 use crate::engine::{Fate, prepared};
 use crate::error::{Error, Part};
@@ -251,12 +251,12 @@ impl Broker {
         // Nobody else prepares, publishes or drops here until the end, and the queue stays.
         let _moves = self.hold_moves(target).await?;
         let slot = self.slot(target).await?;
-        let is_ordered = {
+        let (is_ordered, retention) = {
             let mut state = source.slot.state.lock();
-            state.queue_mut(source.at, source.id).is_some_and(|queue| queue.engine.is_ordered())
+            let queue = state.queue_mut(source.at, source.id).ok_or_else(|| closed(source.at))?;
+            (queue.engine.is_ordered(), retention_of(&headers, queue.engine.retention()))
         };
-        let metadata = if is_ordered { Metadata::fifo() } else { Metadata::empty() };
-        self.open_or_make_target(&slot, target, metadata).await?;
+        self.open_or_make_target(&slot, target, metadata_of_made(is_ordered, retention)?).await?;
         let id = slot.state.lock().queues.get(target).map(|queue| queue.id);
         let side = id.map(|id| self.side(&slot, target, id)).transpose()?.flatten();
         let side = side.ok_or_else(|| closed(target))?;

@@ -36,14 +36,14 @@ impl Broker {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<Posted, Error> {
-        // Before anything is made for them.
-        let room = self.reserve(&at.project, Amount::of(&messages)).await?;
         let slot = self.slot(at).await?;
-        self.open_or_create(&slot, at).await?;
-        let most = self.message_bytes(&slot, at);
+        let most = self.message_bytes(&slot, at).await?;
         for (index, message) in messages.iter().enumerate() {
             check_bytes(message, most, || format!("messages[{index}].body"))?;
         }
+        // Before anything is made for them.
+        let room = self.reserve(&at.project, Amount::of(&messages)).await?;
+        self.open_or_create(&slot, at).await?;
         self.post_opened(&slot, at, messages, client, room).await
     }
 
@@ -54,10 +54,8 @@ impl Broker {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<EachPosted, Error> {
-        let mut room = self.reserve(&at.project, Amount::of(&messages)).await?;
         let slot = self.slot(at).await?;
-        self.open_or_create(&slot, at).await?;
-        let most = self.message_bytes(&slot, at);
+        let most = self.message_bytes(&slot, at).await?;
         let count = messages.len();
         let (mut refused, mut taken) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for message in messages {
@@ -70,10 +68,8 @@ impl Broker {
         let (ids, durability) = if taken.is_empty() {
             (Vec::new(), None)
         } else {
-            if taken.len() < count {
-                drop(room);
-                room = self.reserve(&at.project, Amount::of(&taken)).await?;
-            }
+            let room = self.reserve(&at.project, Amount::of(&taken)).await?;
+            self.open_or_create(&slot, at).await?;
             let Posted { ids, durability } = self.post_opened(&slot, at, taken, client, room).await?;
             (ids, Some(durability))
         };
@@ -83,11 +79,13 @@ impl Broker {
         Ok(EachPosted { outcomes: refused.into_iter().map(outcome).collect(), durability })
     }
 
-    /// Bytes that a message of an open queue may have.
-    fn message_bytes(&self, slot: &Arc<Slot>, at: &QueueRef) -> usize {
+    /// Bytes that a message of a queue may have; of one that is not there, what it would be created with.
+    async fn message_bytes(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<usize, Error> {
+        let is_open = self.open(slot, at).await?;
         let limits = self.limits();
         let state = slot.state.lock();
-        state.queues.get(at).map_or(limits.message_bytes, |queue| queue.attributes.message_bytes(limits))
+        let queue = state.queues.get(at).filter(|_| is_open);
+        Ok(queue.map_or(limits.rest_message_bytes(), |queue| queue.attributes.message_bytes(limits)))
     }
 }
 

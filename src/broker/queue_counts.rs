@@ -1,11 +1,12 @@
 //! How much is in the queues of a page, wherever they are served: what is claimed is known to the owner of a slot alone, so
 //! each owner is asked once, for all of its queues on the page.
 //!
-//! A page has at most [`limits::PAGE_MOST`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once; each costs one read of
-//! its pool, and one more for the age of its oldest message. What is not known within [`limits::HEALTH_DEADLINE`] is left out.
+//! A page has at most [`limits::PAGE_MOST`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
+//! costs one read of its pool, and one more for the age of its oldest message; another one is opened first. What is not known within [`limits::HEALTH_DEADLINE`] is left out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -46,7 +47,7 @@ impl Broker {
         }
         let answers = shares.into_values().map(async |Share { owner, places, queues }| {
             let counted = match owner {
-                None => self.counts_of_own(&queues).await,
+                None => self.counts_of_own(&queues, limits::HEALTH_DEADLINE).await,
                 Some(owner) => self.ask_counts(&owner, &queues).await,
             };
             (places, counted)
@@ -68,7 +69,7 @@ impl Broker {
             return Err(Error::TooMany { what: "queues in a question", bound });
         }
         let queues = question.queues.iter().map(QueueAddress::queue).collect::<Result<Vec<_>, _>>()?;
-        Ok(CountsAnswer { queues: self.counts_of_own(&queues).await })
+        Ok(CountsAnswer { queues: self.counts_of_own(&queues, limits::COUNTS_ANSWER).await })
     }
 
     async fn ask_counts(&self, owner: &SlotOwner, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
@@ -89,8 +90,8 @@ impl Broker {
         }
     }
 
-    async fn counts_of_own(&self, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
-        let deadline = Instant::now() + limits::HEALTH_DEADLINE;
+    async fn counts_of_own(&self, queues: &[QueueRef], most: Duration) -> Vec<Option<QueueCounts>> {
+        let deadline = Instant::now() + most;
         let mut counts = Vec::with_capacity(queues.len());
         for some in queues.chunks(limits::COUNT_AT_ONCE) {
             let counted = some.iter().map(async |at| {

@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rand::seq::SliceRandom;
+use tracing::debug;
 
 use super::Broker;
 use super::changes::Change;
 use super::messages::settled;
 use super::pool_table::NamedStore;
 use super::slot::{Slot, SlotState};
-use crate::catalogue::{QueueRecord, Schema};
+use crate::catalogue::Schema;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Retention};
@@ -122,6 +123,8 @@ struct Look {
     retention: Retention,
     /// What was known before.
     oldest: Option<Timestamp>,
+    /// Whether all its messages lay in one pool when the look began.
+    is_whole: bool,
 }
 
 impl Broker {
@@ -149,7 +152,7 @@ impl Broker {
         // More than a sweep has looks for have their turns in no order.
         due.shuffle(&mut rand::rng());
         due.truncate(limits::SWEEP_LOOKS);
-        let mut looks = 0;
+        let (mut looks, mut failed) = (0, false);
         while !due.is_empty() {
             let mut left = Vec::new();
             for queue in due {
@@ -162,7 +165,12 @@ impl Broker {
                     Ok(false) => {}
                     // It says nothing of other queues.
                     Err(error) if error.is_damaged() => {}
-                    Err(error) => return Err(error),
+                    // A second one says that the pool does not answer; the first one may be of its queue alone.
+                    Err(error) if failed => return Err(error),
+                    Err(error) => {
+                        debug!(%error, pool = %store.name(), "a queue's retained messages are not read");
+                        failed = true;
+                    }
                 }
             }
             due = left;
@@ -210,12 +218,12 @@ impl Broker {
     }
 
     /// Notes a queue that is not open as one that may have retained messages, if it has messages at all.
-    pub(super) async fn note_resting(
-        &self,
-        slot: &Slot,
-        at: &QueueRef,
-        record: &QueueRecord,
-    ) -> Result<(), Error> {
+    pub(super) async fn note_resting(&self, slot: &Slot, at: &QueueRef, id: QueueId) -> Result<(), Error> {
+        // The retention may have been changed since the record was read that names this queue. Behind the gate nobody changes
+        // it before it is noted.
+        let _gate = slot.queue_gates.hold(at).await;
+        let record = self.0.catalogue.queue(&slot.owned, at).await?;
+        let Some(record) = record.filter(|record| record.id == id) else { return Ok(()) };
         let name = record.placement()?.pool;
         let store = self.pool_of_record(&name).await?.store()?;
         let totals = store.totals(record.id).await.map_err(|error| store.failed(error))?;
@@ -227,6 +235,19 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+/// The retention that a target has which is made for these messages of a source: theirs at the source, so that none is over sooner
+/// than it was to be. None when they do not live by the queue that they are in.
+pub(super) fn retention_of(headers: &[Header], source: Retention) -> Option<u32> {
+    let is_retained = headers.iter().any(|header| header.life.retained_since().is_some());
+    is_retained.then_some(source.seconds())
+}
+
+/// The metadata of a target that is made.
+pub(super) fn metadata_of_made(is_ordered: bool, retention: Option<u32>) -> Result<Metadata, Error> {
+    let metadata = if is_ordered { Metadata::fifo() } else { Metadata::empty() };
+    retention.into_iter().try_fold(metadata, Metadata::with_message_ttl)
 }
 
 impl SlotState {
@@ -249,11 +270,12 @@ impl SlotState {
             open.engine.begin_sweep();
             open.retained.looked = now;
             let oldest = open.retained.oldest.take();
-            return Some(Look { queue, at: Some(at.clone()), retention: open.engine.retention(), oldest });
+            let (retention, is_whole) = (open.engine.retention(), open.placement.older.is_none());
+            return Some(Look { queue, at: Some(at.clone()), retention, oldest, is_whole });
         }
         let resting = self.resting.get_mut(pool, queue)?;
         let (retention, oldest) = (resting.retention, Some(resting.oldest));
-        Some(Look { queue, at: None, retention, oldest })
+        Some(Look { queue, at: None, retention, oldest, is_whole: true })
     }
 
     /// Notes what a look found; nothing when it failed. Returns what is to be removed of a queue that is open.
@@ -274,8 +296,9 @@ impl SlotState {
             return Vec::new();
         };
         let Some(open) = self.queue_mut(at, look.queue) else { return Vec::new() };
-        // The other pool of a queue that moves may have an earlier one.
-        let oldest = if open.placement.older.is_some() { look.oldest } else { oldest };
+        // The other pool of a queue that moves may have an earlier one, and the move may have ended during the look.
+        let is_whole = look.is_whole && open.placement.older.is_none() && open.placement.pool == *pool;
+        let oldest = if is_whole { oldest } else { look.oldest };
         open.retained.oldest = oldest.into_iter().chain(open.retained.oldest).min();
         open.engine.finish_sweep(found.map_or_else(Vec::new, |found| found.found.clone()), now)
     }

@@ -307,10 +307,12 @@ impl Broker {
             return Ok(true);
         }
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(false) };
+        // Who waits for a pool leaves the line with its request: what goes on is one opening per pool.
+        let pools = slot.pool_gates.hold_all(&record.placement()?).await;
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
         let open = async move {
-            let _gate = gate;
-            broker.open_record(&slot, &at, &record, Origin::Stored).await
+            let _held = (gate, pools);
+            broker.open_behind_gates(&slot, &at, &record, Origin::Stored).await
         };
         self.carry_out(open).await.map(|()| true)
     }
@@ -336,6 +338,17 @@ impl Broker {
         origin: Origin,
     ) -> Result<(), Error> {
         let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
+        self.open_behind_gates(slot, at, record, origin).await
+    }
+
+    /// As [`Broker::open_record`], for a caller that holds the gates of the pools too.
+    async fn open_behind_gates(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        record: &QueueRecord,
+        origin: Origin,
+    ) -> Result<(), Error> {
         let (placement, migration) = self.open_pools(slot, record).await?;
         let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
         let readers = TaskTracker::new();

@@ -159,7 +159,7 @@ impl Broker {
         if record.placement()?.older.is_some() || !self.stores_with_aside(slot, record).await?.is_empty() {
             return self.open(slot, at).await.map(|_| ());
         }
-        self.note_resting(slot, at, record).await
+        self.note_resting(slot, at, record.id).await
     }
 
     /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:

@@ -88,6 +88,10 @@ pub struct Arrival {
     pub ttl: Option<u32>,
     /// Whether they are in order of groups there, and so in a target that is made for them.
     pub is_ordered: bool,
+    /// Seconds of the retention of a target that is made for them, if they live by that of their queue. Replicas of before do not
+    /// say it.
+    #[serde(default)]
+    pub retention: Option<u32>,
 }
 
 /// To the owner of the source: the target has these messages, prepared, and they are to be removed.

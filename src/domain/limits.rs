@@ -203,6 +203,9 @@ pub const COUNT_WAIT: Duration = Duration::from_secs(5);
 pub const RECOUNT_TICK: Duration = Duration::from_secs(2);
 /// Queues whose totals are asked for at once.
 pub const COUNT_AT_ONCE: usize = 64;
+/// A replica that is asked what is in its queues leaves out those whose pools have not answered within this time. It is shorter than
+/// [`HEALTH_DEADLINE`], which the asker waits, so that the others arrive.
+pub const COUNTS_ANSWER: Duration = Duration::from_secs(3);
 
 /// Parts of all queues, the unit of ownership. It is a byte, so it is written into ids and never changes.
 pub const SLOTS: usize = 256;

@@ -146,6 +146,13 @@ impl Metadata {
         self.bounded(raw(written(&own)), bytes)
     }
 
+    /// The same, with this many seconds as the life of messages that name none (SQS: the retention).
+    pub fn with_message_ttl(self, seconds: u32) -> Result<Self, Error> {
+        let mut own = self.own();
+        own.insert(attributes::MESSAGE_TTL.to_owned(), raw(seconds.to_string()));
+        Self::stored(raw(written(&own)))
+    }
+
     /// What the queue itself says.
     pub fn own(&self) -> Entries {
         let entries = attributes::entries(self.as_raw()).unwrap_or_default();

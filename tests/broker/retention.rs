@@ -156,6 +156,18 @@ async fn dead_letter_lives_by_its_new_queue_from_the_first_send() {
     await_total(&whole.broker, &dead, 0).await;
 }
 
+/// The queue for dead letters was deleted, so the broker makes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letter_is_kept_by_target_that_is_made_for_it() {
+    let (whole, at, dead) = (whole().await, queue("q"), queue("dead"));
+    let source = r#"{"_dead_letter_queue": "dead", "_max_claim_count": 1, "_default_message_ttl": 345600}"#;
+    whole.broker.queue_create(&at, metadata(source)).await.unwrap();
+    let sent = send(&whole.broker, &at, 1).await;
+    whole.clock.advance(90_000_000);
+    die(&whole, &at, &dead).await;
+    assert_eq!(whole.broker.message_get(&dead, sent[0]).await.unwrap().ttl, 345_600);
+}
+
 /// In order of groups it counts from the transfer; so the order of ids is not that of expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letter_in_order_of_groups_lives_from_its_transfer() {

@@ -112,6 +112,17 @@ fn an_absent_project_is_the_default_one() {
 }
 
 #[test]
+fn refused_post_creates_no_queue() {
+    let service = service();
+    let long = json!("x".repeat(262_144));
+    assert_eq!(service.client.post_messages("missing", std::slice::from_ref(&long)).unwrap().status, 400);
+    let batch =
+        service.client.post("/v2/queues/missing/messages/batch", &json!({"messages": [{"body": long}]}));
+    assert_eq!(batch.unwrap().json()["results"][0]["status"], json!(400));
+    assert_eq!(service.client.get("/v2/queues").unwrap().json()["queues"], json!([]));
+}
+
+#[test]
 fn queue_bounds_each_of_its_messages() {
     let service = service();
     service.client.put(QUEUE, Some(&json!({"_max_messages_post_size": 100}))).unwrap();

@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 pub struct QueueAttributes {
     /// Bytes that a message of the queue may have, its attributes of SQS included. The service bounds it too
     /// (`--max-messages-post-size`, 1048576 by default). A queue that is created through REST starts with 262144, through
-    /// SQS with 1048576.
-    #[schema(minimum = 1, maximum = 4_194_304)]
+    /// SQS with 1048576. 262144 when absent.
+    #[schema(minimum = 1, maximum = 1_048_576)]
     _max_messages_post_size: Option<i64>,
     /// Seconds that messages live which name no `ttl`. They count from when the message can be claimed. 3600 when
     /// absent.

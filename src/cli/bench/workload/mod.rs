@@ -76,8 +76,8 @@ trait Dialect {
     /// Whether a queue is made by the first post to it, so that nothing need be asked before.
     fn makes_queues_by_posts(&self) -> bool;
 
-    /// Whether a queue was made, by the status of the answers to both.
-    fn is_new(&self, looked: Option<StatusCode>, created: StatusCode) -> bool;
+    /// Whether a queue was made, by the answer to the look and the status of the creation.
+    fn is_new(&self, looked: Option<&Answer>, created: StatusCode) -> bool;
 
     /// Deletes a queue.
     fn remove(&self, queue: usize) -> Ask;
@@ -142,13 +142,13 @@ impl Workload {
         for queue in 0..self.queues {
             let (look, create) = self.dialect.create(queue);
             let looked = match look {
-                Some(look) => Some(line.ask(look).await?.status),
+                Some(look) => Some(line.ask(look).await?),
                 None => None,
             };
             let created = line.ask(create).await?;
             if !created.status.is_success() {
                 tally.borrow_mut().refuse(Verb::Post, created.status, &created.body);
-            } else if self.dialect.is_new(looked, created.status) {
+            } else if self.dialect.is_new(looked.as_ref(), created.status) {
                 made.push(queue);
             }
         }

@@ -85,7 +85,7 @@ impl Dialect for Rest {
         true
     }
 
-    fn is_new(&self, _: Option<StatusCode>, created: StatusCode) -> bool {
+    fn is_new(&self, _: Option<&Answer>, created: StatusCode) -> bool {
         created == StatusCode::CREATED
     }
 

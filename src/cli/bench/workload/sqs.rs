@@ -12,6 +12,8 @@ use serde::Deserialize;
 
 use super::{Answer, Ask, Dialect, LoadArgs, Target, Verb, template, texts};
 
+/// What the error of a look says that finds no queue.
+const MISSING: &[u8] = b"#QueueDoesNotExist";
 /// The most messages that a batch may have (SQS).
 const MOST: usize = 10;
 /// The account of the queues: that of requests without credentials.
@@ -131,8 +133,11 @@ impl Dialect for Sqs {
         false
     }
 
-    fn is_new(&self, looked: Option<StatusCode>, _: StatusCode) -> bool {
-        looked.is_some_and(|status| status.is_client_error())
+    fn is_new(&self, looked: Option<&Answer>, _: StatusCode) -> bool {
+        // Refusals for the moment have the same status.
+        looked.is_some_and(|looked| {
+            looked.status.is_client_error() && looked.body.windows(MISSING.len()).any(|part| part == MISSING)
+        })
     }
 
     fn remove(&self, queue: usize) -> Ask {
