@@ -21,6 +21,7 @@
 //! | [`cli`] | the commands, among them the load generator | is not used by any other part |
 //! | [`files`] | reads the files that settings and pools name: regular ones, up to a bound | does not know what is in them |
 //! | [`units`] | how people write durations and sizes | knows no setting |
+//! | [`spelling`] | hints at slips: the name that a misspelt one probably means | |
 //! | [`clock`], [`config`], [`telemetry`] | the one reader of clocks; the settings; the logs | |
 //!
 //! # Layers
@@ -72,6 +73,7 @@ pub mod journal;
 pub mod metrics;
 pub mod placement;
 pub mod server;
+pub mod spelling;
 pub mod storage;
 pub mod telemetry;
 pub mod units;

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use clap::Command;
 
+use crate::config::layers::TAKE_SETTINGS;
+
 /// The commands, by what they are for. A test finds each of them here once.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run a service", &["serve", "config", "token", "tree", "doctor"]),
@@ -12,9 +14,6 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Administer a service", &["top", "health", "pool", "flavor", "components", "drain"]),
     ("More", &["context", "ping", "bench", "openapi", "completions", "help"]),
 ];
-
-/// The commands that take the settings of the service.
-const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];
 
 /// The settings that most services are given: those of `-h`.
 const COMMON: &[&str] = &[

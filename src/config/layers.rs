@@ -15,18 +15,16 @@ use thiserror::Error as ThisError;
 use super::Config;
 use crate::domain::pool::hide_passwords;
 use crate::files;
+use crate::spelling::nearest;
 
 /// The sub-commands that take settings. So does the program without one.
-const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];
+pub const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];
 
 /// The setting that names the file.
 const FILE: &str = "config";
 
 /// What the variables of the program begin with.
 const PREFIX: &str = "ANGARIUM_";
-
-/// How much two names have in common, from 0 to 1, if the one is taken for a slip of the other.
-const LIKENESS: f64 = 0.85;
 
 /// Why a file of settings cannot be used.
 #[derive(Debug, ThisError)]
@@ -176,13 +174,6 @@ fn meant(settings: &Command, key: &str) -> String {
     let names = settings.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != FILE);
     let Some(meant) = nearest(&name, names) else { return String::new() };
     if meant == name { format!("; it is `{meant}`") } else { format!("; did you mean `{meant}`?") }
-}
-
-/// The name that is most like this one, if one is much like it.
-fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let likeness = names.map(|known| (strsim::jaro_winkler(name, known), known));
-    let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS);
-    like.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
 }
 
 /// A variable of the environment that looks like one of ours, and is none.

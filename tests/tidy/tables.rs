@@ -9,8 +9,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &["units"]),
     ("cli/token.rs", &["config", "domain"]),
-    ("cli/client", &["units"]),
-    ("config", &["domain", "files", "units"]),
+    ("cli/client", &["spelling", "units"]),
+    ("config", &["domain", "files", "spelling", "units"]),
     // What anybody may read.
     ("files.rs", &[]),
     // A store that no service has open is read where it lies.
@@ -19,6 +19,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // domain the defaults.
     ("config.rs", &["coordination::zookeeper", "domain::limits", "placement", "units"]),
     ("telemetry.rs", &["config"]),
+    ("spelling.rs", &[]),
     ("units.rs", &[]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
@@ -208,7 +209,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     // The system probes connections of clients, and of other replicas.
     ("socket2", &["cluster/connection.rs", "server"]),
     // Names that are meant.
-    ("strsim", &["cli/client/attributes.rs", "config/layers.rs"]),
+    ("strsim", &["spelling.rs"]),
     ("subtle", &["domain/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     (

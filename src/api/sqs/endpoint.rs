@@ -21,8 +21,7 @@ use super::account::{self, Caller, Places};
 use super::admission::{Judged, Place, Sender};
 use super::authorization::authorize;
 use super::context::{Context, Most};
-use super::decode::Arguments;
-use super::decode::Protocol;
+use super::decode::{Arguments, Protocol};
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
 use super::incoming::{Asked, asked, credential, is_plain_json, most_bytes, queue_of_path, target};
@@ -163,7 +162,7 @@ impl Sqs {
         let is_plain = protocol == Protocol::Json && is_plain_json(request.headers());
         let (request, unread) = unread::watch(request);
         let mut response = self.answer_as(request, protocol, &id).await;
-        // Whoever speaks JSON by its plain name reads no other: the SDKs of AWS speak it by theirs.
+        // A client that names plain JSON may read no other; the SDKs of AWS name their own form.
         if is_plain {
             response.headers_mut().insert(header::CONTENT_TYPE, PLAIN_JSON);
         }
@@ -203,8 +202,8 @@ impl Sqs {
         let response = match admitted {
             Ok((mut call, _place, charge)) => {
                 // A replica that is alone passes nothing on: a receive that waits needs its body no more.
-                let is_over = self.relay.is_none() && operation == Operation::ReceiveMessage;
-                let (bytes, _charge) = Some((bytes, charge)).filter(|_| !is_over).unzip();
+                let may_wait_without = self.relay.is_none() && operation == Operation::ReceiveMessage;
+                let (bytes, _charge) = Some((bytes, charge)).filter(|_| !may_wait_without).unzip();
                 let served = async {
                     match &self.relay {
                         Some(relay) => {

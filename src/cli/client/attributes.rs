@@ -2,6 +2,7 @@
 //! a server would keep it without effect.
 
 use super::failure::Failure;
+use crate::spelling::nearest;
 
 /// The reserved keys, of Zaqar, of the server, and those that its endpoint of SQS keeps. A test compares them with the server's.
 pub const KNOWN: &[&str] = &[
@@ -28,16 +29,11 @@ pub const KNOWN: &[&str] = &[
     "_tags",
 ];
 
-/// How much two names have in common, from 0 to 1, if the one is taken for a slip of the other.
-const LIKENESS: f64 = 0.85;
-
 /// Refuses keys that look like attributes and are none.
 pub fn check<'a>(mut keys: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     let Some(key) = keys.find(|key| key.starts_with('_') && !KNOWN.contains(key)) else { return Ok(()) };
-    let likeness = KNOWN.iter().map(|known| (strsim::jaro_winkler(key, known), known));
-    let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS);
-    let meant = like.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    let hint = meant.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"));
+    let meant = nearest(key, KNOWN.iter().copied());
+    let hint = meant.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
     Err(Failure::Usage(format!(
         "there is no attribute `{key}`{hint}\n  keys that begin with an underscore are attributes; \
          --allow-unknown sets it all the same, and it has no effect"
