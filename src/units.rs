@@ -1,5 +1,5 @@
 //! How people write durations and sizes, and how they are shown: wherever one is read (a flag, a variable, a file), both the plain
-//! number and the number with its unit are taken, and what is shown can be read again.
+//! number and the number with its unit are taken, and the shown form can be read again.
 //!
 //! | | plain number | with units |
 //! |---|---|---|
@@ -61,7 +61,7 @@ pub fn seconds_within((least, most): (u32, u32)) -> impl Fn(&str) -> Result<u32,
 ///
 /// # Errors
 ///
-/// What a size looks like, for anything else and for what is more than 64 bits hold.
+/// What a size looks like, for anything else and for more than 64 bits hold.
 pub fn bytes(text: &str) -> Result<u64, String> {
     const FORM: &str =
         "a size is a number of bytes, or a number with its unit, as in 512KiB, 256MiB or 1.5GiB";

@@ -35,7 +35,7 @@ pub struct ListedClaim {
 /// A page of claims.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimPage {
-    /// Those that have not ended, in order of their ids.
+    /// The live claims, in order of their ids.
     pub claims: Vec<ListedClaim>,
     /// Behind which claim the next page begins; none when there is nothing on this page.
     pub next: Option<ClaimId>,

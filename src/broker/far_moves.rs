@@ -267,7 +267,7 @@ impl Broker {
         Ok(())
     }
 
-    /// What is to become of messages that are prepared in `slot`, by the states that they have at their source, which is waited
+    /// The fates of messages that are prepared in `slot`, by the states that they have at their source, which is waited
     /// for no longer than [`limits::MOVE_SOURCE`]. The caller holds the moves into the queue.
     pub(super) async fn fates(
         &self,

@@ -15,8 +15,8 @@ impl Broker {
     /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
     /// the greatest one that any of them gave.
     ///
-    /// A fence goes on when the caller leaves: one that was given up could arrive after the next one and the batches behind
-    /// it, and begin their numbering anew.
+    /// A fence is completed even when the caller leaves: an abandoned one could arrive after the next one and the batches
+    /// behind it, and restart their numbering.
     pub(super) async fn open_lane(
         &self,
         slot: &Arc<Slot>,

@@ -49,7 +49,7 @@ pub struct MessageView {
     pub group: Option<GroupName>,
     /// The claim it is under, if it is under one.
     pub claim: Option<ClaimId>,
-    /// What is left of its delay, if that is not over.
+    /// The rest of its delay, if that has not ended.
     pub delay: Option<DelayLeft>,
 }
 
@@ -58,7 +58,7 @@ pub struct MessageView {
 pub struct DelayLeft {
     /// Whole seconds, rounded up.
     pub seconds: u64,
-    /// When it is over.
+    /// When it ends.
     pub until: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! What a request is told when a storage that it names cannot become a pool.
+//! The errors of a request when a storage that it names cannot become a pool.
 
 use tracing::warn;
 
@@ -8,8 +8,8 @@ use crate::error::{Error, Part, Place};
 use crate::storage::StoreError;
 use crate::storage::open::PoolOpenError;
 
-/// What it means to a request that no pool can be registered at the place it named. Whoever names servers hears what
-/// is wrong with them; what is wrong with a disk of this machine is not for clients.
+/// What it means to a request that no pool can be registered at the place it named. A caller that names
+/// servers is told their failures; failures of a disk of this machine are not for clients.
 pub(super) fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
     match failure {
         StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),

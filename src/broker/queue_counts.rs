@@ -1,8 +1,8 @@
-//! How much is in the queues of a page, wherever they are served: what is claimed is known to the owner of a slot alone, so
+//! The numbers of messages in the queues of a page: only the owner of a slot knows the claimed ones, so
 //! each owner is asked once, for all of its queues on the page.
 //!
 //! A page has at most [`limits::PAGE_MOST`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
-//! costs one read of its pool, and one more for the age of its oldest message; another one is opened first. What is not known within [`limits::HEALTH_DEADLINE`] is left out.
+//! costs one read of its pool, and one more for the age of its oldest message; another one is opened first. A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ struct Share {
 }
 
 impl Broker {
-    /// What is in each of these queues, at most a page of them; none of one that is not there, or whose owner or pool does not say
-    /// so in time.
+    /// Counts the messages of each of these queues, at most a page of them; none for a missing queue, and for one whose owner or
+    /// pool does not answer in time.
     pub(super) async fn queue_counts(&self, queues: Vec<QueueRef>) -> Vec<Option<QueueCounts>> {
         let mut counts = vec![None; queues.len()];
         let mut shares: HashMap<Option<Uuid>, Share> = HashMap::new();
@@ -58,7 +58,7 @@ impl Broker {
         counts
     }
 
-    /// What is in queues that are served here, for a replica that asks.
+    /// Counts the messages of queues that are served here, for a replica that asks.
     ///
     /// # Errors
     ///
@@ -80,11 +80,11 @@ impl Broker {
         match timeout(limits::HEALTH_DEADLINE, ask).await {
             Ok(Ok(CountsAnswer { queues })) => queues,
             Ok(Err(error)) => {
-                debug!(replica = %owner.address, %error, "a replica does not say what is in its queues");
+                debug!(replica = %owner.address, %error, "a replica did not count its queues");
                 Vec::new()
             }
             Err(_) => {
-                debug!(replica = %owner.address, "a replica does not say in time what is in its queues");
+                debug!(replica = %owner.address, "a replica did not count its queues in time");
                 Vec::new()
             }
         }

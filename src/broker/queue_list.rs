@@ -29,7 +29,7 @@ pub struct QueueFilter {
     pub is_detailed: bool,
     /// With the number of all queues.
     pub is_counted: bool,
-    /// With what is in each of them.
+    /// Whether to count the messages of each.
     pub has_counts: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct QueueView {
     pub name: QueueName,
     /// Its metadata with the defaults of the reserved keys, if the listing needed it.
     pub metadata: Option<Entries>,
-    /// What is in it, if that was asked, and if whoever serves it says so in time.
+    /// The numbers of its messages, if they were asked for and its replica answered in time.
     pub counts: Option<QueueCounts>,
 }
 

@@ -37,7 +37,7 @@ const RESERVE_TRIES: usize = 4;
 pub struct QuotaView {
     /// What it may hold.
     pub quota: Quota,
-    /// What it holds. Of a project without a quota nobody keeps books, so it is counted for whoever asks: none when it has more
+    /// What it holds. There are no books for a project without a quota, so each request counts it: none when it has more
     /// queues than [`limits::COUNTED_QUEUES`], or is not counted within [`limits::HEALTH_DEADLINE`].
     pub used: Option<Holdings>,
 }
@@ -64,7 +64,7 @@ impl Broker {
         Ok(view)
     }
 
-    /// Counts what a project holds, whoever serves its queues.
+    /// Counts what a project holds, in all its queues at all replicas.
     async fn count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
         let _turn = self.0.listing_turns.take(project, self.accounts()).await?;
         match timeout(limits::HEALTH_DEADLINE, self.try_count_without_books(project)).await {

@@ -1,9 +1,9 @@
 //! Messages that live by the retention of their queue (P14): from which base time on a queue has them, and the sweep that takes
 //! them from there.
 //!
-//! A change of the retention is a change of the queue's attributes and of nothing that is stored. So what is kept here are base
-//! times, which never change, and no deadlines. A queue whose earliest one is known is not looked at before that is over;
-//! of one that is closed only this is kept.
+//! A change of the retention is a change of the queue's attributes and of nothing that is stored. So this module keeps base
+//! times, which never change, and no deadlines. A sweep skips a queue until its earliest known message may expire; of a
+//! closed queue only the base time and the retention are kept.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::domain::time::Timestamp;
 use crate::error::Error;
 use crate::storage::Retained;
 
-/// What is known of the retained messages of an open queue.
+/// The earliest retained message of an open queue, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RetentionWatch {
     /// No message has an earlier base time; none when there is no message.
@@ -60,7 +60,7 @@ fn is_over(oldest: Timestamp, retention: Retention, now: Timestamp) -> bool {
     retention.cutoff(now).is_some_and(|cutoff| oldest <= cutoff)
 }
 
-/// What is kept of a closed queue.
+/// The retention and the earliest message of a closed queue.
 #[derive(Clone, Copy, Debug)]
 struct Resting {
     retention: Retention,
@@ -144,7 +144,7 @@ impl Broker {
         self.0.catalogue.schema_reach(Schema::RETENTION).await.is_ok()
     }
 
-    /// Removes retained messages of a slot from a pool whose time is over, the earliest of each queue first, queue by queue in
+    /// Removes expired retained messages of a slot from a pool, the earliest of each queue first, queue by queue in
     /// turns and a bounded number in all.
     pub(super) async fn sweep_retained(&self, slot: &Arc<Slot>, store: &NamedStore) -> Result<(), Error> {
         let pool = store.name();
@@ -219,8 +219,8 @@ impl Broker {
 
     /// Notes a queue that is not open as one that may have retained messages, if it has messages at all.
     pub(super) async fn note_resting(&self, slot: &Slot, at: &QueueRef, id: QueueId) -> Result<(), Error> {
-        // The retention may have been changed since the record was read that names this queue. Behind the gate nobody changes
-        // it before it is noted.
+        // The retention may have been changed since the record was read that names this queue. The gate
+        // keeps it as it is until it is noted.
         let _gate = slot.queue_gates.hold(at).await;
         let record = self.0.catalogue.queue(&slot.owned, at).await?;
         let Some(record) = record.filter(|record| record.id == id) else { return Ok(()) };
@@ -237,8 +237,8 @@ impl Broker {
     }
 }
 
-/// The retention that a target has which is made for these messages of a source: theirs at the source, so that none is over sooner
-/// than it was to be. None when they do not live by the queue that they are in.
+/// The retention that a target has which is made for these messages of a source: theirs at the source, so that none expires
+/// earlier than it would have there. None when they do not live by the queue that they are in.
 pub(super) fn retention_of(headers: &[Header], source: Retention) -> Option<u32> {
     let is_retained = headers.iter().any(|header| header.life.retained_since().is_some());
     is_retained.then_some(source.seconds())
@@ -278,7 +278,7 @@ impl SlotState {
         Some(Look { queue, at: None, retention, oldest, is_whole: true })
     }
 
-    /// Notes what a look found; nothing when it failed. Returns what is to be removed of a queue that is open.
+    /// Notes what a look found; nothing when it failed. Returns the messages of an open queue that must be removed.
     fn finish_retained_look(
         &mut self,
         pool: &PoolName,

@@ -130,7 +130,7 @@ pub(super) struct OpenQueue {
     pub(super) uses: TaskTracker,
     /// What its metadata says of its behaviour.
     pub(super) attributes: Attributes,
-    /// What is known of its messages that live by its retention.
+    /// Its earliest message that lives by its retention.
     pub(super) retained: RetentionWatch,
     /// When its scheduled messages are looked at next, as far as the slot has noted.
     pub(super) wakes_at: Option<Timestamp>,
@@ -296,8 +296,8 @@ impl SlotState {
 }
 
 impl Broker {
-    /// Makes sure that a queue is open. False when there is no such queue. What was begun goes on when the caller leaves: it
-    /// writes to the pools, and the next caller may have no more time for it.
+    /// Makes sure that a queue is open. False when there is no such queue. An opening that has begun is completed even when the
+    /// caller leaves: it writes to the pools, and the next caller may have no more time for it.
     pub(super) async fn open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<bool, Error> {
         if slot.state.lock().is_open(at) {
             return Ok(true);
@@ -307,7 +307,7 @@ impl Broker {
             return Ok(true);
         }
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(false) };
-        // Who waits for a pool leaves the line with its request: what goes on is one opening per pool.
+        // A request that waits for a pool stops waiting when it ends, so at most one opening per pool outlives its request.
         let pools = slot.pool_gates.hold_all(&record.placement()?).await;
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
         let open = async move {
@@ -412,7 +412,7 @@ impl Broker {
     }
 }
 
-/// Gives a queue that opens its claims back. Answers those that hold nothing any more, and when the others end: not before
+/// Restores the claims of a queue that is being opened. Returns the claims that hold no message any more, and when the others end: not before
 /// `no_sooner`, since a holder may have been cut off only by the restart (P3).
 async fn restore_claims(
     engine: &mut QueueEngine,

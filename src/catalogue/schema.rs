@@ -25,7 +25,7 @@ impl Schema {
     pub const GROUPS: Self = Self(2);
     /// Queues that lie in two pools, while they move from one to the other: programs before it look into one of them.
     pub const MIGRATIONS: Self = Self(3);
-    /// Messages that live by the retention of their queue: programs before it take what is stored of them for damaged.
+    /// Messages that live by the retention of their queue: earlier programs take their stored form for damaged.
     pub const RETENTION: Self = Self(4);
     /// The newest that this program knows.
     pub const KNOWN: Self = Self::RETENTION;

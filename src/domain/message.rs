@@ -197,7 +197,7 @@ pub struct Peer {
 }
 
 impl Header {
-    /// When its life is over in a queue with this retention.
+    /// When it expires in a queue with this retention.
     pub const fn expires(&self, retention: Retention) -> Timestamp {
         match self.life {
             Life::Own { expires, .. } => expires,
@@ -213,7 +213,7 @@ impl Header {
         }
     }
 
-    /// Whether its life is over in a queue with this retention. A message is alive up to the instant it expires, and not at
+    /// Whether it has expired in a queue with this retention. A message is alive up to the instant it expires, and not at
     /// it.
     pub fn is_expired(&self, now: Timestamp, retention: Retention) -> bool {
         self.expires(retention) <= now

@@ -287,7 +287,7 @@ mod tests {
         );
         assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":7}"#).with_message_bytes(9)), "7");
         assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":null}"#).with_message_bytes(9)), "9");
-        // What was stored without a bound, or with more than is allowed today, has what is allowed.
+        // A stored bound that is missing, or above the one that is allowed today, counts as that one.
         assert_eq!(shown(&metadata("{}")), "500000");
         assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":600000}"#)), "500000");
         for gone in [change("remove", key, "0"), change("replace", key, "null"), change("add", key, "null")] {

@@ -276,7 +276,7 @@ impl Metadata {
     fn assumed(data: &[u8]) -> Option<Self> {
         let at = if block_length(data).is_some() { 0 } else { next_block(data)? };
         let head = Header::decode_from(&mut &data[at..]).ok()?;
-        // What is compressed is not as long as before.
+        // Compressed contents are not as long as before.
         let is_plain = head.data_length == head.uncompressed_length;
         let compression = if is_plain { CompressionType::None } else { CompressionType::Lz4 };
         Some(Self { first: vec![0], last: vec![u8::MAX; limits::MEND_KEY_BYTES], compression, level: 0 })

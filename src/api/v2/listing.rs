@@ -37,7 +37,7 @@ pub struct QueuesQuery {
     /// Whether to say how many queues the project has.
     #[param(value_type = Option<bool>, nullable = false)]
     with_count: Option<String>,
-    /// Whether to say what is in each queue.
+    /// Whether to count the messages of each queue.
     #[param(value_type = Option<bool>, nullable = false)]
     with_stats: Option<String>,
     /// Only queues that have this text in their name.
@@ -100,14 +100,14 @@ struct Queue {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<QueueAttributes>, nullable = false)]
     metadata: Option<ShownBody>,
-    /// What is in it; with `with_stats` only. Absent also when whoever serves the queue, or its pool, does not say so within five
-    /// seconds.
+    /// The numbers of its messages; with `with_stats` only. Absent also when the replica that serves the queue, or its pool,
+    /// does not answer within five seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     stats: Option<QueueMessageCounts>,
 }
 
-/// What is in a queue of a list: each message is counted under one state.
+/// The numbers of messages of a queue in a list: each message is counted under one state.
 #[derive(Debug, Serialize, ToSchema)]
 struct QueueMessageCounts {
     /// Messages that can be claimed.
@@ -126,13 +126,13 @@ struct QueueMessageCounts {
     rates: QueueRates,
 }
 
-/// Messages in a second, as the mean of the last 30 to 60 seconds. They begin at 0 where the queue is served anew.
+/// Messages in a second, as the mean of the last 30 to 60 seconds. They begin at 0 when another replica takes the queue over, and after a start.
 #[derive(Debug, Serialize, ToSchema)]
 struct QueueRates {
-    /// Those that came: posted, or moved from another queue.
+    /// Messages that were posted, or moved here from another queue.
     #[schema(example = 0.5)]
     posted: f64,
-    /// Those that went: deleted, expired, or moved to another queue.
+    /// Messages that were deleted, expired, or moved to another queue.
     #[schema(example = 0.5)]
     removed: f64,
 }
@@ -140,7 +140,7 @@ struct QueueRates {
 impl From<QueueCounts> for QueueMessageCounts {
     fn from(counts: QueueCounts) -> Self {
         let QueueCounts { ready, delayed, claimed, in_transfer, oldest_age, .. } = counts;
-        // To a hundredth: what is counted is not finer.
+        // To a hundredth: the counts are not finer.
         let per_second = |per_minute: u64| (per_minute as f64 / 0.6).round() / 100.0;
         let rates = QueueRates {
             posted: per_second(counts.posted_per_minute),

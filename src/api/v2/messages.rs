@@ -203,7 +203,7 @@ pub struct MessageDetails {
     /// `ready`, `delayed` or `claimed`.
     #[schema(example = "delayed")]
     state: &'static str,
-    /// Seconds until its delay is over; of a delayed message only.
+    /// Seconds until its delay ends; of a delayed message only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     delay: Option<u64>,

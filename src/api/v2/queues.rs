@@ -18,7 +18,7 @@ use crate::domain::names::QueueRef;
 use crate::domain::patch::Entries;
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 
-/// The header that tells whether there is a queue: what is answered for one that is not there looks as if it were.
+/// The header that tells whether the queue exists: the answer for a missing one looks like that for an empty one.
 const EXISTS: HeaderName = HeaderName::from_static("x-queue-exists");
 
 /// Metadata of a queue, as [`QueueAttributes`] describes it.
@@ -147,13 +147,13 @@ pub struct StatsBody {
 struct MessageCounts {
     /// Under a live claim.
     claimed: u64,
-    /// Under none: those that are ready, delayed or in transfer.
+    /// Under no claim: ready, delayed and in transfer.
     free: u64,
-    /// Those that can be claimed.
+    /// Messages that can be claimed.
     ready: u64,
-    /// Those whose delay is not over.
+    /// Messages whose delay has not ended.
     delayed: u64,
-    /// Those on their way to or from another queue.
+    /// Messages on their way to or from another queue.
     in_transfer: u64,
     /// Claimed and free ones together.
     total: u64,

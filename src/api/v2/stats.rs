@@ -158,7 +158,7 @@ pub(super) fn components(replicas: Said<Vec<ReplicaReport>>) -> (Vec<ComponentSt
 
 /// Get the statistics of the service
 ///
-/// Every pool and every replica is asked, and the answer names those that do not respond.
+/// Every pool and every replica is asked, and the answer names each that does not respond.
 #[utoipa::path(
     get, path = "/v2/stats", operation_id = "service_stats_get", tag = "health",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),

@@ -79,7 +79,7 @@ pub fn create(load: &Load, made: &mut Vec<usize>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes queues with what is in them. Fails with the server's words.
+/// Deletes queues with their messages. Fails with the server's words.
 pub fn remove(load: &Load, queues: &[usize]) -> anyhow::Result<()> {
     on_one_line(load, async |line, tally| load.workload.remove(line, tally, queues).await)?;
     Ok(())

@@ -19,7 +19,7 @@ pub struct ExtentArgs {
     /// At most this many; all of them when not given, page after page
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "all")]
     limit: Option<u64>,
-    /// All of them: what is done anyway, for scripts that say it
+    /// All of them: the default, for scripts that name it
     #[arg(long, hide = true)]
     all: bool,
     /// Begin after this one; it comes from a listing before

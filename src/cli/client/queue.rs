@@ -1,4 +1,4 @@
-//! `angarium queue`: list, create, show, count, change, purge and delete queues. What is counted of them stands in
+//! `angarium queue`: list, create, show, count, change, purge and delete queues. Their counts are in
 //! [`super::queue_counts`], their migration in [`super::migration`].
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! `angarium queue list` and `angarium queue stats`: which queues there are, and what is in them.
+//! `angarium queue list` and `angarium queue stats`: which queues there are, and how many messages they have.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::units::span;
 pub struct Columns {
     /// The metadata.
     pub detailed: bool,
-    /// What is in them.
+    /// Their counts.
     pub counted: bool,
 }
 
@@ -32,12 +32,12 @@ pub struct Listed {
     pub name: String,
     #[serde(default)]
     metadata: BTreeMap<String, Box<RawValue>>,
-    /// What is in it, if the server says so.
+    /// Its counts, if the server has them.
     #[serde(default)]
     pub stats: Option<Counted>,
 }
 
-/// What is in a queue.
+/// The numbers of messages of a queue.
 #[derive(Deserialize)]
 pub struct Counted {
     /// Messages that can be claimed.
@@ -86,7 +86,7 @@ pub fn counts_queues(remote: &Remote) -> Result<bool, Failure> {
         Ok(Home { resources }) => {
             Ok(resources.get("rel/queues").is_some_and(|queues| queues.get().contains("with_stats")))
         }
-        // The listing tells what is wrong, or goes well.
+        // The listing reports the failure, or succeeds.
         Err(Failure::Refused(_) | Failure::Strange { .. }) => Ok(false),
         Err(failure) => Err(failure),
     }
@@ -179,7 +179,7 @@ impl Counts {
     }
 }
 
-/// Shows what is in each of these queues.
+/// Shows the counts of each of these queues.
 pub fn stats(caller: &CallerArgs, remote: &Remote, queues: &[String]) -> Result<(), Failure> {
     let heads = &["NAME", "READY", "CLAIMED", "DELAYED", "TRANSFER", "TOTAL", "OLDEST", "NEWEST"];
     let (mut rows, mut json, mut plain) = (Vec::new(), BTreeMap::new(), Vec::new());

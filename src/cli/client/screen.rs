@@ -1,4 +1,4 @@
-//! Owns what is known of the terminal behind standard output: whether there is one, and how wide it is.
+//! The terminal behind standard output: whether there is one, and how wide it is.
 
 use std::io::{IsTerminal, stdout};
 
@@ -15,7 +15,7 @@ pub fn size() -> Option<(u16, u16)> {
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
-/// Columns of the terminal that somebody looks at.
+/// Columns of the terminal.
 pub fn width() -> Option<u16> {
     size().filter(|_| is_terminal()).map(|(columns, _)| columns)
 }

@@ -1,4 +1,4 @@
-//! Owns what a person is told of a TLS handshake that failed: what is wrong, and what can be done about it.
+//! The texts for a TLS handshake that failed: the reason, and what can be done about it.
 
 use std::io;
 

@@ -66,7 +66,7 @@ impl EmbeddedPool {
         task.await.map_err(|error| StoreError::NotSent(error.to_string()))?
     }
 
-    /// Removes or narrows buckets that were looked into. What is not cleared now is found spent again.
+    /// Removes or narrows buckets that were looked into. A bucket that is not cleared now is found spent again.
     async fn clear(&self, spent: Vec<Spent>) {
         if !spent.is_empty() {
             drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);

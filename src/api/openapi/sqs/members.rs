@@ -119,7 +119,7 @@ pub const OTHER_SCHEMAS: &[(&str, &str, &[Member])] = &[
         "An error of SQS.",
         &[
             must("__type", Text, "", "The kind of error: a namespace, `#` and AWS's name."),
-            may("message", Text, "", "What is wrong, for a person."),
+            may("message", Text, "", "The reason, for a person."),
         ],
     ),
     (
@@ -156,7 +156,7 @@ pub const OTHER_SCHEMAS: &[(&str, &str, &[Member])] = &[
             ENTRY_ID,
             must("SenderFault", Truth, "", "Whether the entry is wrong."),
             must("Code", Text, "", "The kind of error."),
-            may("Message", Text, "", "What is wrong, for a person."),
+            may("Message", Text, "", "The reason, for a person."),
         ],
     ),
     (

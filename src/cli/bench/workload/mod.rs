@@ -155,7 +155,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Deletes queues with what is in them.
+    /// Deletes queues with their messages.
     pub async fn remove(
         &self,
         line: &mut Line,

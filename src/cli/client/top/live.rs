@@ -19,7 +19,7 @@ const SIZE: (u16, u16) = (80, 24);
 
 /// What comes next.
 pub enum Next {
-    /// Somebody has ended it.
+    /// The user has ended it.
     End,
     /// The same is drawn again: the screen has another size.
     Draw,
@@ -95,7 +95,7 @@ fn meaning(key: KeyEvent) -> Option<Next> {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // There is nobody to tell when the terminal is gone.
+        // Without a terminal there is no one to tell.
         let _ = execute!(self.out, EnableLineWrap, cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }

@@ -1,4 +1,4 @@
-//! `angarium top`: queues and replicas as they are now, drawn again and again until somebody ends it; or once, for a script.
+//! `angarium top`: queues and replicas as they are now, drawn again and again until the user ends it; or once, for a script.
 //!
 //! ```text
 //! mod (arguments, the loop) → seen (what is asked) → view (what is drawn)

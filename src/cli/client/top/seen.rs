@@ -38,7 +38,7 @@ pub struct Replica {
     pub serves: Option<Serves>,
 }
 
-/// Whether somebody answered.
+/// Whether the service answered.
 #[derive(Deserialize)]
 pub struct Answer {
     /// True when it did.
