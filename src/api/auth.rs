@@ -64,6 +64,13 @@ enum Need {
     Role(Role),
 }
 
+impl Need {
+    /// The need of an operation that has this method: a reader may see all that a member may change.
+    fn of_method(self, method: &Method) -> Self {
+        if self == Self::Role(Role::Member) && method.is_safe() { Self::Role(Role::Reader) } else { self }
+    }
+}
+
 /// An operation as the gate knows it.
 #[derive(Clone, Debug)]
 struct Operation {
@@ -137,14 +144,14 @@ impl Gate {
     /// What a request needs, and where it is noted.
     fn operation(&self, request: &Request) -> (Need, &OperationMeter) {
         let Ok(matchit::Match { value: operations, .. }) = self.operations.at(request.uri().path()) else {
-            return (Need::Role(Role::Member), &self.unknown);
+            return (Need::Role(Role::Reader), &self.unknown);
         };
         match operations.iter().find(|operation| operation.method == request.method()) {
             Some(operation) => (operation.need, &operation.meter),
             // A method that is not there: the answer says which are, to whoever may use one.
             None => {
                 let least = operations.iter().map(|operation| operation.need).min();
-                (least.unwrap_or(Need::Role(Role::Member)), &self.unknown)
+                (least.unwrap_or(Need::Role(Role::Reader)), &self.unknown)
             }
         }
     }
@@ -278,13 +285,15 @@ fn named_project(headers: &HeaderMap) -> Result<ProjectId, Error> {
 /// The role that a caller says it has, for want of authentication. Zaqar's policies see the same header; who sends
 /// none is whoever started the service.
 fn claimed_role(headers: &HeaderMap) -> Role {
-    let mut lists = headers.get_all(ROLES).iter().peekable();
-    let is_admin = |role: &str| role.trim().eq_ignore_ascii_case(Role::Admin.as_str());
-    let is_there = lists.peek().is_some();
-    if !is_there || lists.any(|list| list.to_str().is_ok_and(|list| list.split(',').any(is_admin))) {
-        return Role::Admin;
+    let lists = || headers.get_all(ROLES).iter();
+    let roles = || lists().flat_map(|list| list.to_str().unwrap_or_default().split(',').map(str::trim));
+    let is = |role: Role| move |name: &str| name.eq_ignore_ascii_case(role.as_str());
+    match lists().next() {
+        None => Role::Admin,
+        Some(_) if roles().any(is(Role::Admin)) => Role::Admin,
+        Some(_) if roles().all(is(Role::Reader)) => Role::Reader,
+        Some(_) => Role::Member,
     }
-    Role::Member
 }
 
 fn operations(document: &Value, meter: &Meter) -> matchit::Router<Vec<Operation>> {
@@ -295,7 +304,8 @@ fn operations(document: &Value, meter: &Meter) -> matchit::Router<Vec<Operation>
         let operations = operations.filter_map(|(method, operation)| {
             let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
             let meter = meter.operation(operation["operationId"].as_str()?);
-            Some(Operation { method, need: need(&operation["security"]), meter })
+            let need = need(&operation["security"]).of_method(&method);
+            Some(Operation { method, need, meter })
         });
         let operations: Vec<Operation> = operations.collect();
         if path == versions::HOME {
@@ -372,6 +382,9 @@ mod tests {
             (&[("x-roles", "reader, Admin")], Role::Admin),
             (&[("x-roles", "")], Role::Member),
             (&[("x-roles", "member")], Role::Member),
+            (&[("x-roles", "reader")], Role::Reader),
+            (&[("x-roles", "reader,member")], Role::Member),
+            (&[("x-roles", "reader,operator")], Role::Member),
             (&[("x-roles", "administrator")], Role::Member),
         ] {
             assert_eq!(claimed_role(&headers(pairs)), role, "{pairs:?}");

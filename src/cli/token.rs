@@ -24,7 +24,7 @@ pub(super) struct NewToken {
     #[arg(long, value_name = "ID")]
     project: String,
 
-    /// What it may do: `member`, or `admin` for every project and the pools
+    /// What it may do: `member`, `reader` that changes nothing, or `admin` for every project and the pools
     #[arg(long, default_value = "member")]
     role: Role,
 

@@ -4,7 +4,7 @@
 //! [[token]]
 //! sha256 = "ba7816bf…"        # of the token's text; `angarium token new` prints both
 //! project = "acme"            # whose queues it uses
-//! role = "member"             # or "admin": every project, and the pools
+//! role = "member"             # or "reader"; or "admin": every project, and the pools
 //! name = "the billing worker" # for people; optional
 //! ```
 

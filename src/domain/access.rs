@@ -15,6 +15,8 @@ use crate::domain::names::ProjectId;
 /// What a caller may do. The greater role may all that the lesser one may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
+    /// Reads the queues of one project.
+    Reader,
     /// Uses the queues of one project.
     Member,
     /// Uses the queues of every project, and changes pools and flavors.
@@ -25,6 +27,7 @@ impl Role {
     /// The role as text.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Reader => "reader",
             Self::Member => "member",
             Self::Admin => "admin",
         }
@@ -42,9 +45,10 @@ impl FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
+            "reader" => Ok(Self::Reader),
             "member" => Ok(Self::Member),
             "admin" => Ok(Self::Admin),
-            _ => Err("a role is `member` or `admin`"),
+            _ => Err("a role is `reader`, `member` or `admin`"),
         }
     }
 }
@@ -67,6 +71,11 @@ impl TokenHash {
     /// The hash of a token as its holder sends it.
     pub fn of(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
+    }
+
+    /// All of it.
+    pub fn to_bytes(self) -> [u8; 32] {
+        self.0
     }
 
     /// Its first bytes, by which it is looked up.
@@ -106,13 +115,16 @@ impl FromStr for TokenHash {
     }
 }
 
+/// What tokens begin with that [`new_token`] makes. Other services are not asked about them.
+pub const TOKEN_PREFIX: &str = "angarium_";
+
 /// A new token: 256 bits of `dice`, which must be fit for secrets, as text that needs no quoting anywhere. The
 /// prefix lets those who search for leaked secrets recognise one.
 pub fn new_token(dice: &mut dyn RngCore) -> String {
     let mut bytes = [0; 32];
     dice.fill_bytes(&mut bytes);
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("angarium_{digits}")
+    format!("{TOKEN_PREFIX}{digits}")
 }
 
 /// What the replicas of an installation show each other.
@@ -243,6 +255,6 @@ mod tests {
 
     #[test]
     fn an_admin_may_what_a_member_may() {
-        assert!(Role::Admin > Role::Member);
+        assert!(Role::Admin > Role::Member && Role::Member > Role::Reader);
     }
 }

@@ -20,6 +20,7 @@ const MINE: &str = "mine";
 struct Guarded {
     server: Server,
     member: String,
+    reader: String,
     admin: String,
     data: TempDir,
 }
@@ -28,9 +29,10 @@ fn guarded() -> Guarded {
     let data = tempfile::tempdir().unwrap();
     let tokens = data.path().join("tokens.toml");
     let member = new_token(&tokens, MINE, "member");
+    let reader = new_token(&tokens, MINE, "reader");
     let admin = new_token(&tokens, "operators", "admin");
     let server = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(&tokens).start();
-    Guarded { server, member, admin, data }
+    Guarded { server, member, reader, admin, data }
 }
 
 /// Makes a token with the program, as an operator does.
@@ -152,6 +154,26 @@ fn every_route_of_administrators_refuses_members() {
     assert_each(&guarded.client(&guarded.member), &[("X-Roles", "admin")], admins, refused);
     let open = service();
     assert_each(&open.client, &[("X-Roles", "member")], admins, refused);
+}
+
+#[test]
+fn every_route_that_changes_something_refuses_readers() {
+    let guarded = guarded();
+    let reader = guarded.client(&guarded.reader);
+    let refused = (StatusCode::FORBIDDEN, "not_authorized");
+    let closed = |operation: &Operation| operation.needs_admin.is_some();
+    let is_read =
+        |operation: &Operation| operation.method == Method::GET && operation.needs_admin == Some(false);
+    assert_each(&reader, &[], |operation| closed(operation) && !is_read(operation), refused);
+    for operation in operations().iter().filter(|operation| is_read(operation)) {
+        let answer = reader.send(operation.method.clone(), &operation.path, &[], None).unwrap();
+        assert_ne!(answer.status, StatusCode::FORBIDDEN, "{}: {}", operation.path, answer.text());
+    }
+    // Without authentication the role is that of the header.
+    let open = service();
+    let roles = [("X-Roles", "reader")];
+    assert_each(&open.client, &roles, |operation| closed(operation) && !is_read(operation), refused);
+    assert_eq!(open.client.send(Method::GET, "/v2/queues", &roles, None).unwrap().status, StatusCode::OK);
 }
 
 #[test]
