@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod connections;
 pub mod hosts;
+pub mod keystone;
 pub mod layers;
 pub mod limits;
 pub mod quotas;
@@ -28,6 +29,7 @@ use crate::units;
 use cluster::ClusterSettings;
 use connections::ConnectionSettings;
 use hosts::HostSettings;
+use keystone::KeystoneSettings;
 use limits::{BadLimits, LimitSettings};
 use quotas::QuotaSettings;
 use requests::RequestSettings;
@@ -89,6 +91,10 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_TOKENS", value_name = "FILE")]
     #[arg(help_heading = "Access")]
     pub tokens: Option<PathBuf>,
+
+    /// Tokens of Keystone.
+    #[command(flatten)]
+    pub keystone: KeystoneSettings,
 
     /// Listen beyond this machine although there is no authentication
     #[arg(long, env = "ANGARIUM_INSECURE_NO_AUTH", default_value = "false", value_name = "BOOL")]
@@ -185,12 +191,15 @@ pub enum ConfigError {
     /// Anybody who reaches the address could do everything.
     #[error(
         "{0} can be reached from other machines, and there is no authentication: name a file with --tokens, \
-         listen on 127.0.0.1, or accept it with --insecure-no-auth"
+         or a Keystone with --keystone-url, listen on 127.0.0.1, or accept it with --insecure-no-auth"
     )]
     Exposed(SocketAddr),
     /// TLS needs both files.
     #[error("--tls-cert and --tls-key go together")]
     HalfTls,
+    /// Keystone.
+    #[error("{0}")]
+    Keystone(&'static str),
     /// A default is outside its bounds.
     #[error(transparent)]
     Limits(#[from] BadLimits),
@@ -205,7 +214,8 @@ impl Config {
     /// Checks what the settings mean together.
     pub fn check(&self) -> Result<(), ConfigError> {
         let is_local = self.listen.ip().to_canonical().is_loopback();
-        if !is_local && self.tokens.is_none() && !self.insecure_no_auth {
+        let has_keystone = self.keystone.chosen().map_err(ConfigError::Keystone)?.is_some();
+        if !is_local && self.tokens.is_none() && !has_keystone && !self.insecure_no_auth {
             return Err(ConfigError::Exposed(self.listen));
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {

@@ -52,6 +52,7 @@ codes! {
     BadReceipt "bad_receipt" "The receipt handle is not one of this queue."
     Unauthenticated "unauthenticated" "The request has no token, or an unknown one."
     ForeignProject "foreign_project" "The request names a project that is not that of its token."
+    Unscoped "unscoped" "The token is not for one project."
     RegionalProject "regional_project" "The project belongs to an account of SQS, and its name has a region."
     ForeignOrigin "foreign_origin" "A web page of another site sent the request."
     ForeignHost "foreign_host" "The request names a host that the service does not answer for."
@@ -106,6 +107,8 @@ pub enum Part {
     Storage,
     /// One storage pool. Queues in others go on.
     Pool(PoolName),
+    /// Keystone, which knows the tokens of callers.
+    Keystone,
     /// This process, which is about to stop.
     Server,
 }
@@ -116,6 +119,7 @@ impl fmt::Display for Part {
             Self::Coordination => f.write_str("coordination"),
             Self::Storage => f.write_str("storage"),
             Self::Pool(name) => write!(f, "storage pool {name}"),
+            Self::Keystone => f.write_str("the identity service (Keystone)"),
             Self::Server => f.write_str("the server"),
         }
     }
@@ -160,6 +164,9 @@ pub enum Error {
     /// The caller asks for a project that is not its own.
     #[error("the token is for another project than X-Project-Id names")]
     ForeignProject,
+    /// The token of the caller is for no project, or for more than one.
+    #[error("the token is not for a project: ask Keystone for one that is scoped to a project")]
+    Unscoped,
     /// The project may be that of a key of SQS in another region.
     #[error(
         "a project with an @ is not served: keys of SQS may sign for any region, and ACCOUNT@REGION is theirs; \
@@ -357,6 +364,7 @@ impl Error {
             Self::BadReceipt => ErrorCode::BadReceipt,
             Self::Unauthenticated(_) => ErrorCode::Unauthenticated,
             Self::ForeignProject => ErrorCode::ForeignProject,
+            Self::Unscoped => ErrorCode::Unscoped,
             Self::RegionalProject => ErrorCode::RegionalProject,
             Self::ForeignOrigin(_) => ErrorCode::ForeignOrigin,
             Self::ForeignHost(_) => ErrorCode::ForeignHost,
@@ -395,6 +403,7 @@ impl Error {
             | Self::Unauthenticated(_)
             | Self::NotAuthorized(_)
             | Self::ForeignProject
+            | Self::Unscoped
             | Self::RegionalProject
             | Self::ForeignOrigin(_)
             | Self::ForeignHost(_)

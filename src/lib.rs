@@ -13,6 +13,7 @@
 //! | [`coordination`] | seam 1: the tree of small versioned nodes, embedded or in ZooKeeper | knows nothing of queues |
 //! | [`storage`] | seam 2: pools of messages | knows nothing of claims, visibility or the tree |
 //! | [`journal`] | the embedded database under both seams: one committer, one sync for all that waits | knows no meaning of its bytes |
+//! | [`keystone`] | asks OpenStack's identity service whose a token is, and remembers the answers for a while | sees no request |
 //! | [`domain`] | words and rules: names, ids, messages, claims, limits, times | no I/O, no clock, no async |
 //! | [`error`] | the one error of the core: names the situation | knows no HTTP |
 //! | [`budget`] | bounds of the memory that clients make us hold, and whom it is taken from | sees no body, never waits |
@@ -26,7 +27,7 @@
 //!
 //! # Layers
 //!
-//! `cli → server → api → broker → {catalogue, cluster, placement, engine, storage}`; catalogue and cluster lie on
+//! `cli → server → api → broker → {catalogue, cluster, placement, engine, storage}`, and `api → keystone`; catalogue and cluster lie on
 //! coordination; the embedded tree and the embedded pool lie on the journal; everything may use domain and
 //! error. `tests/tidy/tables.rs` holds the table of imports.
 //!
@@ -36,7 +37,7 @@
 //!
 //! 1. [`server::listener`] accepted the connection, [`server::tls`] shook hands; [`server::deadline`] watches its bytes. hyper parses the
 //!    header, [`server::exchange`] hands the request to `api::front`, whose one service is all that follows.
-//! 2. `api::layers` gives it an id, `api::auth` learns who asks and refuses who may not, `api::quota` refuses what is
+//! 2. `api::layers` gives it an id, `api::auth` learns who asks (by a token of the file, or of [`keystone`]) and refuses who may not, `api::quota` refuses what is
 //!    too much, `api::bodies` charges the bytes of the body as they come, `api::forward` passes on what another replica serves. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
 //!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one
 //!    call: [`broker::Broker::messages_post`], which keeps room for them within the project's quota (`broker::quotas`).
@@ -70,6 +71,7 @@ pub mod engine;
 pub mod error;
 pub mod files;
 pub mod journal;
+pub mod keystone;
 pub mod metrics;
 pub mod placement;
 pub mod server;

@@ -7,29 +7,27 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{Extensions, HeaderMap, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::openapi::OpenApi;
 
 use super::bodies::{BodyBudget, BodyCharge, BodyOwner};
+use super::credentials::{Credentials, named_project};
 use super::error::{ApiError, refusals};
-use super::extract::{PROJECT, text};
 use super::failures::{self, FailureLog};
 use super::forward::peer::FromPeer;
 use super::origin;
 use super::quota::Quota;
 use super::versions;
-use crate::domain::access::{Role, TokenTable};
+use crate::domain::access::Role;
 use crate::domain::hosts::AllowedHosts;
 use crate::domain::names::ProjectId;
 use crate::error::Error;
 use crate::metrics::{AuthenticationFailure, Meter, OperationMeter};
 
 const ROLES: &str = "x-roles";
-const TOKEN: &str = "x-auth-token";
 
 /// The name of requests that are none of the operations.
 const UNKNOWN: &str = "unknown";
@@ -40,8 +38,8 @@ pub enum Authentication {
     /// It does not: callers are what they say they are, as in Zaqar without Keystone.
     /// What a page makes a browser send is refused, and so is a host that is not among these.
     Off(Arc<AllowedHosts>),
-    /// By these tokens, which may change while it runs.
-    Tokens(watch::Receiver<Arc<TokenTable>>),
+    /// By their tokens.
+    On(Credentials),
 }
 
 /// Who asks: it is with every request that reaches a handler.
@@ -106,10 +104,10 @@ pub enum RegionalAccess {
 
 /// Why a request is not let in.
 #[derive(Debug)]
-struct Refused {
+pub(super) struct Refused {
     error: Error,
     /// What failed, if the caller is not known.
-    failure: Option<AuthenticationFailure>,
+    pub(super) failure: Option<AuthenticationFailure>,
 }
 
 impl From<Error> for Refused {
@@ -119,7 +117,8 @@ impl From<Error> for Refused {
 }
 
 impl Refused {
-    fn of(failure: AuthenticationFailure, error: Error) -> Self {
+    /// The caller is not known.
+    pub(super) fn of(failure: AuthenticationFailure, error: Error) -> Self {
         Self { error, failure: Some(failure) }
     }
 }
@@ -164,7 +163,8 @@ impl Gate {
     ) -> Response {
         let began = Instant::now();
         let (need, meter) = self.operation(&request);
-        let identified = self.identify(&request, need).map_err(|Refused { error, failure }| {
+        let asking = self.identify(request.uri(), request.headers(), request.extensions(), need).await;
+        let identified = asking.map_err(|Refused { error, failure }| {
             if let Some(failure) = failure {
                 self.failures.note(failure, request.extensions(), failures::kind(request.uri().path()));
             }
@@ -180,9 +180,22 @@ impl Gate {
                 request.extensions_mut().insert(identity);
                 serve(request).await
             }
-            Err(error) => ApiError::from(error).into_response(),
+            Err(error) => self.refuse(error),
         };
         meter.note(answer.status().as_u16(), began.elapsed());
+        answer
+    }
+
+    /// Answers a request that is not let in. An unknown caller learns how to authenticate.
+    fn refuse(&self, error: Error) -> Response {
+        let mut answer = ApiError::from(error).into_response();
+        if let Authentication::On(credentials) = &self.authentication
+            && answer.headers_mut().remove(header::WWW_AUTHENTICATE).is_some()
+        {
+            for challenge in credentials.challenges() {
+                answer.headers_mut().append(header::WWW_AUTHENTICATE, challenge.clone());
+            }
+        }
         answer
     }
 
@@ -197,26 +210,33 @@ impl Gate {
         Ok((Request::from_parts(head, body), charge))
     }
 
-    fn identify(&self, request: &Request, need: Need) -> Result<Identity, Refused> {
+    async fn identify(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+        need: Need,
+    ) -> Result<Identity, Refused> {
         // The replica that passed it on has looked, and its quota has let it in.
-        if let Some(from) = request.extensions().get::<FromPeer>() {
+        if let Some(from) = extensions.get::<FromPeer>() {
             return Ok(from.identity.clone());
         }
-        let headers = request.headers();
         let identity = match &self.authentication {
             Authentication::Off(hosts) => {
-                origin::check(hosts, request.uri(), headers)
+                origin::check(hosts, uri, headers)
                     .map_err(|error| Refused::of(AuthenticationFailure::ForeignOrigin, error))?;
                 Identity {
-                    project: named_project(headers)?,
+                    project: ProjectId::new(named_project(headers)?.unwrap_or_default())?,
                     role: claimed_role(headers),
                     is_anonymous: false,
                 }
             }
-            Authentication::Tokens(_) if need == Need::Nothing => {
-                Identity { project: named_project(headers)?, role: Role::Member, is_anonymous: true }
-            }
-            Authentication::Tokens(table) => known(&table.borrow(), headers)?,
+            Authentication::On(_) if need == Need::Nothing => Identity {
+                project: ProjectId::new(named_project(headers)?.unwrap_or_default())?,
+                role: Role::Member,
+                is_anonymous: true,
+            },
+            Authentication::On(credentials) => credentials.identify(headers, extensions).await?,
         };
         let may_be_of_key = identity.project.as_str().contains('@') && !identity.is_anonymous;
         if self.regional == RegionalAccess::Refused && may_be_of_key {
@@ -243,43 +263,6 @@ pub fn describe(document: &mut OpenApi) {
             }
         }
     }
-}
-
-/// What the token of a request grants.
-fn known(table: &TokenTable, headers: &HeaderMap) -> Result<Identity, Refused> {
-    let missing = Error::Unauthenticated("the request has no token");
-    let token = token(headers)?.ok_or_else(|| Refused::of(AuthenticationFailure::MissingToken, missing))?;
-    let grant = table.grant(token).ok_or_else(unknown)?;
-    let project = match text(headers, PROJECT)?.filter(|named| !named.is_empty()) {
-        None => grant.project.clone(),
-        Some(named) if named == grant.project.as_str() => grant.project.clone(),
-        Some(named) if grant.role >= Role::Admin => ProjectId::new(named)?,
-        Some(_) => return Err(Refused::of(AuthenticationFailure::ForeignProject, Error::ForeignProject)),
-    };
-    Ok(Identity { project, role: grant.role, is_anonymous: false })
-}
-
-fn unknown() -> Refused {
-    Refused::of(AuthenticationFailure::UnknownToken, Error::Unauthenticated("the token is not known"))
-}
-
-/// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it.
-fn token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
-    let Some(credentials) = headers.get(header::AUTHORIZATION) else {
-        let token = headers.get(TOKEN).map(|token| token.to_str());
-        return token.transpose().map_err(|_| unknown());
-    };
-    let credentials = credentials.to_str().unwrap_or_default();
-    let (scheme, token) = credentials.split_once(' ').unwrap_or_default();
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        let error = Error::Unauthenticated("`Authorization` must be `Bearer TOKEN`");
-        return Err(Refused::of(AuthenticationFailure::MalformedToken, error));
-    }
-    Ok(Some(token.trim()))
-}
-
-fn named_project(headers: &HeaderMap) -> Result<ProjectId, Error> {
-    ProjectId::new(text(headers, PROJECT)?.unwrap_or_default())
 }
 
 /// The role that a caller says it has, for want of authentication. Zaqar's policies see the same header; who sends
@@ -356,22 +339,6 @@ mod tests {
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
-    }
-
-    #[test]
-    fn a_token_comes_in_either_header() {
-        for (pairs, found) in [
-            (&[][..], None),
-            (&[("authorization", "Bearer abc")], Some("abc")),
-            (&[("authorization", "bearer  abc ")], Some("abc")),
-            (&[("x-auth-token", "abc")], Some("abc")),
-            (&[("x-auth-token", "old"), ("authorization", "Bearer abc")], Some("abc")),
-        ] {
-            assert_eq!(token(&headers(pairs)).unwrap(), found);
-        }
-        for bad in ["Basic abc", "abc", "", "Bearerabc"] {
-            assert!(token(&headers(&[("authorization", bad)])).is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorCode, Place};
 pub const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
 /// How a client can say who it is (RFC 6750).
-const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"angarium\"");
+pub(super) const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"angarium\"");
 
 /// An error on its way out.
 #[derive(Clone, Debug)]
@@ -53,6 +53,7 @@ impl ApiError {
             Error::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::NotAuthorized(_)
             | Error::ForeignProject
+            | Error::Unscoped
             | Error::RegionalProject
             | Error::ForeignOrigin(_)
             | Error::ForeignHost(_)
@@ -218,8 +219,16 @@ impl IntoResponses for Errors {
 /// Documents what a caller is answered who is not known, or may not do this.
 pub fn refusals() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
     described(&[
-        ("401", "Authentication is on, and the request has no token, or one that is not known."),
-        ("403", "The caller has not the role, or names a project that is not its own."),
+        (
+            "401",
+            "Authentication is on, and the request has no token, or one that is not known or has expired. \
+             `WWW-Authenticate` says where to get one.",
+        ),
+        (
+            "403",
+            "The caller has not the role, names a project that is not its own, or has a token of no project.",
+        ),
+        ("503", "A part is unavailable, such as the identity service that knows the token."),
     ])
 }
 

@@ -39,8 +39,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its description is used: the headers are read by name")]
 pub struct CallerHeaders {
-    /// The tenant. With authentication on it is that of the token, and only administrators may name another; with
-    /// authentication off it is `000000000000` when absent or empty. At most 256 bytes.
+    /// The tenant. With authentication on it is that of the token, and only administrators by the service's own tokens may name
+    /// another; with authentication off it is `000000000000` when absent or empty. At most 256 bytes.
     #[param(rename = "X-Project-Id", max_length = 256, nullable = false)]
     project: Option<String>,
     /// A UUID that the client gives itself, with dashes or without. A listing leaves out what was posted under the same one, and

@@ -15,7 +15,7 @@ use super::forward::peer::RequestId;
 use super::{query, trace, unread};
 use crate::domain::probe;
 use crate::domain::trace::TraceContext;
-use crate::error::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode, Part};
 use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
@@ -141,6 +141,8 @@ fn allowed(headers: &HeaderMap, path: &str) -> String {
 /// An error stops here, so it is logged here, once: what the service could not do, and why.
 pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
     match error {
+        // The part that asks Keystone has logged when that changed.
+        Error::Unavailable { part: Part::Keystone, .. } => debug!(request_id, trace_id, "{error}"),
         Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => {
             let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
             error!(request_id, trace_id, cause, "{error}");
@@ -160,6 +162,7 @@ pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::Unauthenticated(_)
         | Error::NotAuthorized(_)
         | Error::ForeignProject
+        | Error::Unscoped
         | Error::RegionalProject
         | Error::ForeignOrigin(_)
         | Error::ForeignHost(_)

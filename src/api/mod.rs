@@ -6,6 +6,7 @@
 mod accept;
 mod auth;
 mod bodies;
+mod credentials;
 mod deadline;
 mod error;
 mod explain;
@@ -39,6 +40,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use auth::{Authentication, RegionalAccess};
+pub use credentials::Credentials;
 pub use forward::Relay;
 pub use front::{Front, PeerFront};
 pub use quota::RequestLimits;
@@ -64,6 +66,11 @@ pub fn front(
     let quota = Arc::new(quota::Quota::new(limits, accounts, clock.clone()));
     let bodies = bodies::BodyBudget::new(limits, accounts);
     watch(&meter, bodies.clone());
+    if let Authentication::On(credentials) = &authentication
+        && let Some(keystone) = credentials.asked().cloned()
+    {
+        meter.watch_keystone(move || keystone.figures());
+    }
     let failures = Arc::new(failures::FailureLog::new(meter.clone()));
     let regional = sqs.regional_projects(&authentication);
     let sqs = sqs::Endpoint::new(

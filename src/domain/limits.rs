@@ -6,6 +6,7 @@
 mod connections;
 mod engine;
 mod entry;
+mod keystone;
 mod listings;
 mod log;
 mod memory;
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub use connections::*;
 pub use engine::*;
 pub use entry::*;
+pub use keystone::*;
 pub use listings::*;
 pub use log::*;
 pub use memory::*;

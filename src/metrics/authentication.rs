@@ -14,6 +14,12 @@ pub enum AuthenticationFailure {
     MalformedToken,
     /// Its token is none of those that are accepted.
     UnknownToken,
+    /// The time of its token has passed.
+    ExpiredToken,
+    /// Its token is not for a project.
+    UnscopedToken,
+    /// None of the roles of its token counts here.
+    UnknownRole,
     /// Its token is for another project.
     ForeignProject,
     /// A request of SQS has no signature.
@@ -36,10 +42,13 @@ pub enum AuthenticationFailure {
 
 impl AuthenticationFailure {
     /// Each of them, in their order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::MissingToken,
         Self::MalformedToken,
         Self::UnknownToken,
+        Self::ExpiredToken,
+        Self::UnscopedToken,
+        Self::UnknownRole,
         Self::ForeignProject,
         Self::MissingSignature,
         Self::MalformedSignature,
@@ -57,6 +66,9 @@ impl AuthenticationFailure {
             Self::MissingToken => "missing_token",
             Self::MalformedToken => "malformed_token",
             Self::UnknownToken => "unknown_token",
+            Self::ExpiredToken => "expired_token",
+            Self::UnscopedToken => "unscoped_token",
+            Self::UnknownRole => "unknown_role",
             Self::ForeignProject => "foreign_project",
             Self::MissingSignature => "missing_signature",
             Self::MalformedSignature => "malformed_signature",

@@ -7,6 +7,7 @@
 mod authentication;
 mod budgets;
 mod forwards;
+mod keystone;
 mod observed;
 mod plain;
 mod process;
@@ -26,6 +27,7 @@ use prometheus_client::registry::Registry;
 pub use authentication::AuthenticationFailure;
 pub use budgets::{BudgetFigures, ByteBudget};
 pub use forwards::{ForwardMeter, Forwarded};
+pub use keystone::KeystoneFigures;
 pub use observed::{Observed, ObservedPool, ObservedQueue, QueueFigures, SessionState};
 pub use plain::{PLAIN_MEDIA_TYPE, plain};
 pub use queues::QueueCounters;
@@ -36,6 +38,7 @@ use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use authentication::Failures;
 use budgets::Budgets;
+use keystone::Validations;
 use observed::States;
 use process::Process;
 use queues::Queues;
@@ -55,6 +58,7 @@ struct All {
     requests: Requests,
     failures: Failures,
     budgets: Budgets,
+    validations: Validations,
     work: Work,
     forwards: ForwardMeter,
     /// Held while a page is made: its states are set and written by one at a time.
@@ -74,6 +78,7 @@ impl Default for Meter {
         let requests = Requests::register(&mut registry);
         let failures = Failures::register(&mut registry);
         let budgets = Budgets::register(&mut registry);
+        let validations = Validations::register(&mut registry);
         let work = Work::register(&mut registry);
         let forwards = forwards::register(&mut registry);
         let states = States::register(&mut registry);
@@ -83,7 +88,17 @@ impl Default for Meter {
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("angarium_build_info", "The program that serves", build);
         let states = Mutex::new((states, process));
-        Self(Arc::new(All { registry, queues, requests, failures, budgets, work, forwards, states }))
+        Self(Arc::new(All {
+            registry,
+            queues,
+            requests,
+            failures,
+            budgets,
+            validations,
+            work,
+            forwards,
+            states,
+        }))
     }
 }
 
@@ -169,12 +184,18 @@ impl Meter {
         self.0.budgets.watch(budget, Box::new(read));
     }
 
+    /// Shows validations of tokens from here on, as `read` tells them.
+    pub fn watch_keystone(&self, read: impl Fn() -> KeystoneFigures + Send + Sync + 'static) {
+        self.0.validations.watch(Box::new(read));
+    }
+
     /// The page of all metrics, with the states as they were found.
     pub fn page(&self, observed: &Observed) -> String {
         let states = self.0.states.lock();
         states.0.set(observed, &self.0.queues);
         states.1.set();
         self.0.budgets.set();
+        self.0.validations.set();
         let mut page = String::new();
         encode(&mut page, &self.0.registry).expect("writing to a string does not fail");
         page

@@ -1,7 +1,9 @@
 //! What clients meet, made from the settings: who is let in, over what, and how much of it. Never serves.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error as ThisError;
 use tokio::sync::watch;
@@ -12,8 +14,10 @@ use super::reload::{Reloader, UnreadableFile};
 use super::secret_files;
 use super::source::Proxies;
 use super::tls::{Credentials, Transport};
-use crate::api::{Authentication, Most, Pauses, RequestLimits, SqsSettings};
+use crate::api::{Authentication, Credentials as Callers, Most, Pauses, RequestLimits, SqsSettings};
+use crate::clock::Clock;
 use crate::config::connections::ConnectionSettings;
+use crate::config::keystone::{ChosenKeystone, ChosenLogin};
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
 use crate::config::{Config, quotas, sqs_keys, tokens};
@@ -22,6 +26,7 @@ use crate::domain::names::ProjectId;
 use crate::domain::quota::QuotaTable;
 use crate::domain::rate::Rate;
 use crate::domain::region::Accounts;
+use crate::keystone::{Credentials as KeystoneLogin, Keystone, KeystoneOptions, Secret};
 
 /// Why nobody can be served like this.
 #[derive(Debug, ThisError)]
@@ -32,6 +37,9 @@ pub enum FaceError {
     /// A file that the settings name.
     #[error(transparent)]
     File(#[from] UnreadableFile),
+    /// Keystone's address or its certificates.
+    #[error("cannot use Keystone: {0}")]
+    Keystone(String),
 }
 
 /// What clients meet.
@@ -56,14 +64,18 @@ pub struct Face {
 
 impl Face {
     /// Reads the files that the settings name.
-    pub fn new(config: &Config) -> Result<Self, FaceError> {
-        let secrets =
-            [("tokens", &config.tokens), ("sqs_keys", &config.sqs.sqs_keys), ("tls_key", &config.tls_key)];
+    pub fn new(config: &Config, clock: &Clock) -> Result<Self, FaceError> {
+        let secrets = [
+            ("tokens", &config.tokens),
+            ("sqs_keys", &config.sqs.sqs_keys),
+            ("tls_key", &config.tls_key),
+            ("keystone_secret_file", &config.keystone.keystone_secret_file),
+        ];
         secret_files::warn_of_others(
             secrets.iter().filter_map(|(setting, path)| Some((*setting, path.as_deref()?))),
         );
         let mut reloader = Reloader::new().map_err(FaceError::Signal)?;
-        let authentication = authentication(config, &mut reloader)?;
+        let authentication = authentication(config, clock, &mut reloader)?;
         let transport = transport(config, &mut reloader)?;
         let requests = request_limits(&config.requests);
         let connections = connection_limits(&config.connections);
@@ -77,10 +89,10 @@ impl Face {
 impl Face {
     /// The projects that tokens and keys are for.
     pub fn projects(&self) -> Vec<ProjectId> {
-        let mut projects = Vec::new();
-        if let Authentication::Tokens(table) = &self.authentication {
-            projects.extend(table.borrow().projects().cloned());
-        }
+        let mut projects = match &self.authentication {
+            Authentication::Off(_) => Vec::new(),
+            Authentication::On(callers) => callers.projects(),
+        };
         if let Some(keys) = &self.sqs.keys {
             projects.extend(keys.borrow().projects().cloned());
         }
@@ -88,12 +100,65 @@ impl Face {
     }
 }
 
-fn authentication(config: &Config, reloader: &mut Reloader) -> Result<Authentication, UnreadableFile> {
-    let Some(path) = config.tokens.clone() else {
-        return Ok(Authentication::Off(Arc::new(allowed_hosts(config))));
+fn authentication(
+    config: &Config,
+    clock: &Clock,
+    reloader: &mut Reloader,
+) -> Result<Authentication, FaceError> {
+    let tokens = config.tokens.clone().map(|path| {
+        let from = path.clone();
+        reloader.watch(&[&path], move || tokens::read(&from))
+    });
+    let tokens = tokens.transpose()?;
+    let chosen = config.keystone.chosen().map_err(|why| FaceError::Keystone(why.to_owned()))?;
+    Ok(match (chosen, tokens) {
+        (Some(chosen), tokens) => {
+            let keystone = keystone(config, &chosen, clock, reloader)?;
+            let url = config.keystone.challenge_url().unwrap_or_default();
+            Authentication::On(Callers::keystone(keystone, url, tokens))
+        }
+        (None, Some(tokens)) => Authentication::On(Callers::tokens(tokens)),
+        (None, None) => Authentication::Off(Arc::new(allowed_hosts(config))),
+    })
+}
+
+fn keystone(
+    config: &Config,
+    chosen: &ChosenKeystone<'_>,
+    clock: &Clock,
+    reloader: &mut Reloader,
+) -> Result<Keystone, FaceError> {
+    let settings = &config.keystone;
+    let from = chosen.secret.clone();
+    let secret = reloader.watch(&[chosen.secret], move || Secret::read(&from))?;
+    let credentials = match chosen.login {
+        ChosenLogin::User(user) => KeystoneLogin::Password {
+            user: user.to_owned(),
+            user_domain: settings.keystone_user_domain.clone(),
+            project: settings.keystone_project.clone(),
+            project_domain: settings.keystone_project_domain.clone(),
+        },
+        ChosenLogin::ApplicationCredential(id) => KeystoneLogin::Application { id: id.to_owned() },
     };
-    let from = path.clone();
-    Ok(Authentication::Tokens(reloader.watch(&[&path], move || tokens::read(&from))?))
+    let host = chosen.url.strip_prefix("http://").and_then(|rest| host_of(rest.split('/').next()?));
+    if host.is_some_and(|host| !is_this_machine(host)) {
+        warn!(url = chosen.url, "tokens and the service's credentials travel to keystone in the clear");
+    }
+    let options = KeystoneOptions {
+        url: chosen.url.to_owned(),
+        credentials,
+        secret,
+        ca: settings.keystone_ca.clone(),
+        roles: settings.keystone_roles.clone(),
+        cache_time: Duration::from_secs(settings.keystone_cache_time.into()),
+        timeout: Duration::from_secs(settings.keystone_timeout.into()),
+    };
+    Keystone::new(options, clock.clone()).map_err(FaceError::Keystone)
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// The names that the settings give the service, that which its queues' URLs have, and that of the machine.
@@ -200,6 +265,16 @@ mod tests {
     struct Program {
         #[command(flatten)]
         connections: ConnectionSettings,
+    }
+
+    #[test]
+    fn loopback_is_this_machine() {
+        for host in ["localhost", "127.0.0.1", "127.9.9.9", "[::1]", "::ffff:127.0.0.1"] {
+            assert!(is_this_machine(host), "{host}");
+        }
+        for host in ["keystone", "10.0.0.1", "localhost.example.com", "[fd00::1]", ""] {
+            assert!(!is_this_machine(host), "{host}");
+        }
     }
 
     #[test]

@@ -156,7 +156,8 @@ impl Server {
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         config.check()?;
         let limits = config.limits.chosen().map_err(ConfigError::from)?;
-        let face = Face::new(config)?;
+        let clock = Clock::system();
+        let face = Face::new(config, &clock)?;
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
@@ -168,7 +169,6 @@ impl Server {
             None => peers::reached_at(&listener, &host).map_err(failed)?,
         };
         let replica = Replica { weight: config.cluster.weight, ..Replica::new(instance.id, host, address) };
-        let clock = Clock::system();
         if config.accept_clock {
             clock.accept_steps();
         }

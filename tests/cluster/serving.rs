@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::{Cluster, queues, slot_of};
 use crate::support::client::Client;
 use crate::support::held::wait_until;
+use crate::support::identity::{IdentityService, SERVICE_PASSWORD, SERVICE_USER};
+use crate::support::zookeeper::ZooKeeper;
 
 #[test]
 fn any_replica_serves_any_queue() {
@@ -159,6 +161,48 @@ fn whoever_does_not_know_the_secret_is_no_replica() {
     assert_eq!(mine["queues"].as_array().map(Vec::len), Some(4));
     let others = client.send(Method::GET, "/v2/queues", &[("x-project-id", "other")], None).unwrap().json();
     assert_eq!(others["queues"], Value::Array(Vec::new()));
+}
+
+/// The replica that a client speaks to asks Keystone; the others believe it.
+#[test]
+fn keystone_is_asked_by_the_entry_replica_alone() {
+    let (identity, data) = (IdentityService::start(), tempfile::tempdir().unwrap());
+    let secret = data.path().join("secret");
+    std::fs::write(&secret, SERVICE_PASSWORD).unwrap();
+    let mut cluster = Cluster::without_replicas(ZooKeeper::shared(), &[]);
+    for _ in 0..2 {
+        cluster.add_with(|builder| {
+            let builder = builder.arg("--keystone-url").arg(identity.url());
+            builder.arg("--keystone-user").arg(SERVICE_USER).arg("--keystone-secret-file").arg(&secret)
+        });
+    }
+    let token = |role: &str| identity.token("demo", &[role]);
+    let admin = cluster.client(0).with_header("x-auth-token", &token("admin"));
+    wait_until("both replicas have slots", || {
+        let components = admin.get("/v2/components").unwrap().json();
+        let components = components["components"].as_array().cloned().unwrap_or_default();
+        let shares: Vec<_> =
+            components.iter().map(|one| one["slots"].as_array().map_or(0, Vec::len)).collect();
+        shares.len() == 2 && shares.iter().sum::<usize>() == 256 && shares.iter().all(|share| *share > 60)
+    });
+    let before = identity.asked().validations;
+    let (member, reader) = (token("member"), token("reader"));
+    let client = cluster.client(0).with_header("x-auth-token", &member);
+    for queue in queues(16) {
+        assert_eq!(client.create_queue(&queue).unwrap().status, StatusCode::CREATED);
+    }
+    assert_eq!(identity.asked().validations, before + 1);
+    // The other replica knows the role too.
+    let reading = cluster.client(0).with_header("x-auth-token", &reader);
+    for queue in queues(16) {
+        assert_eq!(reading.stats(&queue).unwrap().status, StatusCode::OK);
+        assert_eq!(reading.create_queue(&queue).unwrap().status, StatusCode::FORBIDDEN);
+    }
+    let forwarded = admin.get("/metrics").unwrap().text();
+    let answered = "angarium_forwards_total{outcome=\"answered\"} ";
+    let count = forwarded.lines().find_map(|line| line.strip_prefix(answered)).unwrap();
+    assert!(count.parse::<f64>().unwrap() >= 8.0, "{count}");
+    assert_eq!(identity.asked().validations, before + 2);
 }
 
 #[test]

@@ -23,6 +23,8 @@ mod h2;
 mod h2_memory;
 mod health;
 mod home;
+mod identity_proxy;
+mod keystone;
 mod late_disk;
 mod limits;
 mod listing;

@@ -7,6 +7,7 @@ pub mod balancer;
 pub mod client;
 pub mod cluster;
 pub mod held;
+pub mod identity;
 pub mod postgres;
 pub mod proxy;
 pub mod redis;

@@ -41,7 +41,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("server/face.rs", &["api", "config", "domain"]),
+    ("server/face.rs", &["api", "clock", "config", "domain", "keystone"]),
     ("server/peers.rs", &["config", "domain"]),
     ("server/tree.rs", &["catalogue", "clock", "config", "coordination", "journal"]),
     ("server", &["budget", "domain", "error", "metrics"]),
@@ -50,6 +50,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("budget.rs", &[]),
     ("budget", &[]),
     ("api", &["broker", "domain", "error", "metrics"]),
+    // The one place that asks Keystone.
+    ("api/credentials.rs", &["domain", "error", "keystone", "metrics"]),
     ("api/bodies.rs", &["budget", "domain", "error"]),
     // Of the clock only the handle: rates are by the second.
     ("api/mod.rs", &["broker", "clock", "domain", "metrics"]),
@@ -69,6 +71,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cluster", &["catalogue", "domain", "error", "placement"]),
     ("placement", &[]),
     ("engine", &["domain", "error"]),
+    // Certificates and secrets are files. The clock judges when tokens expire.
+    ("keystone", &["clock", "domain", "files", "metrics"]),
     // Names of queues, and bounds.
     ("metrics", &["domain"]),
     ("storage", &["domain", "error"]),
@@ -128,12 +132,13 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "broker/survey.rs",
             "catalogue",
             "cli/bench",
+            "keystone",
         ],
     ),
     ("hdrhistogram", &["cli/bench"]),
     ("hmac", &["api/sqs", "domain/access.rs", "domain/receipt.rs"]),
-    ("http", &["api", "cli", "cluster", "server"]),
-    ("http_body_util", &["api", "cli/bench", "cluster"]),
+    ("http", &["api", "cli", "cluster", "keystone", "server"]),
+    ("http_body_util", &["api", "cli/bench", "cluster", "keystone"]),
     (
         "hyper",
         &[
@@ -147,11 +152,13 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "cluster/answer.rs",
             "cluster/connection.rs",
             "cluster/forward.rs",
+            "keystone",
             "server",
         ],
     ),
     ("humantime", &["units.rs"]),
-    ("hyper_util", &["cli/bench", "cluster/connection.rs", "server"]),
+    ("hyper_rustls", &["keystone"]),
+    ("hyper_util", &["cli/bench", "cluster/connection.rs", "keystone", "server"]),
     ("indicatif", &["cli/client"]),
     ("jiff", &["cli/client/doctor", "domain/time.rs"]),
     // Writes a table of the store anew.
@@ -172,6 +179,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "cluster/connection.rs",
             "coordination",
             "journal",
+            "keystone",
             "metrics",
             "server",
             "storage",
@@ -198,10 +206,13 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ),
     ("redis", &["storage/redis"]),
     ("rustix", &["cli", "clock.rs", "files.rs", "journal", "metrics/process.rs", "server"]),
-    ("rustls", &["cli/client/tls_words.rs", "server/tls.rs", "storage/postgres", "storage/redis"]),
-    ("rustls_native_certs", &["storage/postgres"]),
-    ("serde", &["api", "catalogue", "cli", "cluster/questions.rs", "config", "domain"]),
-    ("serde_json", &["api", "catalogue", "cli", "cluster/questions.rs", "domain"]),
+    (
+        "rustls",
+        &["cli/client/tls_words.rs", "keystone", "server/tls.rs", "storage/postgres", "storage/redis"],
+    ),
+    ("rustls_native_certs", &["keystone", "storage/postgres"]),
+    ("serde", &["api", "catalogue", "cli", "cluster/questions.rs", "config", "domain", "keystone"]),
+    ("serde_json", &["api", "catalogue", "cli", "cluster/questions.rs", "domain", "keystone"]),
     ("serde_path_to_error", &["api/explain.rs"]),
     // What names the tables of a store and their parts, to be read without the store.
     ("sfa", &["journal"]),
@@ -226,6 +237,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "cluster/forward.rs",
             "coordination",
             "journal",
+            "keystone",
             "server",
             "storage",
         ],
@@ -235,7 +247,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["server/tls.rs"]),
     ("tokio_util", &["broker", "cli", "coordination", "server"]),
     ("toml", &["cli/client/context_file.rs", "config"]),
-    ("tower", &["api/front.rs", "cluster/connection.rs", "server"]),
+    ("tower", &["api/front.rs", "cluster/connection.rs", "keystone", "server"]),
     (
         "tracing",
         &[
@@ -245,6 +257,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "clock.rs",
             "coordination/zookeeper",
             "journal",
+            "keystone",
             "server",
             "storage/embedded",
         ],

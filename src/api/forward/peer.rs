@@ -50,7 +50,7 @@ const NOT_PASSED_BACK: [HeaderName; 3] =
     [header::CONNECTION, HeaderName::from_static("keep-alive"), header::TRANSFER_ENCODING];
 
 /// What is of a connection, of the credentials or of the body's form, and is not passed on.
-const NOT_PASSED_ON: [HeaderName; 12] = [
+const NOT_PASSED_ON: [HeaderName; 13] = [
     header::HOST,
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -62,6 +62,7 @@ const NOT_PASSED_ON: [HeaderName; 12] = [
     header::EXPECT,
     header::AUTHORIZATION,
     HeaderName::from_static("x-auth-token"),
+    HeaderName::from_static("x-service-token"),
     header::ORIGIN,
 ];
 

@@ -54,7 +54,11 @@ struct Schemes;
 impl Modify for Schemes {
     fn modify(&self, document: &mut Document) {
         let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
-        let bearer = bearer.description(Some("A token of the service, while authentication is on.")).build();
+        let bearer = bearer
+            .description(Some(
+                "A token of the service or of OpenStack's Keystone, while authentication is on.",
+            ))
+            .build();
         let header =
             ApiKeyValue::with_description("X-Auth-Token", "The same, as OpenStack's clients send it.");
         let components = document.components.get_or_insert_default();

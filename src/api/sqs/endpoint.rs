@@ -94,7 +94,7 @@ impl SqsSettings {
     pub fn accounts(&self, authentication: &Authentication) -> Accounts {
         match (&self.keys, authentication) {
             // Nobody is served by SQS.
-            (None, Authentication::Tokens(_)) => Accounts::Projects,
+            (None, Authentication::On(_)) => Accounts::Projects,
             (Some(_), _) | (None, Authentication::Off(_)) => self.regions.accounts(&self.region),
         }
     }
@@ -103,8 +103,8 @@ impl SqsSettings {
     pub fn regional_projects(&self, authentication: &Authentication) -> RegionalAccess {
         let has_others = self.regions.accounts(&self.region) == Accounts::Regions;
         match authentication {
-            Authentication::Tokens(_) if self.keys.is_some() && has_others => RegionalAccess::Refused,
-            Authentication::Tokens(_) | Authentication::Off(_) => RegionalAccess::Served,
+            Authentication::On(_) if self.keys.is_some() && has_others => RegionalAccess::Refused,
+            Authentication::On(_) | Authentication::Off(_) => RegionalAccess::Served,
         }
     }
 }
@@ -261,7 +261,7 @@ impl Endpoint {
         let meters = ALL.iter().copied().map(meter).collect();
         let (is_open, hosts) = match authentication {
             Authentication::Off(hosts) => (true, Arc::clone(hosts)),
-            Authentication::Tokens(_) => (false, Arc::default()),
+            Authentication::On(_) => (false, Arc::default()),
         };
         let places = Places { region: settings.region.clone(), regions: settings.regions.clone() };
         Self { broker, settings, places, is_open, hosts, quota, clock, failures, meters }

@@ -235,6 +235,7 @@ impl From<Arc<Error>> for Fault {
             Error::Unauthenticated(_)
             | Error::NotAuthorized(_)
             | Error::ForeignProject
+            | Error::Unscoped
             | Error::RegionalProject
             | Error::ForeignOrigin(_)
             | Error::ForeignHost(_)

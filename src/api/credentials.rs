@@ -1,0 +1,243 @@
+//! Who a caller with a token is: by the file of tokens, or by Keystone.
+//!
+//! Tokens of the file come first: they are in memory, and none of them is ever shown to Keystone. A token that looks like one of
+//! ours and is not in the file is not shown to it either.
+
+use std::sync::Arc;
+
+use axum::http::{Extensions, HeaderMap, HeaderValue, header};
+use tokio::sync::watch;
+
+use super::auth::{Identity, Refused};
+use super::bodies::client_address;
+use super::error::CHALLENGE;
+use super::extract::PROJECT;
+use crate::domain::access::{Grant, Role, TOKEN_PREFIX, TokenTable};
+use crate::domain::names::ProjectId;
+use crate::error::{Error, Part, Place};
+use crate::keystone::{Keystone, Refusal};
+use crate::metrics::AuthenticationFailure;
+
+const TOKEN: &str = "x-auth-token";
+
+/// What knows the tokens of callers: the file of tokens, Keystone, or both.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    tokens: Option<watch::Receiver<Arc<TokenTable>>>,
+    keystone: Option<Keystone>,
+    challenges: Vec<HeaderValue>,
+}
+
+impl Credentials {
+    /// Tokens of a file.
+    pub fn tokens(table: watch::Receiver<Arc<TokenTable>>) -> Self {
+        Self { tokens: Some(table), keystone: None, challenges: vec![CHALLENGE] }
+    }
+
+    /// Tokens of a Keystone, which refused clients find at `url`, beside those of a file if there is one.
+    pub fn keystone(keystone: Keystone, url: &str, tokens: Option<watch::Receiver<Arc<TokenTable>>>) -> Self {
+        let challenge = HeaderValue::from_str(&format!("Keystone uri=\"{url}\"")).ok();
+        let own = tokens.is_some().then_some(CHALLENGE);
+        Self { tokens, keystone: Some(keystone), challenges: challenge.into_iter().chain(own).collect() }
+    }
+
+    /// How a client can say who it is.
+    pub(super) fn challenges(&self) -> &[HeaderValue] {
+        &self.challenges
+    }
+
+    /// The Keystone that is asked.
+    pub(super) fn asked(&self) -> Option<&Keystone> {
+        self.keystone.as_ref()
+    }
+
+    /// The projects of the tokens of the file.
+    pub fn projects(&self) -> Vec<ProjectId> {
+        let table = self.tokens.as_ref().map(|tokens| tokens.borrow().clone());
+        table.iter().flat_map(|table| table.projects()).cloned().collect()
+    }
+
+    /// What the token of a request grants.
+    pub(super) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<Identity, Refused> {
+        let token = token(headers)?;
+        if let Some(grant) = self.granted(token) {
+            return of_grant(grant, headers);
+        }
+        match &self.keystone {
+            Some(keystone) if !token.starts_with(TOKEN_PREFIX) => {
+                of_keystone(keystone, token, headers, extensions).await
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    fn granted(&self, token: &str) -> Option<Grant> {
+        self.tokens.as_ref()?.borrow().grant(token).cloned()
+    }
+}
+
+/// The caller with a token of the file: an administrator may name any project.
+fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, Refused> {
+    let project = match named_project(headers)? {
+        None => grant.project,
+        Some(named) if named == grant.project.as_str() => grant.project,
+        Some(named) if grant.role >= Role::Admin => ProjectId::new(named)?,
+        Some(_) => return Err(foreign()),
+    };
+    Ok(Identity { project, role: grant.role, is_anonymous: false })
+}
+
+/// The caller with a token that Keystone knows: it is in the project of the token, whatever its role.
+async fn of_keystone(
+    keystone: &Keystone,
+    token: &str,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> Result<Identity, Refused> {
+    let holder = keystone.validate(token, client_address(extensions)).await.map_err(refused)?;
+    let Some(project) = holder.project else {
+        return Err(Refused::of(AuthenticationFailure::UnscopedToken, Error::Unscoped));
+    };
+    if named_project(headers)?.is_some_and(|named| named != project.as_str()) {
+        return Err(foreign());
+    }
+    let Some(role) = holder.role else {
+        let error = Error::NotAuthorized(Role::Reader.as_str());
+        return Err(Refused::of(AuthenticationFailure::UnknownRole, error));
+    };
+    Ok(Identity { project, role, is_anonymous: false })
+}
+
+fn refused(refusal: Refusal) -> Refused {
+    match refusal {
+        Refusal::Malformed => malformed("the token has not the form of a token"),
+        Refusal::Unknown => unknown(),
+        Refusal::Expired => {
+            Refused::of(AuthenticationFailure::ExpiredToken, Error::Unauthenticated("the token has expired"))
+        }
+        Refusal::Busy => Error::Overloaded.into(),
+        Refusal::Unavailable => Error::Unavailable { part: Part::Keystone, cause: None }.into(),
+    }
+}
+
+fn unknown() -> Refused {
+    Refused::of(AuthenticationFailure::UnknownToken, Error::Unauthenticated("the token is not known"))
+}
+
+fn foreign() -> Refused {
+    Refused::of(AuthenticationFailure::ForeignProject, Error::ForeignProject)
+}
+
+fn malformed(why: &'static str) -> Refused {
+    Refused::of(AuthenticationFailure::MalformedToken, Error::Unauthenticated(why))
+}
+
+/// The value of a header that is there once.
+fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h HeaderValue>, ()> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        _ => Err(()),
+    }
+}
+
+/// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it; the former when
+/// both are there. A header that is there twice may be read in another way by a proxy in front, so it is refused.
+fn token(headers: &HeaderMap) -> Result<&str, Refused> {
+    let twice = |()| malformed("a header with a token must be there once");
+    let (bearer, plain) = (single(headers, header::AUTHORIZATION.as_str()), single(headers, TOKEN));
+    let token = match (bearer.map_err(twice)?, plain.map_err(twice)?) {
+        (Some(credentials), _) => {
+            let credentials = credentials.to_str().unwrap_or_default();
+            let (scheme, token) = credentials.split_once(' ').unwrap_or_default();
+            if !scheme.eq_ignore_ascii_case("bearer") {
+                return Err(malformed("`Authorization` must be `Bearer TOKEN`"));
+            }
+            token.trim()
+        }
+        (None, Some(token)) => token.to_str().map_err(|_| unknown())?.trim(),
+        (None, None) => "",
+    };
+    if token.is_empty() {
+        let missing = Error::Unauthenticated("the request has no token");
+        return Err(Refused::of(AuthenticationFailure::MissingToken, missing));
+    }
+    Ok(token)
+}
+
+/// The project that a request names; an empty name is none.
+pub(super) fn named_project(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+    let wrong = |why| Error::invalid(Place::Header, PROJECT, why);
+    let Some(value) = single(headers, PROJECT).map_err(|()| wrong("it must be there once"))? else {
+        return Ok(None);
+    };
+    let named = std::str::from_utf8(value.as_bytes()).map_err(|_| wrong("it is not UTF-8 text"))?;
+    Ok(Some(named).filter(|named| !named.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    /// All headers, also those of one name.
+    fn appended(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_token_comes_in_either_header() {
+        for (pairs, found) in [
+            (&[("authorization", "Bearer abc")][..], "abc"),
+            (&[("authorization", "bearer  abc ")], "abc"),
+            (&[("x-auth-token", "abc")], "abc"),
+            (&[("x-auth-token", "old"), ("authorization", "Bearer abc")], "abc"),
+        ] {
+            assert_eq!(token(&headers(pairs)).unwrap(), found);
+        }
+    }
+
+    #[test]
+    fn wrong_credentials_are_refused_by_their_reason() {
+        use AuthenticationFailure::{MalformedToken, MissingToken};
+        for (pairs, failure) in [
+            (&[][..], MissingToken),
+            (&[("x-auth-token", "")], MissingToken),
+            (&[("authorization", "Bearer ")], MissingToken),
+            (&[("authorization", "Basic abc")], MalformedToken),
+            (&[("authorization", "Basic abc"), ("x-auth-token", "abc")], MalformedToken),
+            (&[("authorization", "abc")], MalformedToken),
+            (&[("authorization", "")], MalformedToken),
+            (&[("authorization", "Bearerabc")], MalformedToken),
+            (&[("x-auth-token", "abc"), ("x-auth-token", "abc")], MalformedToken),
+            (&[("x-auth-token", "abc"), ("x-auth-token", "")], MalformedToken),
+            (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], MalformedToken),
+        ] {
+            let refused = token(&appended(pairs)).err().unwrap();
+            assert_eq!(refused.failure, Some(failure), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn project_is_named_once() {
+        assert_eq!(named_project(&headers(&[])).unwrap(), None);
+        assert_eq!(named_project(&headers(&[("x-project-id", "")])).unwrap(), None);
+        assert_eq!(named_project(&headers(&[("x-project-id", "p")])).unwrap(), Some("p"));
+        for twice in
+            [&[("x-project-id", "p"), ("x-project-id", "p")], &[("x-project-id", ""), ("x-project-id", "q")]]
+        {
+            assert!(named_project(&appended(twice)).is_err());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What becomes of callers when Keystone is away, slow, wrong, or asked too much.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use super::{DEMO, PLACES, assert_code, builder, code, guarded, own_token, secret};
+use crate::support::held::wait_until;
+use crate::support::identity::{Behaviour, IdentityService, SERVICE_PASSWORD};
+
+#[test]
+fn keystone_away_is_503_and_known_tokens_pass() {
+    let mut guarded = guarded(&["--keystone-cache-time", "3600"]);
+    let (known, new) = (guarded.member(), guarded.member());
+    assert_eq!(guarded.client(&known).get("/v2/queues").unwrap().status, StatusCode::OK);
+    guarded.identity.stop();
+    for token in [&*new, "gAAAAABunknown", &known.to_lowercase()] {
+        let answer = guarded.client(token).get("/v2/queues").unwrap();
+        assert_code(&answer, 503, "unavailable");
+        assert!(
+            answer.headers.contains_key("retry-after") && !answer.headers.contains_key("www-authenticate")
+        );
+        assert!(answer.text().contains("Keystone") && answer.json()["nothing_written"] == true);
+    }
+    assert_eq!(guarded.client(&known).create_queue("q").unwrap().status, StatusCode::CREATED);
+    wait_until("it is logged", || guarded.server.last_lines().contains("keystone cannot be used"));
+    assert_eq!(guarded.server.last_lines().matches(" ERROR ").count(), 0, "{}", guarded.server.last_lines());
+    guarded.identity.start_again();
+    assert_eq!(guarded.client(&new).get("/v2/queues").unwrap().status, StatusCode::OK);
+    assert_eq!(guarded.figure("angarium_keystone_lookups_total{result=\"failed\"}"), 3.0);
+}
+
+#[test]
+fn hanging_keystone_takes_no_place_of_others() {
+    let (identity, data) = (IdentityService::start(), tempfile::tempdir().unwrap());
+    let tokens = data.path().join("tokens.toml");
+    std::fs::write(&tokens, own_token("own", "mine", "member")).unwrap();
+    let settings = ["--max-requests", "4", "--keystone-timeout", "6"];
+    let builder = settings.iter().fold(builder(&identity, &data), |builder, setting| builder.arg(*setting));
+    let server = builder.arg("--tokens").arg(&tokens).start();
+    let known = server.client().with_header("X-Auth-Token", &identity.token(DEMO, &["member"]));
+    assert_eq!(known.get("/v2/queues").unwrap().status, StatusCode::OK);
+    identity.set_behaviour(Behaviour::Hanging);
+    let began = Instant::now();
+    let hung: Vec<_> = (0..40)
+        .map(|number| {
+            let client = server.client().with_header("X-Auth-Token", &format!("gAAAAAB{number}"));
+            thread::spawn(move || code(&client.get("/v2/queues").unwrap()))
+        })
+        .collect();
+    wait_until("Keystone hangs", || identity.asked().at_once >= PLACES);
+    let own = server.client().with_header("X-Auth-Token", "own");
+    for _ in 0..10 {
+        for client in [&known, &own] {
+            assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
+        }
+    }
+    for answer in hung {
+        assert_eq!(answer.join().unwrap(), (503, "unavailable".to_owned()));
+    }
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert!(identity.asked().at_once <= PLACES, "{:?}", identity.asked());
+    identity.set_behaviour(Behaviour::Well);
+    let later = server.client().with_header("X-Auth-Token", &identity.token(DEMO, &["member"]));
+    assert_eq!(later.get("/v2/queues").unwrap().status, StatusCode::OK);
+}
+
+#[test]
+fn thousand_bad_tokens_are_few_look_ups_at_once() {
+    let guarded = guarded(&[]);
+    let member = guarded.member();
+    assert_eq!(guarded.client(&member).get("/v2/queues").unwrap().status, StatusCode::OK);
+    guarded.identity.set_behaviour(Behaviour::Slow(Duration::from_millis(5)));
+    let before = guarded.server.memory_at_rest();
+    let guessing: Vec<_> = (0..50)
+        .map(|thread| {
+            let client = guarded.server.client();
+            thread::spawn(move || {
+                for number in 0..20 {
+                    let token = format!("gAAAAAB{thread}-{number}-{}", "x".repeat(2_000));
+                    let headers = [("X-Auth-Token", &*token)];
+                    let answer = client.send(Method::GET, "/v2/queues", &headers, None).unwrap();
+                    assert_code(&answer, 401, "unauthenticated");
+                }
+            })
+        })
+        .collect();
+    guessing.into_iter().for_each(|thread| thread.join().unwrap());
+    let asked = guarded.identity.asked();
+    assert!(asked.at_once <= PLACES && asked.validations == 1_001, "{asked:?}");
+    let grown = guarded.server.memory().saturating_sub(before);
+    assert!(grown < 32 << 20, "{grown} bytes");
+    assert_eq!(guarded.client(&member).get("/v2/queues").unwrap().status, StatusCode::OK);
+    assert_eq!(guarded.figure("angarium_keystone_lookups_total{result=\"refused\"}"), 1_000.0);
+    assert_eq!(guarded.figure("angarium_authentication_failures_total{reason=\"unknown_token\"}"), 1_000.0);
+    let lines = guarded.server.last_lines();
+    assert!(lines.matches("authentication failed").count() <= 6 && !lines.contains("gAAAAA"), "{lines}");
+}
+
+#[test]
+fn one_token_is_looked_up_once_for_all() {
+    let guarded = guarded(&[]);
+    let token = guarded.member();
+    guarded.identity.set_behaviour(Behaviour::Slow(Duration::from_millis(700)));
+    let asking: Vec<_> = (0..40)
+        .map(|_| {
+            let client = guarded.client(&token);
+            thread::spawn(move || client.get("/v2/queues").unwrap().status)
+        })
+        .collect();
+    assert!(asking.into_iter().all(|thread| thread.join().unwrap() == StatusCode::OK));
+    assert_eq!(guarded.asked(), 1);
+    guarded.identity.set_behaviour(Behaviour::Well);
+    assert_eq!(guarded.figure("angarium_keystone_lookups_total{result=\"valid\"}"), 2.0);
+}
+
+#[test]
+fn hostile_answers_let_none_in() {
+    let guarded = guarded(&["--keystone-timeout", "1"]);
+    let good = json!({"token": {
+        "expires_at": "2100-01-01T00:00:00.000000Z", "project": {"id": "p"}, "roles": [{"name": "admin"}],
+    }})
+    .to_string();
+    let canned = |status, body: String| Behaviour::Canned(status, Vec::new(), body);
+    let other = vec![("x-subject-token", "gAAAAABother".to_owned())];
+    let elsewhere = vec![("location", guarded.identity.url())];
+    let faults = [
+        Behaviour::Endless,
+        Behaviour::Canned(200, other, good.clone()),
+        Behaviour::Canned(302, elsewhere, good.clone()),
+        canned(200, format!("{}{good}", " ".repeat(1 << 20))),
+        canned(200, format!("{{\"token\": {}", "[".repeat(100_000))),
+        canned(200, good.replace("2100", "some")),
+        canned(200, good.replace("expires_at", "expires")),
+        canned(200, good[..good.len() - 2].to_owned()),
+        canned(200, String::new()),
+        canned(200, "<html>".to_owned()),
+        canned(200, "{\"token\": null}".to_owned()),
+        canned(201, good.clone()),
+        canned(204, String::new()),
+        canned(400, String::new()),
+        canned(403, String::new()),
+        canned(429, String::new()),
+        canned(500, good.clone()),
+        canned(503, String::new()),
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        let said: String = format!("{fault:?}").chars().take(80).collect();
+        guarded.identity.set_behaviour(fault);
+        let began = Instant::now();
+        let answer = guarded.client(&format!("gAAAAAB{number}")).get("/v2/queues").unwrap();
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{said}: {}", answer.text());
+        assert!(began.elapsed() < Duration::from_secs(5), "{said}");
+    }
+    // The same answer without a fault is taken; what failed before was not remembered.
+    guarded.identity.set_behaviour(canned(200, good));
+    assert_eq!(guarded.client("gAAAAAB0").get("/v2/pools").unwrap().status, StatusCode::OK);
+}
+
+#[test]
+fn own_token_is_fetched_again_when_it_ends() {
+    let guarded = guarded(&["--keystone-cache-time", "0"]);
+    let client = guarded.client(&guarded.member());
+    let works = || assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
+    works();
+    works();
+    assert_eq!(guarded.identity.asked().logins, 1);
+    // Keystone's keys have changed.
+    guarded.identity.forget_service_tokens();
+    guarded.identity.set_service_life(Duration::from_secs(50));
+    works();
+    assert_eq!(guarded.identity.asked().logins, 2);
+    // One that expires within a minute is replaced before it does.
+    works();
+    assert_eq!(guarded.identity.asked().logins, 3);
+    // One that cannot be replaced is used to its end.
+    guarded.identity.refuse_password(true);
+    works();
+    works();
+    assert_eq!(guarded.identity.asked().logins, 4, "refused credentials are not tried again at once");
+    guarded.identity.forget_service_tokens();
+    assert_code(&client.get("/v2/queues").unwrap(), 503, "unavailable");
+    assert_eq!(guarded.identity.asked().logins, 4);
+}
+
+#[test]
+fn refused_credentials_are_not_tried_again_at_once() {
+    let guarded = guarded(&[]);
+    guarded.identity.refuse_password(true);
+    for number in 0..20 {
+        let answer = guarded.client(&format!("gAAAAAB{number}")).get("/v2/queues").unwrap();
+        assert_code(&answer, 503, "unavailable");
+    }
+    assert_eq!((guarded.identity.asked().logins, guarded.asked()), (1, 0));
+    let lines = guarded.server.last_lines();
+    assert!(
+        lines.contains("refuses the service's credentials") && !lines.contains(SERVICE_PASSWORD),
+        "{lines}"
+    );
+    secret(&guarded.data, "another");
+    guarded.server.hang_up();
+    wait_until("the new secret is tried", || {
+        let answer = guarded.client("gAAAAABx").get("/v2/queues").unwrap();
+        assert_code(&answer, 503, "unavailable");
+        guarded.identity.asked().logins == 2
+    });
+    // It is read again when it changes.
+    guarded.identity.refuse_password(false);
+    secret(&guarded.data, SERVICE_PASSWORD);
+    let member = guarded.client(&guarded.member());
+    wait_until("the right secret is tried", || member.get("/v2/queues").unwrap().status == StatusCode::OK);
+}
