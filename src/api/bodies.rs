@@ -259,7 +259,8 @@ mod tests {
     }
 
     fn budget_of(body_bytes: usize) -> BodyBudget {
-        let limits = RequestLimits { requests: 8, long_polls: 8, project_rate: None, body_bytes };
+        let limits =
+            RequestLimits { requests: 8, long_polls: 8, per_address: 8, project_rate: None, body_bytes };
         BodyBudget::new(limits, Accounts::Regions)
     }
 

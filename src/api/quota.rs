@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use axum::extract::Request;
+use axum::http::Extensions;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -17,6 +18,7 @@ use crate::domain::network::customer;
 use crate::domain::probe;
 use crate::domain::rate::{Rate, Used};
 use crate::domain::region::Accounts;
+use crate::domain::source::ForwardedFor;
 use crate::error::Error;
 
 /// Paths that are answered however much there is to do: whoever restarts a service that is busy makes it worse, and
@@ -30,6 +32,8 @@ pub struct RequestLimits {
     pub requests: usize,
     /// Requests in progress that do.
     pub long_polls: usize,
+    /// Requests in progress of each address that a proxy names, with those that wait.
+    pub per_address: usize,
     /// Requests of a project in a second; none: as many as it likes.
     pub project_rate: Option<Rate>,
     /// Bytes of bodies in memory.
@@ -42,8 +46,8 @@ pub struct Quota {
     limits: RequestLimits,
     requests: Semaphore,
     long_polls: Semaphore,
-    /// Requests of each address whose senders are not proven, by whether they wait. Held for one look at the map.
-    unproven: Mutex<HashMap<(IpAddr, bool), usize>>,
+    /// Requests in progress of each address. Held for one look at the map.
+    counted: Mutex<HashMap<Counter, usize>>,
     /// Held for one look at the map.
     used: Mutex<HashMap<ProjectId, Used>>,
     /// What requests are counted for: a project, or the account of it.
@@ -51,37 +55,56 @@ pub struct Quota {
     clock: Clock,
 }
 
+/// A number of requests that is kept for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Counter {
+    /// Requests whose senders are not proven, by whether they wait.
+    Unproven(IpAddr, bool),
+    /// Requests that a proxy passes on; without an address those whose address cannot be read.
+    Forwarded(Option<IpAddr>),
+}
+
+/// A request in progress, for as long as this lives.
+#[derive(Debug)]
+pub struct LetIn<'a> {
+    _place: SemaphorePermit<'a>,
+    _forwarded: Option<Counted<'a>>,
+}
+
+impl<'a> LetIn<'a> {
+    /// What a request holds that was let in by its parts.
+    pub fn of(place: SemaphorePermit<'a>, forwarded: Option<Counted<'a>>) -> Self {
+        Self { _place: place, _forwarded: forwarded }
+    }
+}
+
 impl Quota {
     /// Nothing in progress, nothing used; rates are those of `accounts`.
     pub fn new(limits: RequestLimits, accounts: Accounts, clock: Clock) -> Self {
         let places = |number: usize| Semaphore::new(number.min(Semaphore::MAX_PERMITS));
         let (requests, long_polls) = (places(limits.requests), places(limits.long_polls));
-        let (unproven, used) = (Mutex::default(), Mutex::default());
-        Self { limits, requests, long_polls, unproven, used, accounts, clock }
+        let (counted, used) = (Mutex::default(), Mutex::default());
+        Self { limits, requests, long_polls, counted, used, accounts, clock }
     }
 
-    /// Lets a request in while there is room for it, unless another replica has done so. It holds what is returned for as long as it is in progress.
-    pub fn let_in(
-        &self,
-        request: &Request,
-        identity: &Identity,
-    ) -> Result<Option<SemaphorePermit<'_>>, Error> {
+    /// Lets a request in while there is room for it, unless another replica has done so. It holds the returned value for as
+    /// long as it is in progress.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overloaded`] or [`Error::TooFast`].
+    pub fn let_in(&self, request: &Request, identity: &Identity) -> Result<Option<LetIn<'_>>, Error> {
         let is_counted_already = request.extensions().get::<FromPeer>().is_some();
         if is_counted_already || ALWAYS.contains(&request.uri().path()) {
             return Ok(None);
         }
-        let waits = is_long_poll(request.uri().query().unwrap_or_default());
-        self.let_in_as(waits, identity).map(Some)
-    }
-
-    /// As [`Quota::let_in`], for a request of which it is known whether it `waits` for a message.
-    pub fn let_in_as(&self, waits: bool, identity: &Identity) -> Result<SemaphorePermit<'_>, Error> {
-        let place = self.place(waits)?;
+        let forwarded = self.forwarded(request.extensions())?;
+        let place = self.place(is_long_poll(request.uri().query().unwrap_or_default()))?;
         // Who brings no token cannot use up the rate of a project by naming it.
         if !identity.is_anonymous {
             self.spend(&identity.project)?;
         }
-        Ok(place)
+        Ok(Some(LetIn::of(place, forwarded)))
     }
 
     /// A place for a request, for as long as it is in progress.
@@ -96,16 +119,31 @@ impl Quota {
     /// # Errors
     ///
     /// [`Error::Overloaded`].
-    pub fn unproven(&self, waits: bool, address: IpAddr) -> Result<Unproven<'_>, Error> {
+    pub fn unproven(&self, waits: bool, address: IpAddr) -> Result<Counted<'_>, Error> {
         let places = if waits { self.limits.long_polls } else { self.limits.requests };
-        let key = (customer(address), waits);
-        let mut unproven = self.unproven.lock();
-        let count = unproven.entry(key).or_default();
-        if *count >= (places / limits::UNPROVEN_PARTS).max(1) {
+        self.count(Counter::Unproven(customer(address), waits), places / limits::UNPROVEN_PARTS)
+    }
+
+    /// Counts a request for the address that a trusted proxy names in `X-Forwarded-For`; nothing where none does, since the
+    /// connections of that address are bounded. All addresses that cannot be read count together.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overloaded`].
+    pub fn forwarded(&self, extensions: &Extensions) -> Result<Option<Counted<'_>>, Error> {
+        let Some(ForwardedFor(address)) = extensions.get().copied() else { return Ok(None) };
+        self.count(Counter::Forwarded(address.map(customer)), self.limits.per_address).map(Some)
+    }
+
+    /// Counts one more, of which there may be `most`, but one at least.
+    fn count(&self, counter: Counter, most: usize) -> Result<Counted<'_>, Error> {
+        let mut counted = self.counted.lock();
+        let count = counted.entry(counter).or_default();
+        if *count >= most.max(1) {
             return Err(Error::Overloaded);
         }
         *count += 1;
-        Ok(Unproven { quota: self, key })
+        Ok(Counted { quota: self, counter })
     }
 
     /// Refuses a request of a project that has used its rate, and counts none: it may be somebody else's.
@@ -137,20 +175,20 @@ impl Quota {
     }
 }
 
-/// A request whose sender is not proven. It no longer counts as one when this is dropped.
+/// A request that counts for an address. It no longer does when this is dropped.
 #[derive(Debug)]
-pub struct Unproven<'a> {
+pub struct Counted<'a> {
     quota: &'a Quota,
-    key: (IpAddr, bool),
+    counter: Counter,
 }
 
-impl Drop for Unproven<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        let mut unproven = self.quota.unproven.lock();
-        if let Some(count) = unproven.get_mut(&self.key) {
+        let mut counted = self.quota.counted.lock();
+        if let Some(count) = counted.get_mut(&self.counter) {
             *count -= 1;
             if *count == 0 {
-                unproven.remove(&self.key);
+                counted.remove(&self.counter);
             }
         }
     }
@@ -173,7 +211,7 @@ mod tests {
         let project_rate = per_second.and_then(NonZeroU32::new).map(Rate::new);
         (
             Quota::new(
-                RequestLimits { requests, long_polls, project_rate, body_bytes: 0 },
+                RequestLimits { requests, long_polls, per_address: 2, project_rate, body_bytes: 0 },
                 Accounts::Regions,
                 clock.clone(),
             ),
@@ -218,7 +256,28 @@ mod tests {
         drop(first);
         assert!(from("2001:db8::3").is_ok());
         drop(second);
-        assert!(quota.unproven.lock().is_empty());
+        assert!(quota.counted.lock().is_empty());
+    }
+
+    #[test]
+    fn forwarded_address_has_so_many_requests() {
+        let (quota, _) = quota(8, 8, None);
+        let from = |address: Option<&str>| {
+            let mut extensions = Extensions::new();
+            extensions.insert(ForwardedFor(address.map(|address| address.parse().unwrap())));
+            quota.forwarded(&extensions)
+        };
+        let first = from(Some("203.0.113.1")).unwrap();
+        let second = from(Some("203.0.113.1")).unwrap();
+        assert!(matches!(from(Some("203.0.113.1")), Err(Error::Overloaded)));
+        let other = from(Some("203.0.113.2")).unwrap();
+        let unreadable = [from(None).unwrap(), from(None).unwrap()];
+        assert!(matches!(from(None), Err(Error::Overloaded)));
+        assert!(quota.forwarded(&Extensions::new()).unwrap().is_none(), "no proxy names an address");
+        drop(first);
+        let third = from(Some("203.0.113.1")).unwrap();
+        drop((second, third, other, unreadable));
+        assert!(quota.counted.lock().is_empty());
     }
 
     #[test]

@@ -21,6 +21,11 @@ pub struct RequestSettings {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_long_polls: u32,
 
+    /// Requests at once of one address that a trusted proxy names in X-Forwarded-For, with those that wait for a message
+    #[arg(long, env = "ANGARIUM_MAX_REQUESTS_PER_ADDRESS", default_value = "1024", value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests_per_address: u32,
+
     /// Bytes of request bodies in memory, from their arrival to the answer; a project holds a quarter of them at most
     #[arg(long, env = "ANGARIUM_MAX_BODY_BYTES", default_value_t = limits::BODY_BYTES, value_name = "SIZE")]
     #[arg(value_parser = units::bytes_within((limits::BODY_BYTES_LEAST, u32::MAX)))]

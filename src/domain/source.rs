@@ -21,6 +21,11 @@ impl Source {
     }
 }
 
+/// The address that a trusted proxy names in `X-Forwarded-For`, beside the [`Source`] of a request; none when it cannot be read.
+/// Absent where the connection is the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardedFor(pub Option<IpAddr>);
+
 /// How the text form writes an address that is not known.
 const UNKNOWN: &str = "unknown";
 const SECURE: &str = "https";

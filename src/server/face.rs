@@ -232,6 +232,7 @@ fn request_limits(settings: &RequestSettings) -> RequestLimits {
     RequestLimits {
         requests: number(settings.max_requests),
         long_polls: number(settings.max_long_polls),
+        per_address: number(settings.max_requests_per_address),
         body_bytes: number(settings.max_body_bytes),
         project_rate: settings.project_requests_per_second.map(Rate::new),
     }

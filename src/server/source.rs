@@ -25,7 +25,7 @@ use super::exchange::App;
 use super::proxy_header;
 use crate::domain::limits;
 use crate::domain::network::Network;
-use crate::domain::source::Source;
+use crate::domain::source::{ForwardedFor, Source};
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -131,6 +131,9 @@ impl<A: App> Service<Request<Body>> for Sourced<A> {
 
     fn call(&mut self, mut request: Request<Body>) -> A::Future {
         let source = self.proxies.of_request(self.connection, request.headers());
+        if source.address != self.connection.address {
+            request.extensions_mut().insert(ForwardedFor(source.address));
+        }
         request.extensions_mut().insert(source);
         self.app.call(request)
     }

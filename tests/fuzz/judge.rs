@@ -132,7 +132,13 @@ async fn app(journal: PathBuf, clock: Clock, sqs: SqsSettings) -> Front {
     let broker = broker.expect("the broker can be started");
     // A claim that waits would hold up all others.
     broker.end_waits();
-    let limits = RequestLimits { requests: 64, long_polls: 64, project_rate: None, body_bytes: 256 << 20 };
+    let limits = RequestLimits {
+        requests: 64,
+        long_polls: 64,
+        per_address: 64,
+        project_rate: None,
+        body_bytes: 256 << 20,
+    };
     api::front(broker, Authentication::Off(Arc::default()), limits, clock, None, sqs)
 }
 

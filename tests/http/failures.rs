@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SECRET: &str = "very-secret-words";
 /// The header of a PROXY protocol of version 2, without the length and what follows.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11";
+/// The server asks for the body.
+const GOES_ON: &str = "HTTP/1.1 100";
 const REQUEST: &[u8] = b"GET /v2/queues HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
 /// How often a reason was counted.
@@ -228,6 +230,57 @@ fn clients_of_a_trusted_proxy_count_by_their_own_addresses() {
     assert!(said_to(42).starts_with("HTTP/1.1 401"), "{}", said_to(42));
     let refused = said_to(41);
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("nosniff"), "{refused}");
+}
+
+/// A request of a client at this address, as an HTTP proxy passes it on, whose body does not come.
+fn held_request(server: &Server, sqs: bool, client: &str) -> (TcpStream, String) {
+    let address: SocketAddr = server.base().strip_prefix("http://").unwrap().parse().unwrap();
+    let mut held = TcpStream::connect(address).unwrap();
+    held.set_read_timeout(Some(PATIENCE)).unwrap();
+    let asked = match sqs {
+        true => "POST / HTTP/1.1\r\nx-amz-target: AmazonSQS.CreateQueue\r\n",
+        false => "PUT /v2/queues/q HTTP/1.1\r\n",
+    };
+    let head = "host: localhost\r\nexpect: 100-continue\r\ncontent-length: 2\r\n";
+    write!(held, "{asked}{head}x-forwarded-for: {client}\r\n\r\n").unwrap();
+    let (mut said, mut part) = (String::new(), [0; 4_096]);
+    // An interim answer has no body.
+    while !said.starts_with(GOES_ON) && !said.contains('}') {
+        let read = held.read(&mut part).unwrap();
+        assert!(read > 0, "it ended: {said}");
+        said.push_str(&String::from_utf8_lossy(&part[..read]));
+    }
+    (held, said)
+}
+
+#[test]
+fn client_behind_http_proxy_has_bounded_requests() {
+    let data = tempfile::tempdir().unwrap();
+    let builder = ServerBuilder::new(data.path()).arg("--max-requests-per-address=2");
+    let server = builder.clone().arg("--trusted-proxy=127.0.0.1").start();
+    for sqs in [false, true] {
+        let code = if sqs { "RequestThrottled" } else { "\"code\":\"overloaded\"" };
+        let ask = |client: &str| held_request(&server, sqs, client);
+        // What the client writes before the address of the proxy does not count.
+        let held = [ask("203.0.113.1"), ask("192.0.2.66, 203.0.113.1")];
+        assert!(held.iter().all(|(_, said)| said.starts_with(GOES_ON)), "{held:?}");
+        let refused = ask("192.0.2.67, 203.0.113.1").1;
+        assert!(refused.contains(code), "{refused}");
+        let other = ask("203.0.113.2");
+        assert!(other.1.starts_with(GOES_ON), "{other:?}");
+        // Addresses that cannot be read count together.
+        let unreadable = [ask("what"), ask("unknown")];
+        assert!(unreadable.iter().all(|(_, said)| said.starts_with(GOES_ON)), "{unreadable:?}");
+        let refused = ask("_hidden").1;
+        assert!(refused.contains(code), "{refused}");
+        drop((held, other, unreadable));
+        wait_until("the places are free", || ask("203.0.113.1").1.starts_with(GOES_ON));
+    }
+    drop(server);
+    // Of a client itself the connections are bounded.
+    let server = builder.start();
+    let held: Vec<_> = (0..4).map(|_| held_request(&server, false, "203.0.113.1")).collect();
+    assert!(held.iter().all(|(_, said)| said.starts_with(GOES_ON)), "{held:?}");
 }
 
 /// What a server says at its start about a file of tokens with this mode.

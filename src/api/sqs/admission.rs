@@ -8,7 +8,7 @@ use super::account::{Caller, Places};
 use super::fault::Fault;
 use super::signature;
 use crate::api::bodies::{self, BodyOwner};
-use crate::api::quota::Unproven;
+use crate::api::quota::Counted;
 
 /// A request of which only the headers are known, and hold.
 pub(super) struct Judged<'a> {
@@ -31,7 +31,9 @@ pub(super) struct Place<'a> {
     /// Whether it is one of those that wait for a message.
     pub(super) waits: bool,
     /// While its sender is not proven.
-    pub(super) unproven: Option<Unproven<'a>>,
+    pub(super) unproven: Option<Counted<'a>>,
+    /// For the address that a proxy names.
+    pub(super) forwarded: Option<Counted<'a>>,
 }
 
 impl Judged<'_> {

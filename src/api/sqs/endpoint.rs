@@ -13,7 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use tokio::sync::{SemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -36,7 +36,7 @@ use crate::api::error::ApiError;
 use crate::api::failures::{self, FailureLog};
 use crate::api::forward::peer::{FromPeer, RequestId, Waited};
 use crate::api::forward::{Meant, Relay, Relayed, Serving};
-use crate::api::quota::Quota;
+use crate::api::quota::{LetIn, Quota};
 use crate::api::{deadline, json, layers, origin, trace, unread};
 use crate::broker::Broker;
 use crate::clock::Clock;
@@ -290,7 +290,8 @@ impl Endpoint {
         let waits = protocol == Protocol::Json && target(head) == Some(Operation::ReceiveMessage);
         let address = || client_address(&head.extensions);
         let unproven = (!by.is_proven()).then(|| self.quota.unproven(waits, address())).transpose()?;
-        let place = Place { permit: self.quota.place(waits)?, waits, unproven };
+        let forwarded = self.quota.forwarded(&head.extensions)?;
+        let place = Place { permit: self.quota.place(waits)?, waits, unproven, forwarded };
         Ok(Judged { by, place: Some(place) })
     }
 
@@ -303,7 +304,7 @@ impl Endpoint {
         protocol: Protocol,
         asked: Asked,
         Judged { by, place }: Judged<'a>,
-    ) -> Result<(Call, Option<SemaphorePermit<'a>>), Fault> {
+    ) -> Result<(Call, Option<LetIn<'a>>), Fault> {
         let region = if matches!(by, Sender::Signer(_)) { Region::Signed } else { Region::Said };
         let caller = by.verify(head, body).inspect_err(|fault| self.note_failure(fault, head))?;
         let place = match place {
@@ -312,7 +313,8 @@ impl Endpoint {
                 self.quota.spend(&self.places.project(&caller.account, &caller.region)?)?;
                 // A queue may say itself that receives wait.
                 let waits = asked.operation == Operation::ReceiveMessage;
-                Some(if waits == place.waits { place.permit } else { self.quota.place(waits)? })
+                let permit = if waits == place.waits { place.permit } else { self.quota.place(waits)? };
+                Some(LetIn::of(permit, place.forwarded))
             }
         };
         if self.is_unproven(head) && asked.operation.is_change() {
