@@ -20,12 +20,12 @@ use tracing::{error, info, warn};
 use super::current::Current;
 use super::disk::RoomWatch;
 use super::log::{Numbering, Witness};
+use super::mend::{self, Refused, Scope};
 use super::reclaim::Reclaimer;
 use super::stall::{Queue, QueueEnd, Stall, StallWatch};
 use super::store::{Acceptance, Store};
 use super::work::{self, Answer, Work};
-use super::{JournalError, Txn};
-use super::{mend, rescue};
+use super::{JournalError, Txn, rescue};
 use crate::clock::Clock;
 use crate::domain::durability::Durability;
 use crate::domain::limits;
@@ -151,6 +151,8 @@ struct Merges {
     looked: Option<Instant>,
     /// Whether there is damage that could not be set right.
     is_damaged: bool,
+    /// Since when the disk has refused parts of tables.
+    refused: Option<Instant>,
 }
 
 /// What to do next.
@@ -320,9 +322,13 @@ impl Run {
         {
             return Ok(());
         }
-        let mended = mend::mend(&self.path, self.clock.wall())?;
-        let is_damaged = mended.left > 0;
-        self.merges = Merges { have_failed: false, looked: Some(Instant::now()), is_damaged };
+        let has_long_refused =
+            self.merges.refused.is_some_and(|since| since.elapsed() >= limits::MEND_REFUSED);
+        let refused = if has_long_refused { Refused::GiveUp } else { Refused::Leave };
+        let mended = mend::mend(&self.path, self.clock.wall(), refused, Scope::All)?;
+        let (now, is_damaged) = (Instant::now(), mended.left > 0);
+        let refused = (mended.refused > 0).then(|| self.merges.refused.unwrap_or(now));
+        self.merges = Merges { have_failed: false, looked: Some(now), is_damaged, refused };
         if mended.tables > 0 {
             error!(
                 tables = mended.tables,

@@ -42,6 +42,16 @@ pub fn inspect(path: &Path) -> io::Result<Option<Inspection>> {
         lost_groups: 0,
         remedy: Remedy::Restore,
     }));
+    if log::TableKeys::read(path).is_err() {
+        let what = "it cannot be read, so a table without a readable block would stop all queues; the next start writes it";
+        found.damage.push(Damage {
+            file: path.join(log::TABLE_KEYS),
+            offset: 0,
+            found: what.to_owned(),
+            lost_groups: 0,
+            remedy: Remedy::Restore,
+        });
+    }
     for range in &checked.ranges.ranges {
         let found_there =
             format!("damage has taken keys of key space {} from table {}", range.space, range.table);

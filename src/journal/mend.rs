@@ -6,6 +6,9 @@
 //! damaged blocks may have had are noted as damaged ([`DamagedRanges`]), so that reads of them still fail: nothing is taken
 //! for removed.
 //!
+//! A table without any block that can be read has the keys that a list beside the logs names ([`TableKeys`]): all of them are noted.
+//! Such a table, or one without a readable description, stops the start too, and is rewritten then.
+//!
 //! The form of tables is that of lsm-tree 3.1: blocks one after the other, each with a head that says how long it is; then an
 //! index, a filter and a block of metadata.
 
@@ -22,7 +25,8 @@ use lsm_tree::{CompressionType, InternalValue, ValueType};
 use tracing::{error, warn};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::log::{self, DamagedRange, DamagedRanges, MendedTable};
+use super::damage::is_refused;
+use super::log::{self, DamagedRange, DamagedRanges, MendedTable, TableKeys};
 use super::tables;
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
@@ -37,16 +41,44 @@ pub(super) struct Mended {
     pub(super) ranges: usize,
     /// Tables that are left as they are.
     pub(super) left: usize,
+    /// Those of them of which the disk refuses a part.
+    pub(super) refused: usize,
+}
+
+/// What becomes of a table of which the disk refuses a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is left as it is: the disk may serve the part later.
+    Leave,
+    /// It is rewritten without the part.
+    GiveUp,
+}
+
+/// Which damaged tables are rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    All,
+    /// Those whose keys are listed, or none: a store that was not open yet may need the others to be what it was.
+    Listed,
 }
 
 /// Writes the damaged tables of the store at `path` anew, which nobody may have open. One that cannot be read at all is left
-/// as it is.
-pub(super) fn mend(path: &Path, now: Timestamp) -> io::Result<Mended> {
+/// as it is, and one of which the disk refuses a part as `refused` says.
+pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) -> io::Result<Mended> {
     let Some(_lock) = log::lock(path)? else { return Ok(Mended::default()) };
     let mut known = DamagedRanges::read(path)?;
+    // Without the list less can be mended.
+    let keys = TableKeys::read(path).unwrap_or_default();
     let mut done = Mended::default();
-    for table in tables::damaged(path, &known)? {
-        match rewrite(path, &table, now) {
+    let damaged = tables::damaged(path, &known)?;
+    let is_unknown = |table: &tables::TableFile| keys.find(table.space, table.number).is_none();
+    if scope == Scope::Listed && damaged.iter().any(is_unknown) {
+        return Ok(Mended { left: damaged.len(), ..done });
+    }
+    for table in damaged {
+        let listed = keys.find(table.space, table.number);
+        let listed = listed.map(|keys| Metadata::listed(&keys.first, &keys.last));
+        match rewrite(path, &table, listed, now, refused) {
             Ok(rewritten) => {
                 done.tables += 1;
                 done.ranges += rewritten.ranges.len();
@@ -64,6 +96,7 @@ pub(super) fn mend(path: &Path, now: Timestamp) -> io::Result<Mended> {
             }
             Err(error) => {
                 done.left += 1;
+                done.refused += usize::from(is_refused(&error));
                 warn!(table = %table.file.display(), %error, "a damaged table cannot be written anew");
             }
         }
@@ -79,15 +112,20 @@ struct Rewritten {
     ranges: Vec<DamagedRange>,
 }
 
-fn rewrite(path: &Path, table: &tables::TableFile, now: Timestamp) -> io::Result<Rewritten> {
-    let bytes = read_all(&table.file)?;
-    let contents = Contents::read(&bytes, table)?;
+fn rewrite(
+    path: &Path,
+    table: &tables::TableFile,
+    listed: Option<Metadata>,
+    now: Timestamp,
+    refused: Refused,
+) -> io::Result<Rewritten> {
+    let bytes = read_all(&table.file, refused)?;
+    let contents = Contents::read(&bytes, table, listed)?;
     let folder = log::damaged_folder(path, now);
     fs::create_dir_all(&folder)?;
     let name = format!("space-{}-table-{}", table.space, table.number);
     let copy = folder.join(&name);
-    fs::write(&copy, &bytes)?;
-    File::open(&copy)?.sync_all()?;
+    put_aside(&table.file, &copy, &bytes)?;
     let file = folder.join(format!("{name}.unfinished"));
     match fs::remove_file(&file) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -98,8 +136,18 @@ fn rewrite(path: &Path, table: &tables::TableFile, now: Timestamp) -> io::Result
     Ok(Rewritten { file, copy, table: mended, ranges: contents.ranges })
 }
 
-/// All bytes of a file. Pages that the disk cannot read are zeros.
-fn read_all(file: &Path) -> io::Result<Vec<u8>> {
+/// Keeps a table as `copy`, whose place the rewritten one takes: the very file where the file system has links, since
+/// parts that the disk refuses now may be read later.
+fn put_aside(table: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::hard_link(table, copy).is_err() {
+        fs::write(copy, bytes)?;
+        File::open(copy)?.sync_all()?;
+    }
+    copy.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// All bytes of a file. Pages that the disk cannot read are zeros, if those that it refuses are given up.
+fn read_all(file: &Path, refused: Refused) -> io::Result<Vec<u8>> {
     let from = File::open(file)?;
     let length = from.metadata()?.len();
     if length > limits::MEND_BYTES {
@@ -107,8 +155,10 @@ fn read_all(file: &Path) -> io::Result<Vec<u8>> {
     }
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     for (number, page) in bytes.chunks_mut(PAGE).enumerate() {
-        if from.read_exact_at(page, (number * PAGE) as u64).is_err() {
-            page.fill(0);
+        match from.read_exact_at(page, (number * PAGE) as u64) {
+            Err(error) if refused == Refused::Leave && is_refused(&error) => return Err(error),
+            Err(_) => page.fill(0),
+            Ok(()) => {}
         }
     }
     Ok(bytes)
@@ -122,20 +172,22 @@ struct Contents {
     level: u8,
 }
 
-/// What a table says of itself.
+/// The description of a table, as far as it is known.
 struct Metadata {
     first: Vec<u8>,
     last: Vec<u8>,
+    /// Whether that is its last key, or one above any that it may have.
+    is_last: bool,
     compression: CompressionType,
     level: u8,
 }
 
 impl Contents {
-    fn read(bytes: &[u8], table: &tables::TableFile) -> io::Result<Self> {
-        let (data, meta) = parts(bytes)?;
+    fn read(bytes: &[u8], table: &tables::TableFile, listed: Option<Metadata>) -> io::Result<Self> {
+        let Parts { data, is_whole, meta } = parts(bytes, listed)?;
         let mut contents =
             Self { items: Vec::new(), ranges: Vec::new(), compression: meta.compression, level: meta.level };
-        contents.take_blocks(data, table, &meta);
+        contents.take_blocks(data, is_whole, table, &meta);
         if contents.items.is_empty() {
             // A table has an item. This one removes a key that is not read.
             let key = contents.ranges.first().map_or(&meta.first, |range| &range.first);
@@ -144,8 +196,9 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Takes the items of whole blocks, and notes the keys between them where one is not.
-    fn take_blocks(&mut self, data: &[u8], table: &tables::TableFile, meta: &Metadata) {
+    /// Takes the items of whole blocks, and notes the keys between them where one is not, and those behind them that should be
+    /// there.
+    fn take_blocks(&mut self, data: &[u8], is_whole: bool, table: &tables::TableFile, meta: &Metadata) {
         let range = |first: &[u8], last: &[u8]| DamagedRange {
             space: table.space,
             table: table.number,
@@ -170,7 +223,8 @@ impl Contents {
             next_key = [&last.key.user_key[..], &[0]].concat();
             self.items.extend(items);
         }
-        if let Some(from) = lost {
+        let is_cut = (meta.is_last || !is_whole) && next_key <= meta.last;
+        if let Some(from) = lost.or(is_cut.then_some(next_key)) {
             self.ranges.push(range(&from, &meta.last.clone().max(from.clone())));
         }
     }
@@ -187,31 +241,41 @@ impl Contents {
     }
 }
 
+/// A table as far as it can be taken apart.
+struct Parts<'a> {
+    /// Its blocks of data.
+    data: &'a [u8],
+    /// Whether it is certain where these end.
+    is_whole: bool,
+    meta: Metadata,
+}
+
 /// The blocks of data of a table, and what it says of itself: where its list of parts cannot be read, or not what it says, as far as
-/// the blocks tell. Not when there is none that can be read.
-fn parts(bytes: &[u8]) -> io::Result<(&[u8], Metadata)> {
+/// the blocks tell, and the `listed` keys. Not when there is neither.
+fn parts(bytes: &[u8], listed: Option<Metadata>) -> io::Result<Parts<'_>> {
     let list = sfa::Reader::from_reader(&mut Cursor::new(bytes)).ok();
     let part = |name: &[u8]| {
         let entry = list.as_ref()?.toc().section(name)?;
         let (from, length) = (usize::try_from(entry.pos()).ok()?, usize::try_from(entry.len()).ok()?);
         bytes.get(from..from.checked_add(length)?)
     };
-    let data = part(b"data").unwrap_or_else(|| leading_blocks(bytes));
-    let meta = part(b"meta").and_then(|meta| Metadata::read(meta).ok()).or_else(|| Metadata::assumed(data));
-    meta.map(|meta| (data, meta)).ok_or(ErrorKind::InvalidData.into())
+    let (data, is_whole) = part(b"data").map_or_else(|| leading_blocks(bytes), |data| (data, true));
+    let meta =
+        part(b"meta").and_then(|meta| Metadata::read(meta).ok()).or_else(|| Metadata::assumed(data, listed));
+    meta.map(|meta| Parts { data, is_whole, meta }).ok_or(ErrorKind::InvalidData.into())
 }
 
-/// The blocks of data that a table begins with, up to a whole block of another kind. All of it where there is none behind
-/// them: then what cannot be read may have been data.
-fn leading_blocks(bytes: &[u8]) -> &[u8] {
+/// The blocks of data that a table begins with, up to a whole block of another kind, and whether there is one. All of it where
+/// there is none behind them: then what cannot be read may have been data.
+fn leading_blocks(bytes: &[u8]) -> (&[u8], bool) {
     let mut at = 0;
     while let Some(length) = block_length(&bytes[at..]).or_else(|| next_block(&bytes[at..])) {
         at += length;
         if is_other_block(&bytes[at..]) {
-            return &bytes[..at];
+            return (&bytes[..at], true);
         }
     }
-    bytes
+    (bytes, false)
 }
 
 /// How far away the next block of data is that is not the first thing here.
@@ -269,16 +333,25 @@ impl Metadata {
             _ => return Err(ErrorKind::InvalidData.into()),
         };
         let level = value(b"initial_level")?.first().copied().unwrap_or_default();
-        Ok(Self { first: value(b"key#min")?, last: value(b"key#max")?, compression, level })
+        let (first, last) = (value(b"key#min")?, value(b"key#max")?);
+        Ok(Self { first, last, is_last: true, compression, level })
     }
 
-    /// What must be assumed of a table with these blocks: any key may have been in it. None without a block.
-    fn assumed(data: &[u8]) -> Option<Self> {
-        let at = if block_length(data).is_some() { 0 } else { next_block(data)? };
-        let head = Header::decode_from(&mut &data[at..]).ok()?;
+    /// A table with these keys.
+    fn listed(first: &[u8], last: &[u8]) -> Self {
+        let compression = CompressionType::None;
+        Self { first: first.to_vec(), last: last.to_vec(), is_last: true, compression, level: 0 }
+    }
+
+    /// What must be assumed of a table with these blocks: any key may have been in it, if nothing is `listed`. None without a
+    /// block and a list.
+    fn assumed(data: &[u8], listed: Option<Self>) -> Option<Self> {
+        let at = if block_length(data).is_some() { Some(0) } else { next_block(data) };
+        let Some(head) = at.and_then(|at| Header::decode_from(&mut &data[at..]).ok()) else { return listed };
         // Compressed contents are not as long as before.
         let is_plain = head.data_length == head.uncompressed_length;
         let compression = if is_plain { CompressionType::None } else { CompressionType::Lz4 };
-        Some(Self { first: vec![0], last: vec![u8::MAX; limits::MEND_KEY_BYTES], compression, level: 0 })
+        let any = || Self { is_last: false, ..Self::listed(&[0], &[u8::MAX; limits::MEND_KEY_BYTES]) };
+        Some(Self { compression, ..listed.unwrap_or_else(any) })
     }
 }

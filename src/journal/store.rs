@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use tracing::warn;
 
 use super::damage::DamageWatch;
 use super::log::{self, CheckError, Checked, DamagedRanges, Mark, Numbering, Position, Remedy};
 use super::lost::LostRanges;
+use super::mend::{self, Mended, Refused, Scope};
 use super::{FORMAT, JournalError, JournalOptions, OpenError, SPACES, Space, tables};
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
@@ -50,8 +52,23 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens the database at `path`, and makes it when there is none. Blocks while it reads its log twice: to check it,
-    /// and to replay it.
+    /// and to replay it. Tables that stop it are rewritten without their lost keys, if it is known which keys they had.
     pub(super) fn open(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<Self, OpenError> {
+        let refused = match Self::open_whole(path, acceptance, now) {
+            Err(OpenError::Damaged { path, damage }) if tables::is_table(&damage.file) => {
+                OpenError::Damaged { path, damage }
+            }
+            opened => return opened,
+        };
+        let mended = mend::mend(path, now, Refused::Leave, Scope::Listed);
+        match mended.inspect_err(|error| warn!(%error, "damaged tables cannot be rewritten")) {
+            Ok(Mended { left: 0, .. }) => Self::open_whole(path, acceptance, now),
+            _ => Err(refused),
+        }
+    }
+
+    /// Opens it as it is.
+    fn open_whole(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<Self, OpenError> {
         let failed = |source| match source {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),
             source => failure(path, source),

@@ -56,6 +56,11 @@ pub(super) fn first_damage(path: &Path) -> Option<Damage> {
     listed(path, &ranges).ok()?.iter().find_map(TableFile::damage)
 }
 
+/// Whether a file is a table, by its place.
+pub(super) fn is_table(file: &Path) -> bool {
+    file.parent().is_some_and(|folder| folder.ends_with("tables"))
+}
+
 impl TableFile {
     /// Whether it is not what was written, and the first block that is not.
     pub(super) fn damage(&self) -> Option<Damage> {

@@ -18,6 +18,7 @@ mod postgres;
 mod postgres_below;
 mod power_test;
 mod powercut;
+mod read_test;
 mod redis;
 mod redis_below;
 mod registry;

@@ -6,6 +6,8 @@
  *   POWERCUT_GATE  while this file exists, syncs below the directory wait before they begin
  *   POWERCUT_FAIL  while this file exists, syncs below the directory fail with EIO
  *   POWERCUT_FULL  while this file exists, writes below the directory fail with ENOSPC
+ *   POWERCUT_UNREADABLE  while this file exists, reads of files below the directory whose path contains the text in it
+ *                  fail with EIO
  *
  * What is modelled. Data and size of a file are durable when an fsync or fdatasync of it (by any
  * descriptor), a syncfs or a sync has succeeded that began after the write had ended. sync_file_range
@@ -62,11 +64,15 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX];
 static size_t root_length;
-static const char *gate, *fail, *full;
+static const char *gate, *fail, *full, *unreadable;
 static int log_fd = -1;
 static uint64_t log_length;
 
 static int (*real_openat)(int, const char *, int, ...);
+static ssize_t (*real_read)(int, void *, size_t);
+static ssize_t (*real_pread)(int, void *, size_t, off_t);
+static ssize_t (*real_readv)(int, const struct iovec *, int);
+static ssize_t (*real_preadv)(int, const struct iovec *, int, off_t);
 static ssize_t (*real_write)(int, const void *, size_t);
 static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
 static ssize_t (*real_writev)(int, const struct iovec *, int);
@@ -88,7 +94,7 @@ static void die(const char *what) {
 
 static void find_real_functions(void) {
 #define FIND(name) real_##name = dlsym(RTLD_NEXT, #name)
-    FIND(openat); FIND(write); FIND(pwrite); FIND(writev); FIND(pwritev); FIND(pwritev2);
+    FIND(openat); FIND(read); FIND(pread); FIND(readv); FIND(preadv); FIND(write); FIND(pwrite); FIND(writev); FIND(pwritev); FIND(pwritev2);
     FIND(ftruncate); FIND(fallocate); FIND(posix_fallocate); FIND(copy_file_range); FIND(sendfile);
     FIND(splice); FIND(fsync); FIND(fdatasync); FIND(syncfs); FIND(sync);
 #undef FIND
@@ -101,6 +107,7 @@ static void setup(void) {
     gate = getenv("POWERCUT_GATE");
     fail = getenv("POWERCUT_FAIL");
     full = getenv("POWERCUT_FULL");
+    unreadable = getenv("POWERCUT_UNREADABLE");
     if (!realpath(dir, root)) die(dir);
     root_length = strlen(root);
     int fd = real_openat(AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -126,13 +133,19 @@ static void append(const void *bytes, size_t length) {
     }
 }
 
-static int is_below(int fd) {
-    char link[64], path[PATH_MAX];
+/* Writes the path of a descriptor below the directory to PATH. 0: it is elsewhere. */
+static int path_below(int fd, char path[PATH_MAX]) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
+    ssize_t n = readlink(link, path, PATH_MAX - 1);
     if (n < (ssize_t)root_length) return 0;
     path[n] = 0;
     return !memcmp(path, root, root_length) && (path[root_length] == '/' || !path[root_length]);
+}
+
+static int is_below(int fd) {
+    char path[PATH_MAX];
+    return path_below(fd, path);
 }
 
 /* Whether a descriptor is a file or directory that loses power. Keeps errno. */
@@ -170,7 +183,7 @@ static char *old_bytes(const struct file *file, uint64_t offset, uint64_t count)
     int fd = real_openat(AT_FDCWD, link, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || !bytes) die("the old bytes cannot be read");
     for (uint64_t done = 0; done < count;) {
-        ssize_t n = pread(fd, bytes + done, count - done, (off_t)(offset + done));
+        ssize_t n = real_pread(fd, bytes + done, count - done, (off_t)(offset + done));
         if (n <= 0) die("the old bytes cannot be read");
         done += (uint64_t)n;
     }
@@ -226,6 +239,38 @@ static int is_full(void) {
         end();                                  \
         return result;                          \
     } while (0)
+
+/* Whether the disk refuses a read; the reason is in errno then. */
+static int is_unreadable(int fd) {
+    char path[PATH_MAX], part[256];
+    int kept = errno, result = 0;
+    ready();
+    if (unreadable && log_fd >= 0 && !access(unreadable, F_OK) && path_below(fd, path)) {
+        int list = real_openat(AT_FDCWD, unreadable, O_RDONLY | O_CLOEXEC);
+        ssize_t n = list < 0 ? -1 : real_read(list, part, sizeof part - 1);
+        if (list >= 0) close(list);
+        part[n < 0 ? 0 : n] = 0;
+        result = n >= 0 && strstr(path, part) != NULL;
+    }
+    errno = result ? EIO : kept;
+    return result;
+}
+
+ssize_t read(int fd, void *bytes, size_t length) {
+    return is_unreadable(fd) ? -1 : real_read(fd, bytes, length);
+}
+
+ssize_t pread(int fd, void *bytes, size_t length, off_t offset) {
+    return is_unreadable(fd) ? -1 : real_pread(fd, bytes, length, offset);
+}
+
+ssize_t readv(int fd, const struct iovec *parts, int count) {
+    return is_unreadable(fd) ? -1 : real_readv(fd, parts, count);
+}
+
+ssize_t preadv(int fd, const struct iovec *parts, int count, off_t offset) {
+    return is_unreadable(fd) ? -1 : real_preadv(fd, parts, count, offset);
+}
 
 ssize_t write(int fd, const void *bytes, size_t length) {
     RECORDED(fd, NULL, length, real_write(fd, bytes, length));
@@ -381,6 +426,8 @@ void sync(void) {
 int open64(const char *, int, ...) ALIAS(open);
 int openat64(int, const char *, int, ...) ALIAS(openat);
 int creat64(const char *, mode_t) ALIAS(creat);
+ssize_t pread64(int, void *, size_t, off_t) ALIAS(pread);
+ssize_t preadv64(int, const struct iovec *, int, off_t) ALIAS(preadv);
 ssize_t pwrite64(int, const void *, size_t, off_t) ALIAS(pwrite);
 ssize_t pwritev64(int, const struct iovec *, int, off_t) ALIAS(pwritev);
 ssize_t pwritev64v2(int, const struct iovec *, int, off_t, int) ALIAS(pwritev2);

@@ -39,7 +39,7 @@ impl PowerCut {
     }
 
     /// What the environment of a process must hold to be under the switch.
-    pub fn env(&self) -> [(&'static str, OsString); 6] {
+    pub fn env(&self) -> [(&'static str, OsString); 7] {
         [
             ("LD_PRELOAD", self.shim().into()),
             ("POWERCUT_DIR", self.data().into()),
@@ -47,6 +47,7 @@ impl PowerCut {
             ("POWERCUT_GATE", self.gate().into()),
             ("POWERCUT_FAIL", self.fail().into()),
             ("POWERCUT_FULL", self.full().into()),
+            ("POWERCUT_UNREADABLE", self.unreadable().into()),
         ]
     }
 
@@ -84,6 +85,17 @@ impl PowerCut {
         std::fs::remove_file(self.full()).expect("the disk is full");
     }
 
+    /// From now on each read of a file fails with EIO whose path contains `part`.
+    pub fn refuse_reads(&self, part: &str) {
+        let unfinished = self.dir.path().join("unfinished");
+        std::fs::write(&unfinished, part).expect("a file beside the data");
+        std::fs::rename(unfinished, self.unreadable()).expect("a file beside the data");
+    }
+
+    pub fn allow_reads(&self) {
+        std::fs::remove_file(self.unreadable()).expect("reads fail");
+    }
+
     /// Cuts the power after the fact: the processes are dead, and what they had not synced goes, as far
     /// as `survival` says. The log starts anew.
     pub fn strike(&self, survival: Survival, dice: &mut StdRng) -> Damage {
@@ -112,6 +124,10 @@ impl PowerCut {
 
     fn fail(&self) -> PathBuf {
         self.dir.path().join("fail")
+    }
+
+    fn unreadable(&self) -> PathBuf {
+        self.dir.path().join("unreadable")
     }
 
     fn full(&self) -> PathBuf {

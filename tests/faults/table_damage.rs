@@ -69,23 +69,31 @@ fn table_of(data: &Path, posted: &Posted) -> Option<(PathBuf, usize)> {
     tables.into_iter().find_map(|file| Some((file.clone(), position(&fs::read(file).ok()?, part)?)))
 }
 
-/// Posts to both queues, has all of it written to tables, and posts once more. Then the service is killed.
-fn killed(data: &Path) -> Vec<Posted> {
+/// Posts to these queues, and has all of it written to tables.
+fn posted_to_tables(data: &Path, queues: &[&'static str]) -> Vec<Posted> {
     let server = ServerBuilder::new(data).start();
     let client = server.client();
-    let mut posted = post(&client, DAMAGED, POSTS);
-    posted.extend(post(&client, OTHER, POSTS));
-    let spare = post(&client, "spare", 2);
+    let posted: Vec<_> = queues.iter().flat_map(|queue| post(&client, queue, POSTS)).collect();
+    // Of the same queue: the table has no keys of another one.
+    let spare = post(&client, queues[0], 1);
     server.terminate();
     // Below the reserve every change has all of it written to tables.
     let server = ServerBuilder::new(data).arg("--reserve=9000000000000000").start();
     let start = Instant::now();
-    server.client().delete_message("spare", &spare[0].id, None).unwrap();
+    server.client().delete_message(queues[0], &spare[0].id, None).unwrap();
     while table_of(data, &posted[0]).is_none() {
         assert!(start.elapsed() < PATIENCE, "nothing was written to tables\n{}", server.last_lines());
         thread::sleep(Duration::from_millis(50));
     }
+    // The keys of tables are listed with the next mark of the log.
+    thread::sleep(WITNESSED);
     server.terminate();
+    posted
+}
+
+/// Posts to both queues, has all of it written to tables, and posts once more. Then the service is killed.
+fn killed(data: &Path) -> Vec<Posted> {
+    let mut posted = posted_to_tables(data, &[DAMAGED, OTHER]);
     let server = ServerBuilder::new(data).start();
     posted.extend(post(&server.client(), OTHER, 3));
     thread::sleep(WITNESSED);
@@ -188,6 +196,40 @@ fn damaged_table_stops_its_queue_alone() {
     assert_place_logged_once(&server);
 }
 
+#[test]
+fn unreadable_table_stops_its_queue_alone() {
+    let dir = TempDir::new().unwrap();
+    let mut posted = posted_to_tables(dir.path(), &[DAMAGED]);
+    posted.extend(posted_to_tables(dir.path(), &[OTHER]));
+    let table = |queue: &str| {
+        let first = posted.iter().find(|posted| posted.queue == queue).unwrap();
+        table_of(dir.path(), first).unwrap().0
+    };
+    let damaged = table(DAMAGED);
+    assert_ne!(damaged, table(OTHER), "they are in one table");
+    let bytes = fs::read(&damaged).unwrap();
+    fs::write(&damaged, vec![0xa5; bytes.len()]).unwrap();
+    let found = doctor(dir.path());
+    assert!(found.iter().any(|found| found.contains(damaged.to_str().unwrap())), "{found:?}");
+
+    for _ in 0..2 {
+        let server = ServerBuilder::new(dir.path()).start();
+        let client = server.client();
+        let (own, whole): (Vec<_>, Vec<_>) = posted.iter().partition(|posted| posted.queue == DAMAGED);
+        own.iter().for_each(|posted| assert_damaged(&get(&client, posted)));
+        assert_damaged(&client.claim(DAMAGED, 5, 300).unwrap());
+        assert_goes_on(&server, &client, &whole);
+        let fresh = post(&client, "fresh", 3);
+        fresh.iter().for_each(|posted| assert_eq!(get(&client, posted).json()["body"], json!(posted.body)));
+        let warned = client.get("/readyz").unwrap();
+        assert!(warned.text().contains("angarium doctor --data"), "{}", warned.text());
+        server.terminate();
+    }
+    // The file itself is kept.
+    let kept = files(dir.path()).into_iter().filter(|file| file.to_str().unwrap().contains("-table-"));
+    assert!(kept.map(|file| fs::read(file).unwrap()).any(|kept| kept == vec![0xa5; bytes.len()]));
+}
+
 /// Reports of the recount repeat the error; the place itself is logged once.
 fn assert_place_logged_once(server: &Server) {
     let lines = server.last_lines();
@@ -216,6 +258,7 @@ fn kind(file: &Path) -> &'static str {
         "version" if text == "journal/version" => "mark of the store",
         "lock" if text == "journal/lock" => "lock",
         "log-witness" if text == "journal/log-witness" => "witness",
+        "table-keys" if text == "journal/table-keys" => "keys of tables",
         "current" if text.starts_with("journal/keyspaces/") => "number of the list",
         name if name.strip_suffix(".jnl").is_some_and(is_number) => "log",
         name if name.strip_prefix('v').is_some_and(is_number) => "list",
@@ -278,7 +321,7 @@ fn damage_of_each_kind_of_file_is_found_and_shows_nothing_less() {
     let dir = TempDir::new().unwrap();
     let posted = killed(dir.path());
     let chosen = one_of_each(dir.path());
-    assert_eq!(chosen.len(), 8, "{chosen:?}");
+    assert_eq!(chosen.len(), 9, "{chosen:?}");
     for file in chosen {
         let bytes = fs::read(dir.path().join(&file)).unwrap();
         for (name, left) in damages(&bytes) {
@@ -289,8 +332,9 @@ fn damage_of_each_kind_of_file_is_found_and_shows_nothing_less() {
                 None => fs::remove_file(&target).unwrap(),
             }
             let found = doctor(copy.path());
-            // The witness may be missing, as after an upgrade, and so may the copy of the identity.
-            let may_be_missing = file.ends_with("log-witness") || file.ends_with("instance.copy");
+            // The witness may be missing, as after an upgrade, and so may the keys of tables and the copy of the identity.
+            let may_be_missing =
+                ["log-witness", "table-keys", "instance.copy"].iter().any(|name| file.ends_with(name));
             assert!(!found.is_empty() || (left.is_none() && may_be_missing), "{}, {name}", file.display());
             check_start(copy.path(), &posted, &format!("{}, {name}", file.display()));
         }

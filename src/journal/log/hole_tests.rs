@@ -14,7 +14,7 @@ use super::tests::{
     GROUPS, await_witness, copy, files, flush, key, killed_after, missing, open, value, write,
 };
 use crate::domain::durability::Durability;
-use crate::journal::{Journal, JournalError, OpenError, Space, StoreCopy, inspect};
+use crate::journal::{Journal, JournalError, OpenError, SPACES, Space, StoreCopy, inspect};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -228,6 +228,95 @@ async fn merge_of_a_damaged_table_ends_no_other_work() {
     assert!((1..=after).contains(&absent.count()));
     drop(journal);
     drop(open(dir.path(), false).unwrap());
+}
+
+/// Waits until the keys of all tables are listed.
+async fn await_keys(dir: &Path, journal: &Journal) {
+    let start = Instant::now();
+    let count = || {
+        let store = journal.current.store().unwrap();
+        SPACES[1..].iter().map(|(space, _)| store.space(*space).table_count()).sum::<usize>()
+    };
+    let listed =
+        || fs::read_to_string(dir.join("table-keys")).unwrap_or_default().matches("\ntable ").count();
+    while listed() != count() {
+        assert!(start.elapsed() < PATIENCE, "{} of {} tables are listed", listed(), count());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn table_without_readable_block_takes_its_keys_alone() {
+    for is_open in [true, false] {
+        for left in [Some(&[0xa5; 20_000][..]), Some(&[]), None] {
+            let dir = tempfile::tempdir().unwrap();
+            let journal = with_damaged_table(&dir).await;
+            let [table] = &tables(&journal)[..] else { panic!("{:?}", tables(&journal)) };
+            let table = table.clone();
+            // Or the first block alone, whose head says how long it is.
+            let bytes = fs::read(&table).unwrap();
+            let first = 33 + u32::from_le_bytes(bytes[21..25].try_into().unwrap()) as usize;
+            let (is_cut, left) = (left.is_none(), left.unwrap_or(&bytes[..first]));
+            let outside = Bytes::from_static(b"zzz");
+            let put = outside.clone();
+            journal.commit(move |txn| txn.put(Space::Entries, put.clone(), put)).await.unwrap();
+            await_keys(dir.path(), &journal).await;
+            let journal = if is_open {
+                fs::write(&table, left).unwrap();
+                let (start, mut round) = (Instant::now(), 1);
+                while !dir.path().join("damaged-ranges").exists() {
+                    assert!(start.elapsed() < PATIENCE, "no merge was mended");
+                    write_round_in_time(&journal, round % 9 + 1).await;
+                    flush_entries(&journal);
+                    round += 1;
+                }
+                write_round_in_time(&journal, 2).await;
+                journal
+            } else {
+                drop(journal);
+                fs::write(&table, left).unwrap();
+                let found = inspect(dir.path()).unwrap().unwrap();
+                assert!(found.damage.iter().any(|damage| damage.file == table), "{:?}", found.damage);
+                let journal = open(dir.path(), false).unwrap();
+                write_round(&journal, 2).await.unwrap();
+                journal
+            };
+            let view = journal.view().unwrap();
+            for group in 1..=GROUPS {
+                let found = view.get(Space::Entries, &mixed(group, 0));
+                match found {
+                    Err(JournalError::Damaged(_)) => {}
+                    Ok(found) if is_cut && found == Some(value(group)) => {}
+                    found => panic!("{group}: {found:?}, {left:?}"),
+                }
+            }
+            assert!(view.get(Space::Entries, &mixed(GROUPS, 0)).is_err());
+            assert_eq!(view.get(Space::Entries, &outside).unwrap(), Some(outside.clone()));
+            assert_eq!(view.get(Space::Tree, &key(1)).unwrap(), Some(value(1)));
+            drop(view);
+            drop(journal);
+            // The table itself is kept, and the next start finds it mended.
+            let kept =
+                files(dir.path()).into_iter().filter(|file| file.to_str().unwrap().contains("-table-"));
+            assert!(kept.map(|file| fs::read(file).unwrap()).any(|bytes| bytes == left));
+            let journal = open(dir.path(), false).unwrap();
+            assert!(journal.get(Space::Entries, &mixed(GROUPS, 0)).is_err());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn table_of_unknown_keys_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = with_damaged_table(&dir).await;
+    let [table] = &tables(&journal)[..] else { panic!("{:?}", tables(&journal)) };
+    let table = table.clone();
+    await_keys(dir.path(), &journal).await;
+    drop(journal);
+    fs::write(&table, vec![0xa5; 20_000]).unwrap();
+    fs::remove_file(dir.path().join("table-keys")).unwrap();
+    assert!(refused(dir.path()).contains(table.to_str().unwrap()));
+    assert!(!dir.path().join("damaged-ranges").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

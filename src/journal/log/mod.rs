@@ -10,6 +10,7 @@
 //! * key `log position` of the space `meta`, in each batch, as its last item: see [`Position`].
 //! * file `log-witness` in the directory of the store, replaced as a whole: see [`Witness`].
 //! * file `damaged-ranges` there, if damage has taken something from tables: see [`ranges`].
+//! * file `table-keys` there: see [`table_keys`].
 //! * folder `damaged-<milliseconds>` there: bytes that were cut from logs, and logs, tables and lists that were put aside.
 
 mod batch;
@@ -20,6 +21,7 @@ mod manifest;
 mod position;
 mod ranges;
 mod rest;
+mod table_keys;
 mod unflushed;
 mod witness;
 
@@ -34,6 +36,7 @@ pub(super) use files::{LOG, lock};
 pub(super) use manifest::{complete_spaces, is_begun, listed_tables};
 pub(super) use position::{KEY, Numbering, Position};
 pub(super) use ranges::{DamagedRange, DamagedRanges, FILE as RANGES, MendedTable};
+pub(super) use table_keys::{FILE as TABLE_KEYS, TableKeys};
 pub(super) use unflushed::number;
 pub(super) use witness::{Mark, Witness};
 

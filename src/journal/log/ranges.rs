@@ -153,11 +153,11 @@ fn free_name(folder: &Path) -> io::Result<PathBuf> {
     Ok(name)
 }
 
-fn encode(key: &[u8]) -> String {
+pub(super) fn encode(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn decode(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }

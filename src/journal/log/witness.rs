@@ -2,7 +2,7 @@
 //!
 //! A thread of its own writes it, a moment after a sync and at most once in [`limits::WITNESS_PAUSE`], so that no commit waits
 //! for it. A store without writes costs nothing. It witnesses too which writes are in no table yet ([`super::unflushed`]), and
-//! how many ranges of keys damage has taken.
+//! how many ranges of keys damage has taken. The same thread keeps the list of the keys of tables ([`super::table_keys`]).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -15,10 +15,11 @@ use tracing::{error, warn};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::files;
+use super::table_keys::TableKeys;
 use super::unflushed::{Tracker, Unflushed};
 use crate::domain::limits;
-use crate::journal::SPACES;
 use crate::journal::current::Current;
+use crate::journal::{SPACES, Space};
 
 pub(super) const FILE: &str = "log-witness";
 /// The new file until it takes its place. One that was left is written over.
@@ -124,8 +125,8 @@ pub(in crate::journal) struct Witness {
 impl Witness {
     /// Writes the first mark of the open store, and starts the thread.
     pub(in crate::journal) fn start(path: PathBuf, mark: Mark, current: Arc<Current>) -> io::Result<Self> {
-        let mut writer =
-            Writer { path, current, tracker: Tracker::after(&mark.unflushed), unflushed: Vec::new() };
+        let tracker = Tracker::after(&mark.unflushed);
+        let mut writer = Writer { path, current, tracker, unflushed: Vec::new(), keys: None };
         writer.write(mark.clone())?;
         let state = Mutex::new(State { mark, is_written: true, is_closed: false });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
@@ -166,14 +167,37 @@ struct Writer {
     tracker: Tracker,
     /// What was written last.
     unflushed: Vec<Unflushed>,
+    keys: Option<TableKeys>,
 }
 
 impl Writer {
     fn write(&mut self, mut mark: Mark) -> io::Result<()> {
+        self.write_keys()?;
         mark.unflushed = self.look();
         mark.write(&self.path)?;
         self.unflushed = mark.unflushed;
         Ok(())
+    }
+
+    /// Lists the keys of tables, if there are others than were written. Without an open store the list stays.
+    fn write_keys(&mut self) -> io::Result<()> {
+        let keys = self.keys();
+        if keys.is_some() && keys != self.keys {
+            keys.iter().try_for_each(|keys| keys.write(&self.path))?;
+            self.keys = keys;
+        }
+        Ok(())
+    }
+
+    fn keys(&self) -> Option<TableKeys> {
+        let store = self.current.store().ok()?;
+        let spaces = SPACES.iter().map(|(space, _)| *space).filter(|space| *space != Space::Meta);
+        Some(TableKeys::of(spaces.map(|space| store.space(space))))
+    }
+
+    /// Whether tables were written or merged since the last mark.
+    fn has_new_tables(&mut self) -> bool {
+        self.look() != self.unflushed || self.keys().is_some_and(|keys| Some(keys) != self.keys)
     }
 
     /// What is in no table now. Nothing is claimed while the store is not open.
@@ -219,8 +243,7 @@ fn run(shared: &Shared, mut writer: Writer) {
         }
         drop(state);
         // Tables that were written meanwhile are witnessed without a commit too.
-        let has_changed = writer.look() != writer.unflushed;
-        if has_failed || has_changed {
+        if has_failed || writer.has_new_tables() {
             shared.state.lock().is_written = false;
         }
     }

@@ -1,0 +1,131 @@
+//! The first and the last key of each table, in a file beside the logs.
+//!
+//! A table has them in a block of its own, which may be damaged with all others. Then the file tells which keys the damage
+//! has taken, so that all others are served (see `journal/mend.rs`). It is written when tables were made or removed. One
+//! that is missing, damaged or old only helps less: the next start writes it.
+//!
+//! The space `meta` is left out: without it a store is not opened.
+//!
+//! Layout: text, replaced as a whole and synced. First the title, then a line for each table, last a checksum (XXH3) of the text
+//! before it. Keys are hexadecimal.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use fjall::{AbstractTree, Keyspace};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::files;
+use super::ranges::{decode, encode};
+use super::unflushed::number;
+use crate::domain::limits;
+
+pub(in crate::journal) const FILE: &str = "table-keys";
+const UNFINISHED: &str = "table-keys.unfinished";
+const TITLE: &str = "angarium table keys 1";
+
+/// Which keys a table has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::journal) struct KeyRange {
+    /// Number of the key space.
+    space: u64,
+    table: u64,
+    /// Both inclusive.
+    pub(in crate::journal) first: Vec<u8>,
+    pub(in crate::journal) last: Vec<u8>,
+}
+
+/// The key ranges of all tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::journal) struct TableKeys(Vec<KeyRange>);
+
+impl TableKeys {
+    /// Those of open key spaces.
+    pub(super) fn of<'a>(keyspaces: impl Iterator<Item = &'a Keyspace>) -> Self {
+        let mut tables = Vec::new();
+        for keyspace in keyspaces {
+            let Some(space) = number(keyspace) else { continue };
+            for table in keyspace.tree.current_version().iter_tables() {
+                let range = &table.metadata.key_range;
+                let (first, last) = (range.min().to_vec(), range.max().to_vec());
+                tables.push(KeyRange { space, table: table.id(), first, last });
+            }
+        }
+        Self(tables)
+    }
+
+    /// The file below `path`; nothing when there is none, `InvalidData` when it is damaged.
+    pub(in crate::journal) fn read(path: &Path) -> io::Result<Self> {
+        let text = match files::read_bounded(&path.join(FILE), limits::STORE_FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error),
+        };
+        let damaged = || io::Error::new(ErrorKind::InvalidData, "the file is damaged");
+        std::str::from_utf8(&text).ok().and_then(Self::parse).ok_or_else(damaged)
+    }
+
+    /// Puts it in place of the one before, synced.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let unfinished = path.join(UNFINISHED);
+        let mut file = File::create(&unfinished)?;
+        file.write_all(self.text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(unfinished, path.join(FILE))?;
+        File::open(path)?.sync_all()
+    }
+
+    /// The keys of a table, if they are known.
+    pub(in crate::journal) fn find(&self, space: u64, table: u64) -> Option<&KeyRange> {
+        self.0.iter().find(|range| (range.space, range.table) == (space, table))
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{TITLE}\n");
+        for KeyRange { space, table, first, last } in &self.0 {
+            let (first, last) = (encode(first), encode(last));
+            text.push_str(&format!("table space={space} table={table} first={first} last={last}\n"));
+        }
+        let check = xxh3_64(text.as_bytes());
+        format!("{text}check={check:016x}\n")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (before, check) = text.strip_suffix('\n')?.rsplit_once("check=")?;
+        if u64::from_str_radix(check, 16).ok()? != xxh3_64(before.as_bytes()) {
+            return None;
+        }
+        let lines = before.strip_prefix(TITLE)?.lines().skip(1);
+        lines.map(parse_line).collect::<Option<_>>().map(Self)
+    }
+}
+
+fn parse_line(line: &str) -> Option<KeyRange> {
+    let mut words = line.strip_prefix("table ")?.split_whitespace();
+    let mut field = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
+    let (space, table) = (field("space")?.parse().ok()?, field("table")?.parse().ok()?);
+    Some(KeyRange { space, table, first: decode(field("first")?)?, last: decode(field("last")?)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_ranges_survive_their_file_and_damage_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(TableKeys::read(dir.path()).unwrap(), TableKeys::default());
+        let range = |table| KeyRange { space: 5, table, first: Vec::new(), last: vec![0, 255] };
+        let keys = TableKeys(vec![range(3), range(9)]);
+        keys.write(dir.path()).unwrap();
+        assert_eq!(TableKeys::read(dir.path()).unwrap(), keys);
+        assert_eq!(keys.find(5, 9), Some(&range(9)));
+        assert_eq!((keys.find(5, 4), keys.find(4, 3)), (None, None));
+        let bytes = fs::read(dir.path().join(FILE)).unwrap();
+        for at in 0..bytes.len() {
+            fs::write(dir.path().join(FILE), &bytes[..at]).unwrap();
+            assert_eq!(TableKeys::read(dir.path()).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
+        }
+    }
+}
