@@ -97,7 +97,8 @@ pub trait PoolStore: Send + Sync + 'static {
 
     /// Makes `epoch` the only one that may write to `slot` and begins its numbering. Returns the greatest id
     /// that was ever appended to the slot. An epoch below the stored one is refused; the stored one itself is
-    /// accepted and goes on with a numbering of its own.
+    /// accepted and goes on with a numbering of its own: a batch of the numbering before is not taken for one of it, however late it
+    /// arrives.
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError>;
 
     /// Applies a batch: all or none, on return as durable as it asks for. A batch of another than the stored epoch,

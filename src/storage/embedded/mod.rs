@@ -97,6 +97,8 @@ impl PoolStore for EmbeddedPool {
     }
 
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        // The journal runs work in the order of the calls, so no earlier fence or batch can arrive behind this one: a number needs
+        // no more to tell it from those of another fence with the same epoch.
         let work = move |txn: &mut Txn<'_>| {
             let last_id = match record(txn, slot)? {
                 Some(stored) if stored.epoch > epoch => return Err(StoreError::Fenced(stored.epoch)),

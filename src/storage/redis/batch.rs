@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redis::Cmd;
 
 use super::scripts::{APPEND, COMMIT, Script};
-use super::stored::{self, Bucket, Keys, QUEUE_KEYS};
+use super::stored::{self, Bucket, Keys, Numbering, QUEUE_KEYS};
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::{Header, State};
@@ -23,18 +23,19 @@ pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
 }
 
 /// The call that applies a batch.
-pub(super) fn call(batch: &Batch, keys: &Keys) -> (&'static Script, Cmd) {
+pub(super) fn call(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'static Script, Cmd) {
     let script: &Script = if batch.has_appends() { &APPEND } else { &COMMIT };
-    (script, call_of(script, batch, keys))
+    (script, call_of(script, batch, own, keys))
 }
 
 /// The call that repeats a batch which was applied. It runs when the memory is full too, and must not be made for one
 /// that was not applied.
-pub(super) fn repeat(batch: &Batch, keys: &Keys) -> (&'static Script, Cmd) {
-    (&COMMIT, call_of(&COMMIT, batch, keys))
+pub(super) fn repeat(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'static Script, Cmd) {
+    (&COMMIT, call_of(&COMMIT, batch, own, keys))
 }
 
-fn call_of(script: &Script, batch: &Batch, keys: &Keys) -> Cmd {
+/// `own` is the numbering that this process began with the slot's fence.
+fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) -> Cmd {
     let mut names = Vec::with_capacity(4 + QUEUE_KEYS * batch.queues.len());
     names.extend(keys.slot_keys(batch.slot));
     names.extend(batch.queues.iter().flat_map(|changes| keys.queue_keys(changes.queue)));
@@ -45,7 +46,8 @@ fn call_of(script: &Script, batch: &Batch, keys: &Keys) -> Cmd {
     call.arg(stored::encode_epoch(batch.epoch))
         .arg(before)
         .arg(stored::encode_seq(batch.seq))
-        .arg(greatest.map(stored::encode_hex_id).unwrap_or_default());
+        .arg(greatest.map(stored::encode_hex_id).unwrap_or_default())
+        .arg(own.map(Numbering::encode).unwrap_or_default());
     for changes in &batch.queues {
         add_queue(&mut call, changes);
     }

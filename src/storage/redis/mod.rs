@@ -40,6 +40,7 @@ use address::Waits;
 use due::Turn;
 use link::{Known, Link};
 use reads::{Asked, bytes, list};
+use stored::{Numbering, Record};
 
 /// A pool in Redis. It connects when it is first used, and again whenever that is needed.
 pub struct RedisPool {
@@ -50,6 +51,8 @@ pub struct RedisPool {
     writes: Vec<Link>,
     /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
     turns: Mutex<HashMap<Slot, Turn>>,
+    /// The numbering that the last fence of each slot began. Held for a read or a write of one element.
+    numberings: Mutex<HashMap<Slot, Numbering>>,
 }
 
 /// What a script that writes says.
@@ -65,7 +68,12 @@ impl RedisPool {
         let link = || Link::new(Arc::clone(&address), Arc::clone(&known));
         let many = if address.waits.any() { limits::REDIS_WAITING } else { 1 };
         let (reads, writes) = (link(), (0..many).map(|_| link()).collect());
-        Self { address, known, reads, writes, turns: Mutex::default() }
+        Self { address, known, reads, writes, turns: Mutex::default(), numberings: Mutex::default() }
+    }
+
+    /// The numbering of a slot that this process has fenced.
+    fn own(&self, slot: Slot) -> Option<Numbering> {
+        self.numberings.lock().get(&slot).copied()
     }
 
     /// The link for writes of a slot, always the same one.
@@ -92,8 +100,7 @@ impl RedisPool {
             Value::Nil => Err(StoreError::WentBack),
             record => {
                 let record = bytes(record)?;
-                let (epoch, seq) = stored::decode_record(&String::from_utf8_lossy(&record))?;
-                next(epoch, seq, batch)
+                next(stored::decode_record(&String::from_utf8_lossy(&record))?, self.own(batch.slot), batch)
             }
         }
     }
@@ -106,7 +113,7 @@ impl RedisPool {
         }
         let link = self.write_link(batch.slot);
         let way = link.way().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
-        let (script, call) = batch::repeat(batch, &way.keys);
+        let (script, call) = batch::repeat(batch, self.own(batch.slot), &way.keys);
         link.write(way, script, call, waits).await.and_then(said).map(|_| ())
     }
 
@@ -137,11 +144,13 @@ impl RedisPool {
 }
 
 /// Whether a batch was applied, is the next one, or why it is refused, by the record of its slot.
-fn next(epoch: Epoch, seq: u64, batch: &Batch) -> Result<bool, StoreError> {
+fn next(record: Record, own: Option<Numbering>, batch: &Batch) -> Result<bool, StoreError> {
+    let Record { epoch, numbering, seq } = record;
     if epoch > batch.epoch {
         return Err(StoreError::Fenced(epoch));
     }
-    if epoch < batch.epoch || batch.seq > seq.saturating_add(1) {
+    let is_other = own.is_some_and(|own| own != numbering);
+    if epoch < batch.epoch || is_other || batch.seq > seq.saturating_add(1) {
         return Err(StoreError::WentBack);
     }
     if batch.seq < seq { Err(StoreError::Stale) } else { Ok(batch.seq == seq) }
@@ -184,9 +193,13 @@ impl PoolStore for RedisPool {
         let link = self.write_link(slot);
         let way = link.way().await?;
         let mut call: Cmd = scripts::FENCE.call(&[way.keys.record(slot)]);
-        call.arg(stored::encode_epoch(epoch));
+        let numbering = Numbering::fresh();
+        call.arg(stored::encode_epoch(epoch)).arg(numbering.encode());
         match link.write(way, &scripts::FENCE, call, self.address.waits).await.and_then(said) {
-            Ok(Said::Done(Some(last))) => stored::decode_hex_id(&String::from_utf8_lossy(&last)),
+            Ok(Said::Done(Some(last))) => {
+                self.numberings.lock().insert(slot, numbering);
+                stored::decode_hex_id(&String::from_utf8_lossy(&last))
+            }
             Ok(Said::Done(None) | Said::More) => Err(StoreError::Unknown("the fence has no answer".into())),
             // Registration made the record. Without it the storage is not what it was.
             Err(StoreError::WentBack) => {
@@ -200,7 +213,7 @@ impl PoolStore for RedisPool {
         batch::check_bounds(batch)?;
         let link = self.write_link(batch.slot);
         let way = link.way().await?;
-        let (script, call) = batch::call(batch, &way.keys);
+        let (script, call) = batch::call(batch, self.own(batch.slot), &way.keys);
         match link.write(way, script, call, self.waits(batch.durability)).await {
             Ok(answer) => said(answer).map(|_| ()),
             Err(StoreError::Full) if self.is_applied(batch).await? => self.wait_again(batch).await,

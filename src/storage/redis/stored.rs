@@ -6,7 +6,7 @@
 //! | key | type | holds | life |
 //! |---|---|---|---|
 //! | `P:stamp` | string | installation, pool, in hex | for ever |
-//! | `T:record` | string | generation, transaction, number, greatest id, in hex (8 + 16 + 16 + 32) | for ever; made at registration |
+//! | `T:record` | string | generation, transaction, tag of the numbering, number, greatest id, in hex (8 + 16 + 5 + 11 + 32) | for ever; made at registration |
 //! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
 //! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
 //! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look into the past bucket, or the first one of a queue, finds nothing |
@@ -130,15 +130,45 @@ pub(super) fn decode_epoch(text: &str) -> Result<Epoch, StoreError> {
     parts.ok_or_else(|| damaged("the record of a slot"))
 }
 
-/// Epoch and number of a record.
-pub(super) fn decode_record(text: &str) -> Result<(Epoch, u64), StoreError> {
-    let seq = text.get(24..40).and_then(|seq| u64::from_str_radix(seq, 16).ok());
-    let seq = seq.ok_or_else(|| damaged("the record of a slot"))?;
-    Ok((decode_epoch(&text[..24])?, seq))
+/// What tells the numbering of one fence from that of another one with the same epoch: a fence that hung somewhere must not
+/// begin the numbers of its owner again, or the first batch could be applied twice (P1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbering(u32);
+
+impl Numbering {
+    const BITS: u32 = 20;
+
+    /// Another one than those before it, but for one time in a million. Programs of before have always the first.
+    pub(super) fn fresh() -> Self {
+        Self(rand::random_range(1..1 << Self::BITS))
+    }
+
+    pub(super) fn encode(self) -> String {
+        format!("{:05x}", self.0)
+    }
 }
 
+/// The record of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) epoch: Epoch,
+    pub(super) numbering: Numbering,
+    /// The number of the last batch.
+    pub(super) seq: u64,
+}
+
+pub(super) fn decode_record(text: &str) -> Result<Record, StoreError> {
+    let number = |from, to| text.get(from..to).and_then(|part| u64::from_str_radix(part, 16).ok());
+    let numbering = number(24, 29).and_then(|tag| u32::try_from(tag).ok());
+    let (Some(numbering), Some(seq)) = (numbering, number(29, 40)) else {
+        return Err(damaged("the record of a slot"));
+    };
+    Ok(Record { epoch: decode_epoch(&text[..24])?, numbering: Numbering(numbering), seq })
+}
+
+/// Eleven digits: no owner of a slot exhausts them.
 pub(super) fn encode_seq(seq: u64) -> String {
-    format!("{seq:016x}")
+    format!("{seq:011x}")
 }
 
 pub(super) fn decode_hex_id(text: &str) -> Result<MessageId, StoreError> {
@@ -365,8 +395,12 @@ mod tests {
     fn records_and_stamps_survive_their_stored_form() {
         let epoch = Epoch { generation: 3, transaction: u64::MAX };
         assert_eq!(decode_epoch(&encode_epoch(epoch)).unwrap(), epoch);
-        let record = format!("{}{}{}", encode_epoch(epoch), encode_seq(77), encode_hex_id(MessageId::ZERO));
-        assert_eq!(decode_record(&record).unwrap(), (epoch, 77));
+        let numbering = Numbering(0xabcde);
+        let tag = numbering.encode();
+        let record =
+            format!("{}{tag}{}{}", encode_epoch(epoch), encode_seq(77), encode_hex_id(MessageId::ZERO));
+        assert_eq!(record.len(), first_record().len());
+        assert_eq!(decode_record(&record).unwrap(), Record { epoch, numbering, seq: 77 });
         let stamp = Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(2) };
         assert_eq!(decode_stamp(&encode_stamp(stamp)).unwrap(), stamp);
         assert!(decode_stamp("angarium").is_err());

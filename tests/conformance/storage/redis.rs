@@ -83,6 +83,31 @@ async fn pool_whose_servers_come_down_to_relaxed_acknowledges_nothing_before_it_
     assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(1), id(2)]);
 }
 
+/// A fence that hung in a connection arrives behind the batches of its owner.
+#[tokio::test]
+async fn late_fence_of_the_epoch_has_no_batch_applied_twice() {
+    let redis = Redis::start(SYNCED);
+    let (pool, late) = (registered(&redis.uri("")).await, registered(&redis.uri("")).await);
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1, 2])).await;
+    late.fence(SLOT, epoch(1)).await.unwrap();
+    // The outcome of the batch is unknown, so it is repeated.
+    let again = owner.send(1, vec![appends(queue(SLOT, 1), &messages([1, 2]))]).await;
+    assert!(matches!(again, Err(StoreError::WentBack)), "{again:?}");
+    let next = owner.send(2, vec![appends(queue(SLOT, 1), &messages([3]))]).await;
+    assert!(matches!(next, Err(StoreError::WentBack)), "{next:?}");
+    let mut owner = Owner::fence(&pool, SLOT, 2).await;
+    assert_eq!(owner.totals(queue(SLOT, 1)).await.0, 2);
+    // The deleted message of a batch that hung does not return with the numbering of another fence.
+    let old = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([3]))]);
+    owner.append(queue(SLOT, 1), &messages([3])).await;
+    owner.remove(queue(SLOT, 1), &[id(3)]).await;
+    late.fence(SLOT, epoch(2)).await.unwrap();
+    let returned = pool.commit(&old).await;
+    assert!(matches!(returned, Err(StoreError::WentBack)), "{returned:?}");
+    assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(1), id(2)]);
+}
+
 #[tokio::test]
 async fn waitaof_is_refused_where_the_server_does_not_have_it() {
     let redis = Redis::start(SYNCED);

@@ -1,15 +1,17 @@
 -- A batch. KEYS: record, bytes, schedule, buckets, then nine of each queue.
--- ARGV: epoch, number before, number, greatest id or nothing, then of each queue: its id, and lists that begin with
--- the number of their elements: id and value of appends (and before them their bytes), ids of the ready among them,
+-- ARGV: epoch, number before, number, greatest id or nothing, tag of the numbering or nothing, then of each queue: its
+-- id, and lists that begin with the number of their elements: id and value of appends (and before them their bytes), ids of the ready among them,
 -- id and header of updates, ids of removes, buckets with least and greatest id, names of notes that go, name and
 -- value of notes.
 -- The record is checked before the first write and written last, since scripts do not roll back.
 
 local record = redis.call('GET', KEYS[1])
 if not record then return {'went back'} end
-local epoch, seq = string.sub(record, 1, 24), string.sub(record, 25, 40)
+local epoch, tag, seq = string.sub(record, 1, 24), string.sub(record, 25, 29), string.sub(record, 30, 40)
 if epoch > ARGV[1] then return {'fenced', epoch} end
 if epoch ~= ARGV[1] then return {'went back'} end
+-- Another fence of the same epoch began a numbering of its own.
+if ARGV[5] ~= '' and ARGV[5] ~= tag then return {'went back'} end
 if seq == ARGV[3] then
   -- Written again, so that whoever waits for replicas waits for this.
   redis.call('SET', KEYS[1], record)
@@ -17,7 +19,7 @@ if seq == ARGV[3] then
 end
 if seq ~= ARGV[2] then return {seq > ARGV[3] and 'stale' or 'went back'} end
 
-local at = 5
+local at = 6
 
 -- The bounds of the next list in ARGV, whose elements take `width` places.
 local function list(width)
@@ -125,5 +127,5 @@ end
 
 local greatest = string.sub(record, 41)
 if ARGV[4] > greatest then greatest = ARGV[4] end
-redis.call('SET', KEYS[1], epoch .. ARGV[3] .. greatest)
+redis.call('SET', KEYS[1], epoch .. tag .. ARGV[3] .. greatest)
 return {'done'}

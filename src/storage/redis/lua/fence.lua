@@ -1,8 +1,8 @@
--- A new owner. KEYS: record. ARGV: epoch.
+-- A new owner. KEYS: record. ARGV: epoch, tag of its numbering.
 
 local record = redis.call('GET', KEYS[1])
 if not record then return {'went back'} end
 local epoch = string.sub(record, 1, 24)
 if epoch > ARGV[1] then return {'fenced', epoch} end
-redis.call('SET', KEYS[1], ARGV[1] .. string.rep('0', 16) .. string.sub(record, 41))
+redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2] .. string.rep('0', 11) .. string.sub(record, 41))
 return {'done', string.sub(record, 41)}
