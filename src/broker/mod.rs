@@ -23,6 +23,7 @@ mod ends;
 mod expiry;
 mod far_moves;
 mod fencing;
+mod first_pool;
 mod flavors;
 mod gates;
 mod group_reads;

@@ -14,7 +14,6 @@ use uuid::Uuid;
 use super::pool_refusal::no_pool_there;
 use super::{Broker, storage_failed};
 use crate::catalogue::{Catalogue, PoolEntry, System};
-use crate::cluster::replicas::{self, Replica};
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolUri};
@@ -264,7 +263,7 @@ impl PoolTable {
 
     /// Opens the storage of a pool, if it is there and the right one. A wrong one is closed: the next try may find another disk
     /// in its place.
-    async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
+    pub(super) async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
         let (opener, uri) = (Arc::clone(&self.opener), entry.pool.uri.clone());
         let opened = tokio::task::spawn_blocking(move || opener.open_registered(uri.as_str())).await;
         let opened = opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())));
@@ -310,6 +309,7 @@ impl PoolTable {
         others: &[PoolEntry],
     ) -> Result<Uuid, Error> {
         let no_pool = |failure| no_pool_there(uri, failure);
+        let is_free = |id: Uuid| others.iter().all(|other| other.pool.id != id);
         let id = match store.stamp().await.map_err(no_pool)? {
             Some(stamp) if stamp.system == self.system.id => {
                 if let Some(other) = others.iter().find(|other| other.pool.id == stamp.pool) {
@@ -323,44 +323,11 @@ impl PoolTable {
             }
             None => Uuid::new_v4(),
         };
-        store.register(self.stamp(id)).await.map_err(no_pool)?;
-        Ok(id)
-    }
-
-    /// Opens every pool of the catalogue; an installation without any gets `first`.
-    pub(super) async fn open_all(
-        &self,
-        catalogue: &Catalogue,
-        first: Option<&FirstPool>,
-        replica: &Replica,
-    ) -> Result<(), Error> {
-        if let Some(first) = first {
-            self.add_first(catalogue, first, replica).await?;
+        match store.register(self.stamp(id)).await {
+            // Another replica of this installation stamped it at the same time.
+            Err(StoreError::Stamped(by)) if by.system == self.system.id && is_free(by.pool) => Ok(by.pool),
+            registered => registered.map(|()| id).map_err(no_pool),
         }
-        for entry in catalogue.pools().await? {
-            self.insert(self.open_entry(entry).await);
-        }
-        Ok(())
-    }
-
-    async fn add_first(
-        &self,
-        catalogue: &Catalogue,
-        first: &FirstPool,
-        replica: &Replica,
-    ) -> Result<(), Error> {
-        let registry = catalogue.registry().await?;
-        if !catalogue.pool_names().await?.is_empty() {
-            return Ok(());
-        }
-        if first.uri.is_embedded() {
-            replicas::check_alone(&registry, replica, &first.name)?;
-        }
-        let store = self.open(&first.uri).await.map_err(|error| Error::unavailable(Part::Storage, error))?;
-        let id = self.register(&first.uri, &*store, &[]).await?;
-        let pool = Pool::new(id, first.uri.clone(), first.weight);
-        // Somebody else may have added one meanwhile; then there is no need for it.
-        catalogue.pool_add(&registry, &first.name, &pool).await.map(|_| ())
     }
 
     /// Whether some pool accepts new messages now.

@@ -26,11 +26,10 @@ impl Catalogue {
     /// The installation; made with the id `fresh` when the tree is empty. Refused when its records are of a form that this
     /// program does not know.
     pub async fn system(&self, fresh: Uuid) -> Result<System, Error> {
-        if let Some(node) = self.node(layout::SYSTEM).await? {
+        if let Some(system) = self.recorded_system().await? {
             // Trees that were made before there was a registry.
             self.create_missing(&[layout::COMPONENTS.to_owned(), layout::REPLICAS.to_owned()]).await?;
-            let system: System = from_json(&node)?;
-            return Schema(system.schema).check_known().map(|()| system);
+            return Ok(system);
         }
         if self.node(layout::IMPORT).await?.is_some() {
             return Err(Error::unavailable(
@@ -63,8 +62,23 @@ impl Catalogue {
         }
         // Last, so that a system that is there stands on all its nodes.
         let op = Op::create(layout::SYSTEM, to_json(&system));
-        self.tree.commit(&[], &[op]).await.map_err(failed)?;
-        Ok(system)
+        match self.tree.commit(&[], &[op]).await {
+            Ok(_) => Ok(system),
+            // Another replica starts at the same time: there is one installation, and it was first.
+            Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => {
+                let gone =
+                    || Error::unavailable(Part::Coordination, "the record of the installation is gone");
+                self.recorded_system().await?.ok_or_else(gone)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The installation, if it is recorded.
+    async fn recorded_system(&self) -> Result<Option<System>, Error> {
+        let Some(node) = self.node(layout::SYSTEM).await? else { return Ok(None) };
+        let system: System = from_json(&node)?;
+        Schema(system.schema).check_known().map(|()| Some(system))
     }
 
     /// What replicas show each other to be believed; `fresh` when there is none yet.

@@ -8,6 +8,7 @@ mod overview;
 mod reach;
 mod restarts;
 mod serving;
+mod starting;
 mod takeover;
 
 use std::collections::HashMap;

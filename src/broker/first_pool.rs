@@ -1,0 +1,52 @@
+//! The pools of a start: those of the catalogue, and the first one of an installation without any.
+
+use super::pool_table::{CHANGE_TRIES, FirstPool, PoolTable};
+use crate::catalogue::Catalogue;
+use crate::cluster::replicas::{self, Replica};
+use crate::domain::pool::Pool;
+use crate::error::{Error, Part};
+
+impl PoolTable {
+    /// Opens every pool of the catalogue; an installation without any gets `first`.
+    pub(super) async fn open_all(
+        &self,
+        catalogue: &Catalogue,
+        first: Option<&FirstPool>,
+        replica: &Replica,
+    ) -> Result<(), Error> {
+        if let Some(first) = first {
+            self.add_first(catalogue, first, replica).await?;
+        }
+        for entry in catalogue.pools().await? {
+            self.insert(self.open_entry(entry).await);
+        }
+        Ok(())
+    }
+
+    /// Adds the first pool, unless there is one. Replicas that start together come to the same one.
+    async fn add_first(
+        &self,
+        catalogue: &Catalogue,
+        first: &FirstPool,
+        replica: &Replica,
+    ) -> Result<(), Error> {
+        for _ in 0..CHANGE_TRIES {
+            let registry = catalogue.registry().await?;
+            if !catalogue.pool_names().await?.is_empty() {
+                return Ok(());
+            }
+            if first.uri.is_embedded() {
+                replicas::check_alone(&registry, replica, &first.name)?;
+            }
+            let opened = self.open(&first.uri).await;
+            let store = opened.map_err(|error| Error::unavailable(Part::Storage, error))?;
+            let id = self.register(&first.uri, &*store, &[]).await?;
+            let pool = Pool::new(id, first.uri.clone(), first.weight);
+            // Another replica may have added one meanwhile, or have joined.
+            if catalogue.pool_add(&registry, &first.name, &pool).await?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the registry of replicas changes all the time"))
+    }
+}
