@@ -133,6 +133,7 @@ use crate::storage::StoreError;
 use alarm::Alarms;
 use assignment::{Assignment, Following};
 use cells::Cells;
+use dropped::CleaningFailures;
 use far_moves::Heard;
 use ledger::Ledger;
 use listing_turns::ListingTurns;
@@ -170,6 +171,7 @@ struct Shared {
     /// What the accounts with quotas hold.
     ledger: Arc<Ledger>,
     regional_projects: RegionalProjects,
+    cleaning: CleaningFailures,
     /// As what this process takes slots.
     owner: Owner,
     /// The greater part of every epoch.
@@ -254,6 +256,7 @@ impl Broker {
             quotas,
             ledger,
             regional_projects: RegionalProjects::default(),
+            cleaning: CleaningFailures::default(),
             owner,
             generation,
             asker: OnceLock::new(),
