@@ -79,11 +79,27 @@ impl Broker {
 
     async fn try_count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
         self.0.catalogue.catch_up().await?;
-        let mut names = self.0.catalogue.queue_names(project, None);
         let (mut used, mut left) = (Holdings::default(), limits::COUNTED_QUEUES);
+        // What it holds counts for its account, as with a quota.
+        for project in self.projects_of_account(&self.account_of(project)).await? {
+            if !self.count_project(&project, &mut used, &mut left).await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(used))
+    }
+
+    /// Adds what a project holds. Whether it was counted whole: not beyond so many queues as are `left`.
+    async fn count_project(
+        &self,
+        project: &ProjectId,
+        used: &mut Holdings,
+        left: &mut usize,
+    ) -> Result<bool, Error> {
+        let mut names = self.0.catalogue.queue_names(project, None);
         while let Some(batch) = names.next().await? {
-            let Some(rest) = left.checked_sub(batch.len()) else { return Ok(None) };
-            left = rest;
+            let Some(rest) = left.checked_sub(batch.len()) else { return Ok(false) };
+            *left = rest;
             for some in batch.chunks(limits::COUNT_AT_ONCE) {
                 let queue = |name: &QueueName| QueueRef { project: project.clone(), name: name.clone() };
                 let queues: Vec<QueueRef> = some.iter().map(queue).collect();
@@ -99,7 +115,7 @@ impl Broker {
                 }
             }
         }
-        Ok(Some(used))
+        Ok(true)
     }
 
     /// What a project holds in the slots that are served here.

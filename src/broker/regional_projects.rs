@@ -86,6 +86,28 @@ impl Broker {
         Ok(projects)
     }
 
+    /// The projects of an account that may have queues, in the slots of all replicas: of those of others the directories are read.
+    pub(super) async fn projects_of_account(
+        &self,
+        account: &ProjectId,
+    ) -> Result<BTreeSet<ProjectId>, Error> {
+        let rule = self.accounts();
+        let mut projects = BTreeSet::from([account.clone()]);
+        if rule == Accounts::Projects {
+            return Ok(projects);
+        }
+        let own = self.own_slots().await?;
+        for slot in &own {
+            let _roll = slot.roll.lock().await;
+            projects.extend(self.projects_of(slot, account).await?);
+        }
+        for number in SlotNumber::all().filter(|number| own.iter().all(|slot| slot.owned.slot != *number)) {
+            let there = self.0.catalogue.slot_projects(number).await?;
+            projects.extend(there.into_iter().filter(|project| rule.of(project) == *account));
+        }
+        Ok(projects)
+    }
+
     /// The slots of this replica in which an account may have queues, and others in which it has some.
     pub(super) async fn slots_of_account(&self, account: &ProjectId) -> Result<BTreeSet<SlotNumber>, Error> {
         let mut slots: BTreeSet<SlotNumber> = self.0.catalogue.slots_of(account).await?.into_iter().collect();

@@ -93,6 +93,25 @@ fn signature_of_one_region_reaches_no_queue_of_another() {
 }
 
 #[test]
+fn account_without_quota_is_counted_over_its_regions() {
+    let data = tempfile::tempdir().unwrap();
+    let (builder, tokens) = guarded(data.path(), &["alice"]);
+    let server = builder.start();
+    let create = json!({"QueueName": "q"});
+    let message = json!({"QueueUrl": "q", "MessageBody": "x"});
+    for region in ["us-east-1", "eu-west-1", "ap-east-1"] {
+        for (operation, members) in [("CreateQueue", &create), ("SendMessage", &message)] {
+            let done = alice(region).send(server.base(), Transport::Json, operation, members);
+            assert_eq!(done.status, 200, "{}", done.text);
+        }
+    }
+    let client = server.client().with_header("X-Auth-Token", &tokens[0]);
+    let quota = client.get("/v2/quota").unwrap().json();
+    assert_eq!((&quota["queues"]["used"], &quota["messages"]["used"]), (&json!(3), &json!(3)), "{quota}");
+    assert!(quota["queues"].get("quota").is_none(), "{quota}");
+}
+
+#[test]
 fn quota_is_shared_by_the_regions_of_an_account() {
     let data = tempfile::tempdir().unwrap();
     let (builder, tokens) = guarded(data.path(), &["alice"]);

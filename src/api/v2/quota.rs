@@ -40,7 +40,8 @@ struct QuotaUsage {
 
 /// Get the quota of the project
 ///
-/// The answer shows the amounts that the project may hold and the amounts that it holds. A request beyond a quota is
+/// The answer shows the amounts that the project may hold and the amounts that it holds. The projects `ACCOUNT@REGION` of an
+/// account count together, with a quota or without. A request beyond a quota is
 /// answered 429 with the code `over_quota`, and nothing of it is done.
 #[utoipa::path(
     get, path = "/v2/quota", operation_id = "quota_get", tag = "queues",
