@@ -280,8 +280,7 @@ impl Broker {
         let (_, most) = limits::VISIBILITY;
         let ends = self.0.clock.now().plus_seconds(visibility.seconds());
         if ends > receipt.received.plus_seconds(most) {
-            let why =
-                format!("the message would be hidden for more than {most} seconds since it was received");
+            let why = format!("Total VisibilityTimeout for the message is beyond the limit [{most} seconds]");
             return Err(Error::invalid(Place::Limit, "VisibilityTimeout", why));
         }
         Ok(())

@@ -33,9 +33,9 @@ impl Broker {
             (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for Sending { message, size } in messages {
             if attributes.is_fifo && message.dedup.is_none() && !attributes.has_content_dedup {
-                let why =
-                    "the queue goes by it, and not by the content of messages, so that each must name one";
-                return Err(Error::invalid(Place::Limit, "MessageDeduplicationId", why));
+                let why = "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId \
+                           provided explicitly";
+                return Err(Error::invalid(Place::Limit, "", why));
             }
             let too_long = (size > most).then(|| too_long(most));
             if too_long.is_none() {
@@ -81,7 +81,6 @@ impl Broker {
 
 /// A message is longer than its queue allows, as SQS says it.
 fn too_long(most: usize) -> Error {
-    let why =
-        format!("One or more parameters are invalid. Reason: Message must be shorter than {most} bytes.");
-    Error::invalid(Place::Limit, "", why)
+    let why = format!("Message must be shorter than {most} bytes");
+    Error::invalid(Place::Limit, "MessageBody", why)
 }

@@ -257,7 +257,7 @@ impl Accounts<'_> {
                 // An attribute is a member of the operations that take attributes.
                 name(&mut request, &self.bases[0], subject, Says::Own);
                 let said = self.thief.send(&self.bases[0], transport, operation, &request);
-                let is_path = transport == Transport::QueueUrl && *member == "QueueUrl";
+                let is_path = transport.is_below_queue() && *member == "QueueUrl";
                 let what = format!("{transport:?} {operation}: {member} {says:?}");
                 assert!(said.status == plain.status || is_path, "{what}: {} and not {plain:?}", said.text);
             }
@@ -268,10 +268,8 @@ impl Accounts<'_> {
 impl Accounts<'_> {
     /// An operation that names no queue shows those of the account.
     fn attack_listing(&self, asked: (&str, &Value), transport: Transport) {
-        let others = if transport == Transport::QueueUrl { Says::Nothing } else { Says::Foreign };
-        for member in
-            MEMBERS.iter().filter(|member| transport != Transport::QueueUrl || **member != "QueueUrl")
-        {
+        let others = if transport.is_below_queue() { Says::Nothing } else { Says::Foreign };
+        for member in MEMBERS.iter().filter(|member| !transport.is_below_queue() || **member != "QueueUrl") {
             let said = self.attack(asked, (member, Says::Foreign), others, transport);
             assert!(said.status == 200 && said.text.contains(THIEF.2), "{member}: {said:?}");
             assert!(!said.text.contains(VICTIM.2), "{member}: {said:?}");

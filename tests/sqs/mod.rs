@@ -1,6 +1,7 @@
 //! The endpoint of SQS, met by the clients that programs use: the scripts of this folder against a real server.
 
 mod cluster;
+mod errors;
 mod identity;
 mod regions;
 mod signing;

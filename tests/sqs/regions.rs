@@ -5,9 +5,11 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::signing::{Signer, Transport};
+use super::signing::{Signer, TRANSPORTS, Transport};
 use crate::support::held::wait_until;
 use crate::support::server::ServerBuilder;
+
+const NO_QUEUE: &str = "AWS.SimpleQueueService.NonExistentQueue";
 
 fn alice(region: &str) -> Signer {
     Signer { region: region.to_owned(), ..Signer::new("AKIDALICE", "the secret of alice") }
@@ -70,26 +72,45 @@ fn rest_project_of_a_region_is_refused_beside_keys() {
 #[test]
 fn signature_of_one_region_reaches_no_queue_of_another() {
     let data = tempfile::tempdir().unwrap();
-    let (builder, _) = guarded(data.path(), &[]);
-    let server = builder.start();
+    // Only the number of an account makes a path the URL of a queue.
+    let keys = super::keys_of_two(data.path());
+    let server = ServerBuilder::new(&data.path().join("data")).arg("--sqs-keys").arg(keys).start();
+    let one = |region: &str| Signer { region: region.to_owned(), ..Signer::new("AKIDONE", "secret one") };
     let send = |region: &str, transport, operation: &str, members: &serde_json::Value| {
-        alice(region).send(server.base(), transport, operation, members)
+        one(region).send(server.base(), transport, operation, members)
     };
     let create = json!({"QueueName": "q"});
     assert_eq!(send("eu-west-1", Transport::Json, "CreateQueue", &create).status, 200);
-    let url = server.url("/queue/eu-west-1/alice/q");
+    let url = server.url("/queue/eu-west-1/111111111111/q");
     let found = send("eu-west-1", Transport::Json, "GetQueueUrl", &create);
     assert!(found.text.contains(&url), "{}", found.text);
     let message = json!({"QueueUrl": url, "MessageBody": "x"});
-    for transport in [Transport::Json, Transport::Form, Transport::Presigned] {
+    // As AWS does: the endpoint of a region has no queues but its own. One of the same name there is not meant either.
+    assert_eq!(send("us-east-1", Transport::Json, "CreateQueue", &create).status, 200);
+    let batch = json!({"QueueUrl": url, "Entries": [{"Id": "a", "MessageBody": "x"}]});
+    for transport in TRANSPORTS {
         let sent = send("eu-west-1", transport, "SendMessage", &message);
         assert_eq!(sent.status, 200, "{transport:?}: {}", sent.text);
-        let refused = send("us-east-1", transport, "SendMessage", &message);
-        assert!(
-            refused.status == 404 && refused.text.contains("InvalidAddress"),
-            "{transport:?}: {refused:?}"
-        );
+        for (operation, members) in [
+            ("SendMessage", &message),
+            ("SendMessageBatch", &batch),
+            ("ReceiveMessage", &json!({"QueueUrl": url})),
+            ("PurgeQueue", &json!({"QueueUrl": url})),
+            ("DeleteQueue", &json!({"QueueUrl": url})),
+        ] {
+            let refused = send("us-east-1", transport, operation, members);
+            let (code, words) = match transport {
+                Transport::Json => ("QueueDoesNotExist", "The specified queue does not exist."),
+                _ => (NO_QUEUE, "The specified queue does not exist for this wsdl version."),
+            };
+            let told = [code, words, "names eu-west-1", "signed for us-east-1"];
+            assert_eq!(refused.status, 400, "{transport:?} {operation}: {refused:?}");
+            assert!(told.iter().all(|part| refused.text.contains(part)), "{transport:?}: {refused:?}");
+        }
     }
+    let names = json!({"QueueUrl": url, "AttributeNames": ["ApproximateNumberOfMessages"]});
+    let count = send("eu-west-1", Transport::Json, "GetQueueAttributes", &names);
+    assert!(count.text.contains(&format!(":\"{}\"", TRANSPORTS.len())), "{}", count.text);
 }
 
 #[test]

@@ -18,10 +18,24 @@ pub enum Transport {
     QueueUrl,
     /// The query protocol in a URL that holds the signature.
     Presigned,
+    /// The same below the URL of the queue.
+    PresignedQueueUrl,
 }
 
-pub const TRANSPORTS: [Transport; 4] =
-    [Transport::Json, Transport::Form, Transport::QueueUrl, Transport::Presigned];
+pub const TRANSPORTS: [Transport; 5] = [
+    Transport::Json,
+    Transport::Form,
+    Transport::QueueUrl,
+    Transport::Presigned,
+    Transport::PresignedQueueUrl,
+];
+
+impl Transport {
+    /// Whether the path of a request names its queue.
+    pub fn is_below_queue(self) -> bool {
+        matches!(self, Self::QueueUrl | Self::PresignedQueueUrl)
+    }
+}
 
 /// A key, and the region that it signs for.
 #[derive(Clone)]
@@ -61,14 +75,14 @@ impl Signer {
             Transport::Json => self.send_json(base, operation, &members.to_string()),
             Transport::Form => self.send_form(base, "/".to_owned(), &pairs(operation, members)),
             Transport::QueueUrl => {
-                let mut members = members.clone();
-                let url = members.as_object_mut().and_then(|members| members.remove("QueueUrl"));
-                let url = url.and_then(|url| Some(url.as_str()?.to_owned()));
-                let path =
-                    url.and_then(|url| Some(format!("/{}", url.split_once("://")?.1.split_once('/')?.1)));
-                self.send_form(base, path.unwrap_or_else(|| "/".to_owned()), &pairs(operation, &members))
+                let (path, members) = below_queue(members);
+                self.send_form(base, path, &pairs(operation, &members))
             }
-            Transport::Presigned => self.send_presigned(base, pairs(operation, members)),
+            Transport::Presigned => self.send_presigned(base, "/".to_owned(), pairs(operation, members)),
+            Transport::PresignedQueueUrl => {
+                let (path, members) = below_queue(members);
+                self.send_presigned(base, path, pairs(operation, &members))
+            }
         }
     }
 
@@ -89,7 +103,7 @@ impl Signer {
         self.in_header(Unsigned { base, method: Method::POST, path, query: Vec::new(), headers, body })
     }
 
-    fn send_presigned(&self, base: &str, mut query: Vec<(String, String)>) -> Said {
+    fn send_presigned(&self, base: &str, path: String, mut query: Vec<(String, String)>) -> Said {
         let date = self.date();
         for (name, value) in [
             ("X-Amz-Algorithm", "AWS4-HMAC-SHA256".to_owned()),
@@ -100,7 +114,7 @@ impl Signer {
         ] {
             query.push((name.to_owned(), value));
         }
-        let (path, headers, body) = ("/".to_owned(), Vec::new(), Vec::new());
+        let (headers, body) = (Vec::new(), Vec::new());
         let mut unsigned = Unsigned { base, method: Method::GET, path, query, headers, body };
         let signature = self.signature(&unsigned, &date);
         unsigned.query.push(("X-Amz-Signature".to_owned(), signature));
@@ -205,6 +219,15 @@ impl Unsigned<'_> {
         let mut answer = agent.run(request.body(self.body).unwrap()).unwrap();
         Said { status: answer.status().as_u16(), text: answer.body_mut().read_to_string().unwrap() }
     }
+}
+
+/// The path of the URL of the queue that members name, and the others.
+fn below_queue(members: &Value) -> (String, Value) {
+    let mut members = members.clone();
+    let url = members.as_object_mut().and_then(|members| members.remove("QueueUrl"));
+    let url = url.and_then(|url| Some(url.as_str()?.to_owned()));
+    let path = url.and_then(|url| Some(format!("/{}", url.split_once("://")?.1.split_once('/')?.1)));
+    (path.unwrap_or_else(|| "/".to_owned()), members)
 }
 
 /// The parameters that members are in the query protocol.

@@ -75,7 +75,7 @@ def attributes():
     assert changed.items() <= every.items(), every
     for name, value in [("VisibilityTimeout", "43201"), ("MaximumMessageSize", "1023"), ("DelaySeconds", "901"),
                         ("MessageRetentionPeriod", "59"), ("ReceiveMessageWaitTimeSeconds", "21"),
-                        ("DelaySeconds", "x"), ("Policy", "{}"), ("RedriveAllowPolicy", "{}")]:
+                        ("DelaySeconds", "x"), ("DelaySeconds", " 6"), ("DelaySeconds", "+6"), ("DelaySeconds", ""), ("Policy", "{}"), ("RedriveAllowPolicy", "{}")]:
         refused("InvalidAttributeValue", sqs.set_queue_attributes, QueueUrl=url, Attributes={name: value})
     for name in ["Colour", "QueueArn", "FifoQueue", "ContentBasedDeduplication"]:
         refused("InvalidAttributeName", sqs.set_queue_attributes, QueueUrl=url, Attributes={name: "true"})

@@ -8,17 +8,17 @@ use super::signing::pairs;
 use crate::support::client::{Answer, Client};
 use crate::support::server::{Server, ServerBuilder};
 
-const NONE: &[(&str, &str)] = &[];
+pub(super) const NONE: &[(&str, &str)] = &[];
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A server with a standard queue `q` and a FIFO queue `f.fifo`.
-struct Service {
-    server: Server,
+pub(super) struct Service {
+    pub(super) server: Server,
     _data: TempDir,
 }
 
 impl Service {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let data = tempfile::tempdir().unwrap();
         let service = Self { server: ServerBuilder::new(data.path()).start(), _data: data };
         service.done("CreateQueue", &json!({"QueueName": "q"}));
@@ -26,22 +26,22 @@ impl Service {
         service
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         self.server.client()
     }
 
-    fn json(&self, operation: &str, members: &Value, headers: &[(&str, &str)]) -> Answer {
+    pub(super) fn json(&self, operation: &str, members: &Value, headers: &[(&str, &str)]) -> Answer {
         let client = self.client().with_header("x-amz-target", &format!("AmazonSQS.{operation}"));
         client.send(Method::POST, "/", headers, Some(members)).unwrap()
     }
 
-    fn done(&self, operation: &str, members: &Value) -> Value {
+    pub(super) fn done(&self, operation: &str, members: &Value) -> Value {
         let answer = self.json(operation, members, NONE);
         assert_eq!(answer.status.as_u16(), 200, "{operation} {members}: {}", text(&answer));
         answer.json()
     }
 
-    fn form(&self, path: &str, body: &[u8]) -> Answer {
+    pub(super) fn form(&self, path: &str, body: &[u8]) -> Answer {
         self.client().send_as(Method::POST, path, FORM, body).unwrap()
     }
 
@@ -52,7 +52,7 @@ impl Service {
     }
 
     /// The message of the error that both protocols answer with this code.
-    fn refused(&self, code: &str, operation: &str, members: &Value) -> String {
+    pub(super) fn refused(&self, code: &str, operation: &str, members: &Value) -> String {
         let answer = self.json(operation, members, NONE);
         let what = format!("{operation} {members}: {}", text(&answer));
         let told = answer.headers.get("x-amzn-query-error").and_then(|told| told.to_str().ok());
@@ -75,7 +75,7 @@ impl Service {
     }
 }
 
-fn text(answer: &Answer) -> String {
+pub(super) fn text(answer: &Answer) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 

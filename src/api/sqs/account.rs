@@ -28,6 +28,9 @@ pub struct Address {
     pub name: String,
 }
 
+/// What the name of a standard queue may be.
+pub const NAME: &str = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
+
 /// What stands before the region in the path of a URL that names one.
 const REGIONAL: &str = "queue";
 
@@ -123,8 +126,7 @@ fn decoded(segment: &str) -> Option<String> {
 
 /// The name that a request gives a queue.
 pub fn name(text: &str) -> Result<QueueName, Fault> {
-    QueueName::new(text)
-        .map_err(|_| wrong_name(text, "It has 1 to 80 letters, digits, hyphens or underscores"))
+    QueueName::new(text).map_err(|_| wrong_name(text, NAME))
 }
 
 /// A name is not one that the queue may have.

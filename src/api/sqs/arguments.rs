@@ -60,11 +60,12 @@ pub fn token<T>(name: &str, text: &str, of: impl Fn(&str) -> Result<T, Error>) -
 pub fn within(name: &str, value: Option<Whole>, (least, most): (i64, i64)) -> Result<Option<i64>, Fault> {
     match value {
         Some(Whole(number)) if !(least..=most).contains(&number) => {
-            let bounds = match name {
-                "WaitTimeSeconds" => format!(">= {least} and <= {most}"),
-                _ => format!("between {least} and {most}"),
+            let why = match name {
+                "DelaySeconds" => format!("DelaySeconds must be >= {least} and <= {most}"),
+                "WaitTimeSeconds" => format!("Must be >= {least} and <= {most}, if provided"),
+                _ => format!("Must be between {least} and {most}, if provided"),
             };
-            Err(Fault::parameter(name, number, &format!("Must be {bounds}, if provided")))
+            Err(Fault::parameter(name, number, &why))
         }
         value => Ok(value.map(|Whole(number)| number)),
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::fault::{Fault, Kind};
 use super::lists::Listed;
+use super::operation::Operation;
 use crate::domain::limits;
 
 /// The entries of a batch as they are read: as many as a setting can allow.
@@ -60,12 +61,12 @@ impl<T> Results<T> {
     }
 }
 
-/// The entries of a batch: there are some and no more than `most`.
-pub fn entries<T>(asked: Option<Entries<T>>, most: usize) -> Result<Vec<T>, Fault> {
-    let asked = asked.unwrap_or_default();
+/// The entries of a batch of this operation: there are some and no more than `most`.
+pub fn entries<T>(operation: Operation, asked: Option<Entries<T>>, most: usize) -> Result<Vec<T>, Fault> {
+    let asked = asked.ok_or_else(|| Fault::missing("Entries"))?;
     let count = asked.len();
     if count == 0 {
-        let why = "There should be at least one entry in the request.";
+        let why = format!("There should be at least one {}RequestEntry in the request.", operation.name());
         return Err(Fault::new(Kind::EmptyBatchRequest, why));
     }
     let too_many = |count| {
@@ -78,13 +79,18 @@ pub fn entries<T>(asked: Option<Entries<T>>, most: usize) -> Result<Vec<T>, Faul
     asked.whole().map_err(too_many)
 }
 
-/// Checks the ids of all entries of a batch: each is lawful, no two are the same.
-pub fn check_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
+/// Checks the ids of all entries of a batch of this operation: each is there and lawful, no two are the same.
+pub fn check_ids<'a>(
+    operation: Operation,
+    ids: impl Iterator<Item = Option<&'a String>>,
+) -> Result<(), Fault> {
     let mut seen = std::collections::BTreeSet::new();
-    for id in ids {
+    for (place, id) in (1..).zip(ids) {
+        let id = id.ok_or_else(|| missing_of(operation, place, "Id"))?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if !(1..=limits::SQS_ID_CHARS).contains(&id.len()) || !id.bytes().all(plain) {
-            let why = "The id of an entry has 1 to 80 letters, digits, hyphens and underscores.";
+            let why = "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at \
+                       most 80 letters long.";
             return Err(Fault::new(Kind::InvalidBatchEntryId, why));
         }
         if !seen.insert(id) {
@@ -94,6 +100,11 @@ pub fn check_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The entry at this place of a batch, from 1 on, lacks a member.
+pub fn missing_of(operation: Operation, place: usize, member: &str) -> Fault {
+    Fault::missing(&format!("{}RequestEntry.{place}.{member}", operation.name()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +112,7 @@ mod tests {
     fn read(count: usize, most: usize) -> Result<usize, Fault> {
         let text = format!("[{}]", vec!["{}"; count].join(","));
         let asked: Entries<serde_json::Value> = serde_json::from_str(&text).unwrap();
-        entries(Some(asked), most).map(|entries| entries.len())
+        entries(Operation::SendMessageBatch, Some(asked), most).map(|entries| entries.len())
     }
 
     #[test]

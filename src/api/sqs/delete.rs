@@ -21,6 +21,12 @@ struct Entry {
     receipt_handle: Option<String>,
 }
 
+impl Entry {
+    fn handle(&self) -> Option<&str> {
+        self.receipt_handle.as_deref().filter(|handle| !handle.is_empty())
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct DeleteMessageBatch {
@@ -41,16 +47,21 @@ pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Answer, 
 /// Deletes several messages, each for itself.
 pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let entries = entries(asked.entries, context.most.batch)?;
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
-    let handles: Vec<&str> =
-        entries.iter().map(|entry| entry.receipt_handle.as_deref().unwrap_or_default()).collect();
-    let outcomes = context.broker.receipts_delete(queue, &handles).await?;
-    let results = entries.iter().zip(outcomes).map(|(entry, outcome)| {
-        let id = entry.id.clone().unwrap_or_default();
-        let handle = entry.receipt_handle.as_deref().unwrap_or_default();
-        let told = |error| Fault::of_parameter(error, &[(HANDLE, handle)]);
-        (id.clone(), outcome.map(|()| Done::new(id)).map_err(told))
-    });
+    let operation = context.request.operation;
+    let entries = entries(operation, asked.entries, context.most.batch)?;
+    check_ids(operation, entries.iter().map(|entry| entry.id.as_ref()))?;
+    let handles: Vec<&str> = entries.iter().filter_map(Entry::handle).collect();
+    let mut outcomes = context.broker.receipts_delete(queue, &handles).await?.into_iter();
+    let results: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let id = entry.id.clone().unwrap_or_default();
+            let result = entry.handle().ok_or_else(|| Fault::missing(HANDLE)).and_then(|handle| {
+                let told = |error| Fault::of_parameter(error, &[(HANDLE, handle)]);
+                outcomes.next().map_or(Ok(()), |outcome| outcome.map_err(told))
+            });
+            (id.clone(), result.map(|()| Done::new(id)))
+        })
+        .collect();
     Ok(Answer::new(Results::new(results)))
 }

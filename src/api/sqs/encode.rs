@@ -89,12 +89,9 @@ impl Fault {
             *response.status_mut() = form.status;
             return identified(response, id);
         }
-        // The wording of this one differs between the two protocols, and there are clients that look.
-        let message = match (self.kind, protocol) {
-            (Kind::QueueDoesNotExist, Protocol::Query | Protocol::QueryJson) => {
-                "The specified queue does not exist for this wsdl version.".to_owned()
-            }
-            _ => self.message,
+        let message = match protocol {
+            Protocol::Json => self.message,
+            Protocol::Query | Protocol::QueryJson => self.query_message(),
         };
         let error = json!({"Type": form.side(), "Code": form.code(), "Message": message, "Detail": null});
         let body = match protocol {

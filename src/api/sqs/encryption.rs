@@ -31,7 +31,8 @@ pub fn exclusions(attributes: &Attributes) -> Result<&'static [(&'static str, Op
     let managed = attributes.get(MANAGED).and_then(|value| is_true(value));
     match (key, managed) {
         (Some(true), Some(true)) => {
-            let why = format!("A queue has one type of encryption at one time: {KEY}, or {MANAGED}.");
+            let why = "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS \
+                       SSE or SQS SSE.";
             Err(Fault::new(Kind::InvalidAttributeName, why))
         }
         (Some(true), _) => Ok(&[(keys::MANAGED_SSE, Some(false))]),

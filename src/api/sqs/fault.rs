@@ -15,6 +15,10 @@ use crate::error::Error;
 pub const HANDLE: &str = "ReceiptHandle";
 /// Why a parameter is refused that only the other type of queue takes.
 pub const OTHER_TYPE: &str = "The request include parameter that is not valid for this queue type";
+/// How the error of a missing queue begins in JSON.
+const NO_QUEUE: &str = "The specified queue does not exist.";
+/// The same in the query protocol. There are clients that look for these words.
+const NO_QUEUE_IN_QUERY: &str = "The specified queue does not exist for this wsdl version.";
 
 /// What went wrong, and how it is told.
 #[derive(Clone, Debug)]
@@ -37,7 +41,6 @@ pub enum Kind {
     IncompleteSignature,
     InternalFailure,
     InvalidAction,
-    InvalidAddress,
     InvalidAttributeName,
     InvalidAttributeValue,
     InvalidBatchEntryId,
@@ -108,9 +111,6 @@ impl Kind {
                 generic("InternalFailure", "InternalFailure", StatusCode::INTERNAL_SERVER_ERROR)
             }
             Self::InvalidAction => generic("InvalidAction", "InvalidAction", WRONG),
-            Self::InvalidAddress => {
-                Form { status: StatusCode::NOT_FOUND, ..own("InvalidAddress", "InvalidAddress") }
-            }
             Self::InvalidAttributeName => own("InvalidAttributeName", "InvalidAttributeName"),
             Self::InvalidAttributeValue => own("InvalidAttributeValue", "InvalidAttributeValue"),
             Self::InvalidBatchEntryId => named("InvalidBatchEntryId"),
@@ -139,7 +139,7 @@ impl Kind {
                 status: StatusCode::NOT_FOUND,
                 ..own("ResourceNotFoundException", "ResourceNotFoundException")
             },
-            Self::Serialization => generic("SerializationException", "SerializationException", WRONG),
+            Self::Serialization => generic("SerializationException", "MalformedInput", WRONG),
             Self::ServiceUnavailable => {
                 generic("ServiceUnavailableException", "ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE)
             }
@@ -208,6 +208,14 @@ impl Fault {
         Self { message: message.unwrap_or(fault.message), ..fault }
     }
 
+    /// Its message as the query protocol has it.
+    pub fn query_message(self) -> String {
+        match self.message.strip_prefix(NO_QUEUE) {
+            Some(rest) if self.kind == Kind::QueueDoesNotExist => format!("{NO_QUEUE_IN_QUERY}{rest}"),
+            _ => self.message,
+        }
+    }
+
     /// A parameter that must be there is not.
     pub fn missing(name: &str) -> Self {
         Self::new(Kind::MissingParameter, format!("The request must contain the parameter {name}."))
@@ -215,7 +223,13 @@ impl Fault {
 
     /// There is no such queue.
     pub fn no_queue() -> Self {
-        Self::new(Kind::QueueDoesNotExist, "The specified queue does not exist.")
+        Self::new(Kind::QueueDoesNotExist, NO_QUEUE)
+    }
+
+    /// There is no such queue in the region that the request is signed for.
+    pub fn other_region(named: &str, signed: &str) -> Self {
+        let why = format!("{NO_QUEUE} Its URL names {named}, and the request is signed for {signed}.");
+        Self::new(Kind::QueueDoesNotExist, why)
     }
 }
 

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::account::wrong_name;
+use super::account::{NAME, wrong_name};
 use super::fault::{Fault, Kind};
-use super::queue_attributes::{Attributes, invalid, unknown};
+use super::queue_attributes::{Attributes, invalid, refused, unknown};
 use crate::domain::attributes as keys;
 use crate::domain::dedup::DedupScope;
 use crate::domain::names::QueueName;
 use crate::domain::patch::Entries;
 use crate::domain::queue::Metadata;
 
+/// What the name of such a queue may be.
+const FIFO_NAME: &str = "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with \
+                         .fifo suffix and be 1 to 80 in length";
 /// How the names of such queues end.
 const SUFFIX: &str = ".fifo";
 
@@ -21,6 +24,9 @@ const CONTENT: &str = "ContentBasedDeduplication";
 const SCOPE: &str = "DeduplicationScope";
 const LIMIT: &str = "FifoThroughputLimit";
 const PER_GROUP: &str = "perMessageGroupId";
+/// Why these two attributes are refused together.
+const NEEDS_GROUPS: &str =
+    "The perMessageGroupId value is allowed only when the value for DeduplicationScope is messageGroup";
 
 /// The attributes that only such queues have.
 pub const NAMES: [&str; 4] = [FIFO, CONTENT, SCOPE, LIMIT];
@@ -44,17 +50,13 @@ impl Fifo {
 /// Checks that the name and the attributes of a new queue say the same of its kind.
 pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault> {
     let rest = name.as_str().strip_suffix(SUFFIX).unwrap_or(name.as_str());
-    if rest.is_empty() || rest.contains('.') {
-        let why = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
-        return Err(wrong_name(name.as_str(), why));
-    }
     let is_asked = attributes.get(FIFO).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    if rest.is_empty() || rest.contains('.') {
+        return Err(wrong_name(name.as_str(), if is_asked { FIFO_NAME } else { NAME }));
+    }
     match Fifo::of(name) {
-        Fifo::Yes if !is_asked => {
-            let why = "The name of a standard queue does not end in .fifo; that of a FIFO queue does";
-            Err(wrong_name(name.as_str(), why))
-        }
-        Fifo::No if is_asked => Err(wrong_name(name.as_str(), "The name of a FIFO queue ends in .fifo")),
+        Fifo::Yes if !is_asked => Err(wrong_name(name.as_str(), NAME)),
+        Fifo::No if is_asked => Err(wrong_name(name.as_str(), FIFO_NAME)),
         _ => check_throughput(attributes, &Throughput::default()),
     }
 }
@@ -67,8 +69,8 @@ pub fn check_throughput(attributes: &Attributes, before: &Throughput) -> Result<
     let is_per_group = attributes.get(LIMIT).map_or(before.is_per_group, |limit| limit == PER_GROUP);
     match attributes.get(SCOPE) {
         _ if is_by_group || !is_per_group => Ok(()),
-        Some(scope) if !attributes.contains_key(LIMIT) => Err(invalid(SCOPE, scope)),
-        _ => Err(invalid(LIMIT, PER_GROUP)),
+        Some(_) if !attributes.contains_key(LIMIT) => Err(refused(SCOPE, NEEDS_GROUPS)),
+        _ => Err(refused(LIMIT, NEEDS_GROUPS)),
     }
 }
 
@@ -99,8 +101,8 @@ pub fn attribute(queue: Fifo, name: &str, value: &str) -> Result<(&'static str, 
     let wrong = || invalid(name, value);
     let truth = || value.to_ascii_lowercase().parse::<bool>().map_err(|_| wrong());
     Ok(match (name, value) {
-        // Its kind cannot change.
         (FIFO, _) if truth()? => (keys::FIFO, json!(true)),
+        (FIFO, _) => return Err(refused(FIFO, "Modifying queue type is not supported")),
         (CONTENT, _) => (keys::CONTENT_DEDUP, json!(truth()?)),
         (SCOPE, "queue") => (keys::DEDUP_SCOPE, json!("queue")),
         (SCOPE, "messageGroup") => (keys::DEDUP_SCOPE, json!("group")),

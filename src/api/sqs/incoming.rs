@@ -98,10 +98,27 @@ pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Resu
     }
     let query = head.uri.query().unwrap_or_default();
     let form = if head.method == Method::POST { &body[..] } else { &[] };
-    let parameters = parameters(pairs(query.as_bytes()).chain(pairs(form)), most.parameters())?;
+    let mut parameters = parameters(pairs(query.as_bytes()).chain(pairs(form)), most.parameters())?;
     let operation = action(&parameters, queue_of_path(head.uri.path()).is_some())?;
     check_length(operation, &body)?;
+    complete(operation, &mut parameters)?;
     Ok(Asked { operation, arguments: Arguments::Query(Value::Object(parameters)) })
+}
+
+/// Says what a form says by what it lacks: a list without elements is no parameter at all.
+fn complete(operation: Operation, parameters: &mut Map<String, Value>) -> Result<(), Fault> {
+    match operation {
+        Operation::SendMessageBatch
+        | Operation::DeleteMessageBatch
+        | Operation::ChangeMessageVisibilityBatch => {
+            parameters.entry("Entries").or_insert_with(|| Value::Array(Vec::new()));
+            Ok(())
+        }
+        Operation::SetQueueAttributes if !parameters.contains_key("Attributes") => {
+            Err(Fault::missing("Attribute.Name"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_length(operation: Operation, body: &[u8]) -> Result<(), Fault> {

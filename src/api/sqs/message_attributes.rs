@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::decode::shown;
-use super::fault::Fault;
+use super::fault::{Fault, Kind};
 use super::lists::Mapped;
 use crate::domain::limits;
 use crate::domain::message_attribute::{MessageAttribute, MessageAttributes, Value};
 
 /// An attribute as it is written. Binary values are base64.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Written {
     data_type: Option<String>,
@@ -22,6 +23,11 @@ pub struct Written {
     string_value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     binary_value: Option<String>,
+    /// Lists, which the model of AWS reserves for later.
+    #[serde(default, alias = "StringListValue", skip_serializing)]
+    string_list_values: Option<IgnoredAny>,
+    #[serde(default, alias = "BinaryListValue", skip_serializing)]
+    binary_list_values: Option<IgnoredAny>,
 }
 
 /// Attributes by their names.
@@ -36,7 +42,7 @@ impl From<&MessageAttribute> for Written {
             Value::Text(text) => (Some(text.clone()), None),
             Value::Binary(bytes) => (None, Some(STANDARD.encode(bytes))),
         };
-        Self { data_type: Some(attribute.data_type.clone()), string_value, binary_value }
+        Self { data_type: Some(attribute.data_type.clone()), string_value, binary_value, ..Self::default() }
     }
 }
 
@@ -48,52 +54,107 @@ pub fn written(asked: Option<WrittenAttributes>) -> Result<WrittenMap, Fault> {
     })
 }
 
-/// Checks the attributes of a message.
-pub fn checked(written: WrittenMap) -> Result<MessageAttributes, Fault> {
+/// Checks the attributes of a message; errors call them those of the `owner`, as AWS does.
+pub fn checked(owner: &str, written: WrittenMap) -> Result<MessageAttributes, Fault> {
     let checked = written.into_iter().map(|(name, written)| {
-        check_name(&name)?;
-        let attribute = one(&name, written)?;
+        check_name(owner, &name).map_err(Fault::value)?;
+        let attribute = one(owner, &name, written)?;
         Ok((name, attribute))
     });
     checked.collect()
 }
 
-fn check_name(name: &str) -> Result<(), Fault> {
+fn check_name(owner: &str, name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     let lower = name.to_ascii_lowercase();
-    let is_reserved = lower.starts_with("aws.") || lower.starts_with("amazon.");
-    let has_lone_dot = name.starts_with('.') || name.ends_with('.') || name.contains("..");
-    let fits = (1..=limits::SQS_ATTRIBUTE_CHARS).contains(&name.chars().count());
-    if !fits || !name.chars().all(plain) || is_reserved || has_lone_dot {
-        return Err(Fault::value(format!("Invalid message attribute name: {:?}.", shown(name))));
+    let wrong = |why: &str| Err(format!("Message {owner} attribute name {why}. It is '{}'.", shown(name)));
+    if name.is_empty() {
+        return Err(format!("The request must contain non-empty message {owner} attribute names."));
     }
-    Ok(())
+    if name.chars().count() > limits::SQS_ATTRIBUTE_CHARS {
+        let most = limits::SQS_ATTRIBUTE_CHARS;
+        return wrong(&format!("must be shorter than {most} bytes"));
+    }
+    if lower.starts_with("aws.") || lower.starts_with("amazon.") {
+        return Err(format!(
+            "You can't use message attribute names beginning with 'AWS.' or 'Amazon.'. These strings are reserved for \
+             internal use. One is '{}'.",
+            shown(name)
+        ));
+    }
+    if name.starts_with('.') {
+        return wrong("must not begin with character '.'");
+    }
+    if name.ends_with('.') {
+        return wrong("must not end with character '.'");
+    }
+    if name.contains("..") {
+        return wrong("must not have successive '.' characters");
+    }
+    match name.chars().all(plain) {
+        true => Ok(()),
+        false => wrong("can only contain letters, digits, periods, hyphens and underscores"),
+    }
 }
 
-fn one(name: &str, written: Written) -> Result<MessageAttribute, Fault> {
-    let wrong = |why: &str| Fault::value(format!("Message (user) attribute '{name}' {why}."));
-    let data_type = written.data_type.filter(|data_type| !data_type.is_empty());
-    let data_type = data_type.ok_or_else(|| wrong("must contain a non-empty message attribute type"))?;
+fn one(owner: &str, name: &str, written: Written) -> Result<MessageAttribute, Fault> {
+    let wrong = |why: &str| Fault::value(format!("Message {owner} attribute '{name}' {why}."));
+    let no_type = || {
+        let why = "must contain a non-empty message attribute type.";
+        Fault::value(format!("The message {owner} attribute '{name}' {why}"))
+    };
+    if written.string_list_values.is_some() || written.binary_list_values.is_some() {
+        let why = "Message attribute list values in SendMessage operation are not supported.";
+        return Err(Fault::new(Kind::UnsupportedOperation, why));
+    }
+    let data_type = written.data_type.filter(|data_type| !data_type.is_empty()).ok_or_else(no_type)?;
     if data_type.chars().count() > limits::SQS_ATTRIBUTE_CHARS {
-        return Err(wrong("has a type that is too long"));
+        let most = limits::SQS_ATTRIBUTE_CHARS;
+        let why = format!(
+            "Message {owner} attribute type must be shorter than {most} bytes, that of '{name}' too."
+        );
+        return Err(Fault::value(why));
+    }
+    let kind = data_type.split('.').next().unwrap_or_default();
+    let is_text = kind != "Binary";
+    if !["String", "Number", "Binary"].contains(&kind) {
+        let why = "You must use only the following supported type prefixes: Binary, Number, String.";
+        return Err(Fault::value(format!(
+            "The type of message {owner} attribute '{name}' is invalid. {why}"
+        )));
     }
     let text = written.string_value.filter(|text| !text.is_empty());
     let binary = written.binary_value.filter(|text| !text.is_empty());
-    let value = match (data_type.split('.').next().unwrap_or_default(), text, binary) {
-        ("String", Some(text), None) if is_allowed(&text) => Value::Text(text),
-        ("String", Some(_), None) => return Err(wrong("has a character that is not allowed")),
-        ("Number", Some(text), None) if is_number(&text) => Value::Text(text),
-        ("Number", Some(_), None) => return Err(wrong("is not a number of at most 38 digits")),
-        ("Binary", None, Some(text)) => {
+    let value = match (text, binary) {
+        (Some(_), Some(_)) => return Err(wrong("must have a single value")),
+        (Some(text), None) if is_text => Value::Text(checked_text(owner, name, kind, text)?),
+        (None, Some(text)) if !is_text => {
             let bytes = STANDARD.decode(text).map_err(|_| wrong("is not base64"))?;
             Value::Binary(bytes.into())
         }
-        ("String" | "Number" | "Binary", _, _) => {
-            return Err(wrong(&format!("must contain a non-empty value of type '{data_type}'")));
+        (None, None) => {
+            return Err(wrong(&format!("must contain a non-empty value of type '{}'", shown(&data_type))));
         }
-        _ => return Err(wrong("has a type that is none of String, Number and Binary")),
+        (Some(_), None) | (None, Some(_)) => {
+            let field = if is_text { "String" } else { "Binary" };
+            let of_type = shown(&data_type);
+            return Err(wrong(&format!("with type '{of_type}' must use field '{field}'")));
+        }
     };
     Ok(MessageAttribute { data_type, value })
+}
+
+/// The text of an attribute, or the number.
+fn checked_text(owner: &str, name: &str, kind: &str, text: String) -> Result<String, Fault> {
+    if kind == "Number" && !is_number(&text) {
+        let cast = format!("Can't cast the value of message {owner} attribute '{name}' to a number.");
+        return Err(Fault::value(cast));
+    }
+    if !is_allowed(&text) {
+        let why = "has a character that is not allowed";
+        return Err(Fault::value(format!("Message {owner} attribute '{name}' {why}.")));
+    }
+    Ok(text)
 }
 
 /// Whether a message may have this text: its characters are those of XML 1.0, which are all but most controls and two more.
@@ -148,11 +209,11 @@ mod tests {
     }
 
     fn text(data_type: &str, value: &str) -> Written {
-        Written { data_type: Some(data_type.into()), string_value: Some(value.into()), binary_value: None }
+        Written { data_type: Some(data_type.into()), string_value: Some(value.into()), ..Written::default() }
     }
 
     fn check(name: &str, written: Written) -> bool {
-        checked(WrittenMap::from([(name.to_owned(), written)])).is_ok()
+        checked("(user)", WrittenMap::from([(name.to_owned(), written)])).is_ok()
     }
 
     #[test]
@@ -183,7 +244,8 @@ mod tests {
     #[test]
     fn checksums_are_those_that_clients_compute() {
         assert_eq!(md5_of(b""), "d41d8cd98f00b204e9800998ecf8427e");
-        let one = checked(WrittenMap::from([("timestamp".into(), text("Number", "1493147359900"))])).unwrap();
+        let timestamp = WrittenMap::from([("timestamp".into(), text("Number", "1493147359900"))]);
+        let one = checked("(user)", timestamp).unwrap();
         assert_eq!(md5(&one).as_deref(), Some("235c5c510d26fb653d073faed50ae77c"));
         assert_eq!(md5(&MessageAttributes::default()), None);
     }

@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use super::arguments::{Whole, required, within};
 use super::context::Context;
-use super::decode::shown;
 use super::encode::Answer;
 use super::fault::{Fault, Kind};
 use super::resolution::Part;
@@ -94,7 +93,8 @@ struct Handle {
 impl Handle {
     fn read(text: &str) -> Result<Self, Fault> {
         let handle = STANDARD.decode(text).ok().and_then(|json| serde_json::from_slice(&json).ok());
-        let wrong = || Fault::value(format!("Value {} for parameter {HANDLE} is invalid.", shown(text)));
+        // AWS does not repeat what is no handle.
+        let wrong = || Fault::value(format!("Value for parameter {HANDLE} is invalid."));
         handle.ok_or_else(wrong)
     }
 
@@ -129,7 +129,7 @@ fn refused(refusal: MoveRefusal) -> Fault {
         MoveRefusal::NotForDeadLetters => {
             Fault::value("Source queue must be configured as a Dead Letter Queue.")
         }
-        MoveRefusal::Itself => Fault::value("The source queue and destination queue must not be the same."),
+        MoveRefusal::Itself => Fault::value("Source queue arn and destination queue arn cannot be the same."),
         MoveRefusal::OtherKind => {
             Fault::value("The source queue and destination queue must be of the same queue type.")
         }

@@ -47,15 +47,19 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
     }
     let count = asked.actions.as_ref().map_or(0, Names::len);
     if count == 0 {
-        return Err(Fault::missing("Actions"));
+        return Err(Fault::missing("ActionName"));
     }
     if count > limits::SQS_ACTIONS {
-        let why = format!("{count} actions were found, maximum allowed is {}.", limits::SQS_ACTIONS);
+        let why = format!("{count} Actions were found, maximum allowed is {}.", limits::SQS_ACTIONS);
         return Err(Fault::new(Kind::OverLimit, why));
     }
     let actions = names(asked.actions, "Actions")?;
     if let Some(wrong) = actions.iter().find(|action| *action != "*" && !is_shared(action)) {
-        let why = "Only the queue owner is allowed to invoke this action";
+        let is_of_owner = Operation::named(wrong).is_some() && !wrong.ends_with("Batch");
+        let why = match is_of_owner {
+            true => "Only the queue owner is allowed to invoke this action",
+            false => "Please refer to the appropriate WSDL for a list of valid actions",
+        };
         return Err(Fault::parameter("ActionName", format_args!("SQS:{wrong}"), why));
     }
     let arn = context.places.arn(queue);
@@ -67,7 +71,9 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, 
     });
     let whole = json!({"Statement": [statement]});
     let accounts = accounts.join(", ");
-    let unusable = |why: String| Fault::parameter("AWSAccountIds", format_args!("[{accounts}]"), &why);
+    let unusable = |why: String| {
+        Fault::parameter("PrincipalId", format_args!("[{accounts}]"), &format!("Unable to verify. {why}"))
+    };
     policy::check(&whole.to_string()).map_err(unusable)?;
     rewrite(context, queue, keys::POLICY, |policy| {
         let policy = match policy {
@@ -87,7 +93,8 @@ fn with_statement(mut policy: Value, label: &str, statement: Value) -> Result<Va
         return Err(Fault::parameter(LABEL, label, "Already exists"));
     }
     if statements.len() >= limits::SQS_STATEMENTS {
-        let why = format!("A policy has at most {} statements.", limits::SQS_STATEMENTS);
+        let (count, most) = (statements.len() + 1, limits::SQS_STATEMENTS);
+        let why = format!("{count} Statements were found, maximum allowed is {most}.");
         return Err(Fault::new(Kind::OverLimit, why));
     }
     statements.push(statement);

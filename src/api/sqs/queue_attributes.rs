@@ -181,7 +181,8 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
     let limits = context.broker.limits();
     let wrong = || invalid(name, value);
     let number = |(least, most): (u64, u64)| {
-        let number: u64 = value.trim().parse().map_err(|_| wrong())?;
+        let is_plain = value.bytes().all(|byte| byte.is_ascii_digit());
+        let number: u64 = value.parse().ok().filter(|_| is_plain).ok_or_else(wrong)?;
         if (least..=most).contains(&number) { Ok(json!(number)) } else { Err(wrong()) }
     };
     let upto = |span: limits::Span| u64::try_from(span.most()).unwrap_or(u64::MAX);
@@ -217,18 +218,18 @@ fn wide((least, most): (u32, u32)) -> (u64, u64) {
 
 /// An attribute does not take this value.
 pub fn invalid(name: &str, value: &str) -> Fault {
-    let (name, value) = (shown(name), shown(value));
-    let why = format!("Invalid value for the parameter {name}. Reason: {value:?} is none of its values.");
+    refused(name, &format!("{:?} is none of its values", shown(value)))
+}
+
+/// An attribute does not take a value, in the form that programs read.
+pub fn refused(name: &str, why: &str) -> Fault {
+    let why = format!("Invalid value for the parameter {}. Reason: {why}.", shown(name));
     Fault::new(Kind::InvalidAttributeValue, why)
 }
 
 /// A policy would not mean what it says.
 pub fn unusable_policy(why: &str) -> Fault {
-    let why: String = why.chars().take(400).collect();
-    Fault::new(
-        Kind::InvalidAttributeValue,
-        format!("Invalid value for the parameter {POLICY}. Reason: {why}."),
-    )
+    refused(POLICY, &why.chars().take(400).collect::<String>())
 }
 
 fn policy(value: &str) -> Result<Value, Fault> {

@@ -1,5 +1,8 @@
 //! Dead letters: which queue takes those of another, which queues may ask it to, and whose it takes.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -9,7 +12,7 @@ use super::decode::shown;
 use super::encode::Answer;
 use super::fault::Fault;
 use super::fifo::Fifo;
-use super::queue_attributes::invalid;
+use super::queue_attributes::refused;
 use super::queues::{filter, urls};
 use super::resolution::Part;
 use crate::broker::QueueFilter;
@@ -22,8 +25,14 @@ pub const NAME: &str = "RedrivePolicy";
 /// The attribute that says whose dead letters a queue takes.
 pub const ALLOW: &str = "RedriveAllowPolicy";
 
+/// What AWS says of a target that is no queue.
+pub const NO_ARN: &str = "Dead-letter target ARN should be fully qualified ARN";
+/// The keys of a redrive policy.
+const TARGET: &str = "deadLetterTargetArn";
+const COUNT: &str = "maxReceiveCount";
+
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct Policy {
     dead_letter_target_arn: String,
     max_receive_count: Whole,
@@ -43,8 +52,33 @@ pub fn wrong(value: &str, why: &str) -> Fault {
 }
 
 fn read(value: &str) -> Result<Policy, Fault> {
-    let why = "It is a JSON object with deadLetterTargetArn and maxReceiveCount, and no other key";
-    serde_json::from_str(value).map_err(|_| wrong(value, why))
+    let no_map = |_: serde_json::Error| wrong(value, "Redrive policy is not a valid JSON map");
+    let members: BTreeMap<String, Value> = serde_json::from_str(value).map_err(no_map)?;
+    for key in [COUNT, TARGET] {
+        if !members.contains_key(key) {
+            let why = format!("Redrive policy does not contain mandatory attribute: {key}");
+            return Err(wrong(value, &why));
+        }
+    }
+    if members.keys().any(|key| ![COUNT, TARGET].contains(&key.as_str())) {
+        let why = format!("Only following attributes are supported: [{COUNT}, {TARGET}]");
+        return Err(wrong(value, &why));
+    }
+    serde_json::from_str(value).map_err(|error| {
+        match serde_json::from_value::<Whole>(members[COUNT].clone()) {
+            Err(_) => wrong_count(value, &members[COUNT]),
+            Ok(_) if !members[TARGET].is_string() => wrong(value, NO_ARN),
+            Ok(_) => no_map(error),
+        }
+    })
+}
+
+/// A policy has no number of receives that a queue may have.
+fn wrong_count(policy: &str, count: impl fmt::Display) -> Fault {
+    let (least, most) = limits::SQS_RECEIVES;
+    let why =
+        format!("Invalid value for {COUNT}: {count}, valid values are from {least} to {most} both inclusive");
+    wrong(policy, &why)
 }
 
 /// The ARN that a policy names.
@@ -64,14 +98,14 @@ pub async fn policy(
     };
     let wrong = |why: &str| wrong(value, why);
     let (least, most) = limits::SQS_RECEIVES;
-    let count = u32::try_from(read(value)?.max_receive_count.0).ok();
-    let count = count.filter(|count| (least..=most).contains(count));
-    let count = count.ok_or_else(|| wrong("maxReceiveCount is 1 to 1000"))?;
+    let Whole(asked) = read(value)?.max_receive_count;
+    let count = u32::try_from(asked).ok().filter(|count| (least..=most).contains(count));
+    let count = count.ok_or_else(|| wrong_count(value, asked))?;
     if target == queue {
         return Err(wrong("A queue cannot take its own dead letters"));
     }
     if Fifo::of(&target.name) != Fifo::of(&queue.name) {
-        return Err(wrong("Both queues must be FIFO queues, or both standard queues"));
+        return Err(wrong("Dead-letter queue must be same type of queue as the source"));
     }
     let Some(metadata) = context.broker.queue_metadata_anywhere(target).await? else {
         return Err(wrong("Dead letter target does not exist"));
@@ -94,7 +128,7 @@ fn is_allowed(allow: Option<&AllowPolicy>, source: &str) -> bool {
 
 /// The ARNs of the queues that an allow policy names.
 pub fn sources_of(value: &str) -> Result<Vec<String>, Fault> {
-    let allow: AllowPolicy = serde_json::from_str(value).map_err(|_| invalid(ALLOW, value))?;
+    let allow: AllowPolicy = serde_json::from_str(value).map_err(|_| refused(ALLOW, UNSUPPORTED))?;
     Ok(allow.source_queue_arns)
 }
 
@@ -103,18 +137,46 @@ pub fn allow_policy(value: &str) -> Result<Value, Fault> {
     if value.is_empty() {
         return Ok(Value::Null);
     }
-    lawful_allow(value).map(|allow| json!(allow)).map_err(|_| invalid(ALLOW, value))
+    match lawful_allow(value) {
+        Ok(allow) => Ok(json!(allow)),
+        Err(Misfit::Sources(why)) => Err(Fault::parameter(
+            ALLOW,
+            value,
+            &format!("Amazon SQS can't create the redrive allow policy. {why}"),
+        )),
+        Err(Misfit::Form(_)) => Err(refused(ALLOW, UNSUPPORTED)),
+    }
 }
 
-fn lawful_allow(value: &str) -> Result<AllowPolicy, String> {
-    let allow: AllowPolicy = serde_json::from_str(value).map_err(|error| error.to_string())?;
-    let sources = allow.source_queue_arns.len();
-    match allow.redrive_permission.as_str() {
-        "allowAll" | "denyAll" if sources == 0 => Ok(allow),
-        "byQueue" if (1..=limits::SQS_SOURCES).contains(&sources) => Ok(allow),
-        "allowAll" | "denyAll" => Err("sourceQueueArns goes with the redrivePermission byQueue".to_owned()),
-        "byQueue" => Err(format!("sourceQueueArns names 1 to {} queues, not {sources}", limits::SQS_SOURCES)),
-        _ => Err("redrivePermission is allowAll, denyAll or byQueue".to_owned()),
+/// Why an allow policy is refused.
+enum Misfit {
+    /// It is no JSON of that form.
+    Form(String),
+    /// The queues that it names do not fit what it says of them.
+    Sources(String),
+}
+
+/// What AWS says of an allow policy that it cannot read.
+const UNSUPPORTED: &str =
+    "Amazon SQS can't create the redrive allow policy, as it’s in an unsupported format";
+
+fn lawful_allow(value: &str) -> Result<AllowPolicy, Misfit> {
+    let allow: AllowPolicy = serde_json::from_str(value).map_err(|error| Misfit::Form(error.to_string()))?;
+    let sources = |why: &str| Err(Misfit::Sources(why.to_owned()));
+    match (allow.redrive_permission.as_str(), allow.source_queue_arns.len()) {
+        ("allowAll" | "denyAll", 0) => Ok(allow),
+        ("byQueue", 1..=limits::SQS_SOURCES) => Ok(allow),
+        ("allowAll" | "denyAll", _) => sources(
+            "To specify one or more source queue ARNs (sourceQueueArns), you must set redrivePermission to byQueue",
+        ),
+        ("byQueue", 0) => sources(
+            "When you specify the byQueue permission type, you must also specify one or more sourceQueueArns values",
+        ),
+        ("byQueue", _) => {
+            let most = limits::SQS_SOURCES;
+            sources(&format!("The maximum number of source queue ARNs you can specify is {most}"))
+        }
+        _ => Err(Misfit::Form("redrivePermission is allowAll, denyAll or byQueue".to_owned())),
     }
 }
 
@@ -130,7 +192,8 @@ pub fn check_allow(value: &str) -> Result<(), String> {
         let is_named = [region, account].iter().all(|part| !part.is_empty());
         arn == "arn" && partition.starts_with("aws") && is_named && QueueName::new(name).is_ok()
     };
-    match lawful_allow(value)?.source_queue_arns.iter().find(|arn| !is_arn(arn)) {
+    let told = |(Misfit::Form(why) | Misfit::Sources(why))| why;
+    match lawful_allow(value).map_err(told)?.source_queue_arns.iter().find(|arn| !is_arn(arn)) {
         Some(wrong) => Err(format!("{:?} is no ARN of a queue", shown(wrong))),
         None => Ok(()),
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use super::account::{self, Address, Caller, Places};
 use super::arguments::required;
 use super::decode::Arguments;
-use super::fault::{Fault, Kind};
+use super::fault::Fault;
 use super::incoming::Asked;
 use super::operation::Operation;
 use super::{move_tasks, queue_attributes, redrive};
@@ -171,9 +171,7 @@ impl ResolvedRequest {
         if let Some(subject) = targets.first() {
             let (_, named) = places.split(&subject.queue.project);
             if named != caller.region && region == Region::Signed {
-                let why =
-                    format!("The queue is in {named}, and the request is signed for {}.", caller.region);
-                return Err(Fault::new(Kind::InvalidAddress, why));
+                return Err(Fault::other_region(named, &caller.region));
             }
             named.clone_into(&mut caller.region);
         }
@@ -211,7 +209,7 @@ impl Names<'_> {
             O::ListQueues => Ok(Vec::new()),
             O::CreateQueue => {
                 let NewQueue { queue_name, attributes } = arguments.read()?;
-                let queue = self.of_name(&required("QueueName", queue_name)?, None)?;
+                let queue = self.of_name(&named(queue_name)?, None)?;
                 self.with_attributes(queue, &[O::CreateQueue], attributes)
             }
             O::SetQueueAttributes => {
@@ -220,7 +218,7 @@ impl Names<'_> {
             }
             O::GetQueueUrl => {
                 let ByName { queue_name, owner } = arguments.read()?;
-                let queue = self.of_name(&required("QueueName", queue_name)?, owner.as_deref())?;
+                let queue = self.of_name(&named(queue_name)?, owner.as_deref())?;
                 Ok(vec![subject(queue, operation.as_action())])
             }
             O::StartMessageMoveTask => self.of_move(arguments.read()?),
@@ -282,7 +280,11 @@ impl Names<'_> {
     fn of_arn(&self, member: &str, arn: &str) -> Result<QueueRef, Fault> {
         let queue = self.places.of_arn(arn).filter(|queue| self.is_of_region(queue));
         queue.ok_or_else(|| {
-            let why = format!("It must be the ARN of a queue in {}", self.caller.region);
+            let why = format!(
+                "You must use this format to specify the {member}: arn:<partition>:<service>:<region>:<account-id>:\
+                 <resource-id>, of a queue in {}",
+                self.caller.region
+            );
             Fault::parameter(member, arn, &why)
         })
     }
@@ -326,12 +328,13 @@ impl Names<'_> {
         let mut others = Vec::new();
         if let Some(value) = text(redrive::NAME) {
             let target = redrive::target(value)?;
-            let target = self
-                .places
-                .of_arn(&target)
-                .ok_or_else(|| redrive::wrong(value, "deadLetterTargetArn is not the ARN of a queue"))?;
-            if target.project != queue.project {
-                return Err(redrive::wrong(value, "Both queues must be of one account and region"));
+            let target = self.places.of_arn(&target).ok_or_else(|| redrive::wrong(value, redrive::NO_ARN))?;
+            let (at, of) = (self.places.split(&target.project), self.places.split(&queue.project));
+            if at.1 != of.1 {
+                return Err(redrive::wrong(value, "Dead-letter target must be in same region as the source"));
+            }
+            if at.0 != of.0 {
+                return Err(redrive::wrong(value, "Dead-letter target owner should be same as the source"));
             }
             others.push(Target { queue: target, part: Part::DeadLetters, actions: &[] });
         }
@@ -344,6 +347,12 @@ impl Names<'_> {
         }
         Ok([subject(queue, actions)].into_iter().chain(others).collect())
     }
+}
+
+/// The name that a request gives a queue.
+fn named(name: Option<String>) -> Result<String, Fault> {
+    let empty = "Value for parameter QueueName is invalid. Reason: Must specify a queue name.";
+    name.filter(|name| !name.is_empty()).ok_or_else(|| Fault::value(empty))
 }
 
 fn subject(queue: QueueRef, actions: &'static [Operation]) -> Target {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Whole, token, within};
-use super::batch::{Entries, Results, check_ids, entries};
+use super::batch::{Entries, Results, check_ids, entries, missing_of};
 use super::context::Context;
 use super::decode::shown;
 use super::encode::Answer;
@@ -18,7 +18,9 @@ use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::NewMessage;
 use crate::domain::message_attribute::{MessageAttributes, Value};
+use crate::error::Error;
 
+const BODY: &str = "MessageBody";
 const GROUP: &str = "MessageGroupId";
 const DEDUP: &str = "MessageDeduplicationId";
 const AWS_TRACE: &str = "AWSTraceHeader";
@@ -85,7 +87,7 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fa
     }
     let Checked { sending, mut sent } = checked(context, fifo, asked)?;
     let mut ids = context.broker.messages_send(queue, vec![sending]).await?;
-    if let Some(id) = ids.pop().transpose()? {
+    if let Some(id) = ids.pop().transpose().map_err(|error| told(error, "are invalid"))? {
         sent.is(id, fifo);
     }
     Ok(Answer::new(sent))
@@ -94,16 +96,21 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fa
 /// Sends several messages, each for itself.
 pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let entries = entries(asked.entries, context.most.batch)?;
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
+    let operation = context.request.operation;
+    let entries = entries(operation, asked.entries, context.most.batch)?;
+    check_ids(operation, entries.iter().map(|entry| entry.id.as_ref()))?;
     let fifo = Fifo::of(&queue.name);
     if fifo == Fifo::Yes && entries.iter().any(|entry| entry.message_group_id.is_none()) {
         return Err(Fault::value("The request must contain the parameter MessageGroupId."));
     }
     let mut checks = Vec::with_capacity(entries.len());
-    for mut message in entries {
+    for (place, mut message) in (1..).zip(entries) {
         let id = message.id.take().unwrap_or_default();
-        checks.push((id, checked(context, fifo, message)));
+        let is_empty = message.message_body.as_deref().unwrap_or_default().is_empty();
+        checks.push(match is_empty {
+            true => (id, Err(missing_of(operation, place, BODY))),
+            false => (id, checked(context, fifo, message)),
+        });
     }
     check_total(checks.iter().filter_map(|(_, check)| Some(check.as_ref().ok()?.sending.size)).sum())?;
     let (mut sendings, mut waiting) = (Vec::new(), Vec::with_capacity(checks.len()));
@@ -118,7 +125,7 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ans
     let results = waiting.into_iter().map(|(id, sent)| {
         let result = sent.and_then(|mut sent| match outcomes.next() {
             Some(outcome) => {
-                sent.is(outcome?, fifo);
+                sent.is(outcome.map_err(|error| told(error, "cannot be validated"))?, fifo);
                 Ok(sent)
             }
             None => Err(Fault::new(Kind::InternalFailure, "Nobody knows what became of this message.")),
@@ -126,6 +133,18 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ans
         (id, result)
     });
     Ok(Answer::new(Results::new(results.collect::<Vec<_>>())))
+}
+
+/// What is said of a message that is too long: AWS has other words for one in a batch.
+fn told(error: Error, verdict: &str) -> Fault {
+    let message = match &error {
+        Error::Invalid { field, why, .. } if field == BODY => {
+            Some(format!("One or more parameters {verdict}. Reason: {why}."))
+        }
+        _ => None,
+    };
+    let fault = Fault::from(error);
+    Fault { message: message.unwrap_or(fault.message), ..fault }
 }
 
 fn check_total(size: usize) -> Result<(), Fault> {
@@ -146,10 +165,10 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         return Err(Fault::parameter(DEDUP, id, OTHER_TYPE));
     }
     let body = message.message_body.filter(|body| !body.is_empty());
-    let body = body.ok_or_else(|| Fault::missing("MessageBody"))?;
+    let body = body.ok_or_else(|| Fault::missing(BODY))?;
     if !message_attributes::is_allowed(&body) {
-        let why = "The message has characters outside of #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | \
-                   #x10000 to #x10FFFF.";
+        let why = "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to \
+                   #xFFFD | #x10000 to #x10FFFF";
         return Err(Fault::new(Kind::InvalidMessageContents, why));
     }
     let most = i64::try_from(context.broker.limits().message_delay.most()).unwrap_or(i64::MAX);
@@ -161,7 +180,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         }
         asked => within("DelaySeconds", asked, (0, most))?,
     };
-    let attributes = message_attributes::checked(written(message.message_attributes)?)?;
+    let attributes = message_attributes::checked("(user)", written(message.message_attributes)?)?;
     let system = system_attributes(written(message.message_system_attributes)?)?;
     let sent = Sent {
         id: None,
@@ -191,12 +210,12 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
 /// Of the attributes that a service of AWS may send along there is only one.
 fn system_attributes(written: WrittenMap) -> Result<MessageAttributes, Fault> {
     if let Some(other) = written.keys().find(|name| *name != AWS_TRACE) {
-        return Err(Fault::value(format!("Message system attribute name {:?} is invalid.", shown(other))));
+        return Err(Fault::value(format!("Message system attribute name '{}' is invalid.", shown(other))));
     }
-    let checked = message_attributes::checked(written)?;
+    let checked = message_attributes::checked("system", written)?;
     if checked.iter().any(|(_, attribute)| attribute.data_type != "String") {
         return Err(Fault::value(format!(
-            "The message system attribute {AWS_TRACE} must be of the type String."
+            "The message system attribute '{AWS_TRACE}' must be of the type String."
         )));
     }
     Ok(checked)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::arguments::{Whole, required, within};
-use super::batch::{Done, Entries, Results, check_ids, entries};
+use super::batch::{Done, Entries, Results, check_ids, entries, missing_of};
 use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, HANDLE};
@@ -56,25 +56,28 @@ pub async fn change_batch(
     asked: ChangeMessageVisibilityBatch,
 ) -> Result<Answer, Fault> {
     let queue = context.request.subject()?;
-    let entries = entries(asked.entries, context.most.batch)?;
-    check_ids(entries.iter().map(|entry| entry.id.as_deref().unwrap_or_default()))?;
-    let checks: Vec<Result<Visibility, Fault>> =
-        entries.iter().map(|entry| visibility(entry.visibility_timeout)).collect();
-    let asked = entries.iter().zip(&checks).filter_map(|(entry, check)| {
-        let handle = entry.receipt_handle.as_deref().unwrap_or_default();
-        Some((handle, *check.as_ref().ok()?))
-    });
-    let outcomes = context.broker.receipts_change(queue, &asked.collect::<Vec<_>>()).await?;
-    let mut outcomes = outcomes.into_iter();
+    let operation = context.request.operation;
+    let entries = entries(operation, asked.entries, context.most.batch)?;
+    check_ids(operation, entries.iter().map(|entry| entry.id.as_ref()))?;
+    let checks: Vec<Result<(&str, Visibility), Fault>> = (1..)
+        .zip(&entries)
+        .map(|(place, entry)| {
+            let handle = entry.receipt_handle.as_deref().filter(|handle| !handle.is_empty());
+            let handle = handle.ok_or_else(|| Fault::missing(HANDLE))?;
+            let missing = || missing_of(operation, place, TIMEOUT);
+            let asked = Some(entry.visibility_timeout.ok_or_else(missing)?);
+            Ok((handle, visibility(asked)?))
+        })
+        .collect();
+    let asked: Vec<_> = checks.iter().filter_map(|check| check.as_ref().ok().copied()).collect();
+    let mut outcomes = context.broker.receipts_change(queue, &asked).await?.into_iter();
     let results: Vec<_> = entries
         .iter()
         .zip(checks)
         .map(|(entry, check)| {
             let id = entry.id.clone().unwrap_or_default();
-            let handle = entry.receipt_handle.as_deref().unwrap_or_default();
-            let result = check.and_then(|visibility| {
-                let told = |outcome| told(Fifo::of(&queue.name), (handle, visibility), outcome);
-                outcomes.next().map_or(Ok(()), told)
+            let result = check.and_then(|asked| {
+                outcomes.next().map_or(Ok(()), |outcome| told(Fifo::of(&queue.name), asked, outcome))
             });
             (id.clone(), result.map(|()| Done::new(id)))
         })
