@@ -24,7 +24,7 @@ use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
-use crate::storage::Retained;
+use crate::storage::{Retained, RetainedPlace};
 
 /// The earliest retained message of an open queue, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,18 +33,21 @@ pub(super) struct RetentionWatch {
     oldest: Option<Timestamp>,
     /// When the pool was asked last.
     looked: Timestamp,
+    /// Where the next look begins, if what other queues hold has ended the last one: before it there is no message.
+    resume: Option<RetainedPlace>,
 }
 
 impl RetentionWatch {
     /// Of a queue that may have messages from any time on.
     pub(super) fn unknown() -> Self {
-        Self { oldest: Some(Timestamp::default()), looked: Timestamp::default() }
+        Self { oldest: Some(Timestamp::default()), ..Self::default() }
     }
 
     /// Messages with these headers are in the queue, durably.
     pub(super) fn note<'a>(&mut self, headers: impl IntoIterator<Item = &'a Header>) {
-        let since = headers.into_iter().filter_map(|header| header.life.retained_since());
-        self.oldest = since.chain(self.oldest).min();
+        let since = headers.into_iter().filter_map(|header| header.life.retained_since()).min();
+        self.oldest = since.into_iter().chain(self.oldest).min();
+        self.resume = self.resume.filter(|resume| since.is_none_or(|since| since >= resume.since()));
     }
 
     /// Whether to ask the pool: because the earliest may be over, or because what was filed for long deleted messages is to go.
@@ -65,6 +68,8 @@ fn is_over(oldest: Timestamp, retention: Retention, now: Timestamp) -> bool {
 struct Resting {
     retention: Retention,
     oldest: Timestamp,
+    /// As of an open queue.
+    resume: Option<RetainedPlace>,
 }
 
 /// The closed queues of a slot that may have retained messages, by the pool they lie in; at most
@@ -84,7 +89,8 @@ impl RestingQueues {
     ) {
         let Some(oldest) = watch.oldest else { return };
         if self.by_pool.values().map(HashMap::len).sum::<usize>() < limits::RETAINED_AT_REST {
-            self.by_pool.entry(pool.clone()).or_default().insert(queue, Resting { retention, oldest });
+            let resting = Resting { retention, oldest, resume: watch.resume };
+            self.by_pool.entry(pool.clone()).or_default().insert(queue, resting);
         }
     }
 
@@ -123,6 +129,8 @@ struct Look {
     retention: Retention,
     /// What was known before.
     oldest: Option<Timestamp>,
+    /// Where it begins.
+    from: Option<RetainedPlace>,
     /// Whether all its messages lay in one pool when the look began.
     is_whole: bool,
 }
@@ -194,7 +202,7 @@ impl Broker {
         let begun = slot.state.lock().begin_retained_look(store.name(), queue, now);
         let Some(look) = begun else { return Ok(false) };
         let before = look.retention.cutoff(now).unwrap_or_default();
-        let looked = store.retained(queue, before, limits::SWEEP_MESSAGES).await;
+        let looked = store.retained(queue, look.from, before, limits::SWEEP_MESSAGES).await;
         let gone = {
             let mut state = slot.state.lock();
             let found = state.finish_retained_look(store.name(), &look, looked.as_ref().ok(), now);
@@ -205,7 +213,7 @@ impl Broker {
                 _ => None,
             }
         };
-        let found = looked.map_err(|error| store.failed(error))?.found;
+        let Retained { found, resume, .. } = looked.map_err(|error| store.failed(error))?;
         let (is_full, is_any) = (found.len() == limits::SWEEP_MESSAGES, !found.is_empty());
         match (gone, look.at) {
             (Some(gone), _) => settled(gone).await.map(|()| is_full),
@@ -213,7 +221,8 @@ impl Broker {
                 let removals = self.remove_unopened(slot, store.name(), [(queue, found)].into()).await?;
                 Ok(is_full && removals > 0)
             }
-            (None, _) => Ok(false),
+            // Others have ended the look: the next one goes on behind them.
+            (None, _) => Ok(resume.is_some()),
         }
     }
 
@@ -271,11 +280,13 @@ impl SlotState {
             open.retained.looked = now;
             let oldest = open.retained.oldest.take();
             let (retention, is_whole) = (open.engine.retention(), open.placement.older.is_none());
-            return Some(Look { queue, at: Some(at.clone()), retention, oldest, is_whole });
+            // Of a queue that moves each pool has an order of its own.
+            let from = open.retained.resume.take().filter(|_| is_whole);
+            return Some(Look { queue, at: Some(at.clone()), retention, oldest, from, is_whole });
         }
         let resting = self.resting.get_mut(pool, queue)?;
-        let (retention, oldest) = (resting.retention, Some(resting.oldest));
-        Some(Look { queue, at: None, retention, oldest, is_whole: true })
+        let (retention, oldest, from) = (resting.retention, Some(resting.oldest), resting.resume);
+        Some(Look { queue, at: None, retention, oldest, from, is_whole: true })
     }
 
     /// Notes what a look found; nothing when it failed. Returns the messages of an open queue that must be removed.
@@ -287,9 +298,14 @@ impl SlotState {
         now: Timestamp,
     ) -> Vec<MessageId> {
         let oldest = found.map_or(look.oldest, |found| found.oldest);
+        // What is found is removed, and is found again where that fails.
+        let resume = match found {
+            Some(found) if found.found.is_empty() => found.resume,
+            Some(_) | None => look.from,
+        };
         let Some(at) = &look.at else {
             match (self.resting.get_mut(pool, look.queue), oldest) {
-                (Some(resting), Some(oldest)) => resting.oldest = oldest,
+                (Some(resting), Some(oldest)) => (resting.oldest, resting.resume) = (oldest, resume),
                 (Some(_), None) => self.resting.forget(look.queue),
                 (None, _) => {}
             }
@@ -299,7 +315,11 @@ impl SlotState {
         // The other pool of a queue that moves may have an earlier one, and the move may have ended during the look.
         let is_whole = look.is_whole && open.placement.older.is_none() && open.placement.pool == *pool;
         let oldest = if is_whole { oldest } else { look.oldest };
-        open.retained.oldest = oldest.into_iter().chain(open.retained.oldest).min();
+        // What became durable meanwhile may lie before it.
+        let noted = open.retained.oldest;
+        let is_behind = |resume: &RetainedPlace| noted.is_none_or(|noted| noted >= resume.since());
+        open.retained.resume = resume.filter(|resume| is_whole && is_behind(resume));
+        open.retained.oldest = oldest.into_iter().chain(noted).min();
         open.engine.finish_sweep(found.map_or_else(Vec::new, |found| found.found.clone()), now)
     }
 }
@@ -314,7 +334,7 @@ mod tests {
         let (day, hour) = (Retention::new(86_400), Retention::new(3_600));
         let mut watch = RetentionWatch::default();
         assert!(!watch.is_due(hour, at(1_000_000)), "it has none");
-        watch = RetentionWatch { oldest: Some(at(100_000)), looked: at(100_000) };
+        watch = RetentionWatch { oldest: Some(at(100_000)), looked: at(100_000), resume: None };
         assert!(!watch.is_due(hour, at(100_100)));
         assert!(watch.is_due(hour, at(103_600)));
         watch.looked = at(103_599);

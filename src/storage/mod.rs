@@ -23,7 +23,7 @@ pub use page::{
     Correction, Direction, Dropped, Due, GroupHead, Health, Order, Page, Position, Recount, Stamp, Totals,
     Usage,
 };
-pub use retained::Retained;
+pub use retained::{Retained, RetainedPlace};
 
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -154,9 +154,15 @@ pub trait PoolStore: Send + Sync + 'static {
 
     /// Headers of a queue that live by its retention, with a base time of `before` or earlier and in any state but prepared and
     /// moving: the earliest base times first, at most `limit`. One may be shown late by 8 seconds. It costs what it shows,
-    /// whatever lives on, and in whatever order ids and base times are.
-    async fn retained(&self, queue: QueueId, before: Timestamp, limit: usize)
-    -> Result<Retained, StoreError>;
+    /// whatever lives on, and in whatever order ids and base times are. Of other queues it passes over a bounded number of
+    /// entries; where that ends it before it has found anything, it says where the next look begins (`from`).
+    async fn retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Retained, StoreError>;
 
     /// The entries among `ids` that exist, in any state, in the order of `ids`.
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;

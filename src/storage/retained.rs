@@ -2,8 +2,8 @@
 //! instants that there will be, so that no look for what has expired meets them; there by queue, and of each queue by base time.
 //!
 //! A place there is, from the highest bit on: 01, the 14 bits behind the slot in the id of the queue, 48 bits of the base time
-//! in milliseconds. Queues of a slot that share those 14 bits lie among each other: a look passes over the few others. These
-//! numbers are in databases and never change.
+//! in milliseconds. Queues of a slot that share those 14 bits lie among each other: a look passes over the others. These
+//! numbers are in databases and never change. How many others a look passes over is bounded: it then says where the next one goes on.
 
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::Header;
@@ -26,6 +26,29 @@ pub struct Retained {
     /// No such entry has an earlier base time, those found included; none when there is no entry. It says nothing of entries
     /// that are prepared or moving.
     pub oldest: Option<Timestamp>,
+    /// Nothing was found before this place, and what other queues hold has ended the look there: the next one begins at it.
+    pub resume: Option<RetainedPlace>,
+}
+
+/// A place among the entries that live by the retention of their queues, in the order that a pool files them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RetainedPlace(pub(super) u64);
+
+impl RetainedPlace {
+    /// Entries of a queue that have this base time or a later one may lie behind it.
+    pub fn since(self) -> Timestamp {
+        since(self.0)
+    }
+}
+
+/// Where a look begins.
+pub(super) fn begin_at(queue: QueueId, from: Option<RetainedPlace>) -> u64 {
+    from.map_or_else(|| place(queue, Timestamp::default()), |RetainedPlace(place)| place)
+}
+
+/// No entry of a queue in a bucket with this end or a later one has an earlier base time.
+pub(super) fn earliest(queue: QueueId, end: u64) -> Timestamp {
+    since(end.saturating_sub(SPAN).max(place(queue, Timestamp::default())))
 }
 
 /// The place of a base time among the entries of a queue.

@@ -12,7 +12,7 @@ use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
     Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, Stamp, StoreError, Totals, Usage,
+    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,6 +23,9 @@ use tokio::sync::watch::Receiver;
 pub struct CountingPool {
     pub pool: Arc<dyn PoolStore>,
     pub totals: Arc<AtomicUsize>,
+    /// How often it was asked for what lives by the retention of a queue, and what it has shown of that.
+    pub looks: Arc<AtomicUsize>,
+    pub shown: Arc<AtomicUsize>,
 }
 
 #[async_trait]
@@ -82,10 +85,15 @@ impl PoolStore for CountingPool {
     async fn retained(
         &self,
         queue: QueueId,
+        from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
     ) -> Result<Retained, StoreError> {
-        self.pool.retained(queue, before, limit).await
+        let looked = self.pool.retained(queue, from, before, limit).await;
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        let shown = looked.as_ref().map_or(0, |looked| looked.found.len());
+        self.shown.fetch_add(shown, Ordering::SeqCst);
+        looked
     }
 
     async fn due(

@@ -12,7 +12,7 @@ use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
     Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, Stamp, StoreError, Totals, Usage,
+    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,6 +37,9 @@ pub struct FaultyPool {
     pub held_order: Mutex<Option<Order>>,
     /// Bodies that are not shown by id.
     pub lost: Mutex<Vec<MessageId>>,
+    /// Totals of this queue that were read are held before they are shown.
+    pub totals: Plan,
+    pub totals_of: Mutex<Option<QueueId>>,
     /// Whether queues seem to hold nothing by their totals.
     pub hides_totals: AtomicBool,
     /// What is stored of this queue is damaged: no batch with changes of it is applied.
@@ -65,6 +68,8 @@ impl FaultyPool {
             pages: Plan::default(),
             held_order: Mutex::default(),
             lost: Mutex::default(),
+            totals: Plan::default(),
+            totals_of: Mutex::default(),
             hides_totals: AtomicBool::default(),
             damaged: Mutex::default(),
             panics: AtomicBool::default(),
@@ -214,11 +219,12 @@ impl PoolStore for FaultyPool {
     async fn retained(
         &self,
         queue: QueueId,
+        from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
     ) -> Result<Retained, StoreError> {
         self.answers().await;
-        self.pool.retained(queue, before, limit).await
+        self.pool.retained(queue, from, before, limit).await
     }
 
     async fn due(
@@ -236,6 +242,10 @@ impl PoolStore for FaultyPool {
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.answers().await;
         let totals = self.pool.totals(queue).await?;
+        let is_meant = *self.totals_of.lock() == Some(queue);
+        if is_meant && self.totals.take() == Fault::Held {
+            self.totals.held().await;
+        }
         Ok(if self.hides_totals.load(Ordering::SeqCst) { Totals::default() } else { totals })
     }
 

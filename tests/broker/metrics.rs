@@ -194,7 +194,12 @@ async fn a_page_asks_the_pool_only_for_queues_that_have_changed() {
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
-    let pool = CountingPool { pool: Arc::new(EmbeddedPool::new(journal.clone())), totals: asked.clone() };
+    let pool = CountingPool {
+        pool: Arc::new(EmbeddedPool::new(journal.clone())),
+        totals: asked.clone(),
+        looks: Arc::default(),
+        shown: Arc::default(),
+    };
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
     let settings = one_pool(Arc::new(pool));
     let broker = Broker::start(catalogue, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Recount, Retained, Stamp, StoreError, StoredDamage, Totals, Usage,
+    Recount, Retained, RetainedPlace, Stamp, StoreError, StoredDamage, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -198,12 +198,14 @@ impl PoolStore for EmbeddedPool {
     async fn retained(
         &self,
         queue: QueueId,
+        from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
     ) -> Result<Retained, StoreError> {
-        let (looked, oldest) = self.read(move |view| retained::look(view, queue, before, limit)).await?;
-        self.clear(looked.spent).await;
-        Ok(Retained { found: looked.found.into_iter().map(|(_, header)| header).collect(), oldest })
+        let look = move |view: &View| retained::look(view, (queue, from), before, limit);
+        let (retained, spent) = self.read(look).await?;
+        self.clear(spent).await;
+        Ok(retained)
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

@@ -12,6 +12,7 @@ mod errors;
 mod link;
 mod migrations;
 mod reads;
+mod retained;
 mod stored;
 mod writes;
 
@@ -27,7 +28,7 @@ pub use address::{Address, AddressError};
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, Stamp, StoreError, Totals, Usage,
+    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -142,10 +143,11 @@ impl PoolStore for PostgresPool {
     async fn retained(
         &self,
         queue: QueueId,
+        from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
     ) -> Result<Retained, StoreError> {
-        self.look_at_retained(queue, before, limit).await
+        self.look_at_retained(queue, from, before, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

@@ -10,11 +10,9 @@ use super::errors::Failure;
 use super::stored::{self, bound, column, id_key, millis, queue_key, unsigned};
 use crate::domain::group::GroupName;
 use crate::domain::ids::{MessageId, QueueId, Slot};
-use crate::domain::message::{Header, Life, Message};
+use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
-use crate::storage::{
-    Direction, GroupHead, Note, Order, Page, Position, Retained, StoreError, Totals, Usage, retained,
-};
+use crate::storage::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
 
 /// The columns of a header.
 macro_rules! header {
@@ -22,6 +20,7 @@ macro_rules! header {
         "id, state, created, ready, expires, ttl, attempts, client, size, peer, grouped, first_claimed"
     };
 }
+pub(super) use header;
 
 /// A page: rows while the bodies before them do not exceed the bytes, and how many there are without that bound.
 macro_rules! page {
@@ -106,13 +105,6 @@ const EXPIRED: &str = concat!(
         AND (expires, queue, id) <= ($7::int8, $8::uuid, $9::uuid)
     ORDER BY slot, expires, queue, id LIMIT $3::int8"
 );
-const RETAINED: &str = concat!(
-    "SELECT ",
-    header!(),
-    " FROM entries
-    WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires >= $2::int8 AND expires <= $3::int8 AND queue = $4::uuid
-    ORDER BY slot, expires, queue, id LIMIT $5::int8"
-);
 const NOTES: &str = "
     SELECT key, value, expires FROM notes
     WHERE queue = $1::uuid AND kind = $2::int2 AND key >= $3::bytea ORDER BY key LIMIT $4::int8";
@@ -146,7 +138,7 @@ fn page_of(rows: &[Row], messages: usize) -> Result<Page, StoreError> {
 }
 
 impl PostgresPool {
-    async fn read(
+    pub(super) async fn read(
         &self,
         text: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
@@ -279,30 +271,6 @@ impl PostgresPool {
             [&slot, &before, &limit, &after.0, &after.1, &after.2, &last.0, &last.1, &last.2];
         let rows = self.read(EXPIRED, &parameters).await?;
         rows.iter().map(|row| Ok((stored::queue_id(row)?, stored::header(row)?))).collect()
-    }
-
-    /// Entries of a queue that live by its retention, from the earliest base time on.
-    pub(super) async fn look_at_retained(
-        &self,
-        queue: QueueId,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Retained, StoreError> {
-        let last = retained::place(queue, before);
-        let found = self.retained_to(queue, last, limit).await?;
-        let first = match found.first() {
-            Some(first) => Some(first.life),
-            None => self.retained_to(queue, retained::last(queue), 1).await?.first().map(|first| first.life),
-        };
-        Ok(Retained { found, oldest: first.and_then(Life::retained_since) })
-    }
-
-    async fn retained_to(&self, queue: QueueId, last: u64, limit: usize) -> Result<Vec<Header>, StoreError> {
-        let (slot, limit) = (i16::from(queue.slot().0), bound(limit));
-        let first = retained::place(queue, Timestamp::default()).cast_signed();
-        let (last, queue) = (last.cast_signed(), queue_key(queue));
-        let parameters: [&(dyn ToSql + Sync); 5] = [&slot, &first, &last, &queue, &limit];
-        self.read(RETAINED, &parameters).await?.iter().map(stored::header).collect()
     }
 
     pub(super) async fn notes_of(

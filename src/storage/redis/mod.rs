@@ -28,7 +28,7 @@ pub use address::{Address, AddressError};
 
 use super::{
     Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, Stamp, StoreError, Totals, Usage,
+    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -270,10 +270,11 @@ impl PoolStore for RedisPool {
     async fn retained(
         &self,
         queue: QueueId,
+        from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
     ) -> Result<Retained, StoreError> {
-        self.look_at_retained(queue, before, limit).await
+        self.look_at_retained(queue, from, before, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

@@ -223,7 +223,8 @@ impl History {
     async fn retained(&mut self, store: &dyn PoolStore, (before, limit): (Timestamp, usize), step: u64) {
         let (queue, limit) = (self.queues[self.dice.random_range(0..3)], limit.max(1));
         let expected = self.naive.retained(queue, before);
-        let Retained { found, oldest } = store.retained(queue, before, limit).await.unwrap();
+        let Retained { found, oldest, resume } = store.retained(queue, None, before, limit).await.unwrap();
+        assert_eq!(resume, None, "few entries at step {step}");
         assert!(found.len() <= limit);
         for (place, one) in found.iter().enumerate() {
             assert!(

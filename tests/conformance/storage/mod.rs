@@ -153,6 +153,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         what_lives_on_costs_no_look
         deleted_entries_leave_nothing_to_look_at
         neighbouring_queues_do_not_show_theirs
+        huge_neighbour_ends_a_look
         retained_entries_are_kept_when_it_is_opened_again
     }
     notes {

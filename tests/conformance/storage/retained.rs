@@ -1,6 +1,7 @@
 //! Entries that live by the retention of their queue: found by base time, whatever that retention is.
 
 use angarium::domain::ids::{MessageId, QueueId};
+use angarium::domain::limits;
 use angarium::domain::message::{Header, Message, State};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{Due, QueueChanges, Retained};
@@ -28,8 +29,8 @@ fn sent(seconds: u32, rank: u8) -> Message {
 }
 
 async fn look(owner: &Owner, queue: QueueId, before: Timestamp) -> (Vec<MessageId>, Option<Timestamp>) {
-    let Retained { found, oldest } =
-        owner.store.retained(queue, before, usize::MAX).await.expect("the look is answered");
+    let Retained { found, oldest, .. } =
+        owner.store.retained(queue, None, before, usize::MAX).await.expect("the look is answered");
     (found.into_iter().map(|header| header.id).collect(), oldest)
 }
 
@@ -43,13 +44,13 @@ pub async fn retained_entries_are_shown_by_base_time_and_never_expire(storage: &
     assert_eq!(look(&owner, queue, early).await.0, []);
     assert_eq!(look(&owner, queue, at(8)).await.0, [all[0].header.id]);
     assert_eq!(look(&owner, queue, at(3_599)).await.0, [1, 2, 3].map(|rank| all[rank - 1].header.id));
-    let page = owner.store.retained(queue, at(10_000), 2).await.unwrap();
+    let page = owner.store.retained(queue, None, at(10_000), 2).await.unwrap();
     assert_eq!(page.found, [all[0].header.clone(), all[1].header.clone()]);
     assert!(page.oldest.is_some_and(|oldest| oldest <= start() && oldest.plus_seconds(8) > start()));
     // What is claimed again keeps its base time.
     let again = Header { attempts: 3, first_claimed: Some(at(9)), ..all[1].header.clone() };
     owner.update(queue, std::slice::from_ref(&again)).await;
-    assert_eq!(owner.store.retained(queue, at(100), 9).await.unwrap().found[1], again);
+    assert_eq!(owner.store.retained(queue, None, at(100), 9).await.unwrap().found[1], again);
 }
 
 pub async fn base_time_out_of_order_of_ids_is_found(storage: &mut dyn Storage) {
@@ -146,6 +147,63 @@ pub async fn neighbouring_queues_do_not_show_theirs(storage: &mut dyn Storage) {
     assert_eq!(look(&owner, b, at(100)).await.0, [id_at(30, 3)]);
 }
 
+/// Entries of another queue that no place tells apart but by its id, each in a bucket of its own.
+async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> Timestamp) {
+    for page in 0..5 {
+        let entries: Vec<Message> = (0..limits::RETAINED_WALK / 4)
+            .map(|number| {
+                let rank = u64::try_from(page * limits::RETAINED_WALK + number).unwrap();
+                retained(message(rank, "1"), arrive(page * limits::RETAINED_WALK / 4 + number))
+            })
+            .collect();
+        owner.append(queue, &entries).await;
+    }
+}
+
+/// What a look costs is bounded, whatever a neighbour holds: each finds nothing and says where the next one begins.
+pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let alike = |last: u8| {
+        let mut bytes = *queue(SLOT, 1).as_bytes();
+        bytes[15] = last;
+        QueueId::from_bytes(bytes)
+    };
+    let (before, own, behind) = (alike(1), alike(2), alike(3));
+    // One neighbour lies before the queue in a single instant, the other one in many.
+    fill(&mut owner, before, |_| at(40)).await;
+    fill(&mut owner, behind, |number| at(60 + u32::try_from(number).unwrap())).await;
+    let same_instant = retained(message(1, "1"), at(40));
+    let later = retained(message(2, "1"), at(60 + 5 * 1_024 + 100));
+    owner.append(own, &[same_instant.clone(), later.clone()]).await;
+    let until = at(100_000);
+    let (mut from, mut looks, mut found) = (None, 0, Vec::new());
+    while found.len() < 2 && looks < 20 {
+        looks += 1;
+        let Retained { found: more, oldest, resume } =
+            owner.store.retained(own, from, until, 10).await.unwrap();
+        assert!(oldest.is_some_and(|oldest| oldest <= at(60 + 5 * 1_024 + 100)), "look {looks}: {oldest:?}");
+        assert!(more.is_empty() || resume.is_none(), "what is found is removed first");
+        let ids: Vec<MessageId> = more.iter().map(|header| header.id).collect();
+        owner.remove(own, &ids).await;
+        found.extend(ids);
+        from = resume.or(from);
+    }
+    assert_eq!(found, [same_instant.header.id, later.header.id]);
+    assert!(looks > 2, "one look has passed over {} entries", 10 * limits::RETAINED_WALK / 4);
+    // The way is free to the end.
+    let mut resume = None;
+    for _ in 0..20 {
+        let looked = owner.store.retained(own, resume, until, 10).await.unwrap();
+        assert_eq!(looked.found, []);
+        resume = looked.resume;
+        if resume.is_none() {
+            assert_eq!(looked.oldest, None);
+            return;
+        }
+    }
+    panic!("no look has reached the end");
+}
+
 pub async fn retained_entries_are_kept_when_it_is_opened_again(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let queue = queue(SLOT, 1);
@@ -153,6 +211,6 @@ pub async fn retained_entries_are_kept_when_it_is_opened_again(storage: &mut dyn
     owner.append(queue, &all).await;
     drop(owner);
     let owner = Owner::fence(&storage.open().await, SLOT, 2).await;
-    let found = owner.store.retained(queue, at(100), 9).await.unwrap().found;
+    let found = owner.store.retained(queue, None, at(100), 9).await.unwrap().found;
     assert_eq!(found, all.map(|message| message.header));
 }
