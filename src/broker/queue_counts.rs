@@ -2,7 +2,8 @@
 //! each owner is asked once, for all of its queues on the page.
 //!
 //! A page has at most [`limits::PAGE_MOST`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
-//! costs one read of its pool, and one more for the age of its oldest message; another one is opened first. A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out.
+//! costs one read of its pool, and one more for the age of its oldest message; another one is opened first. A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out,
+//! as is one within the part of it that those have which are read at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,9 +92,12 @@ impl Broker {
     }
 
     async fn counts_of_own(&self, queues: &[QueueRef], most: Duration) -> Vec<Option<QueueCounts>> {
-        let deadline = Instant::now() + most;
+        let (began, chunks) = (Instant::now(), queues.chunks(limits::COUNT_AT_ONCE));
+        // Each has its part of the time: a pool that does not answer hides no queue of the others.
+        let rounds = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
         let mut counts = Vec::with_capacity(queues.len());
-        for some in queues.chunks(limits::COUNT_AT_ONCE) {
+        for (round, some) in (1..).zip(chunks) {
+            let deadline = began + most * round / rounds;
             let counted = some.iter().map(async |at| {
                 let counted = timeout_at(deadline, self.count_queue_here(at)).await.ok()?;
                 let told = |error: &Error| debug!(%error, queue = %at.name, "a queue is not counted");

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
+use angarium::cluster::questions::{CountsQuestion, QueueAddress};
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::limits::{self, Limits};
 use angarium::domain::names::{PoolName, QueueRef};
@@ -126,6 +127,35 @@ async fn pool_that_hangs_delays_no_first_use_in_other_pools() {
     pools.stores[0].hang(false);
     stuck.join_next().await.unwrap().unwrap().unwrap();
     whole.post(&in_a, 1, 3_600).await;
+}
+
+/// The queues of the pool are first on the page, and more than are counted at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_that_hangs_hides_no_counts_of_other_pools() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.create_in_both(&in_a, &in_b).await;
+    whole.post(&in_b, 1, 3_600).await;
+    whole.weigh("a", 1).await;
+    whole.weigh("b", 0).await;
+    let many: Vec<QueueRef> =
+        (0..limits::COUNT_AT_ONCE + 1).map(|number| queue(&format!("a{number}"))).collect();
+    for at in &many {
+        whole.broker.queue_create(at, metadata("{}")).await.unwrap();
+    }
+    pools.stores[0].hang(true);
+    let asked = many.iter().chain([&in_a, &in_b]).map(QueueAddress::from).collect();
+    let began = Instant::now();
+    let answer = whole.broker.counts_here(CountsQuestion { queues: asked }).await.unwrap();
+    // The replica that asks waits no longer.
+    assert!(began.elapsed() < limits::HEALTH_DEADLINE, "{:?}", began.elapsed());
+    let counted: Vec<u64> = answer.queues.iter().flatten().map(|counts| counts.ready).collect();
+    assert_eq!((answer.queues.len(), counted), (many.len() + 2, vec![1]));
+    pools.stores[0].hang(false);
+    let asked = [&in_a, &in_b].map(QueueAddress::from).into();
+    let answer = whole.broker.counts_here(CountsQuestion { queues: asked }).await.unwrap();
+    assert!(answer.queues.iter().all(Option::is_some), "{answer:?}");
 }
 
 /// Claims of both queues that are over at the same time, the one in the pool that hangs first.
