@@ -7,7 +7,7 @@ use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::domain::ids::MessageId;
+use angarium::domain::ids::{MessageId, QueueId};
 use angarium::domain::limits::Limits;
 use angarium::domain::names::QueueRef;
 use angarium::journal::Journal;
@@ -57,8 +57,12 @@ impl Lives {
 
     /// The pool's own count of a queue, which opens nothing.
     pub(super) async fn stored(&self, at: &QueueRef) -> u64 {
-        let record = self.catalogue().queue(&OwnedSlot::new(at.slot(), 0, 0), at).await.unwrap().unwrap();
-        EmbeddedPool::new(self.journal.clone()).totals(record.id).await.unwrap().messages
+        let id = self.id_of(at).await;
+        EmbeddedPool::new(self.journal.clone()).totals(id).await.unwrap().messages
+    }
+
+    pub(super) async fn id_of(&self, at: &QueueRef) -> QueueId {
+        self.catalogue().queue(&OwnedSlot::new(at.slot(), 0, 0), at).await.unwrap().unwrap().id
     }
 
     pub(super) async fn whole(&self) -> (Whole, Plan) {

@@ -1,8 +1,12 @@
 //! Messages that are sent through SQS live by the retention of their queue, whatever that becomes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use angarium::broker::{Broker, Sending};
+use angarium::catalogue::Catalogue;
+use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::delay::Delay;
 use angarium::domain::group::{DedupId, GroupName};
 use angarium::domain::ids::MessageId;
@@ -10,9 +14,14 @@ use angarium::domain::limits::Limits;
 use angarium::domain::message::NewMessage;
 use angarium::domain::names::QueueRef;
 use angarium::domain::patch::Change;
+use angarium::storage::embedded::EmbeddedPool;
+use tokio::task::JoinSet;
 
+use super::counting::CountingPool;
 use super::deadletters::Lives;
-use super::{Whole, metadata, queue, whole};
+use super::faulty::{Fault, FaultyPool, Plan};
+use super::moves::until;
+use super::{Whole, metadata, one_pool, queue, replica, whole};
 
 const KEY: &str = "_default_message_ttl";
 
@@ -218,6 +227,74 @@ async fn queue_that_nobody_opens_is_swept() {
         }
     }
     second.broker.stop().await;
+}
+
+/// One message is over, and all that was sent later lives on: that much is looked at and shown, however many those are.
+#[tokio::test(flavor = "multi_thread")]
+async fn sweep_costs_the_same_whatever_lives_on() {
+    let mut costs = Vec::new();
+    for backlog in [10, 3_000] {
+        let lives = Lives::new();
+        let (totals, looks, shown) = <(Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let pool = Arc::new(EmbeddedPool::new(lives.journal.clone()));
+        let counting = CountingPool { pool, totals, looks: looks.clone(), shown: shown.clone() };
+        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap()));
+        let (settings, clock) = (one_pool(Arc::new(counting)), lives.clock.clone());
+        let broker = Broker::start(catalogue, &settings, replica(), clock, Limits::ZAQAR).await.unwrap();
+        let at = queue("q");
+        broker.queue_create(&at, keeping(60)).await.unwrap();
+        send(&broker, &at, 1).await;
+        lives.clock.advance(40_000);
+        for _ in 0..backlog / 10 {
+            send(&broker, &at, 10).await;
+        }
+        lives.clock.advance(30_000);
+        await_total(&broker, &at, backlog).await;
+        costs.push((looks.load(Ordering::SeqCst), shown.load(Ordering::SeqCst)));
+        broker.stop().await;
+    }
+    assert_eq!(costs[0], costs[1], "looks and messages shown");
+    assert_eq!(costs[0].1, 1);
+}
+
+/// A queue is noted for the sweep while its period is changed: what is noted is not what was read before the change.
+#[tokio::test(flavor = "multi_thread")]
+async fn noted_retention_is_no_older_than_a_change() {
+    let lives = Lives::new();
+    let (first, _) = lives.whole().await;
+    let at = queue("q");
+    let other = (0..).map(|number| queue(&format!("o{number}"))).find(|other| other.slot() == at.slot());
+    let other = other.unwrap();
+    for at in [&at, &other] {
+        first.broker.queue_create(at, keeping(60)).await.unwrap();
+        send(&first.broker, at, 3).await;
+    }
+    let id = lives.id_of(&at).await;
+    first.broker.stop().await;
+    drop(first);
+    let pool = Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(lives.journal.clone())), Plan::default()));
+    *pool.totals_of.lock() = Some(id);
+    // The first question is whether it has anything unfinished.
+    pool.totals.next(&[Fault::None, Fault::Held]);
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap()));
+    let settings = one_pool(pool.clone());
+    let second = Broker::start(catalogue, &settings, replica(), lives.clock.clone(), Limits::ZAQAR);
+    let second = second.await.unwrap();
+    until("nobody notes the queue", async || pool.totals.is_done()).await;
+    let (broker, changed) = (second.clone(), at.clone());
+    let mut changing = JoinSet::new();
+    changing.spawn(async move { retain(&broker, &changed, 3_600).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    pool.totals.release();
+    changing.join_next().await.unwrap().unwrap();
+    lives.clock.advance(100_000);
+    let start = Instant::now();
+    while lives.stored(&other).await > 0 {
+        assert!(start.elapsed() < Duration::from_secs(120), "the slot is not swept");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(lives.stored(&at).await, 3, "they live on by the changed period");
+    second.stop().await;
 }
 
 /// The change that shortens it is heard of a queue that was closed since.

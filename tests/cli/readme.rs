@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::beside_a_server;
+use crate::support::client::Client;
 
 /// The first block of shell below a heading.
 fn block(heading: &str) -> String {
@@ -31,5 +32,35 @@ fn the_examples_of_the_command_line_work() {
     let shown = String::from_utf8(ended.stdout).unwrap();
     for fact in ["queue orders is created", "posted 1000 messages", "hello", "one more", "is gone"] {
         assert!(shown.contains(fact), "{fact}: {shown}");
+    }
+}
+
+/// All pages of the documentation.
+fn pages() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    [root.join("README.md")]
+        .into_iter()
+        .chain(pages)
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+#[test]
+fn parts_of_zaqar_that_are_missing_are_documented() {
+    let (it, pages) = (beside_a_server(), pages());
+    let url = it.program.url.as_deref().unwrap();
+    for (named, path) in [
+        ("/v2/queues/{queue}/subscriptions", "/v2/queues/q/subscriptions"),
+        ("/v2/topics", "/v2/topics"),
+        ("/v2/queues/{queue}/share", "/v2/queues/q/share"),
+    ] {
+        assert!(pages.contains(named), "no page names {named}");
+        let client = Client::new(url);
+        assert_eq!(client.get(path).unwrap().status.as_u16(), 404, "{path}: it is there by now");
+    }
+    for named in ["_enable_encrypt_messages", "websocket", "URL-Signature"] {
+        assert!(pages.contains(named), "no page names {named}");
     }
 }

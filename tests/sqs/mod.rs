@@ -125,6 +125,11 @@ fn deadlines_are_met_and_dead_letters_arrive_with_the_answer() {
 }
 
 #[test]
+fn boto3_sees_messages_live_by_the_period_of_their_queue() {
+    run("retention.py", |_| {});
+}
+
+#[test]
 fn boto3_has_messages_moved_back() {
     run("move_tasks.py", |_| {});
 }
