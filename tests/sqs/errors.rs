@@ -137,7 +137,7 @@ fn error_of_redrive_policy_has_words_of_aws() {
 }
 
 #[test]
-fn error_of_message_has_words_of_aws() {
+fn error_of_message_attribute_has_words_of_aws() {
     let service = Service::start();
     let attribute = |name: &str, kind: &str, field: &str, value: &str| {
         let written = json!({"DataType": kind, field: value});
@@ -145,7 +145,7 @@ fn error_of_message_has_words_of_aws() {
     };
     let string = |name: &str| attribute(name, "String", "StringValue", "v");
     let valid = "You must use only the following supported type prefixes: Binary, Number, String.";
-    let long = "x".repeat(1_000);
+    let long = "x".repeat(2 * limits::SQS_SHOWN_CHARS);
     for (members, message) in [
         (
             attribute("Age", "Number", "StringValue", "old"),
@@ -200,6 +200,11 @@ fn error_of_message_has_words_of_aws() {
         said.contains("Message attribute list values in SendMessage operation are not supported."),
         "{said}"
     );
+}
+
+#[test]
+fn error_of_message_has_words_of_aws() {
+    let service = Service::start();
     let system = json!({"Hello": {"DataType": "String", "StringValue": "x"}});
     let members = json!({"QueueUrl": "q", "MessageBody": "x", "MessageSystemAttributes": system});
     let said = service.json("SendMessage", &members, NONE).json()["message"].clone();
@@ -326,17 +331,14 @@ fn error_of_move_task_has_words_of_aws() {
 #[test]
 fn member_of_wrong_type_is_malformed_input() {
     let service = Service::start();
-    for (operation, members) in [
-        ("ReceiveMessage", json!({"QueueUrl": "q", "MaxNumberOfMessages": "many"})),
-        (
-            "ChangeMessageVisibility",
-            json!({"QueueUrl": "q", "ReceiptHandle": "x", "VisibilityTimeout": "1.5"}),
-        ),
-    ] {
-        let said = service.refused("MalformedInput", operation, &members);
-        assert!(said.contains("whole number"), "{said}");
-        let shape = service.json(operation, &members, NONE).json()["__type"].clone();
-        assert_eq!(shape, "com.amazon.coral.service#SerializationException");
+    for (member, value) in [("MaxNumberOfMessages", "many"), ("VisibilityTimeout", "1.5")] {
+        let answer = service.json("ReceiveMessage", &json!({"QueueUrl": "q", member: value}), NONE);
+        let code = answer.headers["x-amzn-query-error"].to_str().unwrap().to_owned();
+        assert_eq!((answer.status.as_u16(), code.as_str()), (400, "MalformedInput;Sender"));
+        assert_eq!(answer.json()["__type"], "com.amazon.coral.service#SerializationException");
+        let form = format!("Action=ReceiveMessage&{member}={value}");
+        let said = text(&service.form("/000000000000/q", form.as_bytes()));
+        assert!(said.contains("<Code>MalformedInput</Code>") && said.contains("whole number"), "{said}");
     }
 }
 
