@@ -125,6 +125,45 @@ impl fmt::Display for Part {
     }
 }
 
+/// Kind of a thing that a request names. Programs tell missing things apart by it, never by the text of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// A queue.
+    Queue,
+    /// A message.
+    Message,
+    /// A message that must be under the claim of the request.
+    ClaimedMessage,
+    /// A claim.
+    Claim,
+    /// A pool.
+    Pool,
+    /// The drain of a pool.
+    PoolDrain,
+    /// A flavor.
+    Flavor,
+    /// The migration of a queue.
+    Migration,
+    /// A replica in the list of components.
+    Component,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Queue => "queue",
+            Self::Message => "message",
+            Self::ClaimedMessage => "message under this claim",
+            Self::Claim => "claim",
+            Self::Pool => "pool",
+            Self::PoolDrain => "drain of pool",
+            Self::Flavor => "flavor",
+            Self::Migration => "migration",
+            Self::Component => "component",
+        })
+    }
+}
+
 /// What went wrong.
 #[derive(Debug, ThisError)]
 pub enum Error {
@@ -139,10 +178,10 @@ pub enum Error {
         why: String,
     },
     /// The named thing does not exist.
-    #[error("{what} {name} does not exist")]
+    #[error("{resource} {name} does not exist")]
     NotFound {
-        /// Its kind.
-        what: &'static str,
+        /// The kind of the named thing.
+        resource: Resource,
         /// Its name or id.
         name: String,
     },
@@ -194,10 +233,10 @@ pub enum Error {
     #[error("{0}")]
     NotAlone(String),
     /// What is to be deleted or replaced is used.
-    #[error("{what} {name} is in use: {by}")]
+    #[error("{resource} {name} is in use: {by}")]
     InUse {
-        /// Its kind.
-        what: &'static str,
+        /// The kind of the used thing.
+        resource: Resource,
         /// Its name.
         name: String,
         /// What uses it.
@@ -226,6 +265,12 @@ pub enum Error {
         /// What there are too many of.
         what: &'static str,
         /// The bound.
+        bound: usize,
+    },
+    /// The queue has as many messages under claims as a receive allows. Deleting or releasing makes room.
+    #[error("messages in flight: at most {bound}")]
+    TooManyInFlight {
+        /// Most messages in flight.
         bound: usize,
     },
     /// A project makes requests faster than it may.
@@ -377,7 +422,7 @@ impl Error {
             Self::NoPool => ErrorCode::NoPool,
             Self::NotDurable(_) => ErrorCode::NotDurable,
             Self::Full => ErrorCode::Full,
-            Self::TooMany { .. } => ErrorCode::TooMany,
+            Self::TooMany { .. } | Self::TooManyInFlight { .. } => ErrorCode::TooMany,
             Self::TooFast { .. } => ErrorCode::TooFast,
             Self::OverQuota { .. } => ErrorCode::OverQuota,
             Self::Overloaded => ErrorCode::Overloaded,
@@ -419,6 +464,7 @@ impl Error {
             | Self::NotDurable(_)
             | Self::Full
             | Self::TooMany { .. }
+            | Self::TooManyInFlight { .. }
             | Self::TooFast { .. }
             | Self::Overloaded
             | Self::BodiesFull

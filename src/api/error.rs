@@ -62,7 +62,7 @@ impl ApiError {
             Error::NotAlone(_) => (StatusCode::FORBIDDEN, "Not alone"),
             Error::InUse { .. } => (StatusCode::FORBIDDEN, "Resource in use"),
             Error::Conflict(_) => (StatusCode::CONFLICT, "Resource conflict"),
-            Error::TooMany { .. } | Error::TooFast { .. } => {
+            Error::TooMany { .. } | Error::TooManyInFlight { .. } | Error::TooFast { .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, "Too many requests")
             }
             Error::OverQuota { .. } => (StatusCode::TOO_MANY_REQUESTS, "Over quota"),

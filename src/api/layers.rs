@@ -173,6 +173,7 @@ pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
         | Error::Conflict(_)
         | Error::Full
         | Error::TooMany { .. }
+        | Error::TooManyInFlight { .. }
         | Error::TooFast { .. }
         | Error::OverQuota { .. }
         | Error::Overloaded

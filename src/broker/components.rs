@@ -9,7 +9,7 @@ use crate::catalogue::{Component, Schema};
 use crate::cluster::view::View;
 use crate::domain::access::{PeerSecret, new_token};
 use crate::domain::ids::Slot;
-use crate::error::Error;
+use crate::error::{Error, Resource};
 
 /// A replica, and the slots that it has.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Broker {
     pub async fn component_drain(&self, instance: Uuid) -> Result<(), Error> {
         self.0.catalogue.catch_up().await?;
         let registry = self.0.catalogue.registry().await?;
-        let missing = || Error::NotFound { what: "component", name: instance.to_string() };
+        let missing = || Error::NotFound { resource: Resource::Component, name: instance.to_string() };
         if registry.all().all(|component| component.instance != instance) {
             return Err(missing());
         }

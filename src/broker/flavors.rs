@@ -9,7 +9,7 @@ use crate::domain::flavor::{Capability, Flavor};
 use crate::domain::limits;
 use crate::domain::names::{FlavorName, PoolName};
 use crate::domain::pool::Pool;
-use crate::error::{Error, Place};
+use crate::error::{Error, Place, Resource};
 
 /// A flavor as its users see it.
 #[derive(Clone, Debug)]
@@ -153,5 +153,5 @@ fn memberships(
 }
 
 pub(super) fn no_flavor(name: &FlavorName) -> Error {
-    Error::NotFound { what: "flavor", name: name.to_string() }
+    Error::NotFound { resource: Resource::Flavor, name: name.to_string() }
 }

@@ -24,7 +24,7 @@ use crate::domain::quota::Amount;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 use crate::engine::{Answered, Asked, QueueEngine, Removal};
-use crate::error::{Error, Part};
+use crate::error::{Error, Part, Resource};
 
 /// A message as its readers see it.
 #[derive(Clone, Debug)]
@@ -194,7 +194,7 @@ impl Broker {
         at: &QueueRef,
         id: MessageId,
     ) -> Result<MessageView, Error> {
-        let missing = || Error::NotFound { what: "message", name: id.to_string() };
+        let missing = || Error::NotFound { resource: Resource::Message, name: id.to_string() };
         if !self.open(slot, at).await? {
             return Err(missing());
         }

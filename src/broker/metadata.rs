@@ -10,7 +10,7 @@ use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Change;
 use crate::domain::queue::Metadata;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, Part, Place, Resource};
 
 /// How often a change looks again when the record changed under it.
 const TRIES: usize = 4;
@@ -50,7 +50,7 @@ impl Broker {
     ) -> Result<Metadata, Error> {
         for _ in 0..TRIES {
             let Some(mut entry) = self.0.catalogue.queue_entry(&slot.owned, at).await? else {
-                return Err(Error::NotFound { what: "queue", name: at.name.to_string() });
+                return Err(Error::NotFound { resource: Resource::Queue, name: at.name.to_string() });
             };
             let before = Metadata::stored(entry.record.metadata.clone())?;
             let (entry_id, old) = (entry.record.id, before.attributes().clone());

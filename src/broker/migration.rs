@@ -31,7 +31,7 @@ use crate::domain::limits;
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, Part, Place, Resource};
 use crate::storage::Dropped;
 
 /// How far a migration is.
@@ -402,9 +402,9 @@ fn looked_too_late(error: Error) -> Error {
 }
 
 fn no_queue(at: &QueueRef) -> Error {
-    Error::NotFound { what: "queue", name: at.name.to_string() }
+    Error::NotFound { resource: Resource::Queue, name: at.name.to_string() }
 }
 
 fn not_moving(at: &QueueRef) -> Error {
-    Error::NotFound { what: "migration", name: at.name.to_string() }
+    Error::NotFound { resource: Resource::Migration, name: at.name.to_string() }
 }

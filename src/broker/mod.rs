@@ -113,7 +113,7 @@ pub use posts::EachPosted;
 pub use queue_list::{QueueFilter, QueuePage, QueueView};
 pub use queues::QueueDescription;
 pub use quotas::{QuotaView, Quotas};
-pub use receipts::{Changed, IN_FLIGHT, Receive, Received};
+pub use receipts::{Changed, Receive, Received};
 pub use renewal::ClaimStatus;
 pub use sends::Sending;
 pub use survey::{BalancePlan, Held, PlannedMove, Survey};

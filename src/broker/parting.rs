@@ -18,7 +18,7 @@ use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::engine::{Held, Split};
-use crate::error::{Error, Part};
+use crate::error::{Error, Part, Resource};
 
 impl Broker {
     /// Gives a message of a claim a time of its own: the claim that it is under then. Without any time it can be claimed again
@@ -31,7 +31,7 @@ impl Broker {
         terms: ClaimTerms,
     ) -> Result<ClaimId, Error> {
         let slot = self.slot(at).await?;
-        let no_claim = || Error::NotFound { what: "message under this claim", name: message.to_string() };
+        let no_claim = || Error::NotFound { resource: Resource::ClaimedMessage, name: message.to_string() };
         if !self.open(&slot, at).await? {
             return self.check_ours(&slot).and(Err(no_claim()));
         }

@@ -21,7 +21,7 @@ use crate::domain::ids::Slot;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
-use crate::error::Error;
+use crate::error::{Error, Resource};
 
 impl Broker {
     /// Deletes a pool that no queue uses and closes its storage, whose data stays. One that does not exist is
@@ -96,7 +96,12 @@ impl Broker {
             Ok(PoolUsers::Remains) => {
                 self.reopen_to_queues(&closed).await?;
                 let by = "data of deleted queues is still being removed from it";
-                Err(Error::InUse { what: "pool", name: entry.name.to_string(), by, is_passing: true })
+                Err(Error::InUse {
+                    resource: Resource::Pool,
+                    name: entry.name.to_string(),
+                    by,
+                    is_passing: true,
+                })
             }
             Err(error) => {
                 self.reopen_to_queues(&closed).await?;
@@ -168,5 +173,5 @@ fn left_marked(pool: &PoolName, error: &Error) {
 }
 
 fn in_use(name: &PoolName, by: &'static str) -> Error {
-    Error::InUse { what: "pool", name: name.to_string(), by, is_passing: false }
+    Error::InUse { resource: Resource::Pool, name: name.to_string(), by, is_passing: false }
 }

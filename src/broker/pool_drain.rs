@@ -21,7 +21,7 @@ use crate::domain::limits;
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::pool::{DrainTerms, PoolChange, PoolState};
 use crate::domain::queue::Metadata;
-use crate::error::Error;
+use crate::error::{Error, Resource};
 use crate::storage::Epoch;
 
 /// How far a pool is drained.
@@ -218,5 +218,5 @@ impl Broker {
 }
 
 fn not_drained(name: &PoolName) -> Error {
-    Error::NotFound { what: "drain of pool", name: name.to_string() }
+    Error::NotFound { resource: Resource::PoolDrain, name: name.to_string() }
 }

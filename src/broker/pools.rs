@@ -7,7 +7,7 @@ use crate::catalogue::{PoolEntry, Registry};
 use crate::cluster::replicas;
 use crate::domain::names::PoolName;
 use crate::domain::pool::{Pool, PoolChange, PoolUri};
-use crate::error::{Error, Part};
+use crate::error::{Error, Part, Resource};
 use crate::storage::PoolStore;
 
 /// A pool as its operators see it.
@@ -193,7 +193,7 @@ fn check_free(uri: &PoolUri, name: &PoolName, others: &[PoolEntry]) -> Result<()
 }
 
 pub(super) fn no_pool(name: &PoolName) -> Error {
-    Error::NotFound { what: "pool", name: name.to_string() }
+    Error::NotFound { resource: Resource::Pool, name: name.to_string() }
 }
 
 pub(super) fn changed_each_time() -> Error {

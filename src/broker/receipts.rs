@@ -22,7 +22,7 @@ use crate::domain::names::QueueRef;
 use crate::domain::receipt::{Receipt, ReceiptKey};
 use crate::domain::time::Timestamp;
 use crate::engine::{Answered, Worth};
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, Part, Place, Resource};
 
 /// The pause before a message is asked for again that is just being claimed or given back.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -43,9 +43,6 @@ pub struct Receive {
     /// How many messages of the queue may be under claims. Beyond it nobody gets any.
     pub in_flight: usize,
 }
-
-/// What there are too many of when a queue has more under claims than a receive allows.
-pub const IN_FLIGHT: &str = "messages in flight";
 
 /// What was received.
 pub struct Received {
@@ -83,7 +80,7 @@ impl Broker {
         if !self.wait_for_room(at, asked.in_flight, wait).await? {
             // Who waits, or keeps to an order, is told that there is nothing (SQS).
             return match wait == ClaimWait::default() && !attributes.is_fifo {
-                true => Err(Error::TooMany { what: IN_FLIGHT, bound: asked.in_flight }),
+                true => Err(Error::TooManyInFlight { bound: asked.in_flight }),
                 false => Ok(None),
             };
         }
@@ -339,7 +336,7 @@ impl Broker {
     pub(super) async fn opened(&self, at: &QueueRef) -> Result<(QueueId, Attributes), Error> {
         let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            let missing = Error::NotFound { what: "queue", name: at.name.to_string() };
+            let missing = Error::NotFound { resource: Resource::Queue, name: at.name.to_string() };
             return self.check_ours(&slot).and(Err(missing));
         }
         let state = slot.state.lock();

@@ -14,7 +14,7 @@ use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::receipt::Attempt;
 use crate::engine::Renewal;
-use crate::error::{Error, Part};
+use crate::error::{Error, Part, Resource};
 
 /// A claim as its holder looks at it later.
 #[derive(Clone, Debug)]
@@ -172,5 +172,5 @@ impl Broker {
 }
 
 fn no_claim(id: ClaimId) -> Error {
-    Error::NotFound { what: "claim", name: id.to_string() }
+    Error::NotFound { resource: Resource::Claim, name: id.to_string() }
 }

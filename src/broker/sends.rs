@@ -7,7 +7,7 @@ use crate::domain::ids::MessageId;
 use crate::domain::message::{MessageTtl, NewMessage};
 use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, Part, Place, Resource};
 
 /// A message to send.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Broker {
         let room = self.reserve(&at.project, Amount::of(&messages)).await?;
         let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
-            let missing = Error::NotFound { what: "queue", name: at.name.to_string() };
+            let missing = Error::NotFound { resource: Resource::Queue, name: at.name.to_string() };
             return self.check_ours(&slot).and(Err(missing));
         }
         Ok(self.post_opened(&slot, at, messages, None, room).await?.ids)

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 
 use super::decode::shown;
-use crate::broker::IN_FLIGHT;
 use crate::domain::limits;
-use crate::error::Error;
+use crate::error::{Error, Resource};
 
 /// The parameter that names a receipt.
 pub const HANDLE: &str = "ReceiptHandle";
@@ -243,7 +242,7 @@ impl From<Arc<Error>> for Fault {
     fn from(error: Arc<Error>) -> Self {
         let kind = match &*error {
             Error::Invalid { .. } => Kind::InvalidParameterValue,
-            Error::NotFound { what: "queue", .. } => return Self::no_queue(),
+            Error::NotFound { resource: Resource::Queue, .. } => return Self::no_queue(),
             Error::NotFound { .. } => Kind::ResourceNotFound,
             Error::BadReceipt => Kind::ReceiptHandleIsInvalid,
             Error::Unauthenticated(_)
@@ -260,7 +259,7 @@ impl From<Arc<Error>> for Fault {
             | Error::ClaimEnded(_)
             | Error::NotAlone(_)
             | Error::InUse { .. } => Kind::UnsupportedOperation,
-            Error::OverQuota { .. } | Error::TooMany { what: IN_FLIGHT, .. } => Kind::OverLimit,
+            Error::OverQuota { .. } | Error::TooManyInFlight { .. } => Kind::OverLimit,
             Error::TooMany { .. } | Error::TooFast { .. } | Error::Overloaded => Kind::RequestThrottled,
             Error::Late => Kind::RequestTimeout,
             Error::Conflict(_)
@@ -303,7 +302,8 @@ mod tests {
 
     #[test]
     fn clients_find_the_codes_that_they_test_for() {
-        let missing = Fault::from(Error::NotFound { what: "queue", name: "q".into() }).kind.form();
+        let missing =
+            Fault::from(Error::NotFound { resource: Resource::Queue, name: "q".into() }).kind.form();
         assert_eq!(missing.code(), "AWS.SimpleQueueService.NonExistentQueue");
         assert_eq!(missing.shape(), "com.amazonaws.sqs#QueueDoesNotExist");
         assert_eq!(
@@ -312,6 +312,25 @@ mod tests {
         );
         assert_eq!(Kind::ServiceUnavailable.form().side(), "Receiver");
         assert_eq!(Kind::AccessDenied.form().side(), "Sender");
+    }
+
+    #[test]
+    fn missing_resource_other_than_queue_has_its_own_code() {
+        let code = |resource| Fault::from(Error::NotFound { resource, name: "queue".into() }).kind.form().code();
+        assert_eq!(code(Resource::Queue), "AWS.SimpleQueueService.NonExistentQueue");
+        for other in [Resource::Message, Resource::ClaimedMessage, Resource::Claim, Resource::Pool] {
+            assert_eq!(code(other), "ResourceNotFoundException", "{other}");
+        }
+    }
+
+    #[test]
+    fn too_many_in_flight_is_over_limit_and_other_bounds_throttle() {
+        let code = |error: Error| Fault::from(error).kind.form().code();
+        assert_eq!(code(Error::TooManyInFlight { bound: 5 }), "OverLimit");
+        let named_alike = Error::TooMany { what: "messages in flight", bound: 5 };
+        assert_eq!(code(named_alike), "RequestThrottled");
+        let text = Fault::from(Error::TooManyInFlight { bound: 5 }).message;
+        assert_eq!(text, "messages in flight: at most 5");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::domain::claim::Holdings;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
 use crate::domain::page::{PageLimit, PopCount};
-use crate::error::{Error, Place};
+use crate::error::{Error, Place, Resource};
 
 /// Which messages to show: those of `ids`, or a page of all.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -152,7 +152,7 @@ pub async fn get(
 async fn by_ids(broker: &Broker, asked: &Asked, ids: &str) -> Result<Response, ApiError> {
     let found = broker.messages_get(&asked.queue, &known("ids", Some(ids), broker.limits())?).await?;
     if found.is_empty() {
-        return Err(Error::NotFound { what: "message", name: ids.to_owned() }.into());
+        return Err(Error::NotFound { resource: Resource::Message, name: ids.to_owned() }.into());
     }
     Ok(reply(StatusCode::OK, &MessagesBody::new(asked, found, None)))
 }

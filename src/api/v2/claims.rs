@@ -20,7 +20,7 @@ use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
 use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits::{self, Limits};
-use crate::error::Error;
+use crate::error::{Error, Resource};
 
 /// The terms of a claim. Unknown keys are dropped; an empty body means the defaults.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -189,7 +189,7 @@ pub async fn patch(
 }
 
 fn no_claim(name: &str) -> Error {
-    Error::NotFound { what: "claim", name: name.to_owned() }
+    Error::NotFound { resource: Resource::Claim, name: name.to_owned() }
 }
 
 /// How a claim is released.

@@ -23,7 +23,7 @@ use crate::domain::group::{DedupId, GroupName};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::{self, Limits};
 use crate::domain::message::{MessageTtl, NewMessage};
-use crate::error::{Error, Place};
+use crate::error::{Error, Place, Resource};
 
 /// Messages to post: at least one, and at most 24,000, in 6,553,600 bytes of JSON. Each has as many bytes as the attribute
 /// `_max_messages_post_size` of the queue allows.
@@ -275,7 +275,7 @@ pub async fn get(
     asked: Asked,
     Path(MessagePath { message_id }): Path<MessagePath>,
 ) -> Result<Response, ApiError> {
-    let missing = |_| Error::NotFound { what: "message", name: message_id.clone() };
+    let missing = |_| Error::NotFound { resource: Resource::Message, name: message_id.clone() };
     let id = message_id.parse().map_err(missing)?;
     let view = broker.message_get(&asked.queue, id).await?;
     let context = view.trace().cloned();
@@ -384,7 +384,7 @@ pub async fn patch(
     Json(body): Json<MessageVisibilityUpdate>,
 ) -> Result<Response, ApiError> {
     let terms = ClaimTerms::of_message(body.ttl, body.grace, broker.limits())?;
-    let missing = || Error::NotFound { what: "message under this claim", name: message_id.clone() };
+    let missing = || Error::NotFound { resource: Resource::ClaimedMessage, name: message_id.clone() };
     let id = message_id.parse().map_err(|_| missing())?;
     let claim = required("claim_id", claim_id.as_deref())?.parse().map_err(|_| missing())?;
     let claim_id = broker.message_hide(&asked.queue, claim, id, terms).await?;
