@@ -113,7 +113,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(openapi::page))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
-        .routes(routes!(metrics::get))
+        .merge(metrics::routes())
         .routes(routes!(v2::ping::get, v2::ping::head))
         .routes(routes!(v2::health::get))
         .routes(routes!(v2::stats::get))

@@ -250,6 +250,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tokio_util", &["broker", "cli", "coordination", "server"]),
     ("toml", &["cli/client/context_file.rs", "config"]),
     ("tower", &["api/front.rs", "cluster/connection.rs", "keystone", "server"]),
+    ("tower_http", &["api/metrics.rs"]),
     (
         "tracing",
         &[
