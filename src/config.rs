@@ -163,7 +163,7 @@ pub struct Config {
     #[arg(help_heading = "Storage")]
     pub placement: Algorithm,
 
-    /// Queues with metrics of their own; those that come later share the name `_other`
+    /// Queues with metrics of their own, and as many of the deepest others; the rest share the name `_other`
     #[arg(long, env = "ANGARIUM_METRICS_QUEUES", default_value = "200", value_name = "NUMBER")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(help_heading = "Logs and metrics")]

@@ -97,7 +97,10 @@ impl Broker {
         slot.state.lock().next_cleaning = Some(self.0.clock.now());
         match &deleted {
             // What is left of it is nobody's any more.
-            Ok(()) => self.0.ledger.remove_queue(record.id),
+            Ok(()) => {
+                self.0.ledger.remove_queue(record.id);
+                slot.state.lock().figures.progress.deleted(at);
+            }
             // It may be there still, and what memory had of it is gone.
             Err(_) => slot.lose("a queue was closed and perhaps not deleted"),
         }

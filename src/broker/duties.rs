@@ -35,6 +35,9 @@ impl Broker {
         self.start_duty("totals", |broker| async move { broker.recount_pools().await });
         self.start_duty("records of pools", |broker| async move { broker.follow_pools().await });
         self.start_duty("moves", |broker| async move { broker.resume_moves().await });
+        self.start_duty("counting", |broker| async move { broker.count_queues().await });
+        self.start_duty("usage of pools", |broker| async move { broker.watch_usage().await });
+        self.start_duty("use of quotas", |broker| async move { broker.count_quotas().await });
         self.start_duty("windows", |broker| async move { broker.bound_windows().await });
         self.start_duty("idle queues", |broker| async move { broker.rest_queues().await });
         self.start_duty("drains", |broker| async move { broker.drain_pools().await });

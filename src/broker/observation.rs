@@ -3,7 +3,7 @@
 //! A page looks at the queues that were at work since the one before and at those with figures of their own
 //! ([`super::queue_figures`]), whatever waits and however many queues there are; a pool is asked for the totals of a queue only
 //! when something of it has changed. A page that would take longer than [`limits::OBSERVATION`] goes on at the next one, and
-//! shows older figures until then.
+//! shows older figures until then. Closed queues are counted beside it ([`super::queue_counting`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl Broker {
         let mut observed = Observed {
             is_ready: self.check_ready().is_ok(),
             session: self.session_state(),
-            pools: self.0.pools.all().iter().map(|pool| pool.observed()).collect(),
+            pools: self.observed_pools(),
+            quotas: self.observed_quotas(),
             damaged_tree_reads: self.0.catalogue.damage().map_or(0, |(reads, _)| reads),
             ..Observed::default()
         };
@@ -81,23 +82,31 @@ impl Broker {
         observed.slots = slots.len();
         let first = self.0.watch.pages.fetch_add(1, Ordering::Relaxed) % slots.len().max(1);
         slots.rotate_left(first);
-        let mut named: HashMap<SlotNumber, Vec<QueueRef>> = HashMap::new();
-        for at in self.0.meter.named_queues() {
-            named.entry(at.slot()).or_default().push(at);
-        }
         let deadline = Instant::now() + limits::OBSERVATION;
-        for slot in slots {
+        for slot in &slots {
             let due = slot.state.lock().take_due();
             observed.looked_at += due.len();
             for due in due {
                 let seen = match due.is_changed && Instant::now() < deadline {
-                    true => self.look_at(&slot, &due).await,
+                    true => self.look_at(slot, &due).await,
                     false => None,
                 };
                 slot.state.lock().looked_at(&due, seen);
             }
+        }
+        self.name_deepest(&slots);
+        let mut named: HashMap<SlotNumber, Vec<QueueRef>> = HashMap::new();
+        for at in self.0.meter.named_queues() {
+            named.entry(at.slot()).or_default().push(at);
+        }
+        for slot in slots {
             let now = self.0.clock.now();
             let state = slot.state.lock();
+            let progress = &state.figures.progress;
+            observed.queues_here += progress.queues();
+            observed.counted_queues += progress.counted();
+            observed.counted_slots += usize::from(progress.is_done());
+            observed.claims += state.live_claims.saturating_sub(state.spent.len());
             observed.waiting_claims += state.lines.len();
             observed.add_unnamed(state.figures.unnamed(now));
             for at in named.remove(&slot.owned.slot).into_iter().flatten() {

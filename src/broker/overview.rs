@@ -90,9 +90,26 @@ impl<K: Eq + Hash, T: Clone> Last<K, T> {
         (age <= most).then(|| Said { last: Some((answer.clone(), age)), silence: None })
     }
 
+    /// The last answers that are not older than `most`.
+    fn all_fresh(&self, most: Duration) -> HashMap<K, T>
+    where
+        K: Clone,
+    {
+        let last = self.0.lock();
+        let fresh = last.iter().filter(|(_, (at, _))| at.elapsed() <= most);
+        fresh.map(|(key, (_, answer))| (key.clone(), answer.clone())).collect()
+    }
+
     /// Forgets those that are gone.
     fn keep_only(&self, is_there: impl Fn(&K) -> bool) {
         self.0.lock().retain(|key, _| is_there(key));
+    }
+}
+
+impl Memory {
+    /// What pools said that they hold, as far as that is not older than `most`.
+    pub(super) fn usages(&self, most: Duration) -> HashMap<PoolName, Usage> {
+        self.pools.all_fresh(most)
     }
 }
 

@@ -25,6 +25,9 @@ impl Broker {
                         for found in corrections {
                             let (before, after) = (found.before, found.after);
                             warn!(pool = %name, queue = %found.queue, ?before, ?after, "totals corrected");
+                            if let Some(slot) = self.0.cells.get(found.queue.slot()) {
+                                slot.state.lock().note_corrected(found.queue);
+                            }
                         }
                     }
                     Err(error) if told.insert(name.clone()) => {

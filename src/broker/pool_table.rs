@@ -170,12 +170,8 @@ impl OpenPool {
             is_writable: self.is_writable(),
             latency: health.map(|health| health.took),
             space: health.and_then(|health| health.free.zip(health.total)),
-            damaged_reads: self
-                .store
-                .as_ref()
-                .ok()
-                .and_then(|store| store.damage())
-                .map_or(0, |met| met.reads),
+            held: None,
+            damaged_reads: self.store.iter().find_map(|store| store.damage()).map_or(0, |met| met.reads),
         }
     }
 

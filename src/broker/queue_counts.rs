@@ -2,8 +2,9 @@
 //! each owner is asked once, for all of its queues on the page.
 //!
 //! A page has at most [`limits::PAGE_MOST`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
-//! costs one read of its pool, and one more for the age of its oldest message; another one is opened first. A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out,
-//! as is one within the part of it that those have which are read at once.
+//! costs one read of its pool, and one more for the age of its oldest message; another one is read as it is stored
+//! ([`super::closed_queues`]) and stays closed. A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out, as is one
+//! that is not counted within the part of it that belongs to its group.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +17,18 @@ use uuid::Uuid;
 
 use super::Broker;
 use super::copier;
+use super::figure_sums::Contents;
 use super::slot::Slot;
 use crate::catalogue::SlotOwner;
 use crate::cluster::questions::{COUNTS, CountsAnswer, CountsQuestion, QueueAddress, QueueCounts};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
-use crate::error::Error;
+use crate::domain::time::Timestamp;
+use crate::error::{Error, Part};
 use crate::storage::Direction;
+
+/// How often a queue is looked at that is opened or closed meanwhile.
+const LOOKS: usize = 4;
 
 /// The queues of a page that one replica serves, by their place on the page.
 #[derive(Default)]
@@ -110,14 +116,30 @@ impl Broker {
 
     async fn count_queue_here(&self, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
         let slot = self.slot(at).await?;
-        let counts = self.count_open(&slot, at).await;
+        let counts = self.count_queue_in(&slot, at).await;
         self.confirm(&slot, counts)
     }
 
-    async fn count_open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
-        if !self.open(slot, at).await? {
-            return Ok(None);
+    async fn count_queue_in(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
+        // One may be opened during each look, and closed again.
+        for _ in 0..LOOKS {
+            if let Some(counts) = self.count_open(slot, at).await? {
+                return Ok(Some(counts));
+            }
+            let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(None) };
+            let read = self.read_closed(slot, record.id, &record.placement()?).await?;
+            let is_due = read.next_ready.is_some_and(|next| next <= self.0.clock.now());
+            if is_due {
+                self.open(slot, at).await?;
+            } else if !slot.state.lock().queues.contains_key(at) {
+                return Ok(Some(stored_counts(&read.contents, self.0.clock.now())));
+            }
         }
+        Err(Error::unavailable(Part::Storage, "the queue is opened and closed again and again"))
+    }
+
+    /// Counts a queue that is open; none for another.
+    async fn count_open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
         let migration = slot.state.lock().queues.get(at).and_then(|queue| queue.migration.clone());
         let _still = copier::still(migration.as_deref()).await;
         let (id, store, claimed, oldest, rates) = {
@@ -142,5 +164,18 @@ impl Broker {
             posted_per_minute: rates.0,
             removed_per_minute: rates.1,
         }))
+    }
+}
+
+/// The numbers of a queue that is not open: nothing comes or leaves.
+fn stored_counts(contents: &Contents, now: Timestamp) -> QueueCounts {
+    QueueCounts {
+        ready: contents.ready,
+        delayed: contents.delayed,
+        claimed: contents.claimed,
+        in_transfer: contents.in_transfer,
+        oldest_age: contents.oldest.map(|oldest| now.seconds_since(oldest)),
+        posted_per_minute: 0,
+        removed_per_minute: 0,
     }
 }

@@ -7,16 +7,20 @@
 //! ```
 //!
 //! A queue with a name is shown as it is at that moment. The others share one set of figures: each has its share of it, as it
-//! was when it was last looked at, and stays due while something in it is claimed, since claims end without a change.
+//! was when it was last looked at, and stays due while something in it is claimed, since claims end without a change. What is
+//! in a closed queue was seen by the last page before, or is counted by [`super::queue_counting`].
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
+use super::count_progress::{CountProgress, Finished};
+use super::figure_sums::{Contents, FigureSums};
 use super::slot::{OpenQueue, SlotState};
 use crate::domain::ids::QueueId;
+use crate::domain::limits;
 use crate::domain::message::Header;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::metrics::QueueFigures;
+use crate::metrics::{Meter, QueueFigures};
 use crate::storage::Totals;
 
 /// What the pool of a queue said of it.
@@ -30,40 +34,16 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// So many messages were removed that had expired, of which so many were delayed. Which ones are left is not known.
-    fn lessen(&mut self, messages: u64, delayed: u64) {
-        self.totals.messages = self.totals.messages.saturating_sub(messages);
-        self.totals.scheduled = self.totals.scheduled.saturating_sub(delayed);
-        self.oldest = None;
-    }
-
-    fn share(&self, claimed: u64) -> Share {
+    pub(super) fn contents(&self, claimed: u64) -> Contents {
         let claimed = claimed.min(self.totals.ready());
-        Share {
+        Contents {
             ready: self.totals.ready() - claimed,
             claimed,
             delayed: self.totals.scheduled,
             in_transfer: self.totals.aside,
+            bytes: self.totals.bytes,
             oldest: self.oldest,
         }
-    }
-}
-
-/// What is in a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Share {
-    ready: u64,
-    claimed: u64,
-    delayed: u64,
-    in_transfer: u64,
-    oldest: Option<Timestamp>,
-}
-
-impl Share {
-    fn figures(self, now: Timestamp) -> QueueFigures {
-        let Self { ready, claimed, delayed, in_transfer, oldest } = self;
-        let oldest_age = oldest.map(|oldest| now.seconds_since(oldest));
-        QueueFigures { ready, claimed, delayed, in_transfer, oldest_age }
     }
 }
 
@@ -77,8 +57,6 @@ pub(super) struct Shown {
     /// Whether its figures have its own name.
     has_name: bool,
     is_due: bool,
-    /// What it adds to the figures without a name.
-    share: Option<Share>,
 }
 
 impl Shown {
@@ -99,56 +77,12 @@ impl Shown {
     }
 }
 
-/// The figures of the queues without names of their own, together.
-#[derive(Debug, Default)]
-struct Unnamed {
-    queues: usize,
-    sum: Share,
-    /// How many queues have an oldest message of this time.
-    oldest: BTreeMap<Timestamp, usize>,
-}
-
-impl Unnamed {
-    fn add(&mut self, share: Share) {
-        self.queues += 1;
-        self.sum.ready += share.ready;
-        self.sum.claimed += share.claimed;
-        self.sum.delayed += share.delayed;
-        self.sum.in_transfer += share.in_transfer;
-        if let Some(oldest) = share.oldest {
-            *self.oldest.entry(oldest).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, share: Option<Share>) {
-        let Some(share) = share else { return };
-        self.queues -= 1;
-        self.sum.ready -= share.ready;
-        self.sum.claimed -= share.claimed;
-        self.sum.delayed -= share.delayed;
-        self.sum.in_transfer -= share.in_transfer;
-        let Some(oldest) = share.oldest else { return };
-        if let Some(queues) = self.oldest.get_mut(&oldest) {
-            *queues -= 1;
-            if *queues == 0 {
-                self.oldest.remove(&oldest);
-            }
-        }
-    }
-
-    fn figures(&self, now: Timestamp) -> Option<QueueFigures> {
-        let oldest = self.oldest.first_key_value().map(|(oldest, _)| *oldest);
-        (self.queues > 0).then(|| Share { oldest, ..self.sum }.figures(now))
-    }
-}
-
-/// A queue that was closed with messages in it, as it was seen.
+/// The share of a queue that is closed and not empty, or open and without a name.
 #[derive(Debug)]
-struct Resting {
+struct Known {
     at: QueueRef,
-    seen: Seen,
-    /// See [`Shown::share`]; none when it has a name.
-    share: Option<Share>,
+    contents: Contents,
+    has_name: bool,
 }
 
 /// What pages show of the queues of a slot.
@@ -156,10 +90,12 @@ struct Resting {
 pub(super) struct SlotFigures {
     /// Those that the next page looks at; none until a first page has asked, since nobody may.
     due: Option<HashSet<QueueRef>>,
-    resting: HashMap<QueueId, Resting>,
-    /// Those of the resting ones that have names.
-    resting_named: HashMap<QueueRef, QueueId>,
-    unnamed: Unnamed,
+    known: HashMap<QueueId, Known>,
+    /// Those of the known ones that have names.
+    named: HashMap<QueueRef, QueueId>,
+    unnamed: FigureSums,
+    /// Which of the closed ones are not known yet.
+    pub(super) progress: CountProgress,
 }
 
 impl SlotFigures {
@@ -170,42 +106,31 @@ impl SlotFigures {
         }
     }
 
-    /// A queue is opened, whose figures have a name or not.
+    /// A queue is opened, whose figures have a name or not. What is known of it is shown until a page looks at it.
     pub(super) fn open(&mut self, at: &QueueRef, id: QueueId, has_name: bool) -> Shown {
-        let mut share = self.resting.remove(&id).and_then(|resting| resting.share);
-        self.resting_named.remove(at);
-        if has_name {
-            self.unnamed.remove(share.take());
+        self.progress.forget(at);
+        if let Some(known) = self.take(id) {
+            self.put(id, Known { has_name, ..known });
         }
         self.note_due(at);
-        Shown { has_name, is_due: true, share, ..Shown::default() }
+        Shown { has_name, is_due: true, ..Shown::default() }
     }
 
-    /// A queue is closed that nobody uses.
-    pub(super) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: Shown) {
+    /// A queue is closed that nobody uses. One that no page has seen as it is waits to be counted, unless it is empty.
+    pub(super) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &Shown, is_empty: bool) {
         self.forget_due(at);
-        let is_seen = shown.is_seen();
-        let Some(seen) = shown.seen.filter(|seen| is_seen && seen.totals.messages > 0) else {
-            return self.unnamed.remove(shown.share);
-        };
-        if shown.has_name {
-            self.resting_named.insert(at.clone(), id);
+        match shown.seen.filter(|_| shown.is_seen()) {
+            _ if is_empty => drop(self.take(id)),
+            Some(seen) => self.keep_closed(at, id, seen.contents(0), shown.has_name),
+            None => self.progress.recount(at),
         }
-        self.resting.insert(id, Resting { at: at.clone(), seen, share: shown.share });
     }
 
     /// A queue is deleted, or another one has its name.
     pub(super) fn forget(&mut self, at: &QueueRef, id: QueueId) {
         self.forget_due(at);
-        if let Some(resting) = self.resting.remove(&id) {
-            self.unnamed.remove(resting.share);
-            self.resting_named.remove(&resting.at);
-        }
-    }
-
-    /// As [`SlotFigures::forget`], of a queue that was open.
-    pub(super) fn forget_open(&mut self, shown: &mut Shown) {
-        self.unnamed.remove(shown.share.take());
+        self.take(id);
+        self.progress.forget(at);
     }
 
     fn forget_due(&mut self, at: &QueueRef) {
@@ -214,20 +139,72 @@ impl SlotFigures {
         }
     }
 
-    /// So many expired messages were removed from a queue that is not open, of which so many were delayed.
+    /// Keeps the share of a closed queue, unless it is empty or there is no room.
+    fn keep_closed(&mut self, at: &QueueRef, id: QueueId, contents: Contents, has_name: bool) {
+        self.take(id);
+        if contents.depth() == 0 {
+            return;
+        }
+        if self.known.len() >= limits::SLOT_COUNTED {
+            return self.progress.leave_out();
+        }
+        self.put(id, Known { at: at.clone(), contents, has_name });
+    }
+
+    fn put(&mut self, id: QueueId, known: Known) {
+        self.take(id);
+        if known.has_name {
+            self.named.insert(known.at.clone(), id);
+        } else {
+            self.unnamed.add(id, known.contents);
+        }
+        self.known.insert(id, known);
+    }
+
+    fn take(&mut self, id: QueueId) -> Option<Known> {
+        let known = self.known.remove(&id)?;
+        if known.has_name {
+            self.named.remove(&known.at);
+        } else {
+            self.unnamed.remove(id, known.contents);
+        }
+        Some(known)
+    }
+
+    /// So many expired messages are being removed from a queue that is not open, of which so many were delayed. Which ones are
+    /// left is not known until it is counted again.
     pub(super) fn lessen(&mut self, id: QueueId, messages: u64, delayed: u64) {
-        let Some(resting) = self.resting.get_mut(&id) else { return };
-        resting.seen.lessen(messages, delayed);
-        if resting.share.is_some() {
-            let share = resting.seen.share(0);
-            self.unnamed.remove(resting.share.replace(share));
-            self.unnamed.add(share);
+        let Some(mut known) = self.take(id) else { return };
+        let contents = &mut known.contents;
+        contents.ready = contents.ready.saturating_sub(messages.saturating_sub(delayed));
+        contents.delayed = contents.delayed.saturating_sub(delayed);
+        contents.oldest = None;
+        self.put(id, known);
+    }
+
+    /// The pool of a queue that is not open has changed what it holds, or says that its totals were wrong: it is counted again.
+    pub(super) fn changed_closed(&mut self, id: QueueId) {
+        self.progress.note_changed(id);
+        if let Some(known) = self.known.get(&id) {
+            self.progress.recount(&known.at);
         }
     }
 
     /// The figures of the queues without names of their own, if there are any.
     pub(super) fn unnamed(&self, now: Timestamp) -> Option<QueueFigures> {
         self.unnamed.figures(now)
+    }
+
+    /// The queues without names that are not empty, with their depths, the deepest first.
+    pub(super) fn deepest(&self) -> impl Iterator<Item = (u64, QueueId, &QueueRef)> {
+        self.unnamed.deepest().filter_map(|(depth, id)| Some((depth, id, &self.known.get(&id)?.at)))
+    }
+
+    /// The slot has so many queues. Those of the closed ones that are not known are to be counted.
+    fn list_closed(&mut self, queues: u64, closed: Vec<QueueRef>) {
+        let known: HashSet<QueueRef> = self.known.values().map(|known| known.at.clone()).collect();
+        let room = limits::SLOT_COUNTED.saturating_sub(known.len());
+        self.progress.list(queues, closed.into_iter().filter(|at| !known.contains(at)), room);
     }
 }
 
@@ -268,10 +245,13 @@ impl SlotState {
         let Some(OpenQueue { shown, engine, .. }) = queue.map(Box::as_mut) else { return };
         let is_over = seen.is_some() || !due.is_changed;
         shown.seen = seen.or(shown.seen);
-        if !shown.has_name {
-            self.figures.unnamed.remove(shown.share.take());
-            shown.share = shown.seen.map(|seen| seen.share(engine.claimed()));
-            shown.share.into_iter().for_each(|share| self.figures.unnamed.add(share));
+        match shown.seen.map(|seen| seen.contents(engine.claimed())) {
+            Some(contents) if !shown.has_name => {
+                self.figures.put(due.id, Known { at: due.at.clone(), contents, has_name: false });
+            }
+            // It is shown as it is at that moment.
+            Some(_) => drop(self.figures.take(due.id)),
+            None => {}
         }
         let is_at_work = !shown.has_name && engine.claimed() > 0;
         if (!is_over || is_at_work) && shown.make_due() {
@@ -281,11 +261,75 @@ impl SlotState {
 
     /// What is in a queue with a name, as far as its pool was asked.
     pub(super) fn named_figures(&self, at: &QueueRef, now: Timestamp) -> Option<QueueFigures> {
-        if let Some(queue) = self.queues.get(at) {
-            return Some(queue.shown.seen?.share(queue.engine.claimed()).figures(now));
+        self.named_contents(at).map(|contents| contents.figures(now))
+    }
+
+    fn named_contents(&self, at: &QueueRef) -> Option<Contents> {
+        let open = self.queues.get(at);
+        let seen = open.and_then(|queue| Some(queue.shown.seen?.contents(queue.engine.claimed())));
+        seen.or_else(|| Some(self.figures.known.get(self.figures.named.get(at)?)?.contents))
+    }
+
+    /// Messages in a queue with a name, as far as is known.
+    pub(super) fn named_depth(&self, at: &QueueRef) -> u64 {
+        self.named_contents(at).map_or(0, Contents::depth)
+    }
+
+    /// The figures of a queue have a name from here on, or have none any more.
+    pub(super) fn rename(&mut self, (at, unnamed): (&QueueRef, Option<QueueId>), meter: &Meter) {
+        let has_name = meter.is_named(at);
+        let Some(queue) = self.queues.get_mut(at) else {
+            let id = unnamed.or_else(|| self.figures.named.get(at).copied());
+            if let Some((id, known)) = id.and_then(|id| Some((id, self.figures.take(id)?))) {
+                self.figures.put(id, Known { has_name, ..known });
+            }
+            return;
+        };
+        queue.counters = meter.known_counters(at);
+        queue.shown.has_name = has_name;
+        let contents = queue.shown.seen.map(|seen| seen.contents(queue.engine.claimed()));
+        if let Some(contents) = contents {
+            self.figures.put(queue.id, Known { at: at.clone(), contents, has_name });
         }
-        let resting = self.figures.resting.get(self.figures.resting_named.get(at)?)?;
-        Some(resting.seen.share(0).figures(now))
+        if queue.shown.make_due() {
+            self.figures.note_due(at);
+        }
+    }
+
+    /// These are all queues of the slot. Those that are not open and not known are to be counted.
+    pub(super) fn list_queues(&mut self, names: Vec<QueueRef>) {
+        let queues = names.len() as u64;
+        let closed = names.into_iter().filter(|at| !self.queues.contains_key(at)).collect();
+        self.figures.list_closed(queues, closed);
+    }
+
+    /// A pool was asked for what a closed queue holds.
+    pub(super) fn finish_count(
+        &mut self,
+        (at, id): (&QueueRef, QueueId),
+        contents: Contents,
+        has_name: bool,
+    ) {
+        match self.figures.progress.finish(at) {
+            Finished::True => self.figures.keep_closed(at, id, contents, has_name),
+            Finished::Stale | Finished::Gone => {}
+        }
+    }
+
+    /// The totals of a queue were corrected by its pool.
+    pub(super) fn note_corrected(&mut self, id: QueueId) {
+        match self.queues.iter_mut().find(|(_, queue)| queue.id == id) {
+            Some((at, queue)) => {
+                if queue.shown.change() {
+                    self.figures.note_due(at);
+                }
+            }
+            None => {
+                self.figures.changed_closed(id);
+                // One that seemed empty is not known.
+                self.figures.progress.relist();
+            }
+        }
     }
 }
 
@@ -300,15 +344,14 @@ mod tests {
         QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
     }
 
-    fn seen(messages: u64, oldest: u64) -> Seen {
-        let totals = Totals { messages, ..Totals::default() };
-        Seen { changes: 0, totals, oldest: Some(Timestamp::from_millis(oldest)) }
+    fn id(number: u8) -> QueueId {
+        QueueId::from_bytes([number; 16])
     }
 
-    fn shown(figures: &mut SlotFigures, seen: Seen) -> Shown {
-        let share = seen.share(0);
-        figures.unnamed.add(share);
-        Shown { seen: Some(seen), share: Some(share), ..Shown::default() }
+    fn shown(messages: u64, oldest: u64) -> Shown {
+        let totals = Totals { messages, bytes: 10 * messages, ..Totals::default() };
+        let seen = Seen { changes: 0, totals, oldest: Some(Timestamp::from_millis(oldest)) };
+        Shown { seen: Some(seen), ..Shown::default() }
     }
 
     fn sum(figures: &SlotFigures) -> Option<(u64, Option<u64>)> {
@@ -317,33 +360,65 @@ mod tests {
 
     #[test]
     fn shares_of_queues_follow_them_to_their_end() {
-        let (mut figures, id) = (SlotFigures::default(), |number| QueueId::from_bytes([number; 16]));
+        let mut figures = SlotFigures::default();
         assert_eq!(sum(&figures), None);
-        let [first, second] = [seen(3, 10_000), seen(4, 20_000)].map(|seen| shown(&mut figures, seen));
+        figures.rest(&queue("a"), id(1), &shown(3, 10_000), false);
+        figures.rest(&queue("b"), id(2), &shown(4, 20_000), false);
         assert_eq!(sum(&figures), Some((7, Some(50))));
-        figures.rest(&queue("a"), id(1), first);
-        figures.rest(&queue("b"), id(2), second);
-        assert_eq!(sum(&figures), Some((7, Some(50))), "they are closed, and there");
         figures.lessen(id(1), 2, 0);
         assert_eq!(sum(&figures), Some((5, Some(40))));
+        figures.changed_closed(id(1));
+        assert_eq!(figures.progress.begin(None, 10), [queue("a")], "its oldest message is looked for");
         figures.forget(&queue("a"), id(1));
         assert_eq!(sum(&figures), Some((4, Some(40))));
-        let mut opened = figures.open(&queue("b"), id(2), false);
-        assert_eq!(sum(&figures), Some((4, Some(40))));
-        figures.forget_open(&mut opened);
+        assert_eq!(figures.progress.finish(&queue("a")), Finished::Gone);
+        figures.open(&queue("b"), id(2), false);
+        assert_eq!(sum(&figures), Some((4, Some(40))), "until a page looks at it");
+        figures.rest(&queue("b"), id(2), &shown(0, 0), false);
         assert_eq!(sum(&figures), None);
+        assert!(figures.known.is_empty());
     }
 
     #[test]
     fn queue_that_gets_a_name_leaves_the_others() {
-        let (mut figures, id) = (SlotFigures::default(), QueueId::from_bytes([1; 16]));
-        let unnamed = shown(&mut figures, seen(3, 0));
-        figures.rest(&queue("a"), id, unnamed);
-        let named = figures.open(&queue("a"), id, true);
-        assert_eq!((sum(&figures), named.share), (None, None));
-        figures.rest(&queue("a"), id, Shown { seen: Some(seen(2, 0)), ..named });
-        assert_eq!(figures.resting_named.get(&queue("a")), Some(&id));
-        figures.forget(&queue("a"), id);
-        assert!(figures.resting_named.is_empty() && figures.resting.is_empty());
+        let mut figures = SlotFigures::default();
+        figures.rest(&queue("a"), id(1), &shown(3, 0), false);
+        let named = figures.open(&queue("a"), id(1), true);
+        assert_eq!(sum(&figures), None);
+        figures.rest(&queue("a"), id(1), &Shown { has_name: named.has_name, ..shown(2, 0) }, false);
+        assert_eq!(figures.named.get(&queue("a")), Some(&id(1)));
+        figures.forget(&queue("a"), id(1));
+        assert!(figures.named.is_empty() && figures.known.is_empty());
+    }
+
+    #[test]
+    fn queue_closed_unseen_waits_to_be_counted() {
+        let mut figures = SlotFigures::default();
+        figures.rest(&queue("a"), id(1), &Shown::default(), false);
+        figures.rest(&queue("b"), id(2), &Shown { changes: 1, ..shown(2, 0) }, false);
+        figures.rest(&queue("c"), id(3), &Shown::default(), true);
+        assert_eq!(figures.progress.begin(None, 10), [queue("a"), queue("b")]);
+    }
+
+    #[test]
+    fn deepest_queues_are_in_order_of_depth() {
+        let mut figures = SlotFigures::default();
+        for (number, messages) in [(1, 5), (2, 9), (3, 7)] {
+            figures.rest(&queue(&format!("q{number}")), id(number), &shown(messages, 0), false);
+        }
+        let deepest: Vec<_> = figures.deepest().map(|(depth, _, at)| (depth, at.name.as_str())).collect();
+        assert_eq!(deepest, [(9, "q2"), (7, "q3"), (5, "q1")]);
+    }
+
+    #[test]
+    fn closed_queues_beyond_the_bound_are_not_kept() {
+        let mut figures = SlotFigures::default();
+        for number in 0..=limits::SLOT_COUNTED as u64 {
+            let mut bytes = [0; 16];
+            bytes[8..].copy_from_slice(&number.to_be_bytes());
+            figures.rest(&queue(&format!("q{number}")), QueueId::from_bytes(bytes), &shown(1, 0), false);
+        }
+        assert_eq!(figures.known.len(), limits::SLOT_COUNTED);
+        assert!(!figures.progress.is_done());
     }
 }

@@ -12,7 +12,7 @@ use crate::catalogue::{FlavorEntry, QueueRecord, Schema};
 use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::QueueId;
 use crate::domain::message::Header;
-use crate::domain::names::{FlavorName, ProjectId, QueueRef};
+use crate::domain::names::{FlavorName, QueueRef};
 use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
 use crate::domain::quota::Quota;
 use crate::domain::time::Timestamp;
@@ -222,7 +222,7 @@ impl Broker {
             self.note_project(slot, &at.project);
             let recorded =
                 self.0.catalogue.queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref()).await;
-            self.enter_creation(&at.project, id, &recorded);
+            self.enter_creation(slot, at, id, &recorded);
             drop(roll);
             if recorded? {
                 // The queue is there, whatever becomes of opening it.
@@ -235,13 +235,16 @@ impl Broker {
     }
 
     /// Keeps the books true to what became of a creation.
-    fn enter_creation(&self, project: &ProjectId, queue: QueueId, recorded: &Result<bool, Error>) {
+    fn enter_creation(&self, slot: &Slot, at: &QueueRef, queue: QueueId, recorded: &Result<bool, Error>) {
         match recorded {
-            Ok(true) => {}
+            Ok(true) => slot.state.lock().figures.progress.created(at),
             Ok(false) => self.0.ledger.remove_queue(queue),
             Err(error) if error.nothing_written() => self.0.ledger.remove_queue(queue),
             // It counts until it is known that it is not there.
-            Err(_) => self.0.ledger.make_stale(&self.account_of(project), queue.slot()),
+            Err(_) => {
+                self.0.ledger.make_stale(&self.account_of(&at.project), queue.slot());
+                slot.state.lock().figures.progress.relist();
+            }
         }
     }
 

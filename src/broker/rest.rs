@@ -52,7 +52,7 @@ impl SlotState {
             queue.count_removals();
             let retained = (queue.engine.retention(), queue.retained);
             self.resting.rest(&queue.placement.pool, queue.id, retained);
-            self.figures.rest(at, queue.id, queue.shown);
+            self.figures.rest(at, queue.id, &queue.shown, queue.engine.is_known_empty());
         }
         if !closed.is_empty() {
             self.queues.shrink_to(2 * self.queues.len());

@@ -1,7 +1,7 @@
 //! Scheduled messages become ready in time, whether anybody asks for them or not.
 //!
-//! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. Of
-//! queues that nobody has opened nothing becomes ready: they are looked at when they are opened.
+//! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. A queue that
+//! nobody has opened since its slot was taken is opened by [`super::queue_counting`] when its earliest message is due.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -33,6 +33,12 @@ impl SlotState {
         }
     }
 
+    /// Notes when the earliest scheduled message of a closed queue is due.
+    pub(super) fn note_closed_wake(&mut self, at: &QueueRef, due: Timestamp) {
+        self.alarms.schedule.set(due);
+        self.wakes.push(Reverse((due, at.clone())));
+    }
+
     /// A queue whose scheduled messages are to be looked at by now.
     pub(super) fn take_wake(&mut self, now: Timestamp) -> Option<QueueRef> {
         self.wakes.peek().filter(|Reverse((at, _))| *at <= now)?;
@@ -53,8 +59,9 @@ impl Broker {
             for slot in self.0.cells.owned() {
                 let mut state = slot.state.lock();
                 while let Some(at) = state.take_wake(now) {
-                    if let Some(queue) = state.queues.get_mut(&at) {
-                        self.start_wake(&slot, &at, queue, now);
+                    match state.queues.get_mut(&at) {
+                        Some(queue) => self.start_wake(&slot, &at, queue, now),
+                        None => state.figures.progress.recount(&at),
                     }
                     state.note_wake(&at);
                 }

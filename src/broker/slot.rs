@@ -274,8 +274,7 @@ impl SlotState {
         }
         self.figures.forget(at, id);
         self.resting.forget(id);
-        let mut queue = self.queues.remove(at)?;
-        self.figures.forget_open(&mut queue.shown);
+        let queue = self.queues.remove(at)?;
         queue.uses.close();
         Some(*queue)
     }

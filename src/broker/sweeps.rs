@@ -181,17 +181,25 @@ impl Broker {
                     let scheduled = u64::try_from(gone.iter().filter(|id| is_scheduled(id)).count());
                     state.figures.lessen(queue, count, scheduled.unwrap_or_default());
                     let removal = self.submit_unopened(slot, &mut state, pool, queue, gone);
-                    removals.extend(removal.map(|removal| (removal, count)));
+                    match removal {
+                        Some(removal) => removals.push((removal, queue, count)),
+                        None => state.figures.changed_closed(queue),
+                    }
                 }
             }
         }
-        let queues = removals.len();
-        for (removal, count) in removals {
-            settled(removal).await?;
+        let mut outcome = Ok(removals.len());
+        for (removal, queue, count) in removals {
+            let settled = settled(removal).await;
+            slot.state.lock().figures.changed_closed(queue);
+            if let Err(error) = settled {
+                outcome = Err(error);
+                continue;
+            }
             // Of a queue that nobody has opened only the id is known.
             self.0.meter.other_queues().expired.inc_by(count);
         }
-        Ok(queues)
+        outcome
     }
 }
 
@@ -221,7 +229,7 @@ impl SlotState {
     }
 
     /// Messages under claims of a queue that is not open.
-    fn claimed_unopened(&self, queue: QueueId) -> HashSet<MessageId> {
+    pub(super) fn claimed_unopened(&self, queue: QueueId) -> HashSet<MessageId> {
         let claims = self.unopened.get(&queue).into_iter().flatten();
         claims.flat_map(|(_, record)| &record.messages).map(|message| message.id).collect()
     }

@@ -4,6 +4,7 @@
 //! may set others (see [`Limits`]) up to the bounds of the second group.
 
 mod connections;
+mod counting;
 mod engine;
 mod entry;
 mod keystone;
@@ -20,6 +21,7 @@ mod waits;
 use std::time::Duration;
 
 pub use connections::*;
+pub use counting::*;
 pub use engine::*;
 pub use entry::*;
 pub use keystone::*;

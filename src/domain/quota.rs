@@ -42,6 +42,20 @@ impl Quota {
         *self != Self::NONE
     }
 
+    /// How much of it is used, in thousandths of what is bounded most tightly.
+    pub fn permille_used(&self, used: Holdings) -> u64 {
+        let parts = [
+            (self.queues, used.queues),
+            (self.messages, used.amount.messages),
+            (self.bytes, used.amount.bytes),
+        ];
+        let permille = |(bound, used): (Option<u64>, u64)| {
+            let permille = u128::from(used) * 1_000 / u128::from(bound?.max(1));
+            Some(u64::try_from(permille).unwrap_or(u64::MAX))
+        };
+        parts.into_iter().filter_map(permille).max().unwrap_or_default()
+    }
+
     /// Whether one more queue is allowed beside what is there.
     pub fn check_queue(&self, used: Holdings) -> Result<(), Error> {
         check("queues", self.queues, used.queues, 1)
@@ -140,6 +154,18 @@ impl QuotaTable {
         named
     }
 
+    /// The accounts that have a quota by name which bounds something, in order, at most `most` of them.
+    pub fn bounded(&self, most: usize) -> Vec<ProjectId> {
+        let named = self
+            .projects
+            .iter()
+            .filter(|(name, quota)| quota.is_bounded() && self.accounts.of(name) == **name);
+        let mut named: Vec<ProjectId> = named.map(|(name, _)| name.clone()).collect();
+        named.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        named.truncate(most);
+        named
+    }
+
     /// The quota of a project: that of its account.
     pub fn of(&self, project: &ProjectId) -> Quota {
         self.projects.get(&self.accounts.of(project)).copied().unwrap_or(self.default)
@@ -202,6 +228,27 @@ mod tests {
         let table = table.counted_by(Accounts::Regions);
         let found: Vec<_> = table.without_effect().into_iter().map(ProjectId::as_str).collect();
         assert_eq!(found, ["a@eu-west-1", "ops@corp"]);
+    }
+
+    #[test]
+    fn use_of_a_quota_is_that_of_its_tightest_bound() {
+        let quota = Quota { queues: Some(10), messages: Some(1_000), bytes: None };
+        assert_eq!(quota.permille_used(used(1, 900, 5)), 900);
+        assert_eq!(quota.permille_used(used(11, 0, u64::MAX)), 1_100);
+        assert_eq!(Quota::NONE.permille_used(used(1, 1, 1)), 0);
+        let empty = Quota { queues: Some(0), ..Quota::NONE };
+        assert_eq!((empty.permille_used(used(0, 0, 0)), empty.permille_used(used(1, 0, 0))), (0, 1_000));
+    }
+
+    #[test]
+    fn only_bounded_accounts_are_named() {
+        let project = |name| ProjectId::new(name).unwrap();
+        let one = Quota { queues: Some(1), ..Quota::NONE };
+        let quotas = [("b", one), ("a", one), ("c", Quota::NONE)];
+        let table =
+            QuotaTable::new(one, quotas.into_iter().map(|(name, quota)| (project(name), quota)).collect());
+        assert_eq!(table.bounded(10), [project("a"), project("b")]);
+        assert_eq!(table.bounded(1), [project("a")]);
     }
 
     #[test]

@@ -17,6 +17,11 @@ impl QueueEngine {
             && !self.has_aside()
             && self.known_twins() == 0
     }
+
+    /// Whether the queue is certainly empty. Of an ordered one that is not known.
+    pub fn is_known_empty(&self) -> bool {
+        self.is_at_rest() && self.groups.is_none() && self.window.is_whole() && self.window.first().is_none()
+    }
 }
 
 #[cfg(test)]

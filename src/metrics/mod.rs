@@ -28,7 +28,7 @@ pub use authentication::AuthenticationFailure;
 pub use budgets::{BudgetFigures, ByteBudget};
 pub use forwards::{ForwardMeter, Forwarded};
 pub use keystone::KeystoneFigures;
-pub use observed::{Observed, ObservedPool, ObservedQueue, QueueFigures, SessionState};
+pub use observed::{Observed, ObservedPool, ObservedQueue, ObservedQuota, QueueFigures, SessionState};
 pub use plain::{PLAIN_MEDIA_TYPE, plain};
 pub use queues::QueueCounters;
 pub use requests::{OperationMeter, Refusal};
@@ -103,8 +103,8 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// From here on `most` queues have figures of their own; those that come later share the name `_other`. Without a call
-    /// they are [`limits::NAMED_QUEUES`].
+    /// From here on the `most` queues that are used first have figures of their own, and as many again for their depth; the others
+    /// share the name `_other`. Without a call they are [`limits::NAMED_QUEUES`].
     pub fn name_queues(&self, most: usize) {
         self.0.queues.name_at_most(most.min(limits::NAMED_QUEUES_MOST));
     }
@@ -112,6 +112,26 @@ impl Meter {
     /// The counters of a queue, its own or those that it shares.
     pub fn queue(&self, at: &QueueRef) -> Arc<QueueCounters> {
         self.0.queues.counters(at)
+    }
+
+    /// The counters of a queue; those that are shared when it has none of its own.
+    pub fn known_counters(&self, at: &QueueRef) -> Arc<QueueCounters> {
+        self.0.queues.known(at)
+    }
+
+    /// Gives a queue figures of its own for its depth. False when there is no place for one more.
+    pub fn name_deep_queue(&self, at: &QueueRef) -> bool {
+        self.0.queues.name_deep(at)
+    }
+
+    /// The queues that have figures of their own for their depth, and how many more may.
+    pub fn deep_queues(&self) -> (Vec<QueueRef>, usize) {
+        self.0.queues.deep()
+    }
+
+    /// A queue has no figures of its own any more, if it had them for its depth: its counts are added to those that are shared.
+    pub fn unname_queue(&self, at: &QueueRef) {
+        self.0.queues.unname(at);
     }
 
     /// The queues that have figures of their own.
@@ -189,7 +209,7 @@ impl Meter {
         self.0.validations.watch(Box::new(read));
     }
 
-    /// The page of all metrics, with the states as they were found.
+    /// The page of all metrics that have samples, with the states as they were found.
     pub fn page(&self, observed: &Observed) -> String {
         let states = self.0.states.lock();
         states.0.set(observed, &self.0.queues);
@@ -206,6 +226,7 @@ impl Meter {
 mod tests {
     use super::*;
     use crate::domain::names::{ProjectId, QueueName};
+    use crate::domain::quota::{Amount, Holdings, Quota};
 
     fn queue(name: &str) -> QueueRef {
         QueueRef { project: ProjectId::new("p").unwrap(), name: QueueName::new(name).unwrap() }
@@ -235,6 +256,59 @@ mod tests {
             has(&page, r#"angarium_messages{project="_other",queue="_other",state="ready"} 4"#),
             "{page}"
         );
+    }
+
+    #[test]
+    fn queue_that_loses_its_name_leaves_its_counts() {
+        let meter = Meter::default();
+        meter.name_queues(1);
+        meter.queue(&queue("a")).sent.inc();
+        assert!(meter.name_deep_queue(&queue("b")));
+        assert!(!meter.name_deep_queue(&queue("c")), "there is one place");
+        meter.queue(&queue("b")).sent.inc_by(5);
+        meter.known_counters(&queue("c")).sent.inc();
+        meter.unname_queue(&queue("a"));
+        assert!(meter.is_named(&queue("a")), "it was used first");
+        meter.unname_queue(&queue("b"));
+        let page = meter.page(&Observed::default());
+        assert!(!page.contains(r#"queue="b""#), "{page}");
+        assert!(has(&page, r#"angarium_messages_sent_total{project="_other",queue="_other"} 6"#), "{page}");
+        assert_eq!(meter.deep_queues(), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn families_without_samples_are_not_printed() {
+        let meter = Meter::default();
+        assert!(!meter.page(&Observed::default()).contains("angarium_pool_up"));
+        let pool = ObservedPool {
+            name: "p".to_owned(),
+            is_up: true,
+            is_writable: true,
+            latency: None,
+            space: None,
+            held: None,
+            damaged_reads: 0,
+        };
+        let page = meter.page(&Observed { pools: vec![pool], ..Observed::default() });
+        assert!(has(&page, "# TYPE angarium_pool_up gauge"), "{page}");
+        assert!(!page.contains("angarium_pool_latency_seconds"), "{page}");
+        assert!(page.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn quotas_are_shown_as_far_as_they_bound() {
+        let meter = Meter::default();
+        let quota = Quota { messages: Some(10), ..Quota::NONE };
+        let used = Holdings { queues: 3, amount: Amount { messages: 4, bytes: 50 } };
+        let project = ProjectId::new("p").unwrap();
+        let page = meter
+            .page(&Observed { quotas: vec![ObservedQuota { project, quota, used }], ..Observed::default() });
+        let lines = [
+            r#"angarium_quota_used{project="p",resource="messages"} 4"#,
+            r#"angarium_quota_limit{project="p",resource="messages"} 10"#,
+        ];
+        assert!(lines.iter().all(|line| has(&page, line)), "{page}");
+        assert!(!page.contains(r#"resource="bytes""#), "{page}");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Counters by queue, of which only so many have a name of their own: each name is a dozen series at whoever keeps them.
+//!
+//! The first queues that are used have names for as long as they exist. As many again have names for their depth, and lose them
+//! to deeper ones: their counts then go to `_other`, whose counters never fall.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -55,6 +58,14 @@ pub struct QueueCounters {
     pub dead_lettered: Counter,
 }
 
+impl QueueCounters {
+    /// Each of them, in the order of its fields.
+    fn all(&self) -> [&Counter; 7] {
+        let Self { sent, claimed, acked, nacked, lapsed, expired, dead_lettered } = self;
+        [sent, claimed, acked, nacked, lapsed, expired, dead_lettered]
+    }
+}
+
 type Counters = Family<QueueLabels, Counter>;
 
 /// Every queue that has a name, and the rest.
@@ -69,6 +80,15 @@ pub(super) struct Queues {
 struct Named {
     most: usize,
     counters: HashMap<QueueRef, Arc<QueueCounters>>,
+    /// Those of them that have their names for their depth.
+    deep: HashSet<QueueRef>,
+}
+
+impl Named {
+    /// How many queues have names because they were used.
+    fn used(&self) -> usize {
+        self.counters.len() - self.deep.len()
+    }
 }
 
 impl Queues {
@@ -88,7 +108,7 @@ impl Queues {
             family
         });
         let others = Arc::new(counters(&families, &QueueLabels::other()));
-        let named = Named { most: limits::NAMED_QUEUES, counters: HashMap::new() };
+        let named = Named { most: limits::NAMED_QUEUES, counters: HashMap::new(), deep: HashSet::new() };
         Self { families, others, named: Mutex::new(named) }
     }
 
@@ -101,12 +121,48 @@ impl Queues {
         if let Some(known) = named.counters.get(at) {
             return Arc::clone(known);
         }
-        if named.counters.len() >= named.most {
+        if named.used() >= named.most {
             return self.others();
         }
         let new = Arc::new(counters(&self.families, &QueueLabels::of(at)));
         named.counters.insert(at.clone(), Arc::clone(&new));
         new
+    }
+
+    /// As [`Queues::counters`], but none are made.
+    pub(super) fn known(&self, at: &QueueRef) -> Arc<QueueCounters> {
+        self.named.lock().counters.get(at).map_or_else(|| self.others(), Arc::clone)
+    }
+
+    /// Gives a queue a name for its depth. False when there is no place for one more.
+    pub(super) fn name_deep(&self, at: &QueueRef) -> bool {
+        let named = &mut *self.named.lock();
+        if named.deep.len() >= named.most || named.counters.contains_key(at) {
+            return false;
+        }
+        named.counters.insert(at.clone(), Arc::new(counters(&self.families, &QueueLabels::of(at))));
+        named.deep.insert(at.clone())
+    }
+
+    /// The queues that have names for their depth, and how many more may.
+    pub(super) fn deep(&self) -> (Vec<QueueRef>, usize) {
+        let named = self.named.lock();
+        (named.deep.iter().cloned().collect(), named.most.saturating_sub(named.deep.len()))
+    }
+
+    /// Takes the name from a queue that has one for its depth.
+    pub(super) fn unname(&self, at: &QueueRef) {
+        let named = &mut *self.named.lock();
+        if !named.deep.remove(at) {
+            return;
+        }
+        let Some(counters) = named.counters.remove(at) else { return };
+        for (kept, own) in self.others.all().into_iter().zip(counters.all()) {
+            kept.inc_by(own.get());
+        }
+        for family in &self.families {
+            family.remove(&QueueLabels::of(at));
+        }
     }
 
     pub(super) fn others(&self) -> Arc<QueueCounters> {
@@ -127,7 +183,9 @@ impl Queues {
     }
 
     pub(super) fn forget(&self, at: &QueueRef) {
-        if self.named.lock().counters.remove(at).is_some() {
+        let mut named = self.named.lock();
+        named.deep.remove(at);
+        if named.counters.remove(at).is_some() {
             let labels = QueueLabels::of(at);
             for family in &self.families {
                 family.remove(&labels);

@@ -17,7 +17,7 @@ use angarium::storage::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::watch::Receiver;
+use tokio::sync::watch::{Receiver, Sender};
 
 /// A pool with a counter.
 pub struct CountingPool {
@@ -26,6 +26,46 @@ pub struct CountingPool {
     /// How often it was asked for what lives by the retention of a queue, and what it has shown of that.
     pub looks: Arc<AtomicUsize>,
     pub shown: Arc<AtomicUsize>,
+    pub hold: Arc<Hold>,
+}
+
+/// Whether those who ask for the totals of a queue wait. They do not from the beginning.
+pub struct Hold {
+    /// The queues of which the totals are said while those of others are held; none while nothing is held.
+    free: Sender<Option<Vec<QueueId>>>,
+    held: AtomicUsize,
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self { free: Sender::new(None), held: AtomicUsize::new(0) }
+    }
+}
+
+impl Hold {
+    /// From here on the totals of these queues alone are said.
+    pub fn all_but(&self, free: Vec<QueueId>) {
+        self.free.send_replace(Some(free));
+    }
+
+    /// The totals of all queues are said again.
+    pub fn release(&self) {
+        self.free.send_replace(None);
+    }
+
+    /// How many calls have waited or do so.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    async fn pass(&self, queue: QueueId) {
+        let is_free = |free: &Option<Vec<QueueId>>| free.as_ref().is_none_or(|free| free.contains(&queue));
+        let mut free = self.free.subscribe();
+        if !is_free(&free.borrow_and_update()) {
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+        free.wait_for(is_free).await.expect("it is held by the pool");
+    }
 }
 
 #[async_trait]
@@ -108,6 +148,7 @@ impl PoolStore for CountingPool {
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.totals.fetch_add(1, Ordering::Relaxed);
+        self.hold.pass(queue).await;
         self.pool.totals(queue).await
     }
 

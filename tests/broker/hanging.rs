@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use super::deadletters::{FOR_EVER, ONCE, claim_once};
 use super::faulty::{Fault, FaultyPool, Plan};
+use super::metrics::value;
 use super::moves::until;
 use super::{Whole, metadata, queue, replica};
 
@@ -300,6 +301,33 @@ async fn expired_messages_go_beside_a_pool_that_hangs() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     pools.stores[0].hang(false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_counted_beside_a_pool_that_hangs() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let before = pools.start().await;
+    before.create_in_both(&in_a, &in_b).await;
+    for at in [&in_a, &in_b] {
+        before.post(at, 2, 3_600).await;
+    }
+    before.broker.stop().await;
+    drop(before);
+    // Its first use hangs.
+    pools.stores[0].fences.next(&[Fault::Held]);
+    let whole = pools.start().await;
+    let ready = async |at: &QueueRef| {
+        let labels = [("queue", at.name.as_str()), ("state", "ready")];
+        value(&whole.broker.metrics_page().await, "angarium_messages", &labels)
+    };
+    until("it waits for the other pool", async || ready(&in_b).await == 2.0).await;
+    let page = whole.broker.metrics_page().await;
+    let gauges = ["angarium_queues", "angarium_queues_counted", "angarium_slots_counted"];
+    assert_eq!(gauges.map(|name| value(&page, name, &[])), [2.0, 1.0, 255.0]);
+    pools.stores[0].fences.release();
+    until("it is not counted when its pool answers", async || ready(&in_a).await == 2.0).await;
+    whole.broker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ use super::counting::CountingPool;
 use super::{Whole, limit, metadata, one_pool, queue, replica, start, terms, whole};
 
 /// The value of the one line of the page that has this name and these labels; zero when there is none.
-fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+pub fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let has = |line: &&str| {
         let (found, rest) = line.split_once(['{', ' ']).unwrap_or_default();
         found == name && labels.iter().all(|(key, value)| rest.contains(&format!("{key}=\"{value}\"")))
@@ -50,6 +50,10 @@ async fn states(whole: &Whole, name: &str) -> [u64; 5] {
 fn whole_number(value: f64) -> u64 {
     assert!(value >= 0.0 && value.fract() == 0.0, "{value}");
     value as u64
+}
+
+fn pop(messages: i64) -> PopCount {
+    PopCount::new(messages, &Limits::ZAQAR).unwrap()
 }
 
 /// Waits for what a duty does in its own time.
@@ -89,7 +93,7 @@ async fn each_message_is_counted_once_for_each_thing_that_happens_to_it() {
     whole.broker.claim_release(&at, claim.id).await.unwrap();
     assert_eq!(counters(&whole, "q").await, [20, 4, 3, 1, 0, 0, 0]);
 
-    let popped = whole.broker.messages_pop(&at, PopCount::new(2, &Limits::ZAQAR).unwrap()).await.unwrap();
+    let popped = whole.broker.messages_pop(&at, pop(2)).await.unwrap();
     assert_eq!(popped.len(), 2);
     assert_eq!(counters(&whole, "q").await, [20, 6, 5, 1, 0, 0, 0]);
 
@@ -194,12 +198,9 @@ async fn a_page_asks_the_pool_only_for_queues_that_have_changed() {
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
-    let pool = CountingPool {
-        pool: Arc::new(EmbeddedPool::new(journal.clone())),
-        totals: asked.clone(),
-        looks: Arc::default(),
-        shown: Arc::default(),
-    };
+    let pool = Arc::new(EmbeddedPool::new(journal.clone()));
+    let (totals, hold) = (asked.clone(), Arc::default());
+    let pool = CountingPool { pool, totals, looks: Arc::default(), shown: Arc::default(), hold };
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
     let settings = one_pool(Arc::new(pool));
     let broker = Broker::start(catalogue, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
@@ -219,41 +220,61 @@ async fn a_page_asks_the_pool_only_for_queues_that_have_changed() {
     assert_eq!(states(&whole, "b").await, [3, 0, 0, 0, 0]);
 }
 
-/// Queues that a page has looked at, and of those without names the messages that are ready and claimed.
+/// Queues that a page has looked at, and of all queues the messages that are ready and claimed.
 async fn looked_at(whole: &Whole) -> (u64, [u64; 2]) {
     let page = whole.broker.metrics_page().await;
-    let state = |state| [("project", "_other"), ("queue", "_other"), ("state", state)];
-    let messages = |name| whole_number(value(&page, "angarium_messages", &state(name)));
-    (whole_number(value(&page, "angarium_page_queues", &[])), [messages("ready"), messages("claimed")])
+    let messages = |state: &str| {
+        let has = |line: &&str| line.starts_with("angarium_messages{") && line.contains(state);
+        let lines = page.lines().filter(has);
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let looked_at = whole_number(value(&page, "angarium_page_queues", &[]));
+    (looked_at, ["\"ready\"", "\"claimed\""].map(messages))
+}
+
+/// Some queues that share the name `_other`.
+async fn unnamed(whole: &Whole) -> Vec<QueueRef> {
+    let page = whole.broker.metrics_page().await;
+    let names = (0..).map(|number| format!("q{number}"));
+    names
+        .filter(|name| !page.contains(&format!("queue=\"{name}\"")))
+        .take(3)
+        .map(|name| queue(&name))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_looks_at_queues_at_work_and_with_names() {
-    const NAMES: u64 = 5;
-    const OTHERS: u64 = 395;
+    const QUEUES: u64 = 400;
+    // Those that were used first, and as many of the deepest others.
+    const NAMES: u64 = 2 * 5;
     let whole = whole().await;
     whole.broker.meter().name_queues(5);
-    for number in 0..NAMES + OTHERS {
+    for number in 0..QUEUES {
         whole.post(&queue(&format!("q{number}")), 2, 3_600).await;
     }
-    let ready = 2 * OTHERS;
-    assert_eq!(looked_at(&whole).await, (NAMES + NAMES + OTHERS, [ready, 0]), "all of them are new");
+    let ready = 2 * QUEUES;
+    assert_eq!(looked_at(&whole).await, (QUEUES + NAMES, [ready, 0]), "all of them are new");
+    // Those that got a name for their depth are looked at once more.
+    assert_eq!(looked_at(&whole).await, (NAMES + NAMES / 2, [ready, 0]));
     assert_eq!(looked_at(&whole).await, (NAMES, [ready, 0]), "nothing was at work");
-    // One that has changed, and one of which something is claimed, for as long as that is so.
-    whole.post(&queue("q300"), 1, 3_600).await;
-    let claim = claimed(&whole, &queue("q301"), 2).await;
-    assert_eq!(looked_at(&whole).await, (NAMES + 2, [ready - 1, 2]));
-    assert_eq!(looked_at(&whole).await, (NAMES + 1, [ready - 1, 2]));
-    whole.broker.claim_release(&queue("q301"), claim.id).await.unwrap();
-    assert_eq!(looked_at(&whole).await.1, [ready + 1, 0]);
-    assert_eq!(looked_at(&whole).await, (NAMES, [ready + 1, 0]));
+    // One from which messages are claimed, for as long as that is so, and one that has changed. None is far deeper then.
+    let [changed, at_work, other] = &unnamed(&whole).await[..] else { panic!("there are many") };
+    let claim = claimed(&whole, at_work, 2).await;
+    assert_eq!(looked_at(&whole).await, (NAMES + 1, [ready - 2, 2]));
+    assert_eq!(whole.broker.messages_pop(changed, pop(1)).await.unwrap().len(), 1);
+    assert_eq!(looked_at(&whole).await, (NAMES + 2, [ready - 3, 2]));
+    assert_eq!(looked_at(&whole).await, (NAMES + 1, [ready - 3, 2]));
+    whole.broker.claim_release(at_work, claim.id).await.unwrap();
+    assert_eq!(looked_at(&whole).await.1, [ready - 1, 0]);
+    assert_eq!(looked_at(&whole).await, (NAMES, [ready - 1, 0]));
     // They are closed, opened again and deleted.
     let closed: usize = (0..limits::REST_ROUNDS).map(|_| whole.broker.rest_round().0).sum();
-    assert_eq!(closed as u64, NAMES + OTHERS);
-    assert_eq!(looked_at(&whole).await, (NAMES, [ready + 1, 0]));
-    whole.post(&queue("q300"), 1, 3_600).await;
-    for deleted in ["q301", "q302", "q300"] {
-        whole.broker.queue_delete(&queue(deleted)).await.unwrap();
+    assert_eq!(closed as u64, QUEUES);
+    assert_eq!(looked_at(&whole).await, (NAMES, [ready - 1, 0]));
+    whole.post(changed, 1, 3_600).await;
+    for deleted in [changed, at_work, other] {
+        whole.broker.queue_delete(deleted).await.unwrap();
     }
     assert_eq!(looked_at(&whole).await, (NAMES, [ready - 6, 0]));
 }

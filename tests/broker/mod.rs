@@ -31,6 +31,7 @@ mod outcomes;
 mod pauses;
 mod pool_records;
 mod pools;
+mod queue_counting;
 mod queue_list;
 mod quotas;
 mod rest;

@@ -102,6 +102,44 @@ fn a_replica_that_stood_still_acknowledges_nothing_for_queues_that_are_anothers_
     assert_eq!(client.stats(&queue).unwrap().json()["messages"]["total"], json!(2));
 }
 
+/// The messages of a queue in a state, as a replica's page of metrics shows them; and whether all its queues are counted.
+fn shown(client: &Client, queue: &str, state: &str) -> (Option<u64>, bool) {
+    let page = client.get("/metrics").unwrap().text();
+    let value = |series: &str| {
+        page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse::<u64>().ok())
+    };
+    let series = format!("angarium_messages{{project=\"000000000000\",queue=\"{queue}\",state=\"{state}\"}}");
+    (value(&series), value("angarium_slots_counted") == value("angarium_slots_owned"))
+}
+
+#[test]
+fn idle_backlog_is_shown_by_its_new_owner() {
+    let mut cluster = Cluster::start(3);
+    let queues = queues(16);
+    for queue in &queues {
+        let answer = cluster.client(0).post_messages(queue, &[json!(1), json!(2)]).unwrap();
+        assert_eq!(answer.status, StatusCode::CREATED);
+    }
+    let idle = queues.iter().find(|queue| cluster.owner_of(slot_of(queue)) == 0).unwrap();
+    cluster.client(1).claim(idle, 1, 300).unwrap().granted().unwrap();
+    cluster.replicas[0].server.take().unwrap().kill9();
+    cluster.wait_until_shared();
+    // From here on no request is for any queue.
+    let start = Instant::now();
+    let others = [cluster.client(1), cluster.client(2)];
+    while !others.iter().all(|client| shown(client, idle, "ready").1) {
+        assert!(start.elapsed() < PATIENCE, "the queues are not counted");
+        thread::sleep(Duration::from_millis(100));
+    }
+    for (state, expected) in [("ready", 1), ("claimed", 1)] {
+        let found: Vec<u64> = others.iter().filter_map(|client| shown(client, idle, state).0).collect();
+        assert_eq!(found, [expected], "{state}: one replica has it");
+    }
+    let all =
+        |client: &Client| queues.iter().filter_map(|queue| shown(client, queue, "ready").0).sum::<u64>();
+    assert_eq!(others.iter().map(all).sum::<u64>(), 31, "of all queues, by those that serve them");
+}
+
 /// Posts, claims and deletes at these replicas until told to stop. Everything that was not answered as it should be.
 fn work(clients: &[Client], queue: &str, stop: &AtomicBool) -> (u64, Vec<String>) {
     let (mut number, mut failures) = (0, Vec::new());

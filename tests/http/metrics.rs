@@ -10,7 +10,7 @@ use serde_json::json;
 use super::service;
 use crate::support::client::Client;
 use crate::support::held::wait_until;
-use crate::support::server::ServerBuilder;
+use crate::support::server::{Server, ServerBuilder};
 
 fn page(client: &Client) -> String {
     let answer = client.get("/metrics").unwrap();
@@ -149,6 +149,92 @@ fn connections_are_counted_while_they_are_open_and_refused_ones_for_ever() {
     assert_eq!(value(&page(&client), "angarium_connections_refused_total"), Some(1.0));
     drop(second);
     open(1.0);
+}
+
+/// Waits until all queues of a service are counted. The page then.
+fn counted(client: &Client) -> String {
+    let start = Instant::now();
+    loop {
+        let page = page(client);
+        if value(&page, "angarium_slots_counted") == Some(256.0) {
+            return page;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{page}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn idle_backlog_is_shown_after_kill_9() {
+    let service = service();
+    for (queue, messages) in [("idle", 3), ("other", 1)] {
+        let bodies: Vec<_> = (0..messages).map(|number| json!(number)).collect();
+        service.client.post_messages(queue, &bodies).unwrap();
+    }
+    service.client.claim("idle", 1, 300).unwrap().granted().unwrap();
+    let service = service.again(Server::kill9);
+    let page = counted(&service.client);
+    let of = |name: &str, labels: &str| {
+        value(&page, &format!("{name}{{project=\"000000000000\",queue=\"idle\"{labels}}}"))
+    };
+    assert_eq!(of("angarium_messages", ",state=\"ready\""), Some(2.0), "{page}");
+    assert_eq!(of("angarium_messages", ",state=\"claimed\""), Some(1.0), "{page}");
+    assert!(of("angarium_oldest_message_age_seconds", "").is_some(), "{page}");
+    let gauges = ["angarium_queues", "angarium_queues_counted", "angarium_claims"];
+    assert_eq!(gauges.map(|name| value(&page, name)), [Some(2.0), Some(2.0), Some(1.0)]);
+    assert_eq!(value(&page, "angarium_requests_total{operation=\"claim_create\",code=\"2xx\"}"), Some(0.0));
+    // Pools are asked at the start, and once a minute.
+    let pool = |name: &str| value(&page, &format!("angarium_pool_{name}{{pool=\"default\"}}"));
+    assert_eq!([pool("messages"), pool("used_bytes")], [Some(4.0), Some(4.0)], "{page}");
+}
+
+#[test]
+fn page_is_compressed_for_scrapers_that_take_gzip() {
+    let service = service();
+    let get =
+        |accept: &str| service.client.clone().with_header("Accept-Encoding", accept).get("/metrics").unwrap();
+    let plain = get("identity");
+    assert_eq!(plain.headers.get("content-encoding"), None);
+    for accept in ["gzip", "gzip;q=0.5, identity;q=0.1"] {
+        let answer = get(accept);
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.headers["content-encoding"], "gzip", "{accept}");
+        assert_eq!(answer.body[..2], [0x1f, 0x8b]);
+        assert!(answer.body.len() * 4 < plain.body.len(), "{} of {}", answer.body.len(), plain.body.len());
+    }
+    let queues = service.client.clone().with_header("Accept-Encoding", "gzip").get("/v2/queues").unwrap();
+    assert_eq!(queues.headers.get("content-encoding"), None, "of the page alone");
+}
+
+#[test]
+fn use_of_a_quota_is_shown_before_anybody_asks() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("quotas.toml");
+    std::fs::write(&file, "[[project]]\nname = \"acme\"\nmessages = 10\nqueues = 5\n").unwrap();
+    let builder = ServerBuilder::new(data.path()).arg("--quotas").arg(&file);
+    let server = builder.start();
+    let acme = server.client().with_header("X-Project-Id", "acme");
+    assert_eq!(acme.post_messages("q", &[json!(1), json!(2)]).unwrap().status, StatusCode::CREATED);
+    server.kill9();
+    let server = builder.start();
+    let quota = |page: &str, name: &str, resource: &str| {
+        value(page, &format!("angarium_quota_{name}{{project=\"acme\",resource=\"{resource}\"}}"))
+    };
+    let start = Instant::now();
+    let page = loop {
+        let page = page(&server.client());
+        if quota(&page, "used", "messages").is_some() {
+            break page;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{page}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(
+        [quota(&page, "used", "messages"), quota(&page, "limit", "messages")],
+        [Some(2.0), Some(10.0)]
+    );
+    assert_eq!([quota(&page, "used", "queues"), quota(&page, "limit", "queues")], [Some(1.0), Some(5.0)]);
+    assert_eq!(quota(&page, "limit", "bytes"), None);
 }
 
 #[test]

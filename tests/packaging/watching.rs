@@ -1,6 +1,6 @@
 //! The dashboard and the alert rules: they are well formed, and name nothing that a live service does not show.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
@@ -15,16 +15,24 @@ use crate::support::settings::test_tools;
 const RULES: &str = "packaging/prometheus/angarium.rules.yaml";
 const DASHBOARD: &str = "packaging/grafana/angarium.json";
 
-/// The page of a service that has refused a post for want of room, once its pool was asked how it does.
+/// The table of all metrics.
+const MONITORING: &str = "docs/monitoring.md";
+
+/// The page of a service with a quota that has refused a post for want of room, once its pool was asked how it does: every
+/// family has samples.
 static PAGE: LazyLock<String> = LazyLock::new(|| {
     let data = tempfile::tempdir().unwrap();
-    let server = ServerBuilder::new(data.path()).arg(format!("--reserve={}", u64::MAX)).start();
+    let quotas = data.path().join("quotas.toml");
+    std::fs::write(&quotas, "[[project]]\nname = \"acme\"\nmessages = 10\n").unwrap();
+    let server = ServerBuilder::new(data.path()).arg(format!("--reserve={}", u64::MAX));
+    let server = server.arg("--quotas").arg(&quotas).start();
     let client = server.client();
     client.post_messages("q", &[json!(1)]).unwrap();
     let start = Instant::now();
     loop {
         let page = client.get("/metrics").unwrap().text();
-        if page.contains("angarium_pool_latency_seconds{") {
+        let late = ["angarium_pool_latency_seconds{", "angarium_pool_used_bytes{", "angarium_quota_used{"];
+        if late.iter().all(|family| page.contains(family)) {
             return page;
         }
         assert!(start.elapsed() < Duration::from_secs(20), "{page}");
@@ -32,14 +40,17 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     }
 });
 
+/// Every family of the page, with its type.
+fn families() -> Vec<(String, String)> {
+    let kinds = PAGE.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    kinds.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
+}
+
 /// The metrics of the page, each with the names of its series.
 fn shown() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for line in PAGE.lines() {
-        let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) else {
-            continue;
-        };
-        let suffixes: &[&str] = match kind {
+    for (name, kind) in families() {
+        let suffixes: &[&str] = match kind.as_str() {
             "counter" => &["_total"],
             "histogram" => &["_bucket", "_sum", "_count"],
             _ => &[""],
@@ -47,6 +58,16 @@ fn shown() -> BTreeSet<String> {
         names.extend(suffixes.iter().map(|suffix| format!("{name}{suffix}")));
     }
     names
+}
+
+/// The rows of the tables of metrics: name, type, labels.
+fn documented() -> Vec<[String; 3]> {
+    let page = text(MONITORING);
+    let cells = |line: &str| {
+        let mut cells = line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', ""));
+        Some([cells.next()?, cells.next()?, cells.next()?])
+    };
+    page.lines().filter(|line| line.starts_with("| `")).filter_map(cells).collect()
 }
 
 /// The names of ours in an expression.
@@ -91,6 +112,117 @@ fn prometheus_reads_the_page() {
     // Its lints want the older form, in which the type of a counter has the name of its series.
     let is_unread = said.contains("error while linting") || said.contains("text format parsing error");
     assert!(!is_unread, "{said}\n{}", *PAGE);
+}
+
+/// Those that the program registers: each has samples on the page.
+#[test]
+fn every_metric_of_the_program_is_on_the_page() {
+    let on_page: BTreeSet<String> = families().into_iter().map(|(name, _)| name).collect();
+    let mut registered = BTreeSet::new();
+    for file in std::fs::read_dir(path("src/metrics")).unwrap() {
+        let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let program = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let texts = program.split('"').filter(|text| !text.contains(' '));
+        registered.extend(texts.filter(|text| named(text) == [*text]).map(ToOwned::to_owned));
+    }
+    assert_eq!(registered, on_page);
+}
+
+#[test]
+fn every_metric_is_documented_with_its_type() {
+    let name = |name: &str, kind: &str| match kind {
+        "counter" => format!("{name}_total"),
+        _ => name.to_owned(),
+    };
+    let real: BTreeMap<String, String> =
+        families().into_iter().map(|(family, kind)| (name(&family, &kind), kind)).collect();
+    let rows = documented();
+    let written: BTreeMap<String, String> =
+        rows.iter().map(|[name, kind, _]| (name.clone(), kind.clone())).collect();
+    assert_eq!(written, real);
+    assert_eq!(rows.len(), written.len(), "a metric has two rows");
+}
+
+/// What a page has is a part of what is documented: names, types and labels.
+#[test]
+fn labels_of_the_page_are_documented() {
+    let labels: BTreeMap<String, BTreeSet<String>> = documented()
+        .into_iter()
+        .map(|[name, _, labels]| {
+            let labels = labels.split(", ").filter(|label| !label.is_empty()).map(ToOwned::to_owned);
+            (name, labels.collect())
+        })
+        .collect();
+    let mut seen = 0;
+    for line in PAGE.lines().filter(|line| !line.starts_with('#')) {
+        let (series, rest) = line.split_once(['{', ' ']).unwrap();
+        let suffixes = ["", "_bucket", "_sum", "_count"];
+        let family = suffixes.iter().find_map(|suffix| labels.get_key_value(series.strip_suffix(suffix)?));
+        let (_, documented) = family.unwrap_or_else(|| panic!("{series} has no row"));
+        if !line.contains('{') {
+            assert!(documented.is_empty(), "{line}");
+            continue;
+        }
+        let names = rest.split("=\"").filter_map(|part| part.rsplit(['"', ',', '{']).next());
+        let found: BTreeSet<String> =
+            names.filter(|name| !name.is_empty() && *name != "le").map(ToOwned::to_owned).collect();
+        let found: BTreeSet<String> = found.into_iter().filter(|name| !name.starts_with('}')).collect();
+        assert!(found.is_subset(documented), "{line}: {found:?} and not {documented:?}");
+        seen += 1;
+    }
+    assert!(seen > 50, "{}", *PAGE);
+}
+
+/// The queries for a scaler are those of metrics that there are.
+#[test]
+fn every_metric_of_the_documents_is_shown() {
+    let shown = shown();
+    let page = text(MONITORING);
+    let queries: Vec<&str> = page.lines().filter(|line| line.trim_start().starts_with("query:")).collect();
+    assert!(!queries.is_empty());
+    for name in queries.into_iter().flat_map(named) {
+        assert!(shown.contains(&name), "{name} is none of {shown:?}");
+    }
+}
+
+/// Rules are carried out by Prometheus on the series of a service that was just restarted: no queue of it was used since.
+#[test]
+fn rules_fire_for_idle_queues() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.test.yaml");
+    let labels = r#"project="p",queue="q",instance="i""#;
+    let tests = json!({
+        "rule_files": [path(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [{
+            "interval": "1m",
+            "input_series": [
+                {"series": format!("angarium_messages{{{labels},state=\"ready\"}}"), "values": "5x60"},
+                {"series": format!("angarium_oldest_message_age_seconds{{{labels}}}"), "values": "7200+60x60"},
+                {"series": "angarium_messages_claimed_total{project=\"_other\",queue=\"_other\"}", "values": "0x60"}
+            ],
+            "alert_rule_test": [
+                {"eval_time": "30m", "alertname": "AngariumNobodyConsumes", "exp_alerts": [{
+                    "exp_labels": {"severity": "warning", "project": "p", "queue": "q"},
+                    "exp_annotations": {
+                        "summary": "Nobody claims from queue q of p",
+                        "description": "Messages wait there, and its consumers are gone."
+                    }
+                }]},
+                {"eval_time": "30m", "alertname": "AngariumOldMessages", "exp_alerts": [{
+                    "exp_labels": {"severity": "warning", "project": "p", "queue": "q", "instance": "i"},
+                    "exp_annotations": {
+                        "summary": "Queue q of p has a message that is 9000 s old",
+                        "description": "Its consumers are too few, or one message is claimed again and again."
+                    }
+                }]}
+            ]
+        }]
+    });
+    // YAML is a superset of JSON.
+    std::fs::write(&file, tests.to_string()).unwrap();
+    let tested = promtool(&["test", "rules", file.to_str().unwrap()], None);
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
 }
 
 #[test]

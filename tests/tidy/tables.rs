@@ -126,6 +126,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "broker/listing_turns.rs",
             "broker/loads.rs",
             "broker/overview.rs",
+            "broker/queue_counting.rs",
             "broker/queue_counts.rs",
             "broker/quotas.rs",
             "broker/reach.rs",
