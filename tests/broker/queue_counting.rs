@@ -47,7 +47,9 @@ impl House {
     /// Starts a broker whose reads of totals can be held.
     async fn start_held(&self) -> Whole {
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
-        let pool = CountingPool { pool, totals: Arc::new(AtomicUsize::new(0)), hold: self.hold.clone() };
+        let hold = self.hold.clone();
+        let (totals, looks, shown) = (Arc::default(), Arc::default(), Arc::default());
+        let pool = CountingPool { pool, totals, looks, shown, hold };
         let settings = one_pool(Arc::new(pool));
         let catalogue = self.catalogue().await;
         let broker = Broker::start(catalogue, &settings, replica(), self.clock.clone(), Limits::ZAQAR).await;

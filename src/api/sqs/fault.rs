@@ -316,7 +316,8 @@ mod tests {
 
     #[test]
     fn missing_resource_other_than_queue_has_its_own_code() {
-        let code = |resource| Fault::from(Error::NotFound { resource, name: "queue".into() }).kind.form().code();
+        let code =
+            |resource| Fault::from(Error::NotFound { resource, name: "queue".into() }).kind.form().code();
         assert_eq!(code(Resource::Queue), "AWS.SimpleQueueService.NonExistentQueue");
         for other in [Resource::Message, Resource::ClaimedMessage, Resource::Claim, Resource::Pool] {
             assert_eq!(code(other), "ResourceNotFoundException", "{other}");
