@@ -16,7 +16,6 @@ mod output;
 mod pools;
 mod queues;
 mod quotas;
-mod readme;
 mod settings;
 mod tls;
 mod top;

@@ -1,4 +1,4 @@
-//! Owns the walk from one machine to a cluster, as the README tells it: its commands are run as they stand there, but for
+//! Owns the walk from one machine to a cluster, as docs/cluster.md tells it: its commands are run as written there, but for
 //! addresses, while clients of one URL post and claim all the time. Nothing acknowledged is lost, doubled or out of order.
 
 use std::collections::VecDeque;
@@ -27,20 +27,20 @@ use crate::support::server::{Server, ServerBuilder};
 use crate::support::settings;
 use crate::support::zookeeper::ZooKeeper;
 
-const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cluster.md");
 const HEADING: &str = "## From one machine to a cluster\n";
-/// Ports of the README that are listened on.
+/// Ports of the page that are listened on.
 const PORTS: [&str; 6] = ["127.0.0.1:8888", ":8889", ":8801", ":8802", ":8803", ":8804"];
 
 /// The commands of the section, one a line, with addresses of this test.
 fn commands(replaced: &[(String, String)]) -> VecDeque<String> {
-    let text = std::fs::read_to_string(README).unwrap();
+    let text = std::fs::read_to_string(PAGE).unwrap();
     let section = text.split(HEADING).nth(1).expect("the heading is there");
     let section = section.split("\n## ").next().expect("it ends");
     let blocks = section.split("```sh\n").skip(1).map(|block| block.split("```").next().expect("it ends"));
     let mut commands = blocks.collect::<String>().replace("\\\n", " ");
     for (there, here) in replaced {
-        assert!(commands.contains(there.as_str()), "{there} is not in the README");
+        assert!(commands.contains(there.as_str()), "{there} is not on the page");
         commands = commands.replace(there, here);
     }
     let lines = commands.lines().map(|line| line.split(" #").next().expect("there is one").trim());
@@ -114,7 +114,7 @@ fn is_shared_by(client: &Client, replicas: usize) -> bool {
 }
 
 #[test]
-fn a_service_grows_from_one_machine_to_a_cluster_under_its_clients_as_the_readme_says() {
+fn a_service_grows_from_one_machine_to_a_cluster_under_its_clients_as_the_page_shows() {
     let mut dice = StdRng::seed_from_u64(settings::seed("growth"));
     let dir = TempDir::new().expect("a temporary directory");
     let redis = Redis::start(SYNCED);

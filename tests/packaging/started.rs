@@ -47,8 +47,8 @@ fn docker_run_line_starts_a_usable_service() {
     let service = Launch::of_image(None, given).start();
     assert_usable(&service.client());
     assert_eq!(service.health(), Some(0));
-    let readme = text("README.md");
-    assert!(readme.lines().any(|line| words(line) == run), "the README has another line");
+    let page = text("docs/installing.md");
+    assert!(page.lines().any(|line| words(line) == run), "the page has another line");
 }
 
 #[test]

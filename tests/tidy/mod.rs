@@ -58,16 +58,67 @@ fn pure_parts_have_no_clock_and_no_dice() {
     nothing_found(rules::purity);
 }
 
+/// What names tests beside the pages of the architecture.
+const SECURITY: &str = "SECURITY.md";
+const RULES: &str = "docs/architecture/rules.md";
+
+/// The tests that a text names: words in code with many underscores. Attributes of queues begin with one.
+fn named_tests(text: &str) -> Vec<&str> {
+    let is_sentence = |name: &&str| {
+        name.matches('_').count() > 2 && !name.starts_with('_') && name.bytes().all(source::in_name)
+    };
+    text.split('`').skip(1).step_by(2).filter(is_sentence).collect()
+}
+
 #[test]
-fn tests_that_the_architecture_names_are_there() {
+fn tests_that_the_documents_name_are_there() {
     let sources = [Source::all_below("src"), Source::all_below("tests")].concat();
-    let text = source::read_file("ARCHITECTURE.md");
-    let is_sentence = |name: &&str| name.matches('_').count() > 2 && name.bytes().all(source::in_name);
-    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_sentence).collect();
-    assert!(named.len() > 40, "{named:?}");
-    let is_there = |name: &&str| sources.iter().any(|source| !source.lines_with(name).is_empty());
-    let absent: Vec<&&str> = named.iter().filter(|name| !is_there(name)).collect();
-    assert!(absent.is_empty(), "{absent:?}");
+    let pages = ["decisions", "engine", "memory", "migration", "overview", "ownership", "storage", "time"]
+        .map(|page| format!("docs/architecture/{page}.md"));
+    for page in [SECURITY, RULES].map(ToOwned::to_owned).into_iter().chain(pages) {
+        let text = source::read_file(&page);
+        let is_there =
+            |name: &&str| sources.iter().any(|source| !source.lines_with(&format!("fn {name}")).is_empty());
+        let absent: Vec<&str> = named_tests(&text).into_iter().filter(|name| !is_there(name)).collect();
+        assert!(absent.is_empty(), "{page}: {absent:?}");
+    }
+}
+
+#[test]
+fn each_protocol_rule_has_tests() {
+    let text = source::read_file(RULES);
+    let (rules, table) = text.split_once("\n## Tests\n").expect("the page has a table of tests");
+    for number in 1..=15 {
+        let rule = rules
+            .split(&format!("\n## P{number} "))
+            .nth(1)
+            .unwrap_or_else(|| panic!("P{number} is not there"));
+        let rule = rule.split("\n## ").next().unwrap_or_default();
+        assert!(rule.contains("**Rule.**") && rule.contains("**Failure it prevents.**"), "P{number}");
+        let row = table.lines().find_map(|line| line.strip_prefix(&format!("| P{number} | ")));
+        let named = row.map_or(0, |row| row.matches('`').count() / 2);
+        let tests = row.map(named_tests).unwrap_or_default().len();
+        assert!(
+            tests > 0 && tests == named,
+            "P{number} names {named} tests, of which {tests} are known as such"
+        );
+    }
+}
+
+#[test]
+fn each_defence_of_the_threat_model_has_tests() {
+    let text = source::read_file(SECURITY);
+    let table = text.split("### What the service defends against").nth(1).expect("the section is there");
+    let rows: Vec<&str> = table.lines().skip(3).take_while(|line| !line.starts_with('#')).collect();
+    let rows = rows.iter().filter(|row| row.starts_with("| ") && !row.starts_with("| attack"));
+    let (mut count, mut bare) = (0, Vec::new());
+    for row in rows {
+        count += 1;
+        if named_tests(row).is_empty() {
+            bare.push(row);
+        }
+    }
+    assert!(count > 10 && bare.is_empty(), "{count} rows, without tests: {bare:?}");
 }
 
 /// Holds a rule over all files, and lists every line that breaks it.

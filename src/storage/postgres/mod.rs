@@ -2,7 +2,7 @@
 //!
 //! A statement commits by itself, and all that it does for a slot hangs on the record of that slot: where that does not
 //! match nothing is written. What is wrong then is read afterwards. Where the server is, what an acknowledgement means there and when a pool
-//! is refused stands in the README; the layout in `stored.rs`.
+//! is refused is in `docs/pools/postgresql.md`; the layout in `stored.rs`.
 
 mod address;
 mod batch;

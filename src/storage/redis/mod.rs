@@ -1,7 +1,7 @@
 //! The Redis driver: entries in a Redis or Valkey server, in the master that Sentinels name, or in a cluster.
 //!
 //! A batch is one call of a script, which checks the record of its slot before it writes. Where the servers are, what an
-//! acknowledgement means there and when a pool is refused stands in the README; the layout in `stored.rs`.
+//! acknowledgement means there and when a pool is refused is in `docs/pools/redis.md`; the layout in `stored.rs`.
 
 mod address;
 mod batch;
