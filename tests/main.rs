@@ -6,6 +6,7 @@ mod cli;
 mod clients;
 mod cluster;
 mod conformance;
+mod docs;
 mod faults;
 mod fuzz;
 mod http;

@@ -9,6 +9,7 @@ mod bodies;
 mod credentials;
 mod deadline;
 mod error;
+pub mod error_table;
 mod explain;
 mod extract;
 mod failures;

@@ -4,6 +4,7 @@ mod bench;
 mod client;
 mod completions;
 mod config;
+mod docs;
 mod help;
 mod here;
 mod openapi;
@@ -43,6 +44,9 @@ enum Command {
     Client(client::ClientCommand),
     /// Print the OpenAPI document of the service
     Openapi(openapi::OpenapiArgs),
+    /// Print a page of the documentation that is made of the program
+    #[command(hide = true)]
+    Docs(docs::DocsArgs),
     /// Print the script that completes arguments in a shell
     Completions(completions::CompletionsArgs),
 }
@@ -59,6 +63,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Tree(args) => tree::run(&args),
         Command::Client(command) => Ok(client::run(command, here::root)?),
         Command::Openapi(args) => openapi::run(&args),
+        Command::Docs(args) => docs::run(&args, Cli::command()),
         Command::Completions(args) => completions::run(&args),
     }
 }

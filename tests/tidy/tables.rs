@@ -8,6 +8,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cli", &["api::openapi", "config", "server", "telemetry", "units"]),
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &["units"]),
+    // What is documented: settings, bounds, errors.
+    ("cli/docs", &["api::error_table", "config", "domain::limits", "units"]),
     ("cli/token.rs", &["config", "domain"]),
     ("cli/client", &["spelling", "units"]),
     ("config", &["domain", "files", "spelling", "units"]),

@@ -275,6 +275,11 @@ impl From<Arc<Error>> for Fault {
     }
 }
 
+/// The code that clients of SQS are given for a situation of the core.
+pub fn code_of(error: Arc<Error>) -> String {
+    Fault::from(error).kind.form().code()
+}
+
 /// The beginning of a message that repeats too much of a request.
 fn bounded(mut message: String) -> String {
     if message.len() > limits::SQS_ERROR_BYTES {

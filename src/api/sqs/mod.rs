@@ -42,6 +42,7 @@ mod xml;
 
 pub use context::Most;
 pub use endpoint::{Endpoint, Sqs, SqsSettings};
+pub use fault::code_of;
 pub use incoming::protocol;
 pub use kept::{check_changes, check_metadata};
 pub use lists::Listed;
