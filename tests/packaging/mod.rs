@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::settings::test_tools;
+use crate::support::yaml::yaml;
 
 /// A path of the repository.
 fn path(name: &str) -> PathBuf {
@@ -28,19 +28,6 @@ fn path(name: &str) -> PathBuf {
 
 fn text(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// The documents of a YAML file, by a reader that is not ours.
-fn yaml(name: &str) -> Vec<Value> {
-    let read = "import json, sys, yaml; json.dump(list(yaml.safe_load_all(open(sys.argv[1]))), sys.stdout)";
-    let python = test_tools().join("bin/python");
-    let ended = Command::new(&python)
-        .args(["-c", read])
-        .arg(path(name))
-        .output()
-        .unwrap_or_else(|error| panic!("{}: {error}. Run the tests with tests/run", python.display()));
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    serde_json::from_slice(&ended.stdout).unwrap()
 }
 
 fn strings(value: &Value) -> Vec<String> {

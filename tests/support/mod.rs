@@ -14,4 +14,5 @@ pub mod redis;
 pub mod server;
 pub mod settings;
 pub mod terminal;
+pub mod yaml;
 pub mod zookeeper;

@@ -34,6 +34,12 @@ pub fn search_path() -> String {
     read("PATH").unwrap_or_default()
 }
 
+/// Where cargo keeps its registry.
+pub fn cargo_home() -> PathBuf {
+    let below_home = || PathBuf::from(read("HOME").unwrap_or_default()).join(".cargo");
+    read("CARGO_HOME").map_or_else(below_home, PathBuf::from)
+}
+
 #[expect(clippy::disallowed_methods, reason = "a test run has no config file; this is its only reader")]
 fn read(name: &str) -> Option<String> {
     std::env::var(name).ok()
