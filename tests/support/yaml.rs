@@ -17,5 +17,5 @@ pub fn yaml(name: &str) -> Vec<Value> {
         .output()
         .unwrap_or_else(|error| panic!("{}: {error}. Run the tests with tests/run", python.display()));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    serde_json::from_slice(&ended.stdout).unwrap()
+    serde_json::from_slice(&ended.stdout).expect("it is JSON")
 }
