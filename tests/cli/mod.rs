@@ -125,12 +125,12 @@ impl Program {
 /// The program beside a server of its own.
 struct Beside {
     program: Program,
-    _server: Server,
+    server: Server,
     _data: TempDir,
 }
 
 fn beside_a_server() -> Beside {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
     let server = Server::start(data.path());
-    Beside { program: Program::new(Some(server.base())), _server: server, _data: data }
+    Beside { program: Program::new(Some(server.base())), server, _data: data }
 }

@@ -1,5 +1,8 @@
 //! `angarium top`, on a terminal and without one.
 
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::canned::Canned;
@@ -47,6 +50,41 @@ fn top_draws_what_changes_until_it_is_ended() {
 }
 
 #[test]
+fn top_beside_a_hanging_server_ends_at_once() {
+    for (end, code) in [
+        (End::Key("q"), 0),
+        (End::Key("\u{3}"), 0),
+        (End::Signal(Signal::TERM), 143),
+        (End::Signal(Signal::HUP), 129),
+    ] {
+        let it = beside_a_server();
+        it.program.say(&["queue", "create", "orders"]);
+        let mut top = it.program.on_terminal(&["top", "--interval", "200ms"], (100, 20));
+        top.wait_for("orders");
+        it.server.signal(Signal::STOP);
+        // By now it waits for an answer.
+        std::thread::sleep(Duration::from_millis(600));
+        let start = Instant::now();
+        match end {
+            End::Key(key) => top.press(key),
+            End::Signal(signal) => top.signal(signal),
+        }
+        let (ended, drawn) = top.end();
+        assert_eq!(ended, code, "{drawn:?}");
+        assert!(start.elapsed() < Duration::from_secs(3), "after {:?}", start.elapsed());
+        assert!(drawn.ends_with("\u{1b}[?1049l"), "the terminal is as it was: {drawn:?}");
+        it.server.signal(Signal::CONT);
+    }
+}
+
+/// What ends a program on a terminal.
+#[derive(Clone, Copy)]
+enum End {
+    Key(&'static str),
+    Signal(Signal),
+}
+
+#[test]
 fn top_keeps_to_its_screen() {
     let it = beside_a_server();
     let names: Vec<String> = (0..40).map(|number| format!("queue-{number:02}")).collect();
@@ -73,7 +111,7 @@ fn top_without_rights_shows_queues_and_no_replicas() {
         ("403 Forbidden", r#"{"title": "Forbidden", "code": "forbidden"}"#.to_owned()),
     ]);
     let shown = Program::new(Some(&server.url)).say(&["top", "--once"]);
-    assert!(shown.contains("1 queues  3 ready  2 claimed  1 delayed"), "{shown}");
+    assert!(shown.contains("1 queue  3 ready  2 claimed  1 delayed"), "{shown}");
     assert!(!shown.contains("REPLICA"), "{shown}");
 }
 

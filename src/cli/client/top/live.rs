@@ -1,7 +1,7 @@
 //! Owns the terminal while `top` draws on it: its other screen, and its keys one by one. Gives it back when it is dropped.
 
 use std::io::{self, Stdout, Write, stdout};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -11,24 +11,33 @@ use crossterm::terminal::{
 };
 use crossterm::{cursor, execute, queue};
 
+use super::signals::Signals;
 use crate::cli::client::failure::Failure;
 use crate::cli::client::screen;
 
 /// Where a terminal does not say how large it is.
 const SIZE: (u16, u16) = (80, 24);
 
+/// How often signals and the page that was asked for are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// What comes next.
 pub enum Next {
     /// The user has ended it.
     End,
+    /// A signal has ended it. With its number.
+    Signal(i32),
     /// The same is drawn again: the screen has another size.
     Draw,
-    /// It is time to look again.
+    /// The user wants a new page now.
     Look,
+    /// What was waited for is there.
+    Due,
 }
 
 /// A terminal that is drawn on.
 pub struct Live {
+    signals: Signals,
     out: Stdout,
     has_colours: bool,
 }
@@ -39,9 +48,10 @@ impl Live {
         let none = |error: io::Error| {
             Failure::Usage(format!("the terminal cannot be drawn on ({error}): use --once"))
         };
+        let signals = Signals::take().map_err(none)?;
         enable_raw_mode().map_err(none)?;
-        let mut live =
-            Self { out: stdout(), has_colours: AutoStream::choice(&stdout()) != ColorChoice::Never };
+        let has_colours = AutoStream::choice(&stdout()) != ColorChoice::Never;
+        let mut live = Self { signals, out: stdout(), has_colours };
         execute!(live.out, EnterAlternateScreen, DisableLineWrap, cursor::Hide).map_err(none)?;
         Ok(live)
     }
@@ -66,21 +76,30 @@ impl Live {
         draw().map_err(|error| Failure::of_output(&error))
     }
 
-    /// Waits for a key that means something, for another size of the screen, or until it is time to look again.
-    pub fn wait(&mut self, interval: Duration) -> Result<Next, Failure> {
+    /// Waits for a key that means something, for another size of the screen, for a signal, or until `is_due`. A page that is
+    /// asked for meanwhile does not hold it up.
+    pub fn wait(&mut self, is_due: impl Fn() -> bool) -> Result<Next, Failure> {
         let lost = |error: io::Error| Failure::Usage(format!("the terminal is gone: {error}"));
-        let until = Instant::now() + interval;
-        while event::poll(until.saturating_duration_since(Instant::now())).map_err(lost)? {
+        loop {
+            if let Some(signal) = self.signals.get() {
+                return Ok(Next::Signal(signal));
+            }
+            if is_due() {
+                return Ok(Next::Due);
+            }
+            if !event::poll(LOOK).map_err(lost)? {
+                continue;
+            }
             match event::read().map_err(lost)? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => match meaning(key) {
-                    Some(next) => return Ok(next),
-                    None => continue,
-                },
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    if let Some(next) = meaning(key) {
+                        return Ok(next);
+                    }
+                }
                 Event::Resize(..) => return Ok(Next::Draw),
                 _ => {}
             }
         }
-        Ok(Next::Look)
     }
 }
 

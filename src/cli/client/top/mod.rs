@@ -1,24 +1,29 @@
 //! `angarium top`: queues and replicas as they are now, drawn again and again until the user ends it; or once, for a script.
 //!
 //! ```text
-//! mod (arguments, the loop) → seen (what is asked) → view (what is drawn)
-//!                           → live (the terminal: taken over, drawn on, given back)
+//! mod (arguments, the loop) → pages (asks beside the loop) → seen (what is asked)
+//!                           → view (what is drawn)
+//!                           → live (the terminal: taken over, drawn on, given back) → signals
 //! ```
 
 mod live;
+mod pages;
 mod seen;
+mod signals;
 mod view;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::printer::{Form, Shown};
+use super::remote::Remote;
 use super::screen;
 use crate::units;
 use live::{Live, Next};
+use pages::Pages;
 use seen::{Seen, look};
 
 /// Show queues and replicas as they are now, again and again
@@ -55,24 +60,41 @@ pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
         return args.caller.printer().show(&shown);
     }
     // What cannot be shown at all is told before the terminal is taken over.
-    let mut seen: Seen = look(&remote, args.limit)?;
+    let seen = look(&remote, args.limit)?;
+    let ended = draw(args, remote, seen)?;
+    // The terminal is as it was before.
+    if let Next::Signal(number) = ended {
+        std::process::exit(128 + number);
+    }
+    Ok(())
+}
+
+/// Draws until the user or a signal ends it. Pages are asked for beside that: a service that hangs holds nothing up.
+fn draw(args: &TopArgs, remote: Remote, mut seen: Seen) -> Result<Next, Failure> {
+    let base = remote.base().to_owned();
     let mut live = Live::begin()?;
+    let mut pages = Pages::new(remote, args.limit);
+    let mut due = Instant::now() + args.interval;
     loop {
-        live.draw(|size| view::page(&seen, remote.base(), Some(size)))?;
-        match live.wait(args.interval)? {
-            Next::End => return Ok(()),
+        live.draw(|size| view::page(&seen, &base, Some(size)))?;
+        match live.wait(|| pages.has_answer() || (pages.is_idle() && Instant::now() >= due))? {
+            ended @ (Next::End | Next::Signal(_)) => return Ok(ended),
             Next::Draw => continue,
-            Next::Look => {}
+            Next::Look => pages.ask(),
+            Next::Due if pages.is_idle() => pages.ask(),
+            Next::Due => {}
         }
-        match look(&remote, args.limit) {
-            Ok(new) => seen = new,
+        match pages.take() {
+            None => continue,
+            Some(Ok(new)) => seen = new,
             // A server that restarts is looked at until it is back; what was last seen stays.
-            Err(
+            Some(Err(
                 failure @ (Failure::Unreachable { .. } | Failure::Unavailable(_) | Failure::Strange { .. }),
-            ) => {
+            )) => {
                 seen.trouble = Some(failure.to_string());
             }
-            Err(failure) => return Err(failure),
+            Some(Err(failure)) => return Err(failure),
         }
+        due = Instant::now() + args.interval;
     }
 }

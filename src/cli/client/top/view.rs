@@ -35,9 +35,12 @@ fn sums(seen: &Seen, base: &str) -> String {
     let ready = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.ready));
     let claimed = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.claimed));
     let delayed = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.delayed));
-    let queues = seen.queues.len();
+    let queues = match seen.queues.len() {
+        1 => "1 queue".to_owned(),
+        queues => format!("{queues} queues"),
+    };
     let base = printable(base);
-    let sums = format!("{base}  {queues} queues  {ready} ready  {claimed} claimed  {delayed} delayed\n");
+    let sums = format!("{base}  {queues}  {ready} ready  {claimed} claimed  {delayed} delayed\n");
     match &seen.trouble {
         Some(trouble) => format!("{sums}{}\n", printable(trouble.lines().next().unwrap_or_default())),
         None => sums,
