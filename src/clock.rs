@@ -277,11 +277,7 @@ impl Clock {
 
     fn follow(&self, course: &mut Course, learnt: Learnt) {
         if u128::from(learnt.step.unsigned_abs()) > limits::CLOCK_STEP_TOLD.as_millis() {
-            warn!(
-                step_ms = learnt.step,
-                gap_ms = learnt.gap,
-                "the clock of the coordination servers made a step; tree time follows it by 1 s in 10 s"
-            );
+            warn!(step_ms = learnt.step, gap_ms = learnt.gap, "coordination clock stepped");
         }
         course.follow(learnt);
     }
@@ -293,9 +289,9 @@ impl Clock {
     fn report(&self, step: u64) {
         if self.shared.doubt.swap(step, Ordering::Relaxed) == 0 {
             error!(
-                step = ?Duration::from_millis(step),
-                "the clock differs by more than a day from the last write; time goes on from there, so that nothing \
-                 expires early. If the clock is right, restart with --accept-clock"
+                step_ms = step,
+                next_step = "nothing expires early; restart with --accept-clock if the clock is right",
+                "clock differs from last write"
             );
         }
     }
@@ -329,7 +325,7 @@ fn beside(Asked(asked): Asked, theirs: Timestamp, passed: u64) -> (u64, u64) {
 
 fn tell_agreed(behind: i64) {
     if u128::from(behind.unsigned_abs()) > limits::CLOCK_LOOK.as_millis() {
-        info!(behind_ms = behind, "tree time was taken from the other replicas");
+        info!(behind_ms = behind, "tree time taken from replicas");
     }
 }
 

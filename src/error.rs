@@ -475,6 +475,24 @@ impl Error {
         }
     }
 
+    /// The error with its causes, for a log: its text leaves them out, because it is written for clients.
+    pub fn detail(&self) -> String {
+        let mut text = match self {
+            Self::Unavailable { part, .. } => format!("{part} is unavailable"),
+            other => other.to_string(),
+        };
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let more = error.to_string();
+            // Some errors have the text of their cause in their own.
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            cause = error.source();
+        }
+        text
+    }
+
     /// Whether stored data is damaged. The part that met it has logged where.
     pub fn is_damaged(&self) -> bool {
         matches!(self, Self::Damaged { .. })

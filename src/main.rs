@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = angarium::cli::exit_code(&error);
-            if code != 0 {
+            if code != 0 && !angarium::cli::is_printed(&error) {
                 // Nobody can be told that nobody can be told.
                 let _ = writeln!(std::io::stderr(), "angarium: {error:#}");
             }

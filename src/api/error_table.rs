@@ -5,10 +5,9 @@ use axum::http::StatusCode;
 
 use super::error::ApiError;
 use super::sqs;
-use crate::broker::IN_FLIGHT;
 use crate::domain::ids::{MessageId, Slot};
 use crate::domain::names::PoolName;
-use crate::error::{Error, ErrorCode, Part, Place};
+use crate::error::{Error, ErrorCode, Part, Place, Resource};
 
 /// One code, and how it is answered.
 pub struct ErrorRow {
@@ -63,20 +62,22 @@ fn row(code: ErrorCode) -> ErrorRow {
 fn examples(code: ErrorCode) -> Vec<Error> {
     let pool = || PoolName::new("default").expect("it is a name");
     let quota = |asked| Error::OverQuota { what: "messages", bound: 2, used: 2, asked };
-    let in_use = |is_passing| Error::InUse { what: "pool", name: String::new(), by: "", is_passing };
+    let in_use =
+        |is_passing| Error::InUse { resource: Resource::Pool, name: String::new(), by: "", is_passing };
     match code {
         ErrorCode::Invalid => {
             [Place::Body, Place::Accept, Place::MediaType].map(|place| Error::invalid(place, "", "")).into()
         }
-        ErrorCode::NotFound => {
-            ["queue", "message"].map(|what| Error::NotFound { what, name: String::new() }).into()
-        }
+        ErrorCode::NotFound => [Resource::Queue, Resource::Message]
+            .map(|resource| Error::NotFound { resource, name: String::new() })
+            .into(),
         ErrorCode::Claimed => vec![Error::Claimed(MessageId::ZERO)],
         ErrorCode::NotClaimed => vec![Error::NotClaimed(MessageId::ZERO)],
         ErrorCode::ClaimEnded => vec![Error::ClaimEnded(String::new())],
         ErrorCode::BadReceipt => vec![Error::BadReceipt],
         ErrorCode::Unauthenticated => vec![Error::Unauthenticated("")],
         ErrorCode::ForeignProject => vec![Error::ForeignProject],
+        ErrorCode::Unscoped => vec![Error::Unscoped],
         ErrorCode::RegionalProject => vec![Error::RegionalProject],
         ErrorCode::ForeignOrigin => vec![Error::ForeignOrigin(String::new())],
         ErrorCode::ForeignHost => vec![Error::ForeignHost(String::new())],
@@ -89,7 +90,9 @@ fn examples(code: ErrorCode) -> Vec<Error> {
         ErrorCode::NoPool => vec![Error::NoPool],
         ErrorCode::NotDurable => vec![Error::NotDurable(pool())],
         ErrorCode::Full => vec![Error::Full],
-        ErrorCode::TooMany => [IN_FLIGHT, "claims"].map(|what| Error::TooMany { what, bound: 1 }).into(),
+        ErrorCode::TooMany => {
+            vec![Error::TooManyInFlight { bound: 1 }, Error::TooMany { what: "claims", bound: 1 }]
+        }
         ErrorCode::TooFast => vec![Error::TooFast { per_second: 1 }],
         ErrorCode::OverQuota => [1, 3].map(quota).into(),
         ErrorCode::Overloaded => vec![Error::Overloaded],

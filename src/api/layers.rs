@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rand::Rng;
-use tracing::{Instrument, Span, debug, debug_span, error, info_span};
+use tracing::{Instrument, Span, debug, debug_span, info_span};
 use uuid::Builder;
 
 use super::accept;
@@ -15,7 +15,7 @@ use super::forward::peer::RequestId;
 use super::{query, trace, unread};
 use crate::domain::probe;
 use crate::domain::trace::TraceContext;
-use crate::error::{Error, ErrorCode, Part};
+use crate::error::{Error, ErrorCode};
 use crate::metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
@@ -102,12 +102,9 @@ fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
     }
 }
 
-/// Counts what was refused for want of something, by its reason.
+/// Counts what was refused for want of something, and what failed, by its reason.
 pub fn count(meter: &Meter, status: StatusCode, error: &Error) {
-    if let StatusCode::TOO_MANY_REQUESTS
-    | StatusCode::SERVICE_UNAVAILABLE
-    | StatusCode::INSUFFICIENT_STORAGE = status
-    {
+    if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
         meter.refuse(&Refusal { status: status.as_u16(), reason: error.code().to_owned() });
     }
 }
@@ -138,47 +135,8 @@ fn allowed(headers: &HeaderMap, path: &str) -> String {
     methods.join(", ")
 }
 
-/// An error stops here, so it is logged here, once: what the service could not do, and why.
+/// An error of a request stops here. It is counted by its code, and told at the level debug: what is wrong with a part of the
+/// service is told once, by whoever watches that part.
 pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
-    match error {
-        // The part that asks Keystone has logged when that changed.
-        Error::Unavailable { part: Part::Keystone, .. } => debug!(request_id, trace_id, "{error}"),
-        Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => {
-            let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
-            error!(request_id, trace_id, cause, "{error}");
-        }
-        // The place was logged when it was met first.
-        Error::Damaged { cause, .. } => {
-            let cause = cause.as_ref().map(ToString::to_string).unwrap_or_default();
-            debug!(request_id, trace_id, cause, "{error}");
-        }
-        Error::NoPool | Error::NotDurable(_) => error!(request_id, trace_id, "{error}"),
-        Error::Invalid { .. }
-        | Error::NotFound { .. }
-        | Error::Claimed(_)
-        | Error::NotClaimed(_)
-        | Error::ClaimEnded(_)
-        | Error::BadReceipt
-        | Error::Unauthenticated(_)
-        | Error::NotAuthorized(_)
-        | Error::ForeignProject
-        | Error::Unscoped
-        | Error::RegionalProject
-        | Error::ForeignOrigin(_)
-        | Error::ForeignHost(_)
-        | Error::ForeignSite(_)
-        | Error::UnsafeGet(_)
-        | Error::NotAlone(_)
-        | Error::InUse { .. }
-        | Error::Conflict(_)
-        | Error::Full
-        | Error::TooMany { .. }
-        | Error::TooManyInFlight { .. }
-        | Error::TooFast { .. }
-        | Error::OverQuota { .. }
-        | Error::Overloaded
-        | Error::BodiesFull
-        | Error::Moved(_)
-        | Error::Late => debug!(request_id, trace_id, "{error}"),
-    }
+    debug!(request_id, trace_id, code = error.code(), error = %error.detail(), "request refused");
 }

@@ -97,7 +97,7 @@ async fn unheld(State(broker): State<Broker>, Json(Unheld { queue, claim }): Jso
 
 fn told<T: Serialize>(outcome: Result<T, Error>) -> Answer<T> {
     outcome.map(Json).map_err(|error| {
-        debug!(%error, "a question of another replica is not answered");
+        debug!(%error, "peer request failed");
         StatusCode::SERVICE_UNAVAILABLE
     })
 }

@@ -26,6 +26,7 @@ use crate::catalogue::{Change, ComponentState, MetaWatch, OwnedSlot};
 use crate::cluster::view::View;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
+use crate::domain::time::millis;
 use crate::error::{Error, Part};
 
 /// The pause after the tree did not answer, and the longest; each is twice the one before.
@@ -166,11 +167,11 @@ impl Broker {
     fn note_view(&self, following: &mut Following, view: &View) {
         let now = Instant::now();
         if !view.has_replicas_of(&following.view) {
-            info!(running = view.running(), "the running replicas have changed");
+            info!(running = view.running(), "running replicas changed");
             following.settled = following.settled.max(now + limits::SETTLE);
         }
         if !view.prefers_as(&following.view) {
-            info!(passed_over = ?view.passed_over(), "reach of replicas changed");
+            info!(passed_over = view.passed_over().len(), "reach of replicas changed");
             let stable = self.0.catalogue.session_timeout().unwrap_or(limits::SETTLE);
             following.settled = following.settled.max(now + stable);
         }
@@ -219,7 +220,7 @@ impl Broker {
             }
         }
         if slots > 0 {
-            info!(slots, milliseconds = began.elapsed().as_millis(), "slots were taken");
+            info!(slots, took_ms = millis(began.elapsed()), "slots taken");
         }
         why.map_or(Ok(()), |error| Err((failed, error)))
     }
@@ -236,8 +237,7 @@ impl Broker {
             let Err((failed, error)) = broker.take_all(free).await else {
                 return failures.store(0, Ordering::Relaxed);
             };
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            warn!(%error, cause, slots = failed.len(), "slots could not be taken");
+            broker.task_failed("take slots", format_args!("{} slots", failed.len()), &error);
             let before = failures.fetch_add(1, Ordering::Relaxed);
             let pause = PAUSE.1.min(PAUSE.0 * 2_u32.saturating_pow(before));
             let _ = broker.next_turn(pause).await;
@@ -272,7 +272,7 @@ impl Broker {
     pub(super) async fn follow_cluster(&self, mut following: Following) {
         let mut watch = match self.0.catalogue.watch_meta() {
             Ok(watch) => watch,
-            Err(error) => return error!(%error, "changes of the cluster are not noticed"),
+            Err(error) => return error!(error = %error.detail(), "cluster not followed"),
         };
         let mut pause = PAUSE.0;
         loop {
@@ -303,8 +303,7 @@ impl Broker {
                     self.begin_taking(free);
                 }
                 Err(error) => {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    warn!(%error, cause, "who serves which slot could not be looked up");
+                    self.task_failed("look up slot owners", "cluster", &error);
                     if !self.next_turn(pause).await {
                         return;
                     }
@@ -374,7 +373,7 @@ impl Broker {
         self.0.tasks.spawn(async move {
             let broker = &handing.0;
             let (slots, began) = (surplus.len(), Instant::now());
-            info!(slots, "slots go to other replicas");
+            info!(slots, "slot hand-over begun");
             let mut patience = limits::HAND_OVER;
             for some in surplus.chunks(limits::SLOTS_HANDED) {
                 if !broker.hand_over(some, patience).await {
@@ -383,7 +382,7 @@ impl Broker {
                 }
                 let _ = timeout(limits::HANDED_REST, broker.taken_elsewhere(some)).await;
             }
-            info!(slots, milliseconds = began.elapsed().as_millis(), "slots were handed over");
+            info!(slots, took_ms = millis(began.elapsed()), "slots handed over");
         });
     }
 
@@ -408,11 +407,11 @@ impl Broker {
         };
         let is_finished = timeout(patience, finished).await.is_ok();
         if !is_finished {
-            warn!("slots are handed over with work under way");
+            warn!(slots = left.len(), "slots handed over with open work");
         }
         let owned: Vec<OwnedSlot> = left.iter().map(|slot| slot.owned.clone()).collect();
         while let Err(error) = self.0.catalogue.slots_give_up(&owned, &self.0.owner).await {
-            warn!(%error, "slots could not be given up");
+            self.task_failed("give up slots", format_args!("{} slots", owned.len()), &error);
             if !self.next_turn(PAUSE.0).await {
                 break;
             }
@@ -438,7 +437,7 @@ impl Broker {
             }
         };
         if timeout(limits::DRAIN, drained).await.is_err() {
-            warn!(slots = self.0.cells.count(), "not every slot could be handed over");
+            warn!(slots = self.0.cells.count(), "slots not handed over in time");
         }
         let _ = timeout(limits::FAREWELL, self.0.membership.clients_rest()).await;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::{error, warn};
+use tracing::{debug, error};
 
 use super::Broker;
 use super::changes::Change;
@@ -76,7 +76,7 @@ impl Drop for Handover {
                 Some(from) => broker.tell_unheld(&from, &at, claim).await,
             };
             if let Err(error) = ended {
-                error!(%error, "a claim without a holder lives on until it expires");
+                debug!(error = %error.detail(), "unheld claim not released");
             }
         });
     }
@@ -266,9 +266,7 @@ impl Broker {
             Ok(page) => queue.engine.finish_look_ahead(refill, page.messages, page.is_last),
             Err(cause) => {
                 queue.engine.look_ahead_failed();
-                if !cause.is_damaged() {
-                    warn!(%cause, queue = %at.name, "messages of quiet groups cannot be looked for");
-                }
+                self.task_failed("look for quiet groups", format_args!("queue {}", at.name), &cause);
             }
         }
     }
@@ -297,8 +295,8 @@ impl Broker {
         };
         self.serve(slot, &mut state, at);
         drop(state);
-        if let Some(cause) = failure.filter(|cause| !cause.is_damaged()) {
-            error!(%cause, queue = %at.name, "waiting messages could not be read");
+        if let Some(cause) = failure {
+            self.task_failed("read waiting messages", format_args!("queue {}", at.name), &cause);
         }
     }
 
@@ -427,8 +425,8 @@ impl Broker {
             self.0.meter.note_missing(queue.engine.forget_missing(missing));
         }
         error!(
-            queue = %at.name, slot = %slot.owned.slot, messages = missing.len(), first = %missing[0],
-            "messages in memory are not in the pool",
+            queue = %at.name, slot = slot.owned.slot.0, messages = missing.len(), first = %missing[0],
+            "messages missing in pool",
         );
         slot.lose("memory had messages that the pool has not");
         Error::unavailable(Part::Storage, "the pool has lost the body of a message")

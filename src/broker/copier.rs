@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::Broker;
 use super::changes::Change;
@@ -150,7 +150,7 @@ impl Broker {
                 // The slot is taken anew. Until the queue is opened there the note of what may be in both pools must stay.
                 Err(error) if !error.nothing_written() => return,
                 Err(error) => {
-                    warn!(queue = %course.at.name, %error, "a queue could not be copied on");
+                    self.task_failed("copy queue", format_args!("queue {}", course.at.name), &error);
                     tokio::time::sleep(pause).await;
                     pause = longest.min(pause * 2);
                 }
@@ -194,7 +194,7 @@ impl Broker {
             if copied > 0 {
                 round = Round::Copied;
                 course.migration.copied.fetch_add(copied, Ordering::Relaxed);
-                debug!(queue = %course.at.name, copied, "messages went over to another pool");
+                debug!(queue = %course.at.name, copied, "messages copied to other pool");
             }
             if let Some(rate) = course.migration.record.rate {
                 tokio::time::sleep(Duration::from_secs(copied) / rate).await;
@@ -293,7 +293,11 @@ impl Broker {
                 Ok(()) => return Ok(copied),
                 // They are in both pools, and stay hidden until the older one can be reached.
                 Err(error) if error.nothing_written() => {
-                    warn!(queue = %course.at.name, %error, "messages are in two pools, and wait");
+                    self.task_failed(
+                        "remove copied messages",
+                        format_args!("queue {}", course.at.name),
+                        &error,
+                    );
                     tokio::time::sleep(pause).await;
                     pause = limits::COPY_PAUSES.1.min(pause * 2);
                 }

@@ -8,17 +8,16 @@
 //! After the commit the queue is gone for everybody, and another one may have its name, under another id. The note
 //! makes sure that its messages and claims go too, whoever owns the slot by then.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::time::timeout;
-use tracing::{debug, info, warn};
+use tracing::debug;
 
 use super::Broker;
 use super::slot::Slot;
 use crate::catalogue::DroppedQueue;
-use crate::domain::ids::{ClaimId, QueueId, Slot as SlotNumber};
+use crate::domain::ids::{ClaimId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::error::{Error, Part};
@@ -26,29 +25,6 @@ use crate::storage::Dropped;
 
 /// Seconds until cleaning that failed is tried again.
 const PAUSE: u32 = 5;
-
-/// The slots whose deleted queues could not be cleaned away at the last try. A store that is closed stops all of them at once,
-/// which is logged once. Held for single looks and changes.
-#[derive(Debug, Default)]
-pub(super) struct CleaningFailures(Mutex<BTreeSet<SlotNumber>>);
-
-impl CleaningFailures {
-    /// Notes a slot. Whether it is the only one.
-    fn begin(&self, slot: SlotNumber) -> bool {
-        let mut failing = self.0.lock();
-        let is_first = failing.is_empty();
-        failing.insert(slot);
-        is_first
-    }
-
-    /// Forgets slots. Whether there were some and none is left.
-    fn keep(&self, still_fails: impl Fn(SlotNumber) -> bool) -> bool {
-        let mut failing = self.0.lock();
-        let before = failing.len();
-        failing.retain(|slot| still_fails(*slot));
-        before > 0 && failing.is_empty()
-    }
-}
 
 impl Broker {
     /// Deletes a queue with all its messages and claims. One that does not exist is deleted already.
@@ -111,10 +87,7 @@ impl Broker {
     pub(super) async fn clean_dropped(&self) {
         while self.next_turn(limits::DROPPED_TICK).await {
             let now = self.0.clock.now();
-            let owned: Vec<_> = self.0.cells.owned().collect();
-            let is_owned = |number| owned.iter().any(|slot| slot.owned.slot == number);
-            self.note_cleaned(is_owned);
-            for slot in owned {
+            for slot in self.0.cells.owned() {
                 if !slot.state.lock().begin_cleaning(now) {
                     continue;
                 }
@@ -126,24 +99,11 @@ impl Broker {
 
     /// Cleans a slot. What cannot be cleaned now holds up nothing else, and has its turn again after a pause.
     async fn clean_slot(&self, slot: &Arc<Slot>) {
-        let number = slot.owned.slot;
         if let Err(error) = self.try_clean_slot(slot).await {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            if !error.is_damaged() && self.0.cleaning.begin(number) {
-                warn!(slot = %slot.owned.slot, %error, cause, "deleted queues could not be cleaned away");
-            }
+            self.task_failed("clean deleted queues", format_args!("slot {}", slot.owned.slot.0), &error);
             let again = self.0.clock.now().plus_seconds(PAUSE);
             let mut state = slot.state.lock();
             state.next_cleaning = Some(state.next_cleaning.map_or(again, |sooner| sooner.min(again)));
-        } else {
-            self.note_cleaned(|failing| failing != number);
-        }
-    }
-
-    /// Notes that only some slots may still fail.
-    fn note_cleaned(&self, still_fails: impl Fn(SlotNumber) -> bool) {
-        if self.0.cleaning.keep(still_fails) {
-            info!("deleted queues are cleaned away again");
         }
     }
 
@@ -164,7 +124,7 @@ impl Broker {
                 }
                 Err(error) => failure = Err(error),
             }
-            debug!(slot = %slot.owned.slot, queue = %queue.id, "a deleted queue had its turn");
+            debug!(slot = slot.owned.slot.0, queue = %queue.id, "deleted queue cleaned");
         }
         failure
     }
@@ -214,19 +174,4 @@ impl Broker {
 
 fn stopping() -> Error {
     Error::Unavailable { part: Part::Server, cause: None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failure_of_many_slots_is_one_change_of_state() {
-        let failures = CleaningFailures::default();
-        let told = (0..=255).filter(|slot| failures.begin(SlotNumber(*slot))).count();
-        assert_eq!((told, failures.begin(SlotNumber(7))), (1, false));
-        let ended = (0..=255).filter(|done| failures.keep(|slot| slot != SlotNumber(*done))).count();
-        assert_eq!((ended, failures.keep(|_| false)), (1, false));
-        assert!(failures.begin(SlotNumber(7)), "the next one is told again");
-    }
 }

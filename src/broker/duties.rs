@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tracing::warn;
 
 use super::Broker;
 use super::assignment::Following;
@@ -58,7 +57,11 @@ impl Broker {
             goes_on = self.next_turn(limits::CLAIM_SHRINK_TICK).await;
             for slot in self.0.cells.owned() {
                 if let Err(error) = self.clear_spent(&slot).await {
-                    warn!(slot = %slot.owned.slot, %error, "records of claims could not be cleared away");
+                    self.task_failed(
+                        "clear claim records",
+                        format_args!("slot {}", slot.owned.slot.0),
+                        &error,
+                    );
                 }
             }
         }

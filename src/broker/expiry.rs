@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use tracing::warn;
 
 use super::Broker;
 use super::deadlines::Deadline;
@@ -109,7 +108,7 @@ impl Broker {
                 }
             }
             Err(error) => {
-                warn!(slot = %slot.owned.slot, %error, "claims that are over cannot be ended yet");
+                self.task_failed("expire claims", format_args!("slot {}", slot.owned.slot.0), &error);
                 let mut state = slot.state.lock();
                 state.await_again(due.unopened.into_iter(), self.retry_at(now));
             }
@@ -140,7 +139,7 @@ impl Broker {
         if !part.claims.is_empty()
             && let Err(error) = self.end_claims(slot, part.claims, Ending::COUNTED, Cause::Lapsed).await
         {
-            warn!(slot = %slot.owned.slot, %error, "claims could not be ended");
+            self.task_failed("expire claims", format_args!("slot {}", slot.owned.slot.0), &error);
         }
         for deadline in part.unopened {
             self.open_for_end(slot, deadline, now).await;
@@ -155,9 +154,7 @@ impl Broker {
         match opened {
             Ok(_) => state.spend_orphan(deadline.claim),
             Err(error) => {
-                if !error.is_damaged() {
-                    warn!(queue = %deadline.queue.name, %error, "a claim that is over cannot be ended yet");
-                }
+                self.task_failed("expire claims", format_args!("queue {}", deadline.queue.name), &error);
                 state.await_again([deadline].into_iter(), self.retry_at(now));
             }
         }

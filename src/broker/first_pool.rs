@@ -4,7 +4,8 @@ use super::pool_table::{CHANGE_TRIES, FirstPool, PoolTable};
 use crate::catalogue::Catalogue;
 use crate::cluster::replicas::{self, Replica};
 use crate::domain::pool::Pool;
-use crate::error::{Error, Part};
+use crate::error::{Error, Part, Place};
+use crate::storage::open::PoolOpenError;
 
 impl PoolTable {
     /// Opens every pool of the catalogue; an installation without any gets `first`.
@@ -15,7 +16,8 @@ impl PoolTable {
         replica: &Replica,
     ) -> Result<(), Error> {
         if let Some(first) = first {
-            self.add_first(catalogue, first, replica).await?;
+            let added = self.add_first(catalogue, first, replica).await;
+            added.map_err(|error| unusable_first(first, &error))?;
         }
         for entry in catalogue.pools().await? {
             self.insert(self.open_entry(entry).await);
@@ -38,8 +40,8 @@ impl PoolTable {
             if first.uri.is_embedded() {
                 replicas::check_alone(&registry, replica, &first.name)?;
             }
-            let opened = self.open(&first.uri).await;
-            let store = opened.map_err(|error| Error::unavailable(Part::Storage, error))?;
+            let unusable = |error: PoolOpenError| Error::invalid(Place::Body, "", error.to_string());
+            let store = self.open(&first.uri).await.map_err(unusable)?;
             let id = self.register(&first.uri, &*store, &[]).await?;
             let pool = Pool::new(id, first.uri.clone(), first.weight);
             // Another replica may have added one meanwhile, or have joined.
@@ -49,4 +51,14 @@ impl PoolTable {
         }
         Err(Error::unavailable(Part::Coordination, "the registry of replicas changes all the time"))
     }
+}
+
+/// Why the first pool could not be made: as a fault of the start, with the setting that names it.
+fn unusable_first(first: &FirstPool, error: &Error) -> Error {
+    let uri = first.uri.without_password();
+    let why = match error {
+        Error::Invalid { why, .. } => why.clone(),
+        other => other.detail(),
+    };
+    Error::invalid(Place::Body, format!("cannot use {uri} as the first pool (--pool)"), why)
 }

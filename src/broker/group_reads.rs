@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tracing::error;
-
 use super::Broker;
 use super::queue_store::QueueStore;
 use super::read_failure::ReadFailure;
@@ -65,8 +63,8 @@ impl Broker {
         };
         self.serve(slot, &mut state, at);
         drop(state);
-        if let Some(cause) = failure.filter(|cause| !cause.is_damaged()) {
-            error!(%cause, queue = %at.name, "waiting messages could not be read");
+        if let Some(cause) = failure {
+            self.task_failed("read waiting messages", format_args!("queue {}", at.name), &cause);
         }
     }
 }

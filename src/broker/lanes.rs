@@ -485,7 +485,9 @@ impl Broker {
             };
             let Some((batch, works)) = next else { return };
             let began = Instant::now();
-            let outcome = if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool).await };
+            let failures = &self.0.task_failures;
+            let outcome =
+                if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool, failures).await };
             meter.note(works.iter().map(|work| work.change.len()).sum(), began.elapsed());
             match outcome {
                 Outcome::Full => self.send_without_posts(slot, pool, works, &*store).await,

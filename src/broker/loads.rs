@@ -119,7 +119,7 @@ impl Broker {
                 Err(error) => Err(error),
             };
             answer.map_err(|error: Error| {
-                debug!(replica = %component.address, %error, "it does not say how busy its queues are");
+                debug!(replica = %component.address, %error, "replica does not report queue load");
                 component.address.clone()
             })
         }))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{debug, info};
 
 use super::Broker;
 use crate::catalogue::{Component, ComponentState, Link, OwnedSlot, ReachReport, Session};
@@ -148,8 +148,8 @@ impl Broker {
         let me = membership.component(state);
         match self.0.catalogue.component_update(&node, &me).await {
             Ok(true) => {}
-            Ok(false) => warn!("the replica is not registered, and will be"),
-            Err(error) => warn!(%error, "the other replicas could not be told what this one does"),
+            Ok(false) => debug!("replica not registered yet"),
+            Err(error) => self.task_failed("publish replica state", "registry", &error),
         }
     }
 
@@ -176,11 +176,10 @@ impl Broker {
             match self.try_rejoin().await {
                 Ok(()) => {
                     self.0.membership.held.store(generation, Ordering::Release);
-                    info!(generation, "the replica is registered again");
+                    info!(generation, "replica registered again");
                     return;
                 }
-                Err(error @ Error::NotAlone(_)) => error!(%error, "the replica cannot register again"),
-                Err(error) => warn!(%error, "the replica could not register again"),
+                Err(error) => self.task_failed("register replica", "registry", &error),
             }
             if !self.next_turn(pause).await {
                 return;

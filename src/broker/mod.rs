@@ -43,6 +43,7 @@ mod migration;
 mod move_tasks;
 mod moves;
 mod observation;
+mod open_pool;
 mod orphans;
 mod overview;
 mod parting;
@@ -53,6 +54,7 @@ mod pool_health;
 mod pool_map;
 mod pool_recount;
 mod pool_refusal;
+mod pool_states;
 mod pool_table;
 mod pool_usage;
 mod pool_use;
@@ -82,6 +84,7 @@ mod slot;
 mod slot_tasks;
 mod survey;
 mod sweeps;
+mod task_failures;
 mod time;
 mod transfer_watch;
 mod transfers;
@@ -97,7 +100,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, info, warn};
+use tracing::{Instrument, debug, info, warn};
 use uuid::Uuid;
 
 pub use cells::Whereabouts;
@@ -139,7 +142,6 @@ use crate::storage::StoreError;
 use alarm::Alarms;
 use assignment::{Assignment, Following};
 use cells::Cells;
-use dropped::CleaningFailures;
 use far_moves::Heard;
 use ledger::Ledger;
 use listing_turns::ListingTurns;
@@ -149,6 +151,7 @@ use pool_table::PoolTable;
 use pool_use::PoolUse;
 use reach::Reach;
 use regional_projects::RegionalProjects;
+use task_failures::TaskFailures;
 use twins::KnownTwins;
 
 /// The service without its faces. Clones share it.
@@ -177,7 +180,6 @@ struct Shared {
     /// What the accounts with quotas hold.
     ledger: Arc<Ledger>,
     regional_projects: RegionalProjects,
-    cleaning: CleaningFailures,
     /// As what this process takes slots.
     owner: Owner,
     /// The greater part of every epoch.
@@ -195,6 +197,7 @@ struct Shared {
     memory: overview::Memory,
     /// When it was last tried whether messages may be stored as retained. Held to look and to note.
     retention_tried: Mutex<Option<Instant>>,
+    task_failures: TaskFailures,
     /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -233,7 +236,8 @@ impl Broker {
         let generation = system.generation;
         let pools = PoolTable::new(system, settings);
         pools.open_all(&catalogue, settings.first.as_ref(), &replica).await?;
-        pools.check_start(&catalogue)?;
+        pools.check_start(&catalogue, replica.instance).await?;
+        pools.tell_states();
         // Before anything is put in place: a session that is lost on the way is noticed.
         let sessions = catalogue.session();
         let session = sessions.borrow().generation;
@@ -247,6 +251,7 @@ impl Broker {
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let membership = Membership::new(replica, (started, node), session, sessions);
         let (meter, watch, ledger) = (Meter::default(), Watch::default(), Arc::default());
+        let task_failures = TaskFailures::new(meter.clone());
         let shared = Shared {
             catalogue,
             pools,
@@ -262,7 +267,6 @@ impl Broker {
             quotas,
             ledger,
             regional_projects: RegionalProjects::default(),
-            cleaning: CleaningFailures::default(),
             owner,
             generation,
             asker: OnceLock::new(),
@@ -273,6 +277,7 @@ impl Broker {
             pool_use: PoolUse::default(),
             memory: overview::Memory::default(),
             retention_tried: Mutex::default(),
+            task_failures,
             tasks,
             stop,
             waits,
@@ -325,7 +330,7 @@ impl Broker {
         let mut unready = self.0.unready.lock();
         if *unready != why {
             match &why {
-                Some(why) => warn!(why, "not ready"),
+                Some(reason) => warn!(reason, "not ready"),
                 None => info!("ready again"),
             }
             *unready = why;
@@ -358,7 +363,7 @@ impl Broker {
         let (reply, answer) = oneshot::channel();
         let task = async move {
             if let Err(Err(error)) = reply.send(change.await) {
-                warn!(%error, "a change failed after its client had left");
+                debug!(error = %error.detail(), "change failed without its client");
             }
         };
         // What it logs is of the request that began it.

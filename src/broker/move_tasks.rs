@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::warn;
 use uuid::Uuid;
 
 use super::Broker;
@@ -266,7 +265,7 @@ impl Broker {
                     next
                 }
                 Err(error) => {
-                    warn!(queue = %at.name, %error, "a task that moves messages cannot go on now");
+                    self.task_failed("redrive messages", format_args!("queue {}", at.name), &error);
                     let next = pause;
                     pause = (pause * 2).min(longest);
                     next

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
-use tracing::{error, warn};
+use tracing::debug;
 
 use super::Broker;
 use super::changes::Change;
@@ -85,12 +85,15 @@ impl Broker {
             let pass = match self.move_aside(slot, at, id, &mut transfers).await {
                 Ok(pass) => pass,
                 Err(error) => {
-                    warn!(queue = %at.name, %error, "messages could not be moved");
+                    self.task_failed("move messages", format_args!("queue {}", at.name), &error);
                     Pass::Waits
                 }
             };
             if let Some(queue) = slot.state.lock().queue_mut(at, id) {
                 queue.move_passes += 1;
+            }
+            if let Some((target, error)) = transfers.take_failed() {
+                self.task_failed("move messages", format_args!("queue {}", target.name), &error);
             }
             if transfers.take_moved() {
                 pause = limits::MOVE_PAUSES.0;
@@ -241,7 +244,7 @@ impl Broker {
     ) -> Result<(), Error> {
         let headers: Vec<Header> = messages.iter().map(|message| message.header.clone()).collect();
         if target == source.at {
-            error!(queue = %target.name, "dead letters cannot be moved to the queue that they are in");
+            debug!(queue = %target.name, "dead-letter queue is the queue itself");
             let failed = headers.into_iter().map(|header| Header { state: State::Failed, ..header });
             return self.change(source, Change::Update(failed.collect())).await;
         }

@@ -121,7 +121,7 @@ impl Broker {
     /// Asks the pool of a queue how much it holds; none when it does not say.
     async fn look_at(&self, slot: &Slot, due: &Due) -> Option<Seen> {
         let seen = self.ask_pool(slot, due).await;
-        let said = |error: &Error| debug!(%error, queue = %due.at.name, "totals of a queue not read");
+        let said = |error: &Error| debug!(%error, queue = %due.at.name, "queue totals not read");
         seen.inspect_err(said).ok().flatten()
     }
 

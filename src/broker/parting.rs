@@ -130,7 +130,7 @@ impl Broker {
     /// Makes a commit again whose outcome is unknown, until that is known, the slot is served elsewhere or taken anew, or the
     /// service stops.
     async fn settle_part(&self, slot: &Arc<Slot>, split: &Parting) {
-        warn!(slot = %slot.owned.slot, claim = %split.old, "claim split in doubt");
+        warn!(slot = slot.owned.slot.0, claim = %split.old, "claim split in doubt");
         let pause = Duration::from_secs(limits::RETRY_SECONDS.into());
         while self.next_turn(pause).await && slot.check_served().is_ok() {
             let (kept, own) = ((split.old, &split.kept), (split.new, &split.own));
@@ -144,7 +144,7 @@ impl Broker {
             };
             slot.changed.notify_waiters();
             // An error means that the queue was deleted, and its claims with it.
-            info!(slot = %slot.owned.slot, claim = %split.old, is_open = settled.is_ok(), "claim split settled");
+            info!(slot = slot.owned.slot.0, claim = %split.old, is_open = settled.is_ok(), "claim split settled");
             return;
         }
     }

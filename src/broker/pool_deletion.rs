@@ -169,7 +169,7 @@ impl Broker {
 }
 
 fn left_marked(pool: &PoolName, error: &Error) {
-    warn!(%pool, %error, "the pool takes no new queues until it is changed, or the service started again");
+    warn!(%pool, error = %error.detail(), "pool left closed to new queues");
 }
 
 fn in_use(name: &PoolName, by: &'static str) -> Error {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::Broker;
 use super::copier::Migration;
@@ -111,7 +111,7 @@ impl Broker {
             for (name, terms) in drained {
                 let course = courses.entry(name.clone()).or_default();
                 if let Err(error) = self.drain_on(&name, terms, course).await {
-                    warn!(pool = %name, %error, "a pool could not be drained on");
+                    self.task_failed("drain pool", format_args!("pool {name}"), &error);
                 }
             }
         }
@@ -142,7 +142,7 @@ impl Broker {
                 Err(Error::Conflict(_)) => course.put_off(at),
                 // The others need not wait for it.
                 Err(error) => {
-                    debug!(queue = %at.name, %error, "a queue could not be sent out of a pool that is drained");
+                    debug!(queue = %at.name, %error, "queue not sent out of drained pool");
                     (refused, last) = (refused + 1, Some(error));
                     course.put_off(at);
                 }
@@ -172,7 +172,7 @@ impl Broker {
                     Ok(true) => drop(course.moving.insert(queue.at)),
                     Ok(false) | Err(Error::Moved(_)) => {}
                     Err(error) => {
-                        debug!(queue = %queue.at.name, %error, "a queue that moves could not be opened");
+                        debug!(queue = %queue.at.name, %error, "queue under migration not opened");
                         course.put_off(queue.at);
                     }
                 }
@@ -199,7 +199,7 @@ impl Broker {
         let metadata = Metadata::stored(record.metadata)?;
         let attributes = metadata.attributes();
         let pool = self.place(at, attributes.flavor.as_ref(), attributes)?.entry.name.clone();
-        debug!(queue = %at.name, %pool, "a queue goes out of a pool that is drained");
+        debug!(queue = %at.name, %pool, "queue sent out of drained pool");
         self.queue_migrate(at, Destination { pool, rate: terms.rate }).await.map(|_| true)
     }
 

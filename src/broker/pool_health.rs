@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::time::timeout;
-use tracing::warn;
 
 use super::Broker;
 use super::overview::{ReplicaReport, Said};
@@ -103,7 +102,7 @@ impl Broker {
                 () = self.0.assignment.pools.notified() => {}
             }
             while let Err(error) = self.reload_pools().await {
-                warn!(%error, "the records of the pools could not be read anew");
+                self.task_failed("read pool records", "catalogue", &error);
                 if !self.next_turn(limits::POOL_TICK).await {
                     return;
                 }
@@ -116,9 +115,12 @@ impl Broker {
         loop {
             for answer in self.ask_pools().await {
                 if let Some(pool) = self.0.pools.get(&answer.name) {
+                    let reason = answer.health.as_ref().err().map(String::as_str);
+                    self.0.pools.states.note(&answer.name, reason);
                     pool.note_health(answer.health.ok());
                 }
             }
+            self.0.task_failures.settle();
             if !self.next_turn(limits::POOL_TICK).await {
                 return;
             }

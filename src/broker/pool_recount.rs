@@ -1,8 +1,6 @@
 //! Totals of pools that a crash may have left wrong are counted again in the background, at a bounded rate.
 
-use std::collections::HashSet;
-
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::Broker;
 use crate::domain::limits;
@@ -11,7 +9,7 @@ use crate::storage::Recount;
 impl Broker {
     /// Has pools count again what they are not sure of, until the service stops.
     pub(super) async fn recount_pools(&self) {
-        let (mut pause, mut told) = (limits::RECOUNT_STEP, HashSet::new());
+        let mut pause = limits::RECOUNT_STEP;
         while self.next_turn(pause).await {
             pause = limits::RECOUNT_REST;
             for pool in self.0.pools.all() {
@@ -24,16 +22,23 @@ impl Broker {
                         pause = limits::RECOUNT_STEP;
                         for found in corrections {
                             let (before, after) = (found.before, found.after);
-                            warn!(pool = %name, queue = %found.queue, ?before, ?after, "totals corrected");
+                            warn!(
+                                pool = %name,
+                                queue = %found.queue,
+                                messages_before = before.messages,
+                                messages_after = after.messages,
+                                bytes_before = before.bytes,
+                                bytes_after = after.bytes,
+                                "totals corrected"
+                            );
                             if let Some(slot) = self.0.cells.get(found.queue.slot()) {
                                 slot.state.lock().note_corrected(found.queue);
                             }
                         }
                     }
-                    Err(error) if told.insert(name.clone()) => {
-                        warn!(pool = %name, %error, "totals could not be counted again");
+                    Err(error) => {
+                        self.task_failed("recount totals", format_args!("pool {name}"), &store.failed(error));
                     }
-                    Err(error) => debug!(pool = %name, %error, "totals could not be counted again"),
                 }
             }
         }

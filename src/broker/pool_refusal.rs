@@ -1,6 +1,6 @@
 //! The errors of a request when a storage that it names cannot become a pool.
 
-use tracing::warn;
+use tracing::info;
 
 use super::storage_failed;
 use crate::domain::pool::PoolUri;
@@ -28,7 +28,7 @@ pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
         | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),
         PoolOpenError::Journal(_) | PoolOpenError::Absent(_) | PoolOpenError::Interrupted(_) => {
             // The reason may name paths of this machine, which are not for clients.
-            warn!(embedded = uri.is_embedded(), %error, "a storage could not be opened");
+            info!(is_embedded = uri.is_embedded(), %error, "pool storage not opened");
             Error::invalid(
                 Place::Body,
                 "uri",

@@ -1,27 +1,26 @@
 //! The open pools: the storage behind each name, opened, checked and exchanged while requests use it.
 
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use tokio::sync::MutexGuard;
 use tokio::time::timeout;
-use tracing::{error, info, warn};
 use uuid::Uuid;
 
+use super::Broker;
+use super::open_pool::Unusable;
+pub(super) use super::open_pool::{NamedStore, OpenPool};
 use super::pool_refusal::no_pool_there;
-use super::{Broker, storage_failed};
+use super::pool_states::PoolStates;
 use crate::catalogue::{Catalogue, PoolEntry, System};
 use crate::domain::limits;
 use crate::domain::names::PoolName;
-use crate::domain::pool::{Pool, PoolUri};
+use crate::domain::pool::PoolUri;
 use crate::error::{Error, Part};
-use crate::metrics::ObservedPool;
-use crate::placement::{Algorithm, Candidate};
+use crate::placement::Algorithm;
 use crate::storage::open::PoolOpenError;
-use crate::storage::{Health, PoolStore, Stamp, StoreError};
+use crate::storage::{PoolStore, Stamp, StoreError};
 
 /// How often a change of pools or flavors looks again when somebody else changed them meanwhile.
 pub(super) const CHANGE_TRIES: usize = 8;
@@ -64,122 +63,6 @@ pub struct PoolSettings {
     pub placement: Algorithm,
 }
 
-/// The storage of a pool, under the pool's name: whoever fails there says which it was.
-#[derive(Clone)]
-pub(super) struct NamedStore {
-    name: PoolName,
-    store: Arc<dyn PoolStore>,
-}
-
-impl Deref for NamedStore {
-    type Target = dyn PoolStore;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.store
-    }
-}
-
-impl NamedStore {
-    /// The name of its pool.
-    pub(super) fn name(&self) -> &PoolName {
-        &self.name
-    }
-
-    /// The part of the service that it is.
-    pub(super) fn part(&self) -> Part {
-        Part::Pool(self.name.clone())
-    }
-
-    /// What a failed call means to a request.
-    pub(super) fn failed(&self, error: StoreError) -> Error {
-        storage_failed(self.part(), error)
-    }
-}
-
-/// Why the storage of a pool cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unusable {
-    /// Whether nothing is there at all: a disk that is late.
-    pub(super) is_absent: bool,
-    /// For operators: it may name paths and servers.
-    pub(super) why: String,
-}
-
-/// A pool of the catalogue.
-pub(super) struct OpenPool {
-    pub(super) entry: PoolEntry,
-    /// Its storage, or why that cannot be used.
-    store: Result<Arc<dyn PoolStore>, Unusable>,
-    /// Bytes that are used where it lies, as it last said.
-    used: Arc<AtomicU64>,
-    /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
-    health: Arc<RwLock<Option<Health>>>,
-}
-
-impl OpenPool {
-    pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, Unusable>) -> Self {
-        Self { entry, store, used: Arc::default(), health: Arc::default() }
-    }
-
-    /// The storage of the pool. A pool that is unavailable stops only its own queues.
-    pub(super) fn store(&self) -> Result<NamedStore, Error> {
-        let name = self.entry.name.clone();
-        match &self.store {
-            Ok(store) => Ok(NamedStore { name, store: Arc::clone(store) }),
-            Err(unusable) => Err(Error::unavailable(Part::Pool(name), unusable.why.clone())),
-        }
-    }
-
-    /// Why its storage cannot be used, if it cannot.
-    pub(super) fn unusable(&self) -> Option<&Unusable> {
-        self.store.as_ref().err()
-    }
-
-    /// What placement needs to know of it.
-    pub(super) fn candidate(&self) -> Candidate<'_> {
-        let used = self.used.load(Ordering::Relaxed);
-        Candidate { name: self.entry.name.as_str(), weight: self.entry.pool.weight, used }
-    }
-
-    /// Keeps how it does, if it said so, and how full it says it is. One that does not know counts as empty.
-    pub(super) fn note_health(&self, health: Option<Health>) {
-        *self.health.write() = health;
-        if let Some(health) = health {
-            let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
-            self.used.store(used, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a post has a chance now.
-    pub(super) fn is_writable(&self) -> bool {
-        self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
-    }
-
-    /// Whether it answered when it was last asked how it does.
-    pub(super) fn is_up(&self) -> bool {
-        self.store.is_ok() && self.health.read().is_some()
-    }
-
-    /// What a page of metrics shows of it.
-    pub(super) fn observed(&self) -> ObservedPool {
-        let health = *self.health.read();
-        let health = health.filter(|_| self.store.is_ok());
-        ObservedPool {
-            name: self.entry.name.to_string(),
-            is_up: health.is_some(),
-            is_writable: self.is_writable(),
-            latency: health.map(|health| health.took),
-            space: health.and_then(|health| health.free.zip(health.total)),
-            held: None,
-            damaged_reads: self.store.iter().find_map(|store| store.damage()).map_or(0, |met| met.reads),
-        }
-    }
-
-    fn is_of(&self, pool: &Pool) -> bool {
-        self.entry.pool.id == pool.id && self.entry.pool.uri == pool.uri
-    }
-}
-
 /// The pools as this process knows them. The catalogue decides: a queue is placed in a commit that checks the
 /// record of its pool, and whoever is refused reads the records anew.
 pub(super) struct PoolTable {
@@ -188,6 +71,7 @@ pub(super) struct PoolTable {
     opener: Arc<dyn Opener>,
     /// Held for single look-ups and exchanges, never across an await.
     pools: RwLock<HashMap<PoolName, Arc<OpenPool>>>,
+    pub(super) states: PoolStates,
     /// Held by who changes pools or flavors, or reads all of them anew: one at a time.
     pub(super) changing: tokio::sync::Mutex<()>,
 }
@@ -200,6 +84,7 @@ impl PoolTable {
             placement: settings.placement,
             opener: Arc::clone(&settings.opener),
             pools: RwLock::default(),
+            states: PoolStates::default(),
             changing: tokio::sync::Mutex::default(),
         }
     }
@@ -217,13 +102,14 @@ impl PoolTable {
 
     /// Puts a pool in its place, and logs whether it can be used when that has changed.
     pub(super) fn insert(&self, pool: OpenPool) {
-        let (name, after) = (pool.entry.name.clone(), pool.unusable().cloned());
-        let before = self.pools.write().insert(name.clone(), Arc::new(pool));
-        match (before.map(|pool| pool.unusable().cloned()), after) {
-            (Some(Some(before)), Some(after)) if before == after => {}
-            (_, Some(after)) => error!(pool = %name, why = after.why, "pool unavailable"),
-            (Some(Some(_)), None) => info!(pool = %name, "pool available again"),
-            (_, None) => {}
+        self.states.note(&pool.entry.name, pool.unusable().map(|found| found.why.as_str()));
+        self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
+    }
+
+    /// Logs the pools that cannot be used at the start, once it is known that the service starts without them.
+    pub(super) fn tell_states(&self) {
+        for pool in self.all() {
+            self.states.note(&pool.entry.name, pool.unusable().map(|found| found.why.as_str()));
         }
     }
 
@@ -239,6 +125,7 @@ impl PoolTable {
     /// Forgets a pool and closes its storage, unless another pool has it.
     pub(super) fn remove(&self, name: &PoolName) {
         let Some(pool) = self.pools.write().remove(name) else { return };
+        self.states.forget(name);
         self.close(&pool.entry.pool.uri);
     }
 
@@ -336,14 +223,19 @@ impl PoolTable {
 
     /// Whether a start makes sense: some pool can be used, or there is none yet, or the disk of one is late and this process is
     /// the only one that could serve it. Beside other replicas, taking the slots would only stop the one that has the storage.
-    pub(super) fn check_start(&self, catalogue: &Catalogue) -> Result<(), Error> {
-        let (pools, is_alone) = (self.all(), catalogue.session_timeout().is_none());
+    pub(super) async fn check_start(&self, catalogue: &Catalogue, me: Uuid) -> Result<(), Error> {
+        let is_alone = catalogue.registry().await?.others(me).next().is_none();
+        let pools = self.all();
         let may_come =
             |pool: &Arc<OpenPool>| is_alone && pool.unusable().is_some_and(|found| found.is_absent);
         if pools.iter().any(|pool| pool.store.is_ok() || may_come(pool)) {
             return Ok(());
         }
-        pools.last().map_or(Ok(()), |pool| pool.store().map(|_| ()))
+        let Some((pool, unusable)) = pools.last().and_then(|pool| Some((pool, pool.unusable()?))) else {
+            return Ok(());
+        };
+        let (uri, why) = (pool.entry.pool.uri.without_password(), &unusable.why);
+        Err(Error::unavailable(Part::Pool(pool.entry.name.clone()), format!("{uri}: {why}")))
     }
 
     /// What a probe is told of pools that cannot be used: no path or server of this machine.
@@ -457,7 +349,7 @@ impl Broker {
             return;
         }
         if let Err(error) = self.reload_pools().await {
-            warn!(%error, "pools that are unavailable could not be looked up");
+            self.task_failed("read pool records", "catalogue", &error);
         }
     }
 }

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::Broker;
 use crate::domain::limits;
@@ -104,8 +104,10 @@ impl Broker {
                 found = broker.is_pool_used(&look.pool) => found,
             };
             match &found {
-                Ok(is_used) => info!(pool = %look.pool, is_used, "use of a missed pool looked up"),
-                Err(error) => warn!(pool = %look.pool, %error, "use of a missed pool could not be looked up"),
+                Ok(is_used) => info!(pool = %look.pool, is_used, "use of unreached pool looked up"),
+                Err(error) => {
+                    broker.task_failed("look up pool use", format_args!("pool {}", look.pool), error)
+                }
             }
             broker.0.pool_use.end_look(look, found.ok());
         });

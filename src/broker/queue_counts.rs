@@ -87,11 +87,11 @@ impl Broker {
         match timeout(limits::HEALTH_DEADLINE, ask).await {
             Ok(Ok(CountsAnswer { queues })) => queues,
             Ok(Err(error)) => {
-                debug!(replica = %owner.address, %error, "a replica did not count its queues");
+                debug!(replica = %owner.address, %error, "queues of replica not counted");
                 Vec::new()
             }
             Err(_) => {
-                debug!(replica = %owner.address, "a replica did not count its queues in time");
+                debug!(replica = %owner.address, "queues of replica not counted in time");
                 Vec::new()
             }
         }
@@ -106,7 +106,7 @@ impl Broker {
             let deadline = began + most * round / rounds;
             let counted = some.iter().map(async |at| {
                 let counted = timeout_at(deadline, self.count_queue_here(at)).await.ok()?;
-                let told = |error: &Error| debug!(%error, queue = %at.name, "a queue is not counted");
+                let told = |error: &Error| debug!(%error, queue = %at.name, "queue not counted");
                 counted.inspect_err(told).ok().flatten()
             });
             counts.extend(join_all(counted).await);

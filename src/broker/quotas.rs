@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::Broker;
 use super::ledger::{Counted, Counting, Reservation, uncounted};
@@ -70,7 +70,7 @@ impl Broker {
         match timeout(limits::HEALTH_DEADLINE, self.try_count_without_books(project)).await {
             Ok(Ok(used)) => Ok(used),
             Ok(Err(error)) => {
-                debug!(%error, "what a project holds is not counted");
+                debug!(%error, "project totals not counted");
                 Ok(None)
             }
             Err(_) => Ok(None),
@@ -192,7 +192,7 @@ impl Broker {
     /// Counts an account, however often that must be tried.
     async fn count_account(&self, account: &ProjectId) {
         while let Err(error) = self.try_count_account(account).await {
-            warn!(%error, "the queues of a project could not be counted");
+            self.task_failed("count queues of project", format_args!("project {account}"), &error);
             if !self.next_turn(limits::RECOUNT_TICK).await {
                 return;
             }
@@ -221,7 +221,7 @@ impl Broker {
                     Error::Moved(_) => Ok(()),
                     error => Err(error),
                 }) {
-                    debug!(slot = %number, %error, "the queues of a slot could not be counted again");
+                    debug!(slot = number.0, %error, "slot totals not counted");
                     self.0.ledger.make_stale(&account, number);
                 }
             }
@@ -260,7 +260,7 @@ impl Broker {
                 .collect();
             for (placement, counted) in join_all(counts).await {
                 if let Err(error) = counted {
-                    debug!(pool = %placement.pool, %error, "queues of a pool that does not answer count as before");
+                    debug!(pool = %placement.pool, %error, "pool totals kept as before");
                     silent.insert(&placement.pool);
                 }
             }
@@ -314,7 +314,7 @@ impl Broker {
                 Err(error) => Err(error),
             };
             if let Err(error) = &totals {
-                warn!(%queue, %error, "a pool does not say what a queue holds; it is asked again");
+                self.task_failed("read totals", format_args!("queue {queue}"), error);
             }
             Counted { queue, account, totals: totals.ok() }
         });

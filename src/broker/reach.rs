@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
-use tracing::{info, warn};
+use tracing::info;
 use uuid::Uuid;
 
 use super::Broker;
@@ -192,13 +192,13 @@ impl Broker {
         match self.0.catalogue.component_report(&node, found).await {
             Ok(true) => {
                 let Unreached { pools, peers } = &found.unreached;
-                info!(?pools, ?peers, used = ?found.used_pools, "unreached parts reported");
+                info!(pools = pools.join(" "), peers = peers.len(), "unreached parts reported");
                 true
             }
             // It is not registered now, and says it when it is.
             Ok(false) => false,
             Err(error) => {
-                warn!(%error, "the other replicas could not be told what this one does not reach");
+                self.task_failed("publish reach", "registry", &error);
                 false
             }
         }

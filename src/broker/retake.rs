@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
-use tracing::{error, info, warn};
+use tracing::{debug, info, warn};
 
 use super::Broker;
 use super::away::AwaySlot;
@@ -19,6 +19,7 @@ use crate::catalogue::OwnedSlot;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
 use crate::domain::names::{PoolName, QueueRef};
+use crate::domain::time::millis;
 use crate::error::Error;
 use crate::storage::Epoch;
 
@@ -133,14 +134,20 @@ impl Broker {
         let Some(away) = self.leave_away(slot, why) else { return };
         slot.close();
         let pause = slot.taken.pause();
-        error!(slot = %slot.owned.slot, why, ?pause, "a slot is closed and taken anew");
+        let (number, pause_ms) = (slot.owned.slot.0, millis(pause));
+        // One that was lost a moment ago is told when it is calm again, and counted meanwhile.
+        match pause.is_zero() {
+            true => warn!(slot = number, reason = why, "slot lost"),
+            false => debug!(slot = number, reason = why, pause_ms, "slot lost again"),
+        }
+        self.0.meter.note_lost_slot();
         let (broker, owned, pools) = (self.clone(), slot.owned.clone(), slot.pools());
         self.0.tasks.spawn(async move { broker.retake(away, &owned, &pools, pause).await });
     }
 
     /// Takes a slot until that succeeds, others that reach more should have it, or the service stops.
     async fn retake(&self, away: AwaySlot, owned: &OwnedSlot, pools: &[PoolName], first: Duration) {
-        let (mut pause, number) = (first, owned.slot);
+        let (mut pause, number, began) = (first, owned.slot, Instant::now());
         loop {
             if !pause.is_zero() && !self.next_turn(pause).await {
                 return;
@@ -150,17 +157,23 @@ impl Broker {
             if self.is_passed_over() {
                 match self.0.catalogue.slots_give_up(std::slice::from_ref(owned), &self.0.owner).await {
                     Ok(()) => {
-                        info!(slot = %number, "slot given up for others that reach more");
+                        info!(slot = number.0, "slot given up");
                         return self.0.ledger.left(number);
                     }
-                    Err(error) => warn!(slot = %number, %error, "slot could not be given up"),
+                    Err(error) => {
+                        self.task_failed("give up slots", format_args!("slot {}", number.0), &error)
+                    }
                 }
                 continue;
             }
             match self.take(number, Taken::now(pause)).await {
                 Ok(Some(slot)) => {
                     self.fence_pools(&slot, pools).await;
-                    info!(slot = %number, epoch = ?slot.epoch, "the slot is served again");
+                    let (took_ms, transaction) = (millis(began.elapsed()), slot.epoch.transaction);
+                    match first.is_zero() {
+                        true => info!(slot = number.0, transaction, took_ms, "slot recovered"),
+                        false => debug!(slot = number.0, transaction, took_ms, "slot recovered again"),
+                    }
                     away.enter(slot);
                     self.0.ledger.taken(number);
                     // It may be another's by now.
@@ -168,12 +181,11 @@ impl Broker {
                     return;
                 }
                 Ok(None) => {
-                    info!(slot = %number, "another replica serves the slot");
+                    info!(slot = number.0, "slot served by other replica");
                     return self.0.ledger.left(number);
                 }
                 Err(error) => {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    warn!(slot = %number, %error, cause, ?pause, "the slot could not be taken");
+                    self.task_failed("take slots", format_args!("slot {}", number.0), &error);
                 }
             }
         }
@@ -208,14 +220,18 @@ impl Broker {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = fenced {
-                    warn!(slot = %slot.owned.slot, pool = %name, %error, "a pool is fenced at its next use");
+                    broker.task_failed(
+                        "fence pools",
+                        format_args!("slot {} pool {name}", slot.owned.slot.0),
+                        &error,
+                    );
                 }
                 drop(token);
             });
         }
         fences.close();
         if timeout(FENCES_WAIT, fences.wait()).await.is_err() {
-            warn!(slot = %slot.owned.slot, "slot is served before all its pools are fenced");
+            debug!(slot = slot.owned.slot.0, "slot served before all pools are fenced");
         }
     }
 }

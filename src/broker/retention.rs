@@ -176,7 +176,7 @@ impl Broker {
                     // A second one says that the pool does not answer; the first one may be of its queue alone.
                     Err(error) if failed => return Err(error),
                     Err(error) => {
-                        debug!(%error, pool = %store.name(), "a queue's retained messages are not read");
+                        debug!(%error, pool = %store.name(), "retained messages not read");
                         failed = true;
                     }
                 }

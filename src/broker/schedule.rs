@@ -6,8 +6,6 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use tracing::warn;
-
 use super::Broker;
 use super::changes::{self, Change};
 use super::messages::{Outcome, settled};
@@ -83,9 +81,7 @@ impl Broker {
             let next = match broker.wake_due(&slot, &at, id, store).await {
                 Ok(next) => next,
                 Err(error) => {
-                    if !error.is_damaged() {
-                        warn!(%error, queue = %at.name, "scheduled messages could not be made ready");
-                    }
+                    broker.task_failed("wake delayed messages", format_args!("queue {}", at.name), &error);
                     broker.next_turn(limits::MOVE_PAUSES.0).await;
                     Some(now)
                 }

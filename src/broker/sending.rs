@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::debug;
 
+use super::task_failures::TaskFailures;
 use crate::domain::names::PoolName;
 use crate::storage::{Batch, PoolStore, StoreError};
 
@@ -24,7 +25,12 @@ pub(super) enum Outcome {
 }
 
 /// Sends a batch until its outcome is known, or the tries are used up.
-pub(super) async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) -> Outcome {
+pub(super) async fn send(
+    store: &dyn PoolStore,
+    batch: &Batch,
+    pool: &PoolName,
+    failures: &TaskFailures,
+) -> Outcome {
     let mut may_be_done = false;
     let mut pause = FIRST_PAUSE;
     for attempt in 1..=TRIES {
@@ -35,14 +41,14 @@ pub(super) async fn send(store: &dyn PoolStore, batch: &Batch, pool: &PoolName) 
         may_be_done |= !failure.nothing_written();
         match failure {
             StoreError::Stamped(_) | StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack => {
-                error!(%pool, slot = %batch.slot, error = %failure, "a pool refused a batch");
+                failures.note("write batches", format_args!("slot {} pool {pool}", batch.slot.0), &failure);
                 return Outcome::Unknown;
             }
             // Unless an earlier try may have been applied: then the next one tells.
             StoreError::Full if !may_be_done => return Outcome::Full,
             StoreError::Damaged(_) if !may_be_done => return Outcome::Damaged,
             StoreError::Full | StoreError::Damaged(_) | StoreError::NotSent(_) | StoreError::Unknown(_) => {
-                warn!(%pool, slot = %batch.slot, attempt, error = %failure, "a batch failed");
+                debug!(%pool, slot = batch.slot.0, attempt, error = %failure, "batch failed");
             }
         }
         if attempt < TRIES {

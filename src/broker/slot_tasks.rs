@@ -51,7 +51,7 @@ impl Broker {
         let broker = self.clone();
         self.0.tasks.spawn(async move {
             while let Err(panic) = broker.0.tasks.spawn(duty(broker.clone())).await {
-                error!(duty = name, %panic, "duty ended in a panic, it begins again");
+                error!(task = name, error = %panic, "background task panicked");
                 if !broker.next_turn(PAUSE).await {
                     return;
                 }

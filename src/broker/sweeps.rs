@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use tracing::warn;
 
 use super::Broker;
 use super::changes::Change;
@@ -87,10 +86,12 @@ impl Broker {
     async fn sweep_slots(&self, pool: &PoolName, due: Vec<SlotNumber>) {
         for number in due {
             let Some(slot) = self.swept_slot(number) else { continue };
-            if let Err(error) = self.sweep(&slot, pool).await
-                && !error.is_damaged()
-            {
-                warn!(slot = %number, %pool, %error, "expired messages could not be removed");
+            if let Err(error) = self.sweep(&slot, pool).await {
+                self.task_failed(
+                    "remove expired messages",
+                    format_args!("slot {} pool {pool}", number.0),
+                    &error,
+                );
             }
             if self.0.stop.is_cancelled() {
                 return;

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::warn;
 use uuid::Uuid;
 
 use super::Broker;
@@ -107,7 +106,7 @@ impl Broker {
         loop {
             let kept = if keeps_time { self.follow_time(&mut own).await } else { Ok(()) };
             if let Err(error) = kept {
-                warn!(%error, "the time could not be recorded");
+                self.task_failed("record time", "catalogue", &error);
             }
             let asked = async {
                 match keeps_time {
@@ -123,7 +122,7 @@ impl Broker {
                 },
             }
             if !keeps_time && let Err(error) = self.0.catalogue.time_record(self.0.clock.now()).await {
-                warn!(%error, "the time could not be recorded");
+                self.task_failed("record time", "catalogue", &error);
             }
         }
     }

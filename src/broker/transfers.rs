@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::warn;
 
 use crate::domain::ids::MessageId;
 use crate::domain::message::{Header, State};
@@ -40,6 +39,8 @@ pub(super) struct Transfers {
     has_moved: bool,
     /// Whether one of them has failed since [`Transfers::finish`].
     has_failed: bool,
+    /// The last one that has failed since [`Transfers::take_failed`].
+    failed: Option<(QueueRef, Error)>,
 }
 
 impl Transfers {
@@ -106,6 +107,11 @@ impl Transfers {
         .await;
     }
 
+    /// The last one that failed since this was last asked: its target, and why.
+    pub(super) fn take_failed(&mut self) -> Option<(QueueRef, Error)> {
+        self.failed.take()
+    }
+
     /// Whether one has ended well since this was last asked.
     pub(super) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
@@ -113,14 +119,14 @@ impl Transfers {
 
     /// Takes out those that have ended; the others wake the task.
     fn poll_ended(&mut self, context: &mut Context<'_>) {
-        let Self { tasks, has_moved, has_failed, .. } = self;
+        let Self { tasks, has_moved, has_failed, failed, .. } = self;
         tasks.retain(|target, transfer| {
             let Poll::Ready(ended) = Pin::new(transfer).poll(context) else { return true };
             let unknown = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
             match ended.unwrap_or_else(unknown) {
                 Ok(()) => *has_moved = true,
                 Err(error) => {
-                    warn!(to = %target.name, %error, "messages could not be moved");
+                    *failed = Some((target.clone(), error));
                     *has_failed = true;
                 }
             }

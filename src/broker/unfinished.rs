@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use tracing::warn;
 
 use super::Broker;
 use super::moves::by_peer;
@@ -53,7 +52,7 @@ impl Broker {
                 }
                 let mut silent = HashSet::new();
                 if let Err(error) = self.search(&slot, &mut silent, &mut down).await {
-                    warn!(slot = %number, %error, "moves that were begun cannot all be found yet");
+                    self.task_failed("find unfinished moves", format_args!("slot {}", number.0), &error);
                     let pause = before.map_or(limits::UNFINISHED_PAUSES.0, |before| before.pause * 2);
                     let pause = pause.min(limits::UNFINISHED_PAUSES.1);
                     let silent =

@@ -5,6 +5,7 @@ mod client;
 mod completions;
 mod config;
 mod docs;
+mod failure;
 mod help;
 mod here;
 mod openapi;
@@ -14,7 +15,8 @@ mod tree;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{Config, layers};
+use crate::config::layers::{self, Unread};
+use crate::config::{Config, LogFormat};
 
 /// A durable message queue.
 #[derive(Debug, Parser)]
@@ -53,10 +55,21 @@ enum Command {
 
 /// Carries out the command that the arguments of the process name.
 pub fn run() -> anyhow::Result<()> {
-    let given = layers::read(help::shaped(Cli::command()))?;
+    let command = help::shaped(Cli::command());
+    let logs_json = failure::asks_for_json(&command);
+    let given = match layers::read(command) {
+        Ok(given) => given,
+        Err(Unread::Arguments(error)) if !(logs_json && error.use_stderr()) => error.exit(),
+        Err(error) if logs_json => return Err(failure::print(&error.to_string(), 2)),
+        Err(error) => return Err(error.into()),
+    };
     let cli = Cli::from_arg_matches(&given.matches).unwrap_or_else(|error| error.exit());
     match cli.command.unwrap_or(Command::Serve(cli.config)) {
-        Command::Serve(config) => serve::run(config, &given.doubtful),
+        Command::Serve(config) => {
+            let logs_json = config.log_format == LogFormat::Json;
+            let served = serve::run(config, &given.doubtful);
+            served.map_err(|error| if logs_json { failure::print(&format!("{error:#}"), 1) } else { error })
+        }
         Command::Config(config) => config::run(&given, &config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         Command::Token(command) => token::run(command),
@@ -68,10 +81,18 @@ pub fn run() -> anyhow::Result<()> {
     }
 }
 
+/// Whether an error of [`run`] was printed already, as a line of JSON.
+pub fn is_printed(error: &anyhow::Error) -> bool {
+    error.is::<failure::Printed>()
+}
+
 /// The exit code that an error of [`run`] means: those of the client commands are documented in the help, every other is 1.
 /// 0 is for a reader of the output that has gone.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+    if let Some(printed) = error.downcast_ref::<failure::Printed>() {
+        return printed.code;
+    }
     match (error.downcast_ref::<client::Failure>(), error.downcast_ref::<std::io::Error>()) {
         (Some(failure), _) => failure.exit_code(),
         (None, Some(error)) if closed(error) => 0,

@@ -2,18 +2,18 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{here, runtime};
-use crate::config::Config;
 use crate::config::layers::DoubtfulVariable;
+use crate::config::{Config, LogFormat};
+use crate::domain::time::millis;
 use crate::server::Server;
 use crate::telemetry;
 
@@ -26,18 +26,18 @@ const END: Duration = Duration::from_secs(30);
 
 pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Result<()> {
     let filter = &config.log;
-    let started = telemetry::start(config.log_format, filter);
-    started
-        .with_context(|| format!("'{filter}' is not a filter of the log (--log, ANGARIUM_LOG): {FILTER}"))?;
+    // The reason of the filter's own reader adds nothing.
+    telemetry::start(config.log_format, filter)
+        .map_err(|_| anyhow!("'{filter}' is not a filter of the log (--log, ANGARIUM_LOG): {FILTER}"))?;
     for DoubtfulVariable { name, meant } in doubtful {
-        warn!(variable = name, meant, "variable not known");
+        warn!(variable = name, meant, "unknown environment variable");
     }
     let runtime = runtime()?;
     runtime.block_on(async {
         let server = Server::open(&config).await?;
-        // Whoever reads where it listens may stop it at once.
+        // A reader of its address may stop it at once.
         let stop = stop_signal()?;
-        greet(config.scheme(), server.address()?, &config.data)?;
+        greet(&config, server.address()?)?;
         server.run(stop, end_in_time).await;
         anyhow::Ok(())
     })?;
@@ -49,18 +49,22 @@ pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Resu
 fn end_in_time() {
     let end = || {
         thread::sleep(END);
-        error!("the stores could not be closed in time; nothing acknowledged is lost");
+        error!(timeout_ms = millis(END), "stores not closed in time");
         std::process::exit(1);
     };
     if let Err(error) = thread::Builder::new().name("end".to_owned()).spawn(end) {
-        warn!(%error, "the end of the process has no bound");
+        warn!(%error, "end of process without bound");
     }
 }
 
-/// Prints where the service is and a request to try.
-fn greet(scheme: &str, address: SocketAddr, data: &Path) -> std::io::Result<()> {
-    let data = data.canonicalize()?;
-    let version = env!("CARGO_PKG_VERSION");
+/// Logs where the service listens. For people it is printed too, with a request to try.
+fn greet(config: &Config, address: SocketAddr) -> std::io::Result<()> {
+    let data = config.data.canonicalize()?;
+    let (scheme, version) = (config.scheme(), env!("CARGO_PKG_VERSION"));
+    info!(%address, url = format!("{scheme}://{address}"), version, data = %data.display(), "listening");
+    if config.log_format == LogFormat::Json {
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     writeln!(out, "angarium {version} listening on {scheme}://{address}")?;
     writeln!(out, "data in {}", data.display())?;
@@ -91,8 +95,8 @@ fn stop_signal() -> anyhow::Result<CancellationToken> {
             if pressed > 0 {
                 std::process::exit(130);
             }
-            stopped.cancel();
             info!("stopping");
+            stopped.cancel();
         }
     });
     Ok(stop)

@@ -34,6 +34,17 @@ pub struct BadFile {
     why: String,
 }
 
+/// Why the settings of a process cannot be used.
+#[derive(Debug, ThisError)]
+pub enum Unread {
+    /// Its arguments or its environment. Help and the version count as one.
+    #[error(transparent)]
+    Arguments(#[from] clap::Error),
+    /// The file that they name.
+    #[error(transparent)]
+    File(#[from] BadFile),
+}
+
 /// Why the settings of an environment cannot be used.
 #[derive(Debug, ThisError)]
 pub enum Unsettled {
@@ -61,16 +72,15 @@ struct SettingsFile {
     values: Vec<(String, String)>,
 }
 
-/// Reads the arguments of the process, the environment, and the file if one is named. Ends the process with a message
-/// when the arguments are wrong, or when they ask for help.
-pub fn read(command: Command) -> Result<Given, BadFile> {
+/// Reads the arguments of the process, the environment, and the file if one is named.
+pub fn read(command: Command) -> Result<Given, Unread> {
     let doubtful = doubtful(&command);
     let command = without_empty(command);
-    let matches = command.clone().get_matches();
+    let matches = command.clone().try_get_matches()?;
     let named = settings_of(&matches).and_then(|settings| settings.get_one::<PathBuf>(FILE));
     let Some(path) = named else { return Ok(Given { matches, doubtful, file: None }) };
     let file = SettingsFile::read(path)?;
-    let matches = with_file(command, &file.values).get_matches();
+    let matches = with_file(command, &file.values).try_get_matches()?;
     Ok(Given { matches, doubtful, file: Some(file) })
 }
 

@@ -477,6 +477,8 @@ pub const CLAIM_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How often pools that could not be opened are tried again, and how often it is asked how full the pools are.
 pub const POOL_TICK: Duration = Duration::from_secs(5);
+/// A kind of background task that has not failed for this long works again: longer than the pause of any of them.
+pub const TASK_QUIET: Duration = Duration::from_secs(300);
 /// A pool that has not said within this time how it is does not answer.
 pub const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 /// Queues that a survey of all pools looks at, for the map and for a plan of moves: some seconds of reading.

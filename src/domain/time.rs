@@ -1,6 +1,7 @@
 //! Instants as they are stored, and their arithmetic. Nothing here reads a clock.
 
 use std::fmt;
+use std::time::Duration;
 
 /// An instant of tree time: milliseconds since the Unix epoch.
 ///
@@ -53,6 +54,11 @@ impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}ms", self.0)
     }
+}
+
+/// Whole milliseconds, as logs have them: a number of 64 bits is one in JSON too.
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::current::Current;
 use super::disk::RoomWatch;
@@ -29,6 +29,7 @@ use super::{JournalError, Txn, rescue};
 use crate::clock::Clock;
 use crate::domain::durability::Durability;
 use crate::domain::limits;
+use crate::domain::time::millis;
 
 /// The write side of a journal.
 pub(super) struct Committer {
@@ -119,7 +120,7 @@ impl Drop for Committer {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            error!("the committer's thread ended by a panic");
+            error!("journal committer panicked");
         }
     }
 }
@@ -185,12 +186,12 @@ impl Run {
             }
         }
         if let Err(cause) = self.sync() {
-            error!(%cause, "the last sync failed");
+            error!(error = %cause, path = %self.path.display(), "last journal sync failed");
         } else if self.checked.load(Ordering::Relaxed)
             && let Err(cause) =
                 self.current.store().map_err(text).and_then(|s| s.leave_checked().map_err(text))
         {
-            warn!(%cause, "the journal is checked again when it is opened");
+            warn!(error = %cause, path = %self.path.display(), "journal not left checked");
         }
     }
 
@@ -272,7 +273,7 @@ impl Run {
     }
 
     fn close(&mut self, cause: &Arc<str>) -> Weak<Store> {
-        error!(%cause, path = %self.path.display(), "a write failed; the journal is opened again");
+        error!(error = %cause, path = %self.path.display(), "journal closed");
         self.unsynced = None;
         self.current.close(cause)
     }
@@ -280,6 +281,7 @@ impl Run {
     /// Opens the store again, however long it takes. False when the journal is closed instead.
     fn reopen(&mut self, old: &Weak<Store>) -> bool {
         let (mut pause, longest) = limits::REOPEN_PAUSE;
+        let (began, mut told) = (Instant::now(), None);
         // What was tried a moment ago fails again.
         let is_again = self.merges.have_failed && self.merges.is_damaged;
         if is_again && !self.refuse_for(longest) {
@@ -295,11 +297,16 @@ impl Run {
                     Ok(store) => {
                         self.numbering = store.numbering();
                         self.current.reopened(store);
-                        info!(path = %self.path.display(), "the journal is open again");
+                        info!(path = %self.path.display(), away_ms = millis(began.elapsed()), "journal reopened");
                         return true;
                     }
+                    // It is told that the journal is closed. A reason that is new is told too.
+                    Err(cause) if told.as_ref() == Some(&cause) => {
+                        debug!(error = cause, "journal not reopened")
+                    }
                     Err(cause) => {
-                        warn!(cause, path = %self.path.display(), "the journal cannot be opened yet")
+                        warn!(error = cause, path = %self.path.display(), "journal cannot be reopened yet");
+                        told = Some(cause);
                     }
                 }
             }
@@ -330,11 +337,7 @@ impl Run {
         let refused = (mended.refused > 0).then(|| self.merges.refused.unwrap_or(now));
         self.merges = Merges { have_failed: false, looked: Some(now), is_damaged, refused };
         if mended.tables > 0 {
-            error!(
-                tables = mended.tables,
-                ranges = mended.ranges,
-                "damaged tables were set right for merges"
-            );
+            error!(tables = mended.tables, ranges = mended.ranges, "damaged tables rewritten");
         }
         Ok(())
     }

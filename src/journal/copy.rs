@@ -35,7 +35,7 @@ struct Files(PathBuf);
 impl Drop for Files {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            warn!(path = %self.0.display(), %error, "a copy of a store could not be removed");
+            warn!(path = %self.0.display(), %error, "store copy not removed");
         }
     }
 }

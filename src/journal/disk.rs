@@ -6,6 +6,7 @@ use std::time::Instant;
 use tracing::{info, warn};
 
 use crate::domain::limits;
+use crate::domain::time::millis;
 
 /// Bytes of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +50,13 @@ pub(super) struct RoomWatch {
     room: Room,
     free: u64,
     looked: Option<Instant>,
+    /// When the room became less than the reserve.
+    below_since: Option<Instant>,
 }
 
 impl RoomWatch {
     pub(super) fn new(path: PathBuf, reserve: u64) -> Self {
-        Self { path, reserve, room: Room::Free, free: u64::MAX, looked: None }
+        Self { path, reserve, room: Room::Free, free: u64::MAX, looked: None, below_since: None }
     }
 
     /// The room as of now, or as of a moment ago. A file system that does not say has room.
@@ -66,10 +69,15 @@ impl RoomWatch {
         let room = Room::of(space, self.reserve);
         let free = space.map_or(u64::MAX, |space| space.free);
         if room != self.room {
+            let path = self.path.display().to_string();
             match room {
-                Room::Free => info!(free, "there is room for new messages again"),
+                Room::Free => {
+                    let away_ms = self.below_since.take().map_or(0, |since| millis(since.elapsed()));
+                    info!(path = %path, free, reserve = self.reserve, away_ms, "disk above reserve");
+                }
                 Room::Reserved => {
-                    warn!(free, reserve = self.reserve, "the disk is nearly full; new messages are refused");
+                    self.below_since = Some(Instant::now());
+                    warn!(path = %path, free, reserve = self.reserve, "disk below reserve");
                 }
             }
         }

@@ -91,13 +91,13 @@ pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) 
                 error!(
                     table = %table.file.display(),
                     copy = %rewritten.copy.display(),
-                    "a damaged table was written anew; reads of what it has lost are refused"
+                    "damaged table rewritten"
                 );
             }
             Err(error) => {
                 done.left += 1;
                 done.refused += usize::from(is_refused(&error));
-                warn!(table = %table.file.display(), %error, "a damaged table cannot be written anew");
+                warn!(table = %table.file.display(), %error, "damaged table not rewritten");
             }
         }
     }

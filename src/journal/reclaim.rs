@@ -40,7 +40,7 @@ impl Reclaimer {
         let round = std::thread::Builder::new().name("reclaim".into());
         match round.spawn(move || reclaim(&store, free)) {
             Ok(round) => self.round = Some(round),
-            Err(error) => warn!(%error, "no thread can be started to get room back"),
+            Err(error) => warn!(%error, "disk reclaim not started"),
         }
     }
 }
@@ -51,7 +51,7 @@ impl Drop for Reclaimer {
         if let Some(round) = self.round.take()
             && round.join().is_err()
         {
-            error!("a round of getting room back ended by a panic");
+            error!("disk reclaim panicked");
         }
     }
 }
@@ -59,7 +59,7 @@ impl Drop for Reclaimer {
 fn reclaim(store: &Store, free: u64) {
     if let Err(error) = flush(store) {
         // The committer finds out by its next write if the store cannot go on.
-        return warn!(%error, "what is in memory could not be flushed");
+        return warn!(%error, "memory tables not flushed");
     }
     for (space, name) in SPACES {
         let keyspace = store.space(space);
@@ -69,9 +69,9 @@ fn reclaim(store: &Store, free: u64) {
         }
         let (before, left) = (contents.bytes, contents.left());
         match keyspace.major_compact() {
-            Ok(()) => debug!(space = name, before, after = keyspace.disk_space(), left, "tables were merged"),
+            Ok(()) => debug!(space = name, before, after = keyspace.disk_space(), left, "tables merged"),
             // Other key spaces have room to give too.
-            Err(error) => warn!(space = name, %error, "tables could not be merged"),
+            Err(error) => warn!(space = name, %error, "tables not merged"),
         }
     }
 }

@@ -27,6 +27,7 @@ use super::JournalError;
 use super::current::Current;
 use super::work::Work;
 use crate::domain::limits;
+use crate::domain::time::millis;
 
 /// The queue of a committer, until its thread ends. That thread holds the lock while it waits for work, the watch while it
 /// refuses what waits.
@@ -99,7 +100,7 @@ impl Stall {
         let mut phase = self.phase.lock();
         let took = phase.began.take().map(|began| began.elapsed());
         if std::mem::take(&mut phase.is_stalled) && is_sound && self.current.resume() {
-            info!(took_ms = took.unwrap_or_default().as_millis(), "journal writes again");
+            info!(took_ms = millis(took.unwrap_or_default()), "journal resumed");
         }
         std::mem::take(&mut phase.group)
     }
@@ -114,7 +115,7 @@ impl Stall {
             let why: Arc<str> =
                 format!("a write to the disk that has not ended within {:?}", phase.deadline).into();
             if !std::mem::replace(&mut phase.is_stalled, true) {
-                error!(deadline_ms = phase.deadline.as_millis(), "journal stalled");
+                error!(deadline_ms = millis(phase.deadline), "journal stalled");
                 self.current.stall(&why);
             }
             // Only now: whoever hears of it must find the store closed.
@@ -165,7 +166,7 @@ impl Drop for StallWatch {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            error!("the thread that watches the committer ended by a panic");
+            error!("journal watch panicked");
         }
     }
 }

@@ -184,6 +184,16 @@ impl Meter {
         self.0.work.claim_wait.observe(seconds);
     }
 
+    /// Counts a failure of a background task.
+    pub fn fail_task(&self, task: &'static str) {
+        self.0.work.fail_task(task);
+    }
+
+    /// Counts a slot that was lost, and must be reacquired.
+    pub fn note_lost_slot(&self) {
+        self.0.work.slots_lost.inc();
+    }
+
     /// Memory had so many messages that their pool does not have.
     pub fn note_missing(&self, messages: u64) {
         self.0.work.messages_missing.inc_by(messages);

@@ -74,7 +74,7 @@ impl Requests {
         registry.register("angarium_requests", "Requests answered", Family::clone(&answers));
         registry.register(
             "angarium_refusals",
-            "Requests answered 429, 503 or 507: too many, unavailable, or no room",
+            "Requests answered 429 or 5xx: too many, unavailable, no room, unknown outcome",
             Family::clone(&refusals),
         );
         Self { durations, answers, refusals }

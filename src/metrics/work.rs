@@ -25,6 +25,11 @@ struct PoolLabels {
     pool: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskLabels {
+    task: &'static str,
+}
+
 type Histograms = Family<PoolLabels, Histogram, fn() -> Histogram>;
 
 /// How long commits to a pool take, and how much each of them carries. Clones share it.
@@ -62,6 +67,8 @@ pub(super) struct Work {
     connections: Gauge,
     pub(super) connections_refused: Counter,
     pub(super) messages_missing: Counter,
+    pub(super) slots_lost: Counter,
+    task_failures: Family<TaskLabels, Counter>,
 }
 
 impl Work {
@@ -75,6 +82,8 @@ impl Work {
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             messages_missing: Counter::default(),
+            slots_lost: Counter::default(),
+            task_failures: Family::default(),
         };
         registry.register(
             "angarium_commit_duration_seconds",
@@ -102,7 +111,21 @@ impl Work {
             "Messages that memory had and their pool did not: each was forgotten, and its slot reacquired",
             work.messages_missing.clone(),
         );
+        registry.register(
+            "angarium_slots_lost",
+            "Slots that were lost, and reacquired or left to another replica",
+            work.slots_lost.clone(),
+        );
+        registry.register(
+            "angarium_background_failures",
+            "Failures of background tasks, which go on by themselves",
+            work.task_failures.clone(),
+        );
         work
+    }
+
+    pub(super) fn fail_task(&self, task: &'static str) {
+        self.task_failures.get_or_create(&TaskLabels { task }).inc();
     }
 
     pub(super) fn commits(&self, pool: &str) -> CommitMeter {

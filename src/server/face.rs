@@ -107,7 +107,7 @@ fn authentication(
 ) -> Result<Authentication, FaceError> {
     let tokens = config.tokens.clone().map(|path| {
         let from = path.clone();
-        reloader.watch(&[&path], move || tokens::read(&from))
+        reloader.watch(&[&path], move || tokens::read(&from)).map_err(|error| error.of("--tokens"))
     });
     let tokens = tokens.transpose()?;
     let chosen = config.keystone.chosen().map_err(|why| FaceError::Keystone(why.to_owned()))?;
@@ -175,7 +175,8 @@ fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, Unreadab
     let settings = &config.sqs;
     let keys = settings.sqs_keys.clone().map(|path| {
         let from = path.clone();
-        reloader.watch(&[&path], move || sqs_keys::read(&from))
+        let keys = reloader.watch(&[&path], move || sqs_keys::read(&from));
+        keys.map_err(|error| error.of("--sqs-keys"))
     });
     Ok(SqsSettings {
         region: settings.sqs_region.clone(),
@@ -194,7 +195,8 @@ fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, Unre
     };
     let from = (certificates.clone(), key.clone());
     let read = move || Credentials::read(&from.0, &from.1);
-    Ok(Transport::Tls(reloader.watch(&[&certificates, &key], read)?))
+    let credentials = reloader.watch(&[&certificates, &key], read);
+    Ok(Transport::Tls(credentials.map_err(|error| error.of("--tls-cert or --tls-key"))?))
 }
 
 fn quotas(
@@ -214,14 +216,14 @@ fn quotas(
         if !projects.is_empty() {
             warn!(
                 file = %from.display(),
-                ?projects,
-                "quotas have no effect: ACCOUNT@REGION counts for ACCOUNT. Name accounts, or name no other region with \
-                 --sqs-regions"
+                projects = projects.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+                next_step = "ACCOUNT@REGION counts for ACCOUNT: name accounts, or no other region with --sqs-regions",
+                "quotas without effect"
             );
         }
         Ok(table)
     };
-    reloader.watch(&[&path], read)
+    reloader.watch(&[&path], read).map_err(|error| error.of("--quotas"))
 }
 
 fn number(number: u32) -> usize {

@@ -13,10 +13,10 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::addresses::{Addresses, Counted};
 use super::connection::{Client, serve, serve_h2};
@@ -27,6 +27,7 @@ use super::tls::{Protocol, Transport, shake_hands};
 use super::unsent::{self, UnsentBudget, unsent_budget};
 use crate::domain::limits;
 use crate::domain::source::Source;
+use crate::domain::time::millis;
 use crate::metrics::Meter;
 
 /// What a client is told for whom there is no place, not even one of probes. The time is that of
@@ -254,7 +255,7 @@ impl<A: App> Host<A> {
             }
         };
         if let Err(error) = ended {
-            debug!(?error, "connection failed");
+            debug!(%error, "connection failed");
         }
     }
 
@@ -303,18 +304,23 @@ async fn next(
 
 /// Accepts until it succeeds: a client that gave up in the backlog is skipped, a system short of something gets a rest.
 async fn accept(listener: &TcpListener, pause: Duration) -> (TcpStream, SocketAddr) {
-    let mut said = false;
+    let mut failing: Option<Instant> = None;
     loop {
         let error = match listener.accept().await {
-            Ok(arrived) => return arrived,
+            Ok(arrived) => {
+                if let Some(since) = failing {
+                    info!(away_ms = millis(since.elapsed()), "connections accepted again");
+                }
+                return arrived;
+            }
             Err(error) => error,
         };
         if gave_up(&error) {
             continue;
         }
-        if !said {
-            warn!(%error, "cannot accept connections for now");
-            said = true;
+        if failing.is_none() {
+            warn!(%error, "connections not accepted");
+            failing = Some(Instant::now());
         }
         tokio::time::sleep(pause).await;
     }

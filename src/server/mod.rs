@@ -72,15 +72,17 @@ pub enum StartError {
     #[error(transparent)]
     Face(#[from] FaceError),
     /// The address.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address} ({setting})")]
     Listen {
         /// Which one.
         address: SocketAddr,
+        /// The setting that names it.
+        setting: &'static str,
         /// Why.
         source: std::io::Error,
     },
     /// The data directory.
-    #[error("cannot use {path} as the data directory")]
+    #[error("cannot use {path} as the data directory (--data)")]
     Data {
         /// Which one.
         path: PathBuf,
@@ -91,25 +93,27 @@ pub enum StartError {
     #[error("{0}")]
     Identity(String),
     /// Another process.
-    #[error("{0} is in use by another process")]
+    #[error("{0} is in use by another process (--data)")]
     InUse(PathBuf),
     /// The embedded stores.
     #[error(transparent)]
     Journal(#[from] OpenError),
     /// The ensemble.
-    #[error("cannot use ZooKeeper")]
+    #[error("cannot use ZooKeeper (--coordination)")]
     Tree(#[from] TreeError),
-    /// What is in the stores.
-    #[error("cannot start on these stores: {}", described(.0))]
-    Stores(#[from] Error),
+    /// What is in the stores. The text has the causes.
+    #[error("cannot start: {}", .0.detail())]
+    Stores(Error),
 }
 
-/// An error with its cause, which its text leaves out because it is written for clients.
-fn described(error: &Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
+impl From<Error> for StartError {
+    fn from(error: Error) -> Self {
+        Self::Stores(error)
     }
+}
+
+fn joined<P: ToString>(projects: &BTreeSet<P>) -> String {
+    projects.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Lists the projects that callers of REST are refused because a key of SQS may reach them by its region.
@@ -122,19 +126,20 @@ async fn warn_of_regional_projects(broker: &Broker, face: &Face) {
         granted.map(|project| project.to_string()).take(LISTED_PROJECTS).collect();
     if !granted.is_empty() {
         warn!(
-            projects = ?granted,
-            "tokens or keys of projects with an @ are refused: keys of SQS may sign for any region, and ACCOUNT@REGION is \
-             theirs. Name the regions with --sqs-regions"
+            projects = joined(&granted),
+            next_step = "keys of SQS may sign for any region: name the regions with --sqs-regions",
+            "regional projects refused"
         );
     }
     match broker.stored_regional_projects(LISTED_PROJECTS).await {
         Ok(stored) if stored.is_empty() => {}
         Ok(stored) => warn!(
-            projects = ?stored,
-            "projects of other regions have queues: REST is refused to them, keys of SQS of their accounts reach them. \
-             Name the regions with --sqs-regions"
+            projects = joined(&stored),
+            next_step =
+                "REST is refused to them, keys of SQS reach them: name the regions with --sqs-regions",
+            "queues of regional projects found"
         ),
-        Err(error) => warn!(%error, "projects of other regions could not be listed"),
+        Err(error) => warn!(error = %error.detail(), "regional projects not listed"),
     }
 }
 
@@ -158,7 +163,7 @@ impl Server {
         let limits = config.limits.chosen().map_err(ConfigError::from)?;
         let clock = Clock::system();
         let face = Face::new(config, &clock)?;
-        let failed = |source| StartError::Listen { address: config.listen, source };
+        let failed = |source| StartError::Listen { address: config.listen, setting: "--listen", source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
         let instance = open_instance(&data)?;
@@ -234,7 +239,7 @@ impl Server {
             _ = async { tokio::join!(leaving, clients, peers) } => {}
             () = reloader.run() => {}
         }
-        info!("no more requests; finishing what has begun");
+        info!("requests finished");
         finishing();
         self.broker.stop().await;
         self.tree.close().await;

@@ -23,7 +23,7 @@ impl PeerListener {
     pub(super) async fn bind(config: &Config, host: &str) -> Result<Option<Self>, StartError> {
         let TreeChoice::ZooKeeper(_) = config.coordination else { return Ok(None) };
         let wanted = config.cluster.peer_listen.unwrap_or(SocketAddr::new(config.listen.ip(), 0));
-        let failed = |source| StartError::Listen { address: wanted, source };
+        let failed = |source| StartError::Listen { address: wanted, setting: "--peer-listen", source };
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = match &config.cluster.advertise {
             Some(address) => address.clone(),

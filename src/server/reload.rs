@@ -21,6 +21,13 @@ const LOOK: Duration = Duration::from_secs(2);
 #[error("{0}")]
 pub struct UnreadableFile(String);
 
+impl UnreadableFile {
+    /// The same, with the setting that names the file.
+    pub fn of(self, setting: &str) -> Self {
+        Self(format!("cannot use the file of {setting}: {}", self.0))
+    }
+}
+
 /// What tells one state of files from another without reading them.
 type Stamp = Vec<Option<(SystemTime, u64)>>;
 
@@ -90,9 +97,10 @@ impl Watched {
     fn read_again(&mut self) {
         // Before they are read: a change after that is seen at the next look.
         self.seen = stamp(&self.paths);
+        let files = self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
         match (self.renew)() {
-            Ok(()) => info!(files = ?self.paths, "read again"),
-            Err(why) => error!(why, "a file cannot be used; what it said before goes on to hold"),
+            Ok(()) => info!(files, "settings files read again"),
+            Err(error) => error!(files, error, "settings files refused"),
         }
     }
 }

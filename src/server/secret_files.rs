@@ -17,7 +17,7 @@ pub fn warn_of_others<'a>(files: impl IntoIterator<Item = (&'static str, &'a Pat
     for (setting, path) in files {
         if let Some(mode) = open_to_others(path) {
             let (file, mode) = (path.display(), format!("{mode:04o}"));
-            warn!(setting, %file, mode, "secret file is open to others; chmod 600 closes it");
+            warn!(setting, %file, mode, next_step = "chmod 600", "secret file open to others");
         }
     }
 }

@@ -149,7 +149,7 @@ fn a_new_ensemble_goes_on_where_the_one_before_it_was_lost() {
     assert_eq!(exported.code, 0, "{exported:?}");
     assert_eq!(service.client().post_messages("later", &[json!(1)]).unwrap().status, StatusCode::CREATED);
     assert!(service.terminate().success());
-    // Its slots were taken once more than the file knows.
+    // Its slots taken once more than the file knows.
     assert!(on(&address).terminate().success());
     lost.kill9();
     let new = ZooKeeper::start();

@@ -290,7 +290,7 @@ fn warns(mode: u32) -> bool {
     std::fs::set_permissions(tokens, PermissionsExt::from_mode(mode)).unwrap();
     let server = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(tokens).start();
     assert_eq!(server.client().get("/livez").unwrap().status, StatusCode::OK);
-    logs(&server, &["secret file is open to others", "setting=\"tokens\"", "mode=\"0644\""])
+    logs(&server, &["secret file open to others", "setting=\"tokens\"", "mode=\"0644\""])
 }
 
 #[test]

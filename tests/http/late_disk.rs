@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::support::client::Client;
 use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
+use crate::support::zookeeper::ZooKeeper;
 
 /// The queue of the pool on a disk of its own, and one beside it.
 const LATE: &str = "late";
@@ -92,9 +93,9 @@ fn late_disk_is_awaited_and_served_without_a_restart() {
     mount(data.path());
     assert_served(&server);
     // It is told once, not at every try.
-    let told = server.last_lines().matches("pool unavailable").count();
+    let told = server.last_lines().matches("pool unreachable").count();
     assert_eq!(told, 1, "{}", server.last_lines());
-    assert!(server.last_lines().contains("pool available again"));
+    assert!(server.last_lines().contains("pool reachable again"));
 }
 
 #[test]
@@ -114,7 +115,19 @@ fn empty_store_in_the_mount_point_gives_way_to_the_disk() {
 #[test]
 fn only_pool_may_be_late() {
     let data = tempfile::tempdir().unwrap();
-    let builder = ServerBuilder::new(data.path()).arg("--pool").arg("embedded:disk/one");
+    assert_awaits_only_pool(&data, &ServerBuilder::new(data.path()));
+}
+
+#[test]
+fn only_pool_of_lone_replica_may_be_late() {
+    let data = tempfile::tempdir().unwrap();
+    let address = ZooKeeper::shared().fresh_tree().to_string();
+    assert_awaits_only_pool(&data, &ServerBuilder::new(data.path()).arg("--coordination").arg(address));
+}
+
+/// A service starts without the disk of its only pool, and serves when it is there.
+fn assert_awaits_only_pool(data: &TempDir, builder: &ServerBuilder) {
+    let builder = builder.clone().arg("--pool").arg("embedded:disk/one");
     let server = builder.start();
     assert_eq!(server.client().post_messages(LATE, &[json!("before")]).unwrap().status, StatusCode::CREATED);
     assert!(server.terminate().success());

@@ -54,7 +54,9 @@ fn rest_project_of_a_region_is_refused_beside_keys() {
     let server = builder.start();
     wait_until("the start lists the projects", || {
         let said = server.last_lines();
-        said.contains("alice@corp") && said.contains("bob@example.com") && said.contains("have queues")
+        said.contains("alice@corp")
+            && said.contains("bob@example.com")
+            && said.contains("queues of regional projects found")
     });
     drop(server);
     // With only its own region there is no other name of the project.

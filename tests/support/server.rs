@@ -132,8 +132,8 @@ impl ServerBuilder {
             .expect("the built program can be started");
         let output = Output::default();
         let (ready, address) = mpsc::sync_channel(1);
-        output.keep("out", child.stdout.take().expect("stdout is piped"), Some(ready));
-        output.keep("err", child.stderr.take().expect("stderr is piped"), None);
+        output.keep("out", child.stdout.take().expect("stdout is piped"), ready.clone());
+        output.keep("err", child.stderr.take().expect("stderr is piped"), ready);
         (Server { child, base: String::new(), output }, address)
     }
 }
@@ -251,17 +251,12 @@ struct Output(Arc<Mutex<VecDeque<String>>>);
 impl Output {
     /// Drains a stream to its end in a thread of its own, so that the child never blocks on a full pipe.
     /// Sends the address of the first line that names one.
-    fn keep(
-        &self,
-        name: &'static str,
-        stream: impl Read + Send + 'static,
-        ready: Option<SyncSender<String>>,
-    ) {
+    fn keep(&self, name: &'static str, stream: impl Read + Send + 'static, ready: SyncSender<String>) {
         let kept = self.clone();
         thread::spawn(move || {
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
                 // A full channel means that the address is known already; a closed one, that nobody asks.
-                if let (Some(base), Some(ready)) = (address_in(&line), &ready) {
+                if let Some(base) = address_in(&line) {
                     let _ = ready.try_send(base);
                 }
                 kept.push(format!("{name}: {line}"));
@@ -282,21 +277,21 @@ impl Output {
     }
 }
 
-/// `http://ADDRESS`, or `https://ADDRESS`, from the line that says where the server listens.
+/// `http://ADDRESS`, or `https://ADDRESS`, from the line that says where the server listens: that for people, or the event of a
+/// log in JSON.
 fn address_in(line: &str) -> Option<String> {
-    let address = line.split_once(READY)?.1;
-    let address = address.split(|c: char| c.is_whitespace() || c == '"').next()?;
-    ["http://", "https://"]
-        .iter()
-        .any(|scheme| address.starts_with(scheme))
-        .then(|| address.trim_end_matches('/').to_owned())
+    let event = serde_json::from_str(line).unwrap_or(serde_json::Value::Null);
+    let url = event["url"].as_str().filter(|_| event["message"] == "listening");
+    let address = url.or_else(|| line.split_once(READY)?.1.split_whitespace().next())?;
+    let is_url = ["http://", "https://"].iter().any(|scheme| address.starts_with(scheme));
+    is_url.then(|| address.to_owned())
 }
 
 #[test]
 fn address_is_read_from_plain_and_json_lines() {
     let base = Some("http://127.0.0.1:80".to_owned());
     assert_eq!(address_in("angarium listening on http://127.0.0.1:80"), base);
-    assert_eq!(address_in(r#"{"message":"listening on http://127.0.0.1:80/"}"#), base);
+    assert_eq!(address_in(r#"{"message":"listening","url":"http://127.0.0.1:80"}"#), base);
     assert_eq!(address_in("listening on https://[::1]:80").as_deref(), Some("https://[::1]:80"));
     assert_eq!(address_in("listening on nothing"), None);
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::panic, reason = "a test fails by it")]
 
 mod bad_lines;
+mod events;
 mod rules;
 mod source;
 mod tables;

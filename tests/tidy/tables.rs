@@ -5,7 +5,7 @@
 pub const IMPORTS: &[(&str, &[&str])] = &[
     ("lib.rs", &[]),
     ("main.rs", &["cli"]),
-    ("cli", &["api::openapi", "config", "server", "telemetry", "units"]),
+    ("cli", &["api::openapi", "config", "domain::time", "server", "telemetry", "units"]),
     // From outside only, so that it can drive any server that speaks the API.
     ("cli/bench", &["units"]),
     // What is documented: settings, bounds, errors.
@@ -108,7 +108,7 @@ const EVERYWHERE: &str = "";
 
 /// The homes of each crate that `Cargo.toml` takes for the program.
 pub const CRATES: &[(&str, &[&str])] = &[
-    ("anstream", &["cli/client/printer.rs", "cli/client/top"]),
+    ("anstream", &["cli/client/printer.rs", "cli/client/top", "telemetry.rs"]),
     ("anyhow", &["cli", "main.rs"]),
     ("async_trait", &["coordination", "storage"]),
     ("axum", &["api", "cli/bench", "server"]),
@@ -266,6 +266,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "keystone",
             "server",
             "storage/embedded",
+            "telemetry.rs",
         ],
     ),
     ("tracing_subscriber", &["telemetry.rs"]),

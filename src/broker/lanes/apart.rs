@@ -23,7 +23,7 @@ impl Broker {
         self.settle(slot, pool, posts, Outcome::Full).await;
         let batch = slot.state.lock().batch(slot, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
-        let outcome = send(store, &batch, pool).await;
+        let outcome = send(store, &batch, pool, &self.0.task_failures).await;
         self.settle(slot, pool, rest, outcome).await;
     }
 
@@ -44,7 +44,7 @@ impl Broker {
                 (state.batch(slot, pool, &part), is_closed)
             };
             let outcome = match batch.filter(|_| !is_closed) {
-                Some(batch) => send(store, &batch, pool).await,
+                Some(batch) => send(store, &batch, pool, &self.0.task_failures).await,
                 None => Outcome::NotDone,
             };
             match outcome {

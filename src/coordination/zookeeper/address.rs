@@ -34,6 +34,11 @@ impl Address {
         vec![self.hosts.as_str(); if is_alone { LONE_TRIES } else { 1 }].join(",")
     }
 
+    /// Each server once, as `host:port`.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
+        self.hosts.split(',')
+    }
+
     /// An absolute path, never `/` itself: there ZooKeeper keeps nodes of its own.
     pub(super) fn root(&self) -> &str {
         &self.root

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{debug, info, warn};
 use zookeeper_client::{Error as ZkError, MultiWriteError};
 
 use super::errors::{Verdict, not_sent, verdict};
@@ -62,10 +62,10 @@ impl Committer<'_> {
             Ok(fresh) => {
                 let old = std::mem::replace(&mut self.writer, fresh);
                 if let Err(error) = client.delete(old.path(), None).await {
-                    info!(%error, "an old node of this session's commits goes when the session does");
+                    debug!(%error, "old writer node left to its session");
                 }
             }
-            Err(error) => warn!(%error, "a new node for this session's commits could not be made"),
+            Err(error) => warn!(%error, "zookeeper writer node not replaced"),
         }
     }
 
@@ -135,7 +135,7 @@ impl Committer<'_> {
         cause: &ZkError,
         connection: &mut Connection,
     ) -> Result<(), Lost> {
-        warn!(error = %cause, commits = pieces.len(), "an answer of ZooKeeper was lost; asking what became of it");
+        info!(error = %cause, commits = pieces.len(), "zookeeper commit in doubt");
         let found = loop {
             let found = match connection.up().await {
                 Ok(()) => self.writer.find_out(&self.session.client).await,
@@ -145,13 +145,14 @@ impl Committer<'_> {
                 Ok(Some(found)) => break found,
                 Ok(None) => tokio::time::sleep(SETTLE_PAUSE).await,
                 Err(lost) => {
-                    error!(%lost, commits = pieces.len(), "the outcome of commits stays unknown");
+                    warn!(error = %lost, commits = pieces.len(), "zookeeper commit outcome unknown");
                     answer_all(pieces, || unknown(&lost));
                     return Err(lost);
                 }
             }
         };
-        info!(?found, commits = pieces.len(), "found out what became of it");
+        let is_applied = matches!(found, Found::Applied(_));
+        info!(is_applied, commits = pieces.len(), "zookeeper commit settled");
         match found {
             Found::NotApplied => self.waiting.put_back(pieces),
             Found::Applied(transaction) => {

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use zookeeper_client::Error as ZkError;
 
 use super::address::Address;
@@ -20,6 +20,7 @@ use super::pieces::Waiting;
 use super::session::{Lost, Session};
 use super::{Link, Patience, Session as SessionView, TreeError};
 use crate::domain::limits;
+use crate::domain::time::millis;
 
 /// The pause before a session is made anew, which doubles up to the longest while that fails.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -65,13 +66,13 @@ impl Shared {
 
     /// Makes one session after the other, and commits in each what waits.
     pub(super) async fn keep(self: Arc<Self>, mut waiting: Waiting) {
-        let mut pause = PAUSE.0;
+        let (mut pause, mut away) = (PAUSE.0, None);
         while !self.stop.is_cancelled() {
             let began = Instant::now();
-            match self.serve(&mut waiting).await {
+            match self.serve(&mut waiting, &mut away).await {
                 Ok(()) => break,
                 Err(lost) => {
-                    warn!(%lost, "no session with ZooKeeper; making one anew");
+                    self.tell_lost(&lost, &mut away);
                     *self.trouble.lock() = lost.to_string();
                 }
             }
@@ -86,8 +87,18 @@ impl Shared {
         }
     }
 
+    /// Tells the loss of a session once. Before there was one the start tells what is wrong.
+    fn tell_lost(&self, lost: &Lost, away: &mut Option<Instant>) {
+        if self.view.borrow().generation == 0 || away.is_some() {
+            debug!(error = %lost, "zookeeper session not made");
+        } else {
+            warn!(address = %self.address, error = %lost, "zookeeper session lost");
+            *away = Some(Instant::now());
+        }
+    }
+
     /// Makes a session and commits in it until it is lost, or the tree is closed.
-    async fn serve(&self, waiting: &mut Waiting) -> Result<(), Lost> {
+    async fn serve(&self, waiting: &mut Waiting, away: &mut Option<Instant>) -> Result<(), Lost> {
         let start =
             tokio::time::timeout(self.patience.start, Session::start(&self.address, self.patience.session));
         let started = tokio::select! {
@@ -100,7 +111,14 @@ impl Shared {
             Err(_) => return Err(Lost("a session was not ready in time".into())),
         };
         let session = Arc::new(session);
-        info!(address = %self.address, session = %session.client.session_id(), "a session with ZooKeeper");
+        let id = session.client.session_id();
+        match away.take() {
+            None => info!(address = %self.address, session = %id, "zookeeper session made"),
+            Some(since) => {
+                let away_ms = millis(since.elapsed());
+                info!(address = %self.address, session = %id, away_ms, "zookeeper session regained");
+            }
+        }
         // Told before it can be used: who has used it finds it in the view.
         let generation = self.view.borrow().generation + 1;
         self.view.send_replace(SessionView { generation, link: Link::Connected });
@@ -123,15 +141,22 @@ impl Shared {
     /// Tells of each change of the connection until the session is over. A connection that was lost and is there
     /// again before anybody looked is told of too.
     async fn watch_link(&self, session: &Session) -> Lost {
-        let mut connection = session.connection();
+        let (mut connection, mut away) = (session.connection(), None);
         loop {
             if let Err(lost) = connection.changed().await {
                 return lost;
             }
             let link = if session.is_connected() { Link::Connected } else { Link::Suspended };
-            match link {
-                Link::Connected => info!("connected to ZooKeeper again"),
-                Link::Suspended | Link::Lost => warn!("the connection to ZooKeeper is lost; commits wait"),
+            match (link, away) {
+                (Link::Connected, Some(since)) => {
+                    info!(away_ms = millis(Instant::elapsed(&since)), "zookeeper connection regained");
+                    away = None;
+                }
+                (Link::Suspended | Link::Lost, None) => {
+                    warn!(address = %self.address, "zookeeper connection lost");
+                    away = Some(Instant::now());
+                }
+                _ => {}
             }
             self.view.send_modify(|view| view.link = link);
         }

@@ -15,6 +15,7 @@ mod keeper;
 mod lease;
 mod multi;
 mod pieces;
+mod reachability;
 mod recall;
 mod session;
 mod watches;
@@ -37,7 +38,7 @@ use super::{
     check_bounds, path, size,
 };
 use crate::domain::limits;
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Timestamp, millis};
 use keeper::Shared;
 use pieces::{Piece, Waiting};
 use session::Session as Live;
@@ -76,7 +77,7 @@ pub struct ZooKeeperTree {
 impl ZooKeeperTree {
     /// Makes the first session. The root of the tree is made too when it is missing, with its parents.
     pub async fn open(address: Address, patience: Patience) -> Result<Self, TreeError> {
-        info!(%address, patience = ?patience.start, "waiting for ZooKeeper");
+        info!(%address, timeout_ms = millis(patience.start), "waiting for zookeeper");
         let (commits, waiting) = Waiting::bounded();
         let shared = Arc::new(Shared::new(address, patience));
         shared.tasks.spawn(Arc::clone(&shared).keep(waiting));
@@ -86,7 +87,8 @@ impl ZooKeeperTree {
         let started = tokio::time::timeout(patience.start, sessions.wait_for(Option::is_some)).await;
         if !started.is_ok_and(|session| session.is_ok()) {
             let trouble = tree.shared.trouble.lock().clone();
-            return Err(TreeError::NotSent(format!("{}: {trouble}", tree.shared.address)));
+            let found = reachability::diagnose(tree.shared.address.servers()).await.unwrap_or(trouble);
+            return Err(TreeError::NotSent(format!("{}: {found}", tree.shared.address)));
         }
         Ok(tree)
     }
@@ -201,7 +203,7 @@ impl Coordination for ZooKeeperTree {
         self.shared.stop.cancel();
         self.shared.tasks.close();
         if tokio::time::timeout(self.shared.patience.operation, self.shared.tasks.wait()).await.is_err() {
-            warn!("what was under way to ZooKeeper has no answer yet");
+            warn!("zookeeper requests without answer at stop");
         }
     }
 }

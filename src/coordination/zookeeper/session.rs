@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::info;
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, SessionState, StateWatcher};
 
 use super::address::Address;
@@ -70,7 +70,7 @@ impl Session {
         drop(session);
         let closed = states.wait_for(|state| state.is_terminated());
         if tokio::time::timeout(CLOSE, closed).await.is_err() {
-            warn!("a session with ZooKeeper could not be closed; it will expire");
+            info!("zookeeper session left to expire");
         }
     }
 }

@@ -67,7 +67,7 @@ pub(in crate::journal) fn check(path: &Path) -> io::Result<Checked> {
         Ok(mark) => checked.mark = mark,
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             // It is written as a whole. What it would witness the logs still say, but for their end.
-            warn!(path = %path.display(), "the log witness is damaged, so damage of the last group cannot be seen");
+            warn!(path = %path.display(), "log witness damaged");
             checked.damaged_mark = Some(path.join(WITNESS));
         }
         Err(error) => return Err(error),

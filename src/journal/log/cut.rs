@@ -22,8 +22,8 @@ impl Checked {
         let copied = copy_rest(log, &folder(path, now));
         let (file, offset) = (log.path.display().to_string(), log.end);
         match copied {
-            Ok(copy) => warn!(file, offset, copy = %copy.display(), "the torn end of a log was cut"),
-            Err(error) => warn!(file, offset, %error, "the torn end of a log was cut, without a copy"),
+            Ok(copy) => warn!(file, offset, copy = %copy.display(), "torn log end cut"),
+            Err(error) => warn!(file, offset, %error, "torn log end cut without copy"),
         }
         truncate(log)
     }
@@ -32,7 +32,7 @@ impl Checked {
     pub(in crate::journal) fn accept_ranges(&mut self, path: &Path, now: Timestamp) -> io::Result<()> {
         let ranges = std::mem::take(&mut self.ranges).ranges.len();
         if DamagedRanges::put_aside(path, &folder(path, now))? {
-            error!(ranges, "damage accepted: ranges of keys that tables have lost are read as they are");
+            error!(ranges, path = %path.display(), "table damage accepted");
         }
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Checked {
         }
         if let Some(log) = self.logs.get(index).filter(|_| !self.is_gap) {
             let copy = copy_rest(log, &folder)?;
-            error!(copy = %copy.display(), "what follows the damage was put aside");
+            error!(copy = %copy.display(), "log after damage put aside");
             truncate(log)?;
         }
         File::open(&folder)?.sync_all()?;
@@ -73,7 +73,7 @@ pub(in crate::journal) fn accepted(damage: &Damage) {
         offset = damage.offset,
         lost_groups = damage.lost_groups,
         found = damage.found,
-        "damage accepted: the store goes on without what is missing"
+        "log damage accepted"
     );
 }
 

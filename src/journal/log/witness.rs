@@ -155,7 +155,7 @@ impl Drop for Witness {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            error!("the thread of the log witness ended by a panic");
+            error!("log witness panicked");
         }
     }
 }
@@ -226,7 +226,7 @@ fn run(shared: &Shared, mut writer: Writer) {
             // The old one stays, which witnesses less.
             Err(error) if !has_failed => {
                 has_failed = true;
-                warn!(%error, path = %writer.path.display(), "the log witness could not be written");
+                warn!(%error, path = %writer.path.display(), "log witness not written");
             }
             Err(_) => {}
         }

@@ -52,7 +52,7 @@ impl Progress {
 
     /// Leaves a queue as it is. A queue is passed once, so this is told once.
     fn skip(&mut self, queue: QueueId, error: &StoreError) {
-        warn!(%queue, %error, "totals of a queue cannot be counted again");
+        warn!(%queue, %error, "totals not countable");
         self.has_skipped = true;
         self.pass(queue);
     }
