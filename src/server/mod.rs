@@ -13,6 +13,7 @@ mod reload;
 mod reserve;
 mod secret_files;
 pub mod source;
+mod systemd;
 pub mod tls;
 pub mod tree;
 pub mod unsent;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::api::{self, PeerFront, RegionalAccess, Relay};
@@ -109,6 +111,14 @@ pub enum StartError {
 impl From<Error> for StartError {
     fn from(error: Error) -> Self {
         Self::Stores(error)
+    }
+}
+
+/// What the service manager shows of the service.
+fn serving_state(broker: Broker) -> impl Fn() -> String {
+    move || match broker.check_ready() {
+        Ok(()) => "ready".to_owned(),
+        Err(error) => format!("not ready: {}", error.detail()),
     }
 }
 
@@ -215,6 +225,9 @@ impl Server {
         let relay = self.peers.as_ref().map(relay);
         let app = api::front(broker.clone(), authentication, requests, self.clock, relay, sqs);
         let meter = broker.meter().clone();
+        let (app_of_manager, stop_of_manager) = (app.clone(), stop.clone());
+        let manager = systemd::report(app_of_manager, stop_of_manager, serving_state(broker.clone()));
+        let _manager = AbortOnDropHandle::new(TaskTracker::new().spawn(manager));
         // Clients go first, and the other replicas may ask until they are gone.
         let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());
         let leaving = async {

@@ -19,6 +19,7 @@ use crate::support::zookeeper::ZooKeeper;
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run --release", "tests/run builds and runs the program"),
     ("CONTRIBUTING.md", "cargo build", "tests/run builds and runs the tests"),
+    ("docs/authentication.md", "openstack", "clients::, against a stand-in of Keystone"),
     ("docs/installing.md", "cargo install", "tests/run builds the program"),
     ("docs/installing.md", "docker build", "packaging::started, packaging::image"),
     ("docs/cluster.md", "docker/dev", "packaging::dev, packaging::cluster"),

@@ -10,6 +10,7 @@ mod engine;
 mod image;
 mod launch;
 mod licences;
+mod notify;
 mod started;
 mod unit;
 mod watching;

@@ -35,7 +35,9 @@ fn the_unit_starts_a_command_that_the_program_takes() {
         .lines()
         .find_map(|line| line.split("target/release/angarium ").nth(1).map(ToOwned::to_owned));
     assert_eq!(install.as_deref(), Some(command[0].as_str()));
-    assert_eq!(value("Type"), "exec");
+    assert_eq!(value("Type"), "notify");
+    assert!(value("WatchdogSec").ends_with('s'), "a hanging service is restarted");
+    assert!(value("RestrictAddressFamilies").contains("AF_UNIX"), "the socket of systemd is one");
 }
 
 #[test]

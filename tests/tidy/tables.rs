@@ -218,6 +218,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("rustls_native_certs", &["keystone", "storage/postgres"]),
     ("serde", &["api", "catalogue", "cli", "cluster/questions.rs", "config", "domain", "keystone"]),
     ("serde_json", &["api", "catalogue", "cli", "cluster/questions.rs", "domain", "keystone"]),
+    ("sd_notify", &["server/systemd.rs"]),
     ("serde_path_to_error", &["api/explain.rs"]),
     // What names the tables of a store and their parts, to be read without the store.
     ("sfa", &["journal"]),
