@@ -182,7 +182,7 @@ impl Broker {
 
     async fn run_purge(&self, purging: &mut Purging<'_>) -> Result<(), Error> {
         let Purging { slot, at, id, last, .. } = *purging;
-        purging.is_written |= self.forget_twins(slot, at, id).await?;
+        purging.is_written |= self.forget_dedup_ids(slot, at, id).await?;
         for _ in 0..PURGE_PASSES {
             let pass = {
                 let mut state = slot.state.lock();

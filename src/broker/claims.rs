@@ -25,7 +25,7 @@ use crate::domain::message::Header;
 use crate::domain::names::QueueRef;
 use crate::domain::receipt::Attempt;
 use crate::domain::time::Timestamp;
-use crate::engine::{Ending, Refill, Taken};
+use crate::engine::{ClaimSelection, Refill, Release};
 use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Page, Position};
 
@@ -169,7 +169,7 @@ impl Broker {
         let slot = self.slot(&at).await?;
         // The slot may have been taken anew since the claim was made.
         self.open(&slot, &at).await?;
-        self.end_claims(&slot, vec![(at, claim)], Ending::UNCOUNTED, Cause::NeverHeld).await
+        self.end_claims(&slot, vec![(at, claim)], Release::UNCOUNTED, Cause::NeverHeld).await
     }
 
     /// Looks for messages in the window, and hides them. What it meets on the way that no claim may have is removed or
@@ -211,7 +211,7 @@ impl Broker {
             if queue.shown.make_due() {
                 state.figures.note_due(at);
             }
-            let Taken { messages, expired, dead } = taken;
+            let ClaimSelection { messages, expired, dead } = taken;
             if !expired.is_empty() {
                 // Nobody waits for this: an expired message is hidden until it is gone.
                 drop(self.submit(slot, state, at, Change::Remove(expired)));
@@ -220,7 +220,7 @@ impl Broker {
                 let watched = state.queues.get_mut(at).filter(|_| self.elsewhere(&target).is_none());
                 let ids = dead.iter().map(|header| header.id).collect();
                 arrivals.extend(watched.and_then(|queue| queue.transfers.watch(ids)));
-                self.set_aside(slot, state, at, dead, target);
+                self.mark_in_transfer(slot, state, at, dead, target);
             }
             if !messages.is_empty() {
                 return Ok(Look::Chosen((id, in_use, messages)));
@@ -241,18 +241,18 @@ impl Broker {
                 broker.finish_refill(&slot, &at, id, refill, page);
             });
         }
-        if let Some(refill) = queue.engine.begin_look_ahead() {
+        if let Some(refill) = queue.engine.begin_lookahead() {
             let (broker, slot, at, id) = (self.clone(), Arc::clone(slot), at.clone(), queue.id);
             let store = self.store_of(queue);
             self.spawn_in(&Arc::clone(&slot), async move {
                 let page = read_page(store, id, refill).await;
-                broker.finish_look_ahead(&slot, &at, id, refill, page);
+                broker.finish_lookahead(&slot, &at, id, refill, page);
             });
         }
     }
 
     /// Nobody waits for what lies ahead: there is something else to claim.
-    fn finish_look_ahead(
+    fn finish_lookahead(
         &self,
         slot: &Slot,
         at: &QueueRef,
@@ -263,9 +263,9 @@ impl Broker {
         let mut state = slot.state.lock();
         let Some(queue) = state.queue_mut(at, id) else { return };
         match page {
-            Ok(page) => queue.engine.finish_look_ahead(refill, page.messages, page.is_last),
+            Ok(page) => queue.engine.finish_lookahead(refill, page.messages, page.is_last),
             Err(cause) => {
-                queue.engine.look_ahead_failed();
+                queue.engine.lookahead_failed();
                 self.task_failed("look for quiet groups", format_args!("queue {}", at.name), &cause);
             }
         }

@@ -34,7 +34,7 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 use crate::domain::names::QueueRef;
-use crate::engine::goes_over;
+use crate::engine::must_copy;
 use crate::error::Error;
 use crate::storage::{Direction, Note, Order, Position};
 
@@ -168,7 +168,7 @@ impl Broker {
             let twins = {
                 let mut state = course.slot.state.lock();
                 let Some(queue) = state.queue_mut(&course.at, course.id) else { return Ok(()) };
-                let twins = queue.engine.durable_twins(after, limits::NOTES_PAGE);
+                let twins = queue.engine.durable_dedup(after, limits::NOTES_PAGE);
                 let Some((key, _, expires)) = twins.last() else { return Ok(()) };
                 after = Some((*expires, *key));
                 let notes = twins.iter().map(|(key, id, expires)| twins::note(key, *id, *expires)).collect();
@@ -271,7 +271,7 @@ impl Broker {
             let mut state = course.slot.state.lock();
             let queue = state.queue_mut(&course.at, course.id).ok_or_else(|| closed(&course.at))?;
             let mut go = read;
-            go.retain(|message| goes_over(&message.header.state));
+            go.retain(|message| must_copy(&message.header.state));
             let ids: HashSet<MessageId> = go.iter().map(|message| message.header.id).collect();
             let gone: Vec<MessageId> = hidden.iter().filter(|id| !ids.contains(id)).copied().collect();
             queue.engine.not_copied(&gone);

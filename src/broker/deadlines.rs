@@ -85,7 +85,7 @@ mod tests {
     use crate::domain::limits;
     use crate::domain::message::{Header, Life, State};
     use crate::domain::names::{ProjectId, QueueName};
-    use crate::engine::{Found, QueueEngine};
+    use crate::engine::{QueueEngine, StoredTotals};
     use crate::storage::Epoch;
 
     fn header(id: MessageId) -> Header {
@@ -118,7 +118,8 @@ mod tests {
 
     /// A queue with claims of one message each that end at these instants.
     fn open(ends: &[(ClaimId, Timestamp)]) -> Box<OpenQueue> {
-        let found = Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
+        let found =
+            StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
         let mut engine = QueueEngine::open(found);
         for (number, (claim, end)) in (1..).zip(ends) {
             let message = (header(MessageId::from_bytes([number; 16])), 1);
@@ -177,8 +178,8 @@ mod tests {
         assert_eq!(pause(&clock), limits::EXPIRY_TICK.as_millis(), "a task is ending it");
         assert!(!state.begin_expiry(clock.now()), "one at a time does");
         if let Some(queue) = state.queues.get_mut(&queue()) {
-            assert!(queue.engine.begin_end(claims[1], crate::engine::Ending::COUNTED).is_some());
-            queue.engine.ended(claims[1]);
+            assert!(queue.engine.begin_release(claims[1], crate::engine::Release::COUNTED).is_some());
+            queue.engine.finish_release(claims[1]);
         }
         state.finish_expiry();
         assert_eq!(pause(&clock), 40, "then the next one");

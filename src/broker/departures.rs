@@ -16,7 +16,7 @@ use crate::domain::message::{Header, Peer, State};
 use crate::domain::move_task::{MoveFailure, MoveTask};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::engine::Taken;
+use crate::engine::ClaimSelection;
 use crate::error::Error;
 use crate::storage::{Direction, Order, Position};
 
@@ -45,7 +45,7 @@ impl Broker {
             let now = self.0.clock.now();
             let mut state = slot.state.lock();
             let queue = state.queue_mut(at, id).ok_or_else(|| closed(at))?;
-            let Taken { dead, expired, .. } = queue.engine.take_to_leave(most, now);
+            let ClaimSelection { dead, expired, .. } = queue.engine.take_to_leave(most, now);
             let token = queue.uses.token();
             self.start_refill(slot, at, queue);
             let is_more = queue.engine.has_more() || queue.engine.waits_for_copies();
@@ -197,7 +197,8 @@ impl Broker {
         id: QueueId,
     ) -> Result<bool, Error> {
         let Some(side) = self.side(slot, at, id)? else { return Err(closed(at)) };
-        let has_aside = slot.state.lock().queue_mut(at, id).is_some_and(|queue| queue.engine.has_aside());
+        let has_aside =
+            slot.state.lock().queue_mut(at, id).is_some_and(|queue| queue.engine.has_in_transfer());
         if !has_aside {
             return Ok(false);
         }

@@ -17,7 +17,7 @@ use crate::domain::delay::Delay;
 use crate::domain::ids::ClaimId;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
-use crate::engine::{Ended, Ending};
+use crate::engine::{Release, ReleaseUpdates};
 use crate::error::{Error, Part};
 
 /// Why a claim ends, for whoever counts.
@@ -51,7 +51,7 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let now = self.0.clock.now();
         let ready = delay.map(|delay| delay.ready(now)).filter(|ready| *ready > now);
-        let ending = Ending { ready, ..Ending::COUNTED };
+        let ending = Release { ready, ..Release::COUNTED };
         let release = async move {
             loop {
                 broker.end_claims(&slot, vec![(at.clone(), id)], ending, Cause::Released).await?;
@@ -77,7 +77,7 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         claims: Vec<Claimed>,
-        ending: Ending,
+        ending: Release,
         cause: Cause,
     ) -> Result<(), Error> {
         let _guard = slot.lost_on_panic();
@@ -92,13 +92,13 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         claims: Vec<Claimed>,
-        ending: Ending,
+        ending: Release,
     ) -> Vec<(Claimed, Option<Outcome>)> {
         let mut begun = Vec::with_capacity(claims.len());
         let mut state = slot.state.lock();
         for (at, id) in claims {
             let Some(queue) = state.queues.get_mut(&at) else { continue };
-            let Some(Ended { headers }) = queue.engine.begin_end(id, ending) else { continue };
+            let Some(ReleaseUpdates { headers }) = queue.engine.begin_release(id, ending) else { continue };
             if headers.is_empty() {
                 begun.push(((at, id), None));
                 continue;
@@ -148,7 +148,7 @@ impl Broker {
         state.live_claims = state.live_claims.saturating_sub(ids.len());
         for (at, id) in durable {
             if let Some(queue) = state.queues.get_mut(&at) {
-                let given_back = queue.engine.ended(id);
+                let given_back = queue.engine.finish_release(id);
                 queue.count_given_back(cause, given_back);
                 state.note_wake(&at);
                 self.serve(slot, &mut state, &at);
@@ -163,7 +163,7 @@ impl Broker {
         let at = self.0.clock.now().plus_seconds(limits::RETRY_SECONDS);
         for (queue, claim) in claims {
             if let Some(open) = state.queues.get_mut(queue) {
-                open.engine.end_failed(*claim);
+                open.engine.release_failed(*claim);
             }
             state.await_end(Deadline { at, claim: *claim, queue: queue.clone() });
         }

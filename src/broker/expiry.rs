@@ -16,7 +16,7 @@ use crate::catalogue::Placement;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::engine::Ending;
+use crate::engine::Release;
 use crate::error::Error;
 
 /// Claims whose time is over, at most one turn's worth.
@@ -137,7 +137,7 @@ impl Broker {
     /// Ends the claims of one placement. Its queues are opened one after the other: opening holds the gates of their pools.
     async fn expire_part(&self, slot: &Arc<Slot>, part: Part, now: Timestamp) {
         if !part.claims.is_empty()
-            && let Err(error) = self.end_claims(slot, part.claims, Ending::COUNTED, Cause::Lapsed).await
+            && let Err(error) = self.end_claims(slot, part.claims, Release::COUNTED, Cause::Lapsed).await
         {
             self.task_failed("expire claims", format_args!("slot {}", slot.owned.slot.0), &error);
         }

@@ -32,7 +32,7 @@ use crate::domain::ids::{MessageId, Slot as SlotNumber};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, MessageTtl, Peer, State};
 use crate::domain::names::{PoolName, QueueRef};
-use crate::engine::Fate;
+use crate::engine::TransferFate;
 use crate::error::{Error, Part};
 use crate::storage::Epoch;
 
@@ -274,7 +274,7 @@ impl Broker {
         slot: &Slot,
         peer: &Peer,
         ids: &[MessageId],
-    ) -> Result<HashMap<MessageId, Fate>, Error> {
+    ) -> Result<HashMap<MessageId, TransferFate>, Error> {
         answer_of(&peer.at, self.ask_fates(slot, peer, ids)).await
     }
 
@@ -283,12 +283,12 @@ impl Broker {
         slot: &Slot,
         peer: &Peer,
         ids: &[MessageId],
-    ) -> Result<HashMap<MessageId, Fate>, Error> {
+    ) -> Result<HashMap<MessageId, TransferFate>, Error> {
         let Some(owner) = self.elsewhere(&peer.at) else {
             let _departures = self.0.cells.departures.hold(&peer.at).await;
             self.0.heard.note(slot.owned.slot, slot.epoch);
             let states = self.states_at_source(peer, ids).await?;
-            return Ok(ids.iter().map(|id| (*id, Fate::of(states.get(id)))).collect());
+            return Ok(ids.iter().map(|id| (*id, TransferFate::of(states.get(id)))).collect());
         };
         let question = StatesQuestion {
             source: (&peer.at).into(),
@@ -298,9 +298,9 @@ impl Broker {
         };
         let answer: StatesAnswer = self.asker()?.ask(&owner.address, STATES, &question).await?;
         let fate = |id: &MessageId| match (answer.moving.contains(id), answer.kept.contains(id)) {
-            (true, _) => Fate::Wait,
-            (false, true) => Fate::Drop,
-            (false, false) => Fate::Publish,
+            (true, _) => TransferFate::Wait,
+            (false, true) => TransferFate::Drop,
+            (false, false) => TransferFate::Publish,
         };
         Ok(ids.iter().map(|id| (*id, fate(id))).collect())
     }
@@ -314,9 +314,9 @@ impl Broker {
         let states = self.states_at_source(&peer, &question.ids).await?;
         let mut answer = StatesAnswer::default();
         for (id, state) in states {
-            match Fate::of(Some(&state)) {
-                Fate::Wait => answer.moving.push(id),
-                Fate::Publish | Fate::Drop => answer.kept.push(id),
+            match TransferFate::of(Some(&state)) {
+                TransferFate::Wait => answer.moving.push(id),
+                TransferFate::Publish | TransferFate::Drop => answer.kept.push(id),
             }
         }
         // They are told of as an owner, or not at all.

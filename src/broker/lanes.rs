@@ -302,7 +302,7 @@ impl SlotState {
             (Change::Post(messages, notes), Outcome::Done) => {
                 open.counters.sent.inc_by(count(&messages));
                 open.pace.count_posted(count(&messages));
-                open.engine.twins_posted(&changes::twins(&notes));
+                open.engine.dedup_posted(&changes::twins(&notes));
                 open.engine.posted(messages);
                 self.note_wake(at);
             }
@@ -312,7 +312,7 @@ impl SlotState {
                 return None;
             }
             (Change::SetAside(headers), Outcome::Done) => {
-                open.engine.set_aside(&changes::ids(&headers));
+                open.engine.mark_in_transfer(&changes::ids(&headers));
                 return Some(Next::Move);
             }
             (Change::SetAside(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
@@ -329,7 +329,7 @@ impl SlotState {
                 return (frees && is_waited_for).then_some(Next::Serve);
             }
             (Change::Post(_, notes), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.engine.twins_failed(&changes::twins(&notes));
+                open.engine.dedup_failed(&changes::twins(&notes));
                 return None;
             }
             (

@@ -10,7 +10,7 @@ use super::Broker;
 use super::changes::Change;
 use super::ledger::Reservation;
 use super::slot::{Slot, SlotState};
-use super::twins::{Awaited, Posting, twin_expires};
+use super::twins::{Awaited, Posting, dedup_expires};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
@@ -23,7 +23,7 @@ use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
-use crate::engine::{Answered, Asked, QueueEngine, Removal};
+use crate::engine::{LookupResult, PoolLookup, QueueEngine, Removal};
 use crate::error::{Error, Part, Resource};
 
 /// A message as its readers see it.
@@ -176,7 +176,7 @@ impl Broker {
         let outcome = self.submit_reserved(slot, state, at, Change::Post(messages, notes), room)?;
         self.0.twins.add(own.len());
         if let Some(queue) = state.queues.get_mut(at) {
-            own.iter().for_each(|(key, id)| queue.engine.begin_twin(*key, *id, twin_expires(now)));
+            own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));
         }
         Ok((Posted { ids, durability }, outcome, awaited))
     }
@@ -251,9 +251,9 @@ impl Broker {
                 Begun::Asked(asked) => asked,
             };
             let state = self.message_state(slot, at, id).await?;
-            let answered = state.as_ref().map_or(Answered::Absent, Answered::There);
+            let answered = state.as_ref().map_or(LookupResult::Absent, LookupResult::There);
             begun = self.begin_delete(slot, at, id, |engine, now| {
-                engine.begin_remove_asked(id, claim, (asked, answered), now)
+                engine.begin_remove_after_lookup(id, claim, (asked, answered), now)
             })?;
         }
     }
@@ -310,7 +310,7 @@ pub(super) enum Begun {
     /// The removal is on its way.
     Removal(Outcome),
     /// What the pool has must be known first.
-    Asked(Asked),
+    Asked(PoolLookup),
 }
 
 /// What holds for the messages of a queue that do not say.

@@ -28,7 +28,7 @@ use crate::domain::limits;
 use crate::domain::message::{Header, Life, Message, MessageTtl, Peer, State};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::engine::{Fate, prepared};
+use crate::engine::{TransferFate, prepared};
 use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Position};
 
@@ -50,7 +50,7 @@ impl OpenQueue {
 
 impl Broker {
     /// Sets messages aside that were claimed as often as they may be; once that is durable they are moved.
-    pub(super) fn set_aside(
+    pub(super) fn mark_in_transfer(
         &self,
         slot: &Arc<Slot>,
         state: &mut SlotState,
@@ -66,7 +66,7 @@ impl Broker {
 
     /// Begins to carry on what is aside in a queue, if something is and nobody does already.
     pub(super) fn start_mover(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
-        if !queue.engine.has_aside() {
+        if !queue.engine.has_in_transfer() {
             return;
         }
         // One that waits for a target that cannot be reached looks at what has another one.
@@ -140,7 +140,7 @@ impl Broker {
         let (known, asides) = {
             let mut state = slot.state.lock();
             let queue = state.queue_mut(at, id).ok_or_else(|| closed(at))?;
-            (queue.engine.aside(limits::ASIDE_KNOWN), queue.engine.asides())
+            (queue.engine.in_transfer(limits::ASIDE_KNOWN), queue.engine.transfer_count())
         };
         if let Some(known) = known {
             let mut pass = Ok(Pass::Idle);
@@ -160,7 +160,7 @@ impl Broker {
             }
         }
         if let (Ok(Pass::Idle), Some(queue)) = (&pass, slot.state.lock().queue_mut(at, id)) {
-            queue.engine.none_aside(asides);
+            queue.engine.clear_all_in_transfer(asides);
         }
         pass
     }
@@ -178,7 +178,7 @@ impl Broker {
         };
         let gone: Vec<MessageId> = ids.iter().copied().filter(|id| !is_aside(id)).collect();
         if let Some(queue) = side.slot.state.lock().queue_mut(side.at, side.id) {
-            queue.engine.not_aside(&gone);
+            queue.engine.clear_in_transfer(&gone);
         }
         // What blocked its group may be gone.
         self.serve(side.slot, &mut side.slot.state.lock(), side.at);
@@ -354,9 +354,9 @@ impl Broker {
         let (mut publish, mut drop, mut waits) = (Vec::new(), Vec::new(), Pass::Moved);
         for header in still {
             match fates.get(&header.id) {
-                Some(Fate::Publish) => publish.push(header),
-                Some(Fate::Drop) => drop.push(header.id),
-                Some(Fate::Wait) | None => waits = Pass::Waits,
+                Some(TransferFate::Publish) => publish.push(header),
+                Some(TransferFate::Drop) => drop.push(header.id),
+                Some(TransferFate::Wait) | None => waits = Pass::Waits,
             }
         }
         if !drop.is_empty() {
@@ -401,7 +401,7 @@ impl Broker {
             let mut state = side.slot.state.lock();
             let queue = state.queue_mut(side.at, side.id).ok_or_else(|| closed(side.at))?;
             if let Some(newest) = arriving.iter().max() {
-                queue.engine.expect_aside(&arriving);
+                queue.engine.expect_in_transfer(&arriving);
                 // What is posted from now on comes after them.
                 state.ids.skip_to(*newest);
             }
@@ -411,7 +411,7 @@ impl Broker {
         if let Some(queue) =
             side.slot.state.lock().queue_mut(side.at, side.id).filter(|_| !arriving.is_empty())
         {
-            queue.engine.expect_aside(&arriving);
+            queue.engine.expect_in_transfer(&arriving);
         }
         outcome
     }
@@ -421,7 +421,7 @@ impl SlotState {
     /// Whether the mover of a queue, which found nothing on its way, may end.
     fn rest_mover(&mut self, at: &QueueRef, id: QueueId) -> bool {
         let Some(queue) = self.queue_mut(at, id) else { return true };
-        queue.is_moving = queue.engine.has_aside();
+        queue.is_moving = queue.engine.has_in_transfer();
         !queue.is_moving
     }
 }

@@ -20,7 +20,7 @@ use crate::catalogue::Link;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
-use crate::engine::Tally;
+use crate::engine::RemovalTally;
 use crate::error::Error;
 use crate::metrics::{Observed, ObservedQueue, SessionState};
 use crate::storage::Direction;
@@ -37,7 +37,7 @@ pub(super) struct Watch {
 impl OpenQueue {
     /// Counts what has been removed.
     pub(super) fn count_removals(&mut self) {
-        let Tally { acked, expired } = self.engine.take_tally();
+        let RemovalTally { acked, expired } = self.engine.take_tally();
         self.counters.acked.inc_by(acked);
         self.counters.expired.inc_by(expired);
     }

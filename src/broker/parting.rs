@@ -17,7 +17,7 @@ use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::engine::{Held, Split};
+use crate::engine::{ClaimSnapshot, ClaimSplit};
 use crate::error::{Error, Part, Resource};
 
 impl Broker {
@@ -85,10 +85,10 @@ impl Broker {
                 let mut state = slot.state.lock();
                 let queue = state.queues.get_mut(at).ok_or_else(closed)?;
                 match queue.engine.begin_split(claim, messages, self.claim_time()) {
-                    Split::Whole => return Ok(Parted::Whole),
-                    Split::Ended => return Ok(Parted::Over),
-                    Split::Begun { rest, parted } => return Ok(Parted::Some(queue.id, rest, parted)),
-                    Split::Busy => Arc::clone(&slot.changed).notified_owned(),
+                    ClaimSplit::Whole => return Ok(Parted::Whole),
+                    ClaimSplit::Ended => return Ok(Parted::Over),
+                    ClaimSplit::Begun { rest, parted } => return Ok(Parted::Some(queue.id, rest, parted)),
+                    ClaimSplit::Busy => Arc::clone(&slot.changed).notified_owned(),
                 }
             };
             if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
@@ -105,7 +105,7 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         old: ClaimId,
-        (queue, rest, parted): (QueueId, Held, Vec<(MessageId, u32)>),
+        (queue, rest, parted): (QueueId, ClaimSnapshot, Vec<(MessageId, u32)>),
         terms: ClaimTerms,
     ) -> Result<ClaimId, Error> {
         let split = Parting::new(at, (queue, old), (rest, parted), terms, self.0.clock.now());
@@ -114,7 +114,7 @@ impl Broker {
         let done =
             self.0.catalogue.claim_part(&slot.owned, (old, &kept), (split.new, &own), is_new_bucket).await;
         match done {
-            Ok(()) => self.parted(slot, &split),
+            Ok(()) => self.finish_split(slot, &split),
             Err(error) if error.nothing_written() => {
                 self.not_parted(slot, &split)?;
                 Err(error)
@@ -138,7 +138,7 @@ impl Broker {
             let settled = match self.0.catalogue.claim_part_again(&slot.owned, kept, own, is_new_bucket).await
             {
                 // Without messages in the old claim the new one gets none, and its record is cleared away.
-                Ok(_) => self.parted(slot, split).map(drop),
+                Ok(_) => self.finish_split(slot, split).map(drop),
                 Err(Error::Unavailable { .. } | Error::Unknown { .. }) => continue,
                 Err(_) => self.not_parted(slot, split),
             };
@@ -150,13 +150,13 @@ impl Broker {
     }
 
     /// Both records are durable.
-    fn parted(&self, slot: &Slot, split: &Parting) -> Result<ClaimId, Error> {
+    fn finish_split(&self, slot: &Slot, split: &Parting) -> Result<ClaimId, Error> {
         let mut state = slot.state.lock();
         if state.queue_mut(&split.at, split.queue).is_none() {
             state.note_orphan(split.new);
         }
         let Some(open) = state.queue_mut(&split.at, split.queue) else { return Err(queue_closed()) };
-        let over = open.engine.parted(split.old, split.new, split.terms, split.expires, &split.parted);
+        let over = open.engine.finish_split(split.old, split.new, split.terms, split.expires, &split.parted);
         state.spend(over);
         state.buckets |= 1 << split.new.bucket();
         state.live_claims += 1;
@@ -200,7 +200,7 @@ impl Parting {
     fn new(
         at: &QueueRef,
         (queue, old): (QueueId, ClaimId),
-        (rest, parted): (Held, Vec<(MessageId, u32)>),
+        (rest, parted): (ClaimSnapshot, Vec<(MessageId, u32)>),
         terms: ClaimTerms,
         now: Timestamp,
     ) -> Self {
@@ -229,5 +229,5 @@ enum Parted {
     /// All that it has.
     Whole,
     /// Some of it: its queue, what stays, and what goes.
-    Some(QueueId, Held, Vec<(MessageId, u32)>),
+    Some(QueueId, ClaimSnapshot, Vec<(MessageId, u32)>),
 }

@@ -9,7 +9,7 @@ use super::pool_table::NamedStore;
 use super::queue_store::QueueStore;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::State;
-use crate::engine::Found;
+use crate::engine::StoredTotals;
 use crate::error::Error;
 use crate::storage::{Direction, Order, Page, Totals};
 
@@ -34,9 +34,9 @@ impl QueueStore {
         queue: QueueId,
         totals: &Totals,
         tail: MessageId,
-    ) -> Result<Found, Error> {
+    ) -> Result<StoredTotals, Error> {
         if origin == Origin::Created {
-            return Ok(Found { tail, has_ready: false, is_scheduled: false, has_aside: false });
+            return Ok(StoredTotals { tail, has_ready: false, is_scheduled: false, has_aside: false });
         }
         let has_ready = totals.ready() > 0 || self.head(queue, Order::Ready).await?.is_some();
         let (mut is_scheduled, mut has_aside) = (totals.scheduled > 0, totals.aside > 0);
@@ -51,7 +51,7 @@ impl QueueStore {
                 }
             }
         }
-        Ok(Found { tail, has_ready, is_scheduled, has_aside })
+        Ok(StoredTotals { tail, has_ready, is_scheduled, has_aside })
     }
 
     /// The state of the first entry of an order, if there is one.

@@ -21,7 +21,7 @@ use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::receipt::{Receipt, ReceiptKey};
 use crate::domain::time::Timestamp;
-use crate::engine::{Answered, Worth};
+use crate::engine::{LookupResult, ReceiptStatus};
 use crate::error::{Error, Part, Place, Resource};
 
 /// The pause before a message is asked for again that is just being claimed or given back.
@@ -195,7 +195,7 @@ impl Broker {
         let mut claimed = BTreeSet::new();
         for Receipt { message, attempt, received, .. } in asked {
             let is_good = !engine.is_ordered()
-                || matches!(engine.worth(*message, (*attempt, *received), now), Worth::Holds(_));
+                || matches!(engine.worth(*message, (*attempt, *received), now), ReceiptStatus::Holds(_));
             if is_good && engine.begin_remove_claimed(*message) {
                 claimed.insert(*message);
             }
@@ -222,9 +222,9 @@ impl Broker {
             };
             while let Some(Begun::Asked(asked)) = begun {
                 let found = self.message_state(slot, at, id).await?;
-                let answered = found.as_ref().map_or(Answered::Absent, Answered::There);
+                let answered = found.as_ref().map_or(LookupResult::Absent, LookupResult::There);
                 begun = Some(self.begin_delete(slot, at, id, |engine, now| {
-                    engine.begin_remove_asked(id, None, (asked, answered), now)
+                    engine.begin_remove_after_lookup(id, None, (asked, answered), now)
                 })?);
             }
             if let Some(Begun::Removal(outcome)) = begun {
@@ -322,10 +322,10 @@ impl Broker {
             engine.worth(receipt.message, (receipt.attempt, receipt.received), self.claim_time())
         };
         Ok(match worth {
-            Worth::Holds(claim) => Found::Held(claim),
-            Worth::Over => Found::Other(Changed::Over),
-            Worth::Gone => Found::Other(Changed::Gone),
-            Worth::AskPool => match self.message_state(slot, at, receipt.message).await? {
+            ReceiptStatus::Holds(claim) => Found::Held(claim),
+            ReceiptStatus::Over => Found::Other(Changed::Over),
+            ReceiptStatus::Gone => Found::Other(Changed::Gone),
+            ReceiptStatus::AskPool => match self.message_state(slot, at, receipt.message).await? {
                 Some(_) => Found::Other(Changed::Over),
                 None => Found::Other(Changed::Gone),
             },

@@ -14,19 +14,19 @@ use super::slot::{OpenQueue, SlotState};
 use super::waiting::Waiter;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
-use crate::engine::Lines;
+use crate::engine::WaitLines;
 
 impl OpenQueue {
     /// Whether it can be closed: nothing is under way in it, nothing of it is in memory that the pool does not have, and
     /// pages of metrics have seen it as it is, or have had their time.
-    fn is_at_rest(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.idle_rounds >= limits::REST_ROUNDS
             && self.uses.is_empty()
             && self.readers.is_empty()
             && self.migration.is_none()
             && !self.is_moving
             && !self.has_task
-            && self.engine.is_at_rest()
+            && self.engine.is_idle()
             && (self.shown.is_seen() || self.idle_rounds >= 2 * limits::REST_ROUNDS)
     }
 }
@@ -39,11 +39,11 @@ impl SlotState {
 
     /// Closes the queues that are at rest. Returns how many.
     pub(super) fn close_resting(&mut self) -> usize {
-        let lines: &Lines<QueueRef, Waiter> = &self.lines;
+        let lines: &WaitLines<QueueRef, Waiter> = &self.lines;
         let mut closed = Vec::new();
         for (at, queue) in &mut self.queues {
             queue.idle_rounds = queue.idle_rounds.saturating_add(1);
-            if queue.is_at_rest() && lines.len_of(at) == 0 {
+            if queue.is_idle() && lines.len_of(at) == 0 {
                 closed.push(at.clone());
             }
         }

@@ -32,7 +32,7 @@ use crate::domain::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
-use crate::engine::{Lines, QueueEngine};
+use crate::engine::{QueueEngine, WaitLines};
 use crate::error::{Error, Part};
 use crate::metrics::QueueCounters;
 use crate::storage::Epoch;
@@ -103,7 +103,7 @@ pub(super) struct SlotState {
     /// Deleted queues of the last cleaning: nothing is removed from them in any other way.
     pub(super) dropped: HashSet<QueueId>,
     /// Claims that wait for messages, by queue, whether it exists or not.
-    pub(super) lines: Lines<QueueRef, Waiter>,
+    pub(super) lines: WaitLines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that look for theirs earlier are skipped.
     pub(super) wakes: BinaryHeap<Reverse<(Timestamp, QueueRef)>>,
     /// What pages of metrics show of the queues.
@@ -188,7 +188,7 @@ impl Slot {
             orphans: HashMap::new(),
             next_cleaning: Some(Timestamp::default()),
             dropped: HashSet::new(),
-            lines: Lines::default(),
+            lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),
             paced: Paced::since(no_expiry_before),

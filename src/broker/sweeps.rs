@@ -52,7 +52,7 @@ impl Broker {
                 }
                 let Some(slot) = self.swept_slot(number) else { continue };
                 slot.state.lock().note_paces(self.0.clock.now());
-                self.forget_old_twins(&slot);
+                self.expire_dedup(&slot);
                 self.start_sweeps(&mut sweeps, number);
             }
         }

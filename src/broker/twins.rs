@@ -22,7 +22,7 @@ use crate::domain::limits;
 use crate::domain::message::{Message, NewMessage};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::engine::{Found, GroupBounds, QueueEngine};
+use crate::engine::{GroupBounds, QueueEngine, StoredTotals};
 use crate::error::{Error, Place};
 use crate::storage::Note;
 
@@ -70,7 +70,7 @@ impl KnownTwins {
     pub(super) fn recount(&self, slots: &[Arc<Slot>]) {
         let of_slot = |slot: &Arc<Slot>| {
             let state = slot.state.lock();
-            state.queues.values().map(|queue| queue.engine.known_twins()).sum::<usize>()
+            state.queues.values().map(|queue| queue.engine.dedup_count()).sum::<usize>()
         };
         self.0.store(slots.iter().map(of_slot).sum(), Ordering::Relaxed);
     }
@@ -91,7 +91,7 @@ pub(super) struct Posting {
 }
 
 /// Until when what is posted now is remembered.
-pub(super) fn twin_expires(now: Timestamp) -> Timestamp {
+pub(super) fn dedup_expires(now: Timestamp) -> Timestamp {
     now.plus_seconds(limits::DEDUP_SECONDS)
 }
 
@@ -130,15 +130,15 @@ impl Posting {
             return Ok(None);
         }
         // What was posted before the scope was changed is remembered as it was.
-        let before = || queue.engine.twin(DedupKey::of(&id, scope.other(), group), now);
-        if let Some(twin) = queue.engine.twin(key, now).or_else(before) {
+        let before = || queue.engine.first_post(DedupKey::of(&id, scope.other(), group), now);
+        if let Some(twin) = queue.engine.first_post(key, now).or_else(before) {
             if !twin.is_durable {
                 self.awaited.push(Awaited { place: self.ids.len(), message: new });
             }
             self.ids.push(twin.id);
             return Ok(None);
         }
-        if self.own.len() >= queue.engine.room_for_twins() {
+        if self.own.len() >= queue.engine.dedup_room() {
             let what = "ids of deduplication that a queue remembers";
             return Err(Error::TooMany { what, bound: limits::DEDUP_KNOWN });
         }
@@ -152,7 +152,7 @@ impl Posting {
     pub(super) fn add(&mut self, message: Message, key: Option<DedupKey>, now: Timestamp) {
         let id = message.header.id;
         if let Some(key) = key {
-            self.notes.push((key, note(&key, id, twin_expires(now))));
+            self.notes.push((key, note(&key, id, dedup_expires(now))));
             self.own.insert(key, id);
         }
         self.ids.push(id);
@@ -165,7 +165,7 @@ impl Broker {
     pub(super) async fn open_ordered(
         &self,
         queue: QueueId,
-        found: Found,
+        found: StoredTotals,
         store: &QueueStore,
     ) -> Result<QueueEngine, Error> {
         let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
@@ -175,7 +175,7 @@ impl Broker {
             for (key, id, expires) in
                 page.iter().filter_map(|note| read_note(note).map(|(key, id)| (key, id, note.expires)))
             {
-                engine.restore_twin(key, id, expires);
+                engine.restore_dedup(key, id, expires);
             }
             match page.last() {
                 Some(last) if page.len() >= limits::NOTES_PAGE => after = Some(last.key.clone()),
@@ -185,14 +185,14 @@ impl Broker {
     }
 
     /// Forgets the ids of deduplication of the open queues of a slot whose time is over.
-    pub(super) fn forget_old_twins(&self, slot: &Arc<Slot>) {
+    pub(super) fn expire_dedup(&self, slot: &Arc<Slot>) {
         let now = self.0.clock.now();
         let mut state = slot.state.lock();
         let ordered = state.queues.iter().filter(|(_, queue)| queue.engine.is_ordered());
         let names: Vec<QueueRef> = ordered.map(|(at, _)| at.clone()).collect();
         for at in names {
             while let Some(queue) = state.queues.get_mut(&at) {
-                let keys = queue.engine.forget_twins(now, limits::NOTES_PAGE);
+                let keys = queue.engine.forget_dedup_ids(now, limits::NOTES_PAGE);
                 // Nobody waits for this: what stays in the pool is forgotten after the queue was opened again.
                 if keys.is_empty() || self.submit(slot, &mut state, &at, Change::ForgetTwins(keys)).is_err() {
                     break;
@@ -202,7 +202,7 @@ impl Broker {
     }
 
     /// Forgets all ids of deduplication of a queue, durably. Returns whether there were any.
-    pub(super) async fn forget_twins(
+    pub(super) async fn forget_dedup_ids(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -212,7 +212,7 @@ impl Broker {
         {
             let mut state = slot.state.lock();
             let Some(open) = state.queue_mut(at, queue) else { return Ok(false) };
-            let keys = open.engine.forget_all_twins();
+            let keys = open.engine.forget_dedup();
             for keys in keys.chunks(limits::NOTES_PAGE) {
                 outcomes.push(self.submit(slot, &mut state, at, Change::ForgetTwins(keys.to_vec()))?);
             }
@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn ids_beyond_what_all_queues_remember_are_refused() {
-        let found = Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
+        let found =
+            StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
         let queue = OpenQueue::of(QueueEngine::open_ordered(found, GroupBounds::default()));
         let now = Timestamp::from_millis(1);
         let known = KnownTwins::default();

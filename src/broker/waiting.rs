@@ -19,7 +19,7 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
 use crate::domain::message::Header;
 use crate::domain::names::QueueRef;
-use crate::engine::Place;
+use crate::engine::LinePosition;
 use crate::error::{Error, Part};
 
 /// Messages chosen for a claim, and the queue they are of, with the token that keeps it from being deleted.
@@ -95,7 +95,7 @@ struct Waiting<'a> {
     broker: &'a Broker,
     slot: &'a Arc<Slot>,
     at: &'a QueueRef,
-    place: Place,
+    place: LinePosition,
     answer: oneshot::Receiver<Answer>,
 }
 

@@ -55,7 +55,7 @@ fn leave(queue: &mut OpenQueue, spared: Spared) -> usize {
         return 0;
     }
     let freed = queue.engine.ready_bytes();
-    queue.engine.leave_ready();
+    queue.engine.evict_ready();
     freed
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use crate::domain::message::{Header, Life, Message, State};
     use crate::domain::names::{ProjectId, QueueName, QueueRef};
     use crate::domain::time::Timestamp;
-    use crate::engine::{Found, QueueEngine};
+    use crate::engine::{QueueEngine, StoredTotals};
     use crate::storage::Epoch;
 
     fn message(rank: u8) -> Message {
@@ -104,8 +104,12 @@ mod tests {
             Alarms::default(),
         );
         for (number, is_claimed_from) in queues.iter().enumerate() {
-            let found =
-                Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
+            let found = StoredTotals {
+                tail: MessageId::ZERO,
+                has_ready: false,
+                is_scheduled: false,
+                has_aside: false,
+            };
             let mut engine = QueueEngine::open(found);
             engine.posted((1..=10).map(message).collect());
             let name = QueueName::new(&format!("q{number}")).unwrap();

@@ -48,20 +48,20 @@ impl Blocking {
     }
 
     /// A message is on its way to another queue, and blocks its group until it is gone.
-    pub(super) fn set_aside(&mut self, group: &GroupName, id: MessageId) {
+    pub(super) fn mark_in_transfer(&mut self, group: &GroupName, id: MessageId) {
         self.block(group, id);
         self.aside.insert(id, group.clone());
     }
 
     /// A message is on its way no more.
-    pub(super) fn not_aside(&mut self, id: MessageId) {
+    pub(super) fn clear_in_transfer(&mut self, id: MessageId) {
         if let Some(group) = self.aside.remove(&id) {
             self.release(&group, id);
         }
     }
 
     /// The first message that is on its way.
-    pub(super) fn first_aside(&self) -> Option<MessageId> {
+    pub(super) fn first_in_transfer(&self) -> Option<MessageId> {
         self.aside.keys().next().copied()
     }
 

@@ -8,7 +8,7 @@ use crate::domain::message::Header;
 
 /// Ready messages as memory has them.
 #[derive(Debug, Default)]
-pub struct Browsed {
+pub struct ReadyPage {
     /// Messages in order. A body that is absent must be read from the pool.
     pub messages: Vec<(Header, Option<Bytes>)>,
     /// Behind this id only the pool knows what is ready; none when memory knows the whole queue.
@@ -17,14 +17,14 @@ pub struct Browsed {
 
 impl QueueEngine {
     /// The ready messages behind `after` that are in memory and wanted, at most `limit`.
-    pub fn browse(&self, after: MessageId, limit: usize, is_wanted: impl Fn(&Header) -> bool) -> Browsed {
+    pub fn browse(&self, after: MessageId, limit: usize, is_wanted: impl Fn(&Header) -> bool) -> ReadyPage {
         if self.is_ordered() || self.waits_for_copies() {
-            return Browsed { messages: Vec::new(), read_on: Some(after) };
+            return ReadyPage { messages: Vec::new(), read_on: Some(after) };
         }
         let ready = self.window.behind(after).filter(|ready| is_wanted(&ready.header));
         let messages = ready.take(limit).map(|ready| (ready.header.clone(), ready.body.clone())).collect();
         let read_on = (!self.window.is_whole()).then(|| self.window.cursor().max(after));
-        Browsed { messages, read_on }
+        ReadyPage { messages, read_on }
     }
 
     /// Whether a message that the pool has is neither claimed nor about to change.

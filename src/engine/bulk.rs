@@ -1,8 +1,8 @@
 //! Removing many messages at once: by their ids, as soon as they are taken, or all that there are.
 
-use super::hidden::{Removed, Why};
+use super::hidden::{HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
-use super::removal::{Asked, Removal, on_its_way};
+use super::removal::{PoolLookup, Removal, on_its_way};
 use crate::domain::claim::Holdings;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::time::Timestamp;
@@ -55,7 +55,9 @@ impl QueueEngine {
 
     /// Whether the pass met all that there was when it began: no message became ready, or was put off, meanwhile.
     pub fn is_purge_whole(&self, PurgePass { last, shown }: PurgePass) -> bool {
-        let is_changing = |why: Why| matches!(why, Why::Waking | Why::Returning(_) | Why::Leaving);
+        let is_changing = |why: HiddenReason| {
+            matches!(why, HiddenReason::Waking | HiddenReason::Returning(_) | HiddenReason::Leaving)
+        };
         let ids = self.hidden.values().filter(|hidden| is_changing(hidden.why));
         let mut ids = ids.filter_map(|hidden| hidden.header.as_ref()).map(|header| header.id);
         self.purges.shown == shown && ids.all(|id| id > last)
@@ -69,7 +71,7 @@ impl QueueEngine {
         &mut self,
         ids: &[MessageId],
         held: Holdings<'_>,
-        asked: Option<Asked>,
+        asked: Option<PoolLookup>,
         now: Timestamp,
     ) -> Result<Removal, Error> {
         let is_held = |holder: ClaimId| {
@@ -80,16 +82,18 @@ impl QueueEngine {
             match self.hidden.get(id).map(|hidden| hidden.why) {
                 None if self.aside.has(*id) == Some(true) => return Err(on_its_way()),
                 None if !self.aside.is_answered(*id, asked.map(|asked| asked.0)) => {
-                    return Ok(Removal::AskPool(Asked(self.aside.times())));
+                    return Ok(Removal::AskPool(PoolLookup(self.aside.times())));
                 }
-                Some(Why::Leaving) => return Err(on_its_way()),
-                None | Some(Why::Removing(_) | Why::Waking | Why::Copying) => {}
-                Some(Why::Claimed(holder)) if is_held(holder) => {}
-                Some(Why::Claimed(_) | Why::Taking | Why::Returning(_)) => return Err(Error::Claimed(*id)),
+                Some(HiddenReason::Leaving) => return Err(on_its_way()),
+                None | Some(HiddenReason::Removing(_) | HiddenReason::Waking | HiddenReason::Copying) => {}
+                Some(HiddenReason::Claimed(holder)) if is_held(holder) => {}
+                Some(HiddenReason::Claimed(_) | HiddenReason::Taking | HiddenReason::Returning(_)) => {
+                    return Err(Error::Claimed(*id));
+                }
             }
         }
         for id in ids {
-            self.begin_remove_whatever(*id, Removed::Acked);
+            self.begin_remove_whatever(*id, RemovalKind::Acked);
         }
         Ok(Removal::Begun)
     }
@@ -98,29 +102,34 @@ impl QueueEngine {
     /// to change: ask again when that is over.
     pub fn begin_purge(&mut self, ids: &[MessageId]) -> Vec<MessageId> {
         let is_changing = |id: &MessageId| match self.hidden.get(id).map(|hidden| hidden.why) {
-            Some(Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving) => true,
-            Some(Why::Claimed(_) | Why::Removing(_) | Why::Copying) => false,
+            Some(
+                HiddenReason::Taking
+                | HiddenReason::Returning(_)
+                | HiddenReason::Waking
+                | HiddenReason::Leaving,
+            ) => true,
+            Some(HiddenReason::Claimed(_) | HiddenReason::Removing(_) | HiddenReason::Copying) => false,
             None => self.aside.has(*id) == Some(true),
         };
         let begun: Vec<MessageId> = ids.iter().copied().filter(|id| !is_changing(id)).collect();
         for id in &begun {
-            self.begin_remove_whatever(*id, Removed::Uncounted);
+            self.begin_remove_whatever(*id, RemovalKind::Uncounted);
         }
         begun
     }
 
     /// Begins to remove a message, which is counted as `claimed` if it is under a claim.
-    pub(super) fn begin_remove_whatever(&mut self, id: MessageId, claimed: Removed) {
+    pub(super) fn begin_remove_whatever(&mut self, id: MessageId, claimed: RemovalKind) {
         match self.hidden.get_mut(&id) {
-            Some(hidden) if matches!(hidden.why, Why::Claimed(_)) => {
-                if let Why::Claimed(holder) = hidden.why {
-                    hidden.why = Why::Removing(Some(holder));
+            Some(hidden) if matches!(hidden.why, HiddenReason::Claimed(_)) => {
+                if let HiddenReason::Claimed(holder) = hidden.why {
+                    hidden.why = HiddenReason::Removing(Some(holder));
                     hidden.removals = 1;
                     hidden.removed = claimed;
                 }
             }
-            Some(hidden) if matches!(hidden.why, Why::Waking | Why::Copying) => {
-                hidden.why = Why::Removing(None);
+            Some(hidden) if matches!(hidden.why, HiddenReason::Waking | HiddenReason::Copying) => {
+                hidden.why = HiddenReason::Removing(None);
                 hidden.removals = 1;
             }
             _ => {
@@ -132,10 +141,11 @@ impl QueueEngine {
     /// Begins to remove messages that were taken, instead of claiming them.
     pub fn begin_remove_taken(&mut self, ids: &[MessageId]) {
         for id in ids {
-            if let Some(hidden) = self.hidden.get_mut(id).filter(|hidden| hidden.why == Why::Taking) {
-                hidden.why = Why::Removing(None);
+            if let Some(hidden) = self.hidden.get_mut(id).filter(|hidden| hidden.why == HiddenReason::Taking)
+            {
+                hidden.why = HiddenReason::Removing(None);
                 hidden.removals = 1;
-                hidden.removed = Removed::Acked;
+                hidden.removed = RemovalKind::Acked;
                 self.claimed -= 1;
             }
         }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
-use super::ending::Ending;
-use super::hidden::Why;
+use super::hidden::HiddenReason;
 use super::queue::QueueEngine;
+use super::release::Release;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::group::AttemptId;
 use crate::domain::ids::{ClaimId, ClientId, MessageId};
@@ -22,7 +22,7 @@ pub struct Claim {
     /// Its messages that are not deleted yet.
     pub(super) messages: BTreeSet<MessageId>,
     /// Set while it is being ended: its messages are on their way back, and nobody may use it any more.
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<Release>,
     /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
     pub(super) is_renewing: bool,
     /// The `Client-ID` that it was made under.
@@ -163,7 +163,7 @@ impl QueueEngine {
     pub fn attempt(&self, id: &AttemptId, now: Timestamp) -> Option<(ClaimId, Attempt)> {
         let (claim_id, claim, attempt) = self.claims.of_attempt(id, now)?;
         let is_held = |message: &MessageId| {
-            self.hidden.get(message).is_some_and(|hidden| hidden.why == Why::Claimed(claim_id))
+            self.hidden.get(message).is_some_and(|hidden| hidden.why == HiddenReason::Claimed(claim_id))
         };
         claim.messages.iter().all(is_held).then(|| (claim_id, attempt.clone()))
     }

@@ -9,8 +9,8 @@
 //! have the same of it. It may be looked at, and it may be removed: that goes to both pools. Ready messages behind one that
 //! is being copied wait for it, so that a migration changes no order.
 
-use super::dedup::TwinNote;
-use super::hidden::{Hidden, Why};
+use super::dedup::DedupNote;
+use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
 use crate::domain::dedup::DedupKey;
 use crate::domain::ids::MessageId;
@@ -18,7 +18,7 @@ use crate::domain::message::{Header, State};
 use crate::domain::time::Timestamp;
 
 /// Whether a message in this state goes over. One on its way to another queue stays until that is over.
-pub fn goes_over(state: &State) -> bool {
+pub fn must_copy(state: &State) -> bool {
     match state {
         State::Ready | State::Scheduled | State::Failed => true,
         State::Prepared(_) | State::Moving(_) => false,
@@ -30,7 +30,7 @@ impl QueueEngine {
     /// removed since is no more. Returns their ids.
     pub fn begin_copy(&mut self, found: Vec<Header>) -> Vec<MessageId> {
         let mut begun = Vec::with_capacity(found.len());
-        for header in found.into_iter().filter(|header| goes_over(&header.state)) {
+        for header in found.into_iter().filter(|header| must_copy(&header.state)) {
             let id = header.id;
             // Where only the pool knows what is on its way, that may block its group.
             let is_aside = self.aside.has(id).unwrap_or(self.is_ordered());
@@ -38,7 +38,7 @@ impl QueueEngine {
                 continue;
             }
             let header = self.take_out(id).unwrap_or(header);
-            self.hidden.insert(id, Hidden::new(header, Why::Copying));
+            self.hidden.insert(id, HiddenMessage::new(header, HiddenReason::Copying));
             begun.push(id);
         }
         self.copying = begun.clone();
@@ -58,7 +58,7 @@ impl QueueEngine {
 
     /// Whether a message is hidden for this still.
     pub(super) fn is_copying(&self, id: MessageId) -> bool {
-        self.hidden.get(&id).is_some_and(|hidden| hidden.why == Why::Copying)
+        self.hidden.get(&id).is_some_and(|hidden| hidden.why == HiddenReason::Copying)
     }
 
     /// The older pool had these no more when they were read again: they were removed.
@@ -70,7 +70,7 @@ impl QueueEngine {
             self.schedule.note_change(id);
             let hidden = self.hidden.remove(&id);
             let header = hidden.and_then(|hidden| hidden.header);
-            self.gone_from_group(id, header.and_then(|header| header.group).as_ref());
+            self.removed_from_group(id, header.and_then(|header| header.group).as_ref());
         }
     }
 
@@ -97,7 +97,7 @@ impl QueueEngine {
     }
 
     /// The durable ids of deduplication behind this one, in the order of their ends, at most `limit`: their notes go over.
-    pub fn durable_twins(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<TwinNote> {
+    pub fn durable_dedup(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<DedupNote> {
         self.dedup.durable(after, limit)
     }
 }

@@ -14,7 +14,7 @@ use crate::domain::time::Timestamp;
 
 /// A message that was posted before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Twin {
+pub struct FirstPost {
     /// Its id.
     pub id: MessageId,
     /// Whether it is durable. If not, what becomes of it must be awaited.
@@ -22,18 +22,18 @@ pub struct Twin {
 }
 
 /// An id of deduplication, the message that was posted with it, and when it is forgotten.
-pub type TwinNote = (DedupKey, MessageId, Timestamp);
+pub type DedupNote = (DedupKey, MessageId, Timestamp);
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    twin: Twin,
+struct DedupEntry {
+    twin: FirstPost,
     expires: Timestamp,
 }
 
 /// What is known of the ids of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Dedup {
-    known: HashMap<DedupKey, Known>,
+    known: HashMap<DedupKey, DedupEntry>,
     /// By the time when each is forgotten.
     ends: BTreeSet<(Timestamp, DedupKey)>,
 }
@@ -46,7 +46,7 @@ impl Dedup {
     }
 
     /// The durable ones behind `after`, in the order of their ends.
-    pub(super) fn durable(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<TwinNote> {
+    pub(super) fn durable(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<DedupNote> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.ends.range((from, Bound::Unbounded)).map(|(_, key)| *key);
         let note = |key: DedupKey| {
@@ -56,42 +56,42 @@ impl Dedup {
         behind.filter_map(note).take(limit).collect()
     }
 
-    fn put(&mut self, key: DedupKey, twin: Twin, expires: Timestamp) {
+    fn put(&mut self, key: DedupKey, twin: FirstPost, expires: Timestamp) {
         self.forget(key);
-        self.known.insert(key, Known { twin, expires });
+        self.known.insert(key, DedupEntry { twin, expires });
         self.ends.insert((expires, key));
     }
 }
 
 impl QueueEngine {
     /// The message that was posted with this id before, and is not forgotten by `now`.
-    pub fn twin(&self, key: DedupKey, now: Timestamp) -> Option<Twin> {
+    pub fn first_post(&self, key: DedupKey, now: Timestamp) -> Option<FirstPost> {
         self.dedup.known.get(&key).filter(|known| now < known.expires).map(|known| known.twin)
     }
 
     /// How many ids more can be remembered.
-    pub fn room_for_twins(&self) -> usize {
+    pub fn dedup_room(&self) -> usize {
         limits::DEDUP_KNOWN.saturating_sub(self.dedup.known.len())
     }
 
     /// How many ids are remembered.
-    pub fn known_twins(&self) -> usize {
+    pub fn dedup_count(&self) -> usize {
         self.dedup.known.len()
     }
 
     /// A message with this id is on its way to the pool, with its note.
-    pub fn begin_twin(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
-        self.dedup.put(key, Twin { id, is_durable: false }, expires);
+    pub fn begin_dedup(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
+        self.dedup.put(key, FirstPost { id, is_durable: false }, expires);
     }
 
     /// A note that was found when the queue was opened.
-    pub fn restore_twin(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
-        self.dedup.put(key, Twin { id, is_durable: true }, expires);
+    pub fn restore_dedup(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
+        self.dedup.put(key, FirstPost { id, is_durable: true }, expires);
     }
 
     /// Messages are durable, and with them their notes. An id that was over meanwhile, and that another message on its way has,
     /// is not: what becomes of that must be awaited.
-    pub fn twins_posted(&mut self, posted: &[(DedupKey, MessageId)]) {
+    pub fn dedup_posted(&mut self, posted: &[(DedupKey, MessageId)]) {
         for (key, id) in posted {
             if let Some(known) = self.dedup.known.get_mut(key).filter(|known| known.twin.id == *id) {
                 known.twin.is_durable = true;
@@ -100,7 +100,7 @@ impl QueueEngine {
     }
 
     /// Messages were certainly not posted.
-    pub fn twins_failed(&mut self, failed: &[(DedupKey, MessageId)]) {
+    pub fn dedup_failed(&mut self, failed: &[(DedupKey, MessageId)]) {
         for (key, id) in failed {
             let is_failed = self.dedup.known.get(key).is_some_and(|known| known.twin.id == *id);
             if is_failed {
@@ -110,7 +110,7 @@ impl QueueEngine {
     }
 
     /// Forgets what is over by `now`, at most `limit` of it. Their notes are to be removed.
-    pub fn forget_twins(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
+    pub fn forget_dedup_ids(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
         let is_over = |(expires, _): &&(Timestamp, DedupKey)| *expires <= now;
         let over = self.dedup.ends.iter().take_while(is_over).map(|(_, key)| *key);
         // What is on its way to the pool is left for later: its note could come after its removal.
@@ -122,8 +122,8 @@ impl QueueEngine {
     }
 
     /// Forgets all that is durable. The notes are to be removed.
-    pub fn forget_all_twins(&mut self) -> Vec<DedupKey> {
-        let is_durable = |(key, known): (&DedupKey, &Known)| known.twin.is_durable.then_some(*key);
+    pub fn forget_dedup(&mut self) -> Vec<DedupKey> {
+        let is_durable = |(key, known): (&DedupKey, &DedupEntry)| known.twin.is_durable.then_some(*key);
         let mut keys: Vec<DedupKey> = self.dedup.known.iter().filter_map(is_durable).collect();
         keys.sort_unstable();
         keys.iter().for_each(|key| self.dedup.forget(*key));

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::hidden::{Hidden, Removed, Why};
+use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 use crate::domain::message::{Header, Retention};
@@ -52,22 +52,26 @@ impl QueueEngine {
     /// Begins to remove a message that a live claim holds, if its queue keeps it no longer. False when it stays.
     fn hide_expired_claimed(&mut self, id: MessageId, now: Timestamp) -> bool {
         let Some(hidden) = self.hidden.get_mut(&id) else { return false };
-        let (Why::Claimed(claim), Some(header)) = (hidden.why, &hidden.header) else { return false };
+        let (HiddenReason::Claimed(claim), Some(header)) = (hidden.why, &hidden.header) else { return false };
         let is_over = header.life.retained_since().is_some() && header.is_expired(now, self.retention);
         // One whose end has begun, or is due, gives its messages back; then this one is found without it.
         if !is_over || self.claims.get(claim).is_none_or(|claim| !claim.is_live(now)) {
             return false;
         }
-        hidden.why = Why::Removing(Some(claim));
+        hidden.why = HiddenReason::Removing(Some(claim));
         hidden.removals = 1;
-        hidden.removed = Removed::Expired;
+        hidden.removed = RemovalKind::Expired;
         true
     }
 
     /// Hides a message whose life is over.
     pub(super) fn hide_expired(&mut self, header: Header) {
-        let why = Why::Removing(None);
-        let hidden = Hidden { removals: 1, removed: Removed::Expired, ..Hidden::new(header.clone(), why) };
+        let why = HiddenReason::Removing(None);
+        let hidden = HiddenMessage {
+            removals: 1,
+            removed: RemovalKind::Expired,
+            ..HiddenMessage::new(header.clone(), why)
+        };
         self.hidden.insert(header.id, hidden);
     }
 }

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::queue::QueueEngine;
-use super::window::Ready;
+use super::ready_cache::ReadyMessage;
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
@@ -23,23 +23,23 @@ use crate::domain::time::Timestamp;
 
 /// Which messages of the window are whose turn. While all groups are quiet nothing is kept here.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct FairOrder {
     /// Those of quiet groups and of none.
     quiet: BTreeSet<MessageId>,
-    noisy: BTreeMap<GroupName, Noisy>,
+    noisy: BTreeMap<GroupName, NoisyGroup>,
 }
 
 #[derive(Debug)]
-struct Noisy {
+struct NoisyGroup {
     /// Its messages in the window.
     waiting: BTreeSet<MessageId>,
     /// When something of it was last sent, or before it became noisy.
     sent: Timestamp,
 }
 
-impl Turns {
+impl FairOrder {
     /// Whether some group is noisy.
-    pub(super) fn are_kept(&self) -> bool {
+    pub(super) fn has_noisy(&self) -> bool {
         !self.noisy.is_empty()
     }
 
@@ -50,7 +50,7 @@ impl Turns {
 
     /// A message came into the window.
     pub(super) fn add(&mut self, header: &Header) {
-        if self.are_kept() {
+        if self.has_noisy() {
             let noisy = header.group.as_ref().and_then(|group| self.noisy.get_mut(group));
             noisy.map_or(&mut self.quiet, |noisy| &mut noisy.waiting).insert(header.id);
         }
@@ -58,7 +58,7 @@ impl Turns {
 
     /// A message left the window.
     pub(super) fn remove(&mut self, header: &Header) {
-        if self.are_kept() {
+        if self.has_noisy() {
             let noisy = header.group.as_ref().and_then(|group| self.noisy.get_mut(group));
             noisy.map_or(&mut self.quiet, |noisy| &mut noisy.waiting).remove(&header.id);
         }
@@ -71,8 +71,8 @@ impl Turns {
         now: Timestamp,
         window: impl Iterator<Item = &'a Header>,
     ) {
-        let is_first = !self.are_kept();
-        self.noisy.insert(group.clone(), Noisy { waiting: BTreeSet::new(), sent: now });
+        let is_first = !self.has_noisy();
+        self.noisy.insert(group.clone(), NoisyGroup { waiting: BTreeSet::new(), sent: now });
         for header in window.filter(|header| is_first || header.group.as_ref() == Some(group)) {
             self.quiet.remove(&header.id);
             self.add(header);
@@ -89,7 +89,7 @@ impl Turns {
     /// Groups that are noisy no more become quiet; `is_whole` when nothing waits outside of the window. Returns whether
     /// one did.
     pub(super) fn settle(&mut self, is_whole: bool, now: Timestamp) -> bool {
-        let is_over = |noisy: &Noisy| {
+        let is_over = |noisy: &NoisyGroup| {
             (is_whole && noisy.waiting.is_empty()) || now >= noisy.sent.plus_seconds(limits::NOISY_SECONDS)
         };
         let before = self.noisy.len();
@@ -101,7 +101,7 @@ impl Turns {
             }
             stays
         });
-        if !self.are_kept() {
+        if !self.has_noisy() {
             self.quiet.clear();
         }
         self.noisy.len() < before
@@ -125,12 +125,12 @@ impl Turns {
 
 impl QueueEngine {
     /// Takes the ready message whose turn it is.
-    pub(super) fn next_in_turn(&mut self, now: Timestamp) -> Option<Ready> {
-        if self.window.turns().are_kept() && self.window.settle_turns(now) {
+    pub(super) fn take_next(&mut self, now: Timestamp) -> Option<ReadyMessage> {
+        if self.window.fair_order().has_noisy() && self.window.settle_order(now) {
             self.hidden.ahead.clear();
         }
         loop {
-            let is_fair = self.window.turns().are_kept();
+            let is_fair = self.window.fair_order().has_noisy();
             let next = if is_fair { self.window.first_quiet() } else { self.window.oldest() };
             let Some(next) = next.or_else(|| self.hidden.ahead.first()) else { break };
             let id = next.id;
@@ -143,7 +143,7 @@ impl QueueEngine {
                 None => return self.window.remove(id).or_else(|| self.hidden.ahead.take(id)),
             }
         }
-        let first = self.window.turns().first_noisy(|group| self.hidden.of_group(group))?;
+        let first = self.window.fair_order().first_noisy(|group| self.hidden.of_group(group))?;
         self.window.remove(first)
     }
 
@@ -151,6 +151,6 @@ impl QueueEngine {
     fn is_too_much(&self, group: &GroupName) -> bool {
         let (own, all) = (self.hidden.of_group(group), self.hidden.len());
         let has_many = own >= limits::NOISY_MESSAGES && own * limits::NOISY_SHARE > all;
-        (has_many || self.hidden.busy.has_much_of(group)) && self.window.turns().has_room()
+        (has_many || self.hidden.busy.exceeds_share(group)) && self.window.fair_order().has_room()
     }
 }

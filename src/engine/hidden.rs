@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::ahead::Ahead;
 use super::blocking::Blocking;
-use super::busy::Busy;
+use super::group_load::GroupLoad;
+use super::lookahead::Lookahead;
 use crate::domain::group::GroupName;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::message::{Header, State};
@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 
 /// Why a message is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum HiddenReason {
     /// Chosen for a claim that is not durable yet.
     Taking,
     /// Under a claim.
@@ -31,7 +31,7 @@ pub(super) enum Why {
 
 /// What the removal of a message is counted as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Removed {
+pub(super) enum RemovalKind {
     /// Nothing: it was deleted without a claim, or purged.
     #[default]
     Uncounted,
@@ -43,27 +43,27 @@ pub(super) enum Removed {
 
 /// A hidden message. One that is removed by its id alone may not be known here at all.
 #[derive(Clone, Debug)]
-pub(super) struct Hidden {
+pub(super) struct HiddenMessage {
     pub(super) header: Option<Header>,
-    pub(super) why: Why,
+    pub(super) why: HiddenReason,
     /// Removals under way: two clients may delete one message at the same time.
     pub(super) removals: u32,
     /// What those are counted as. Without any it says nothing.
-    pub(super) removed: Removed,
+    pub(super) removed: RemovalKind,
     /// Whether the pool certainly stores it as ready. What its header says here is what it will be: the pool may have it
     /// as scheduled since a release that was cut short.
     pub(super) is_stored_ready: bool,
 }
 
-impl Hidden {
+impl HiddenMessage {
     /// A message that the pool stores with this header.
-    pub(super) fn new(header: Header, why: Why) -> Self {
+    pub(super) fn new(header: Header, why: HiddenReason) -> Self {
         Self { header: Some(header), ..Self::unknown(why) }.known_stored()
     }
 
     /// A message of which only the id is known.
-    pub(super) fn unknown(why: Why) -> Self {
-        Self { header: None, why, removals: 0, removed: Removed::default(), is_stored_ready: false }
+    pub(super) fn unknown(why: HiddenReason) -> Self {
+        Self { header: None, why, removals: 0, removed: RemovalKind::default(), is_stored_ready: false }
     }
 
     /// The pool stores it as its header says.
@@ -76,15 +76,15 @@ impl Hidden {
 /// All hidden messages of a queue.
 #[derive(Debug, Default)]
 pub(super) struct HiddenMessages {
-    by_id: BTreeMap<MessageId, Hidden>,
+    by_id: BTreeMap<MessageId, HiddenMessage>,
     /// Kept for a queue in order of groups.
     blocking: Option<Blocking>,
     /// Kept for other queues: how many each group has.
     of_groups: HashMap<GroupName, usize>,
     /// What was seen ready beyond the window. What is hidden is not there any more.
-    pub(super) ahead: Ahead,
+    pub(super) ahead: Lookahead,
     /// For how long those of groups were hidden of late.
-    pub(super) busy: Busy,
+    pub(super) busy: GroupLoad,
 }
 
 impl HiddenMessages {
@@ -98,11 +98,11 @@ impl HiddenMessages {
         self.blocking.as_mut()
     }
 
-    pub(super) fn get(&self, id: &MessageId) -> Option<&Hidden> {
+    pub(super) fn get(&self, id: &MessageId) -> Option<&HiddenMessage> {
         self.by_id.get(id)
     }
 
-    pub(super) fn get_mut(&mut self, id: &MessageId) -> Option<&mut Hidden> {
+    pub(super) fn get_mut(&mut self, id: &MessageId) -> Option<&mut HiddenMessage> {
         self.by_id.get_mut(id)
     }
 
@@ -111,13 +111,13 @@ impl HiddenMessages {
     }
 
     /// In order of id.
-    pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Hidden> {
+    pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &HiddenMessage> {
         self.by_id.values()
     }
 
     /// The first one, also among those that only block their groups.
     pub(super) fn first(&self) -> Option<MessageId> {
-        let aside = self.blocking.as_ref().and_then(Blocking::first_aside);
+        let aside = self.blocking.as_ref().and_then(Blocking::first_in_transfer);
         [self.by_id.keys().next().copied(), aside].into_iter().flatten().min()
     }
 
@@ -137,12 +137,12 @@ impl HiddenMessages {
         self.by_id.len()
     }
 
-    pub(super) fn insert(&mut self, id: MessageId, hidden: Hidden) {
+    pub(super) fn insert(&mut self, id: MessageId, hidden: HiddenMessage) {
         self.ahead.hide(id);
         if let Some(header) = &hidden.header {
             self.count(header);
         }
-        if let Some(Hidden { header: Some(before), .. }) = self.by_id.insert(id, hidden)
+        if let Some(HiddenMessage { header: Some(before), .. }) = self.by_id.insert(id, hidden)
             && self.blocking.is_none()
         {
             self.discount(&before);
@@ -161,7 +161,7 @@ impl HiddenMessages {
         }
     }
 
-    pub(super) fn remove(&mut self, id: &MessageId) -> Option<Hidden> {
+    pub(super) fn remove(&mut self, id: &MessageId) -> Option<HiddenMessage> {
         let hidden = self.take(id)?;
         if let Some(header) = &hidden.header {
             self.discount(header);
@@ -169,25 +169,25 @@ impl HiddenMessages {
         Some(hidden)
     }
 
-    /// A message that was hidden goes on blocking its group until [`Self::not_aside`].
-    pub(super) fn set_aside(&mut self, id: MessageId) {
-        let Some(Hidden { header: Some(header), .. }) = self.take(&id) else { return };
+    /// A message that was hidden goes on blocking its group until [`Self::clear_in_transfer`].
+    pub(super) fn mark_in_transfer(&mut self, id: MessageId) {
+        let Some(HiddenMessage { header: Some(header), .. }) = self.take(&id) else { return };
         match (&mut self.blocking, &header.group) {
-            (Some(blocking), Some(group)) => blocking.set_aside(group, id),
+            (Some(blocking), Some(group)) => blocking.mark_in_transfer(group, id),
             (Some(_), None) => {}
             (None, _) => self.discount(&header),
         }
     }
 
     /// A message is not on its way to another queue, or not any more.
-    pub(super) fn not_aside(&mut self, id: MessageId) {
+    pub(super) fn clear_in_transfer(&mut self, id: MessageId) {
         if let Some(blocking) = &mut self.blocking {
-            blocking.not_aside(id);
+            blocking.clear_in_transfer(id);
         }
     }
 
     /// As [`Window`](super::window::Window), an empty tree keeps no leaf.
-    fn take(&mut self, id: &MessageId) -> Option<Hidden> {
+    fn take(&mut self, id: &MessageId) -> Option<HiddenMessage> {
         self.ahead.unhide(*id);
         let hidden = self.by_id.remove(id);
         if self.by_id.is_empty() {

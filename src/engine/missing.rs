@@ -1,6 +1,6 @@
 //! Messages that memory has and their pool has not: nobody can be given one, and each claim would meet them again.
 
-use super::hidden::Why;
+use super::hidden::HiddenReason;
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 
@@ -10,7 +10,7 @@ impl QueueEngine {
     pub fn forget_missing(&mut self, ids: &[MessageId]) -> u64 {
         let mut forgotten = 0;
         for id in ids {
-            if self.hidden.get(id).is_none_or(|hidden| hidden.why != Why::Taking) {
+            if self.hidden.get(id).is_none_or(|hidden| hidden.why != HiddenReason::Taking) {
                 continue;
             }
             if let Some(refill) = &mut self.refill {
@@ -18,7 +18,7 @@ impl QueueEngine {
             }
             self.schedule.note_change(*id);
             let header = self.hidden.remove(id).and_then(|hidden| hidden.header);
-            self.gone_from_group(*id, header.and_then(|header| header.group).as_ref());
+            self.removed_from_group(*id, header.and_then(|header| header.group).as_ref());
             self.claimed -= 1;
             forgotten += 1;
         }

@@ -2,9 +2,9 @@
 //! Source of the rule: SQS, which calls it FIFO.
 
 use super::groups::{GroupBounds, GroupRead, Groups, Heads};
-use super::hidden::{Hidden, HiddenMessages, Removed, Why};
-use super::queue::{Found, QueueEngine, Taken, Taking};
-use super::window::{Ready, Window};
+use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason, RemovalKind};
+use super::queue::{ClaimSelection, QueueEngine, StoredTotals, TakeBounds};
+use super::ready_cache::{ReadyCache, ReadyMessage};
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
@@ -13,12 +13,12 @@ use crate::domain::time::Timestamp;
 
 impl QueueEngine {
     /// As [`QueueEngine::open`], of a queue in order of groups.
-    pub fn open_ordered(found: Found, bounds: GroupBounds) -> Self {
+    pub fn open_ordered(found: StoredTotals, bounds: GroupBounds) -> Self {
         let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
         Self {
             hidden: HiddenMessages::in_groups(),
             groups: Some(Groups::found(is_empty, bounds)),
-            window: Window::before(found.tail),
+            window: ReadyCache::before(found.tail),
             ..Self::open(found)
         }
     }
@@ -38,8 +38,8 @@ impl QueueEngine {
     }
 
     /// Hides messages: of each group in its turn as many as there are before the first that blocks it.
-    pub(super) fn take_of_groups(&mut self, taking: Taking, now: Timestamp) -> Taken {
-        let mut taken = Taken::default();
+    pub(super) fn take_of_groups(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
+        let mut taken = ClaimSelection::default();
         let retention = self.retention;
         let Self { groups: Some(groups), hidden, .. } = self else { return taken };
         if let Some(blocking) = hidden.blocking() {
@@ -50,8 +50,8 @@ impl QueueEngine {
             let Some((next, name)) = groups.next_open(turn) else { break };
             turn = next + 1;
             match take_of_group(groups, hidden, &name, (taking, now, retention), &mut taken) {
-                Of::Taken | Of::Blocked => {}
-                Of::MustRead => to_read += 1,
+                GroupTake::Taken | GroupTake::Blocked => {}
+                GroupTake::MustRead => to_read += 1,
             }
         }
         self.claimed += u64::try_from(taken.messages.len()).unwrap_or_default();
@@ -129,7 +129,7 @@ impl QueueEngine {
     }
 
     /// A message that was hidden is ready, in a queue in order of groups.
-    pub(super) fn show_in_group(&mut self, ready: Ready) {
+    pub(super) fn show_in_group(&mut self, ready: ReadyMessage) {
         // It may come from another queue, with an id that is greater than any of this one.
         self.window.pass(ready.header.id);
         if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
@@ -145,8 +145,8 @@ impl QueueEngine {
     }
 
     /// Messages are gone from the pool; what was known of each.
-    pub(super) fn gone_from_group(&mut self, id: MessageId, group: Option<&GroupName>) {
-        self.hidden.not_aside(id);
+    pub(super) fn removed_from_group(&mut self, id: MessageId, group: Option<&GroupName>) {
+        self.hidden.clear_in_transfer(id);
         if let Some(groups) = &mut self.groups {
             groups.gone(id, group);
             // It may be a delayed one, and the first of a group that is not in memory.
@@ -158,7 +158,7 @@ impl QueueEngine {
 }
 
 /// What came of the turn of a group.
-enum Of {
+enum GroupTake {
     Taken,
     Blocked,
     MustRead,
@@ -168,14 +168,14 @@ fn take_of_group(
     groups: &mut Groups,
     hidden: &mut HiddenMessages,
     name: &GroupName,
-    (taking, now, retention): (Taking, Timestamp, Retention),
-    taken: &mut Taken,
-) -> Of {
-    let Some(blocking) = hidden.blocking() else { return Of::Blocked };
+    (taking, now, retention): (TakeBounds, Timestamp, Retention),
+    taken: &mut ClaimSelection,
+) -> GroupTake {
+    let Some(blocking) = hidden.blocking() else { return GroupTake::Blocked };
     // What is taken here blocks the group from now on, and not what is taken with it.
     let blocked = groups.blocked_at(name, blocking);
     if groups.must_read(name, taking.left(taken), blocked) {
-        return Of::MustRead;
+        return GroupTake::MustRead;
     }
     let (mut has_dead, mut count) = (false, 0);
     while taking.goes_on(taken) {
@@ -186,28 +186,32 @@ fn take_of_group(
         if has_dead && !is_dead && !is_expired {
             break;
         }
-        let Some(Ready { header, body }) = groups.pop_first(name) else { break };
+        let Some(ReadyMessage { header, body }) = groups.pop_first(name) else { break };
         (has_dead, count) = (has_dead || is_dead, count + 1);
         let id = header.id;
         if is_expired {
-            let why = Why::Removing(None);
-            let gone = Hidden { removals: 1, removed: Removed::Expired, ..Hidden::new(header, why) };
+            let why = HiddenReason::Removing(None);
+            let gone = HiddenMessage {
+                removals: 1,
+                removed: RemovalKind::Expired,
+                ..HiddenMessage::new(header, why)
+            };
             hidden.insert(id, gone);
             taken.expired.push(id);
         } else if is_dead {
-            hidden.insert(id, Hidden::new(header.clone(), Why::Leaving));
+            hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Leaving));
             taken.dead.push(header);
         } else {
-            hidden.insert(id, Hidden::new(header.clone(), Why::Taking));
+            hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Taking));
             taken.messages.push((header, body));
         }
     }
-    let Some(blocking) = hidden.blocking() else { return Of::Blocked };
+    let Some(blocking) = hidden.blocking() else { return GroupTake::Blocked };
     if count > 0 {
         groups.served(name, count, blocking);
-        Of::Taken
+        GroupTake::Taken
     } else {
         groups.place(name, blocking);
-        Of::Blocked
+        GroupTake::Blocked
     }
 }

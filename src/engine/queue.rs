@@ -8,12 +8,12 @@ use super::bulk::Purges;
 use super::claims::{Claim, Claims};
 use super::dedup::Dedup;
 use super::groups::Groups;
-use super::hidden::{Hidden, HiddenMessages, Why};
-use super::moves::Aside;
+use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason};
+use super::ready_cache::{ReadyCache, ReadyMessage};
 use super::refill::RefillState;
-use super::removal::Tally;
+use super::removal::RemovalTally;
 use super::schedule::Schedule;
-use super::window::{Ready, Window};
+use super::transfers::TransferEntries;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits;
@@ -24,7 +24,7 @@ use crate::domain::time::Timestamp;
 #[derive(Debug)]
 pub struct QueueEngine {
     /// Ready messages, but of a queue in order of groups.
-    pub(super) window: Window,
+    pub(super) window: ReadyCache,
     /// Those of a queue in order of groups; absent in others.
     pub(super) groups: Option<Groups>,
     /// How long those messages are kept that live by it.
@@ -37,18 +37,18 @@ pub struct QueueEngine {
     pub(super) schedule: Schedule,
     /// While a sweep reads the pool: what became ready since it began.
     pub(super) sweep: Option<HashSet<MessageId>>,
-    pub(super) aside: Aside,
+    pub(super) aside: TransferEntries,
     pub(super) dedup: Dedup,
     /// The messages that are going over to another pool, or were when that began, in order.
     pub(super) copying: Vec<MessageId>,
     /// Removals that nobody has asked for yet.
-    pub(super) tally: Tally,
+    pub(super) tally: RemovalTally,
     pub(super) purges: Purges,
 }
 
 /// What the totals of a queue's pool say of it when it is opened.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct StoredTotals {
     /// No message has a greater id.
     pub tail: MessageId,
     /// Whether messages are ready, claimed ones too.
@@ -61,7 +61,7 @@ pub struct Found {
 
 /// What a claim may have.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct ClaimSelection {
     /// Messages in order, now hidden. A body that is absent must be read from the pool.
     pub messages: Vec<(Header, Option<Bytes>)>,
     /// Messages whose life was over, now hidden: they must be removed.
@@ -70,7 +70,7 @@ pub struct Taken {
     pub dead: Vec<Header>,
 }
 
-impl Taken {
+impl ClaimSelection {
     /// Whether the window had nothing at all.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.expired.is_empty() && self.dead.is_empty()
@@ -79,7 +79,7 @@ impl Taken {
 
 /// How much may be hidden at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taking {
+pub(super) struct TakeBounds {
     /// At most this many messages for a claim.
     limit: usize,
     /// Those that were claimed so often are dead.
@@ -88,13 +88,13 @@ pub(super) struct Taking {
     dead: usize,
 }
 
-impl Taking {
-    pub(super) fn goes_on(&self, taken: &Taken) -> bool {
+impl TakeBounds {
+    pub(super) fn goes_on(&self, taken: &ClaimSelection) -> bool {
         taken.messages.len() < self.limit && taken.expired.len() + taken.dead.len() < self.dead
     }
 
     /// How many more may be taken.
-    pub(super) fn left(&self, taken: &Taken) -> usize {
+    pub(super) fn left(&self, taken: &ClaimSelection) -> usize {
         self.limit - taken.messages.len()
     }
 
@@ -105,11 +105,11 @@ impl Taking {
 
 impl QueueEngine {
     /// A queue as its new owner finds it: nothing is in memory.
-    pub fn open(found: Found) -> Self {
+    pub fn open(found: StoredTotals) -> Self {
         // The window of a queue without ready messages is whole: what is posted to it goes there.
         let tail = if found.has_ready { found.tail } else { MessageId::ZERO };
         Self {
-            window: Window::before(tail),
+            window: ReadyCache::before(tail),
             groups: None,
             retention: Retention::LONGEST,
             hidden: HiddenMessages::default(),
@@ -118,10 +118,10 @@ impl QueueEngine {
             refill: None,
             schedule: Schedule::found(found.is_scheduled),
             sweep: None,
-            aside: Aside::found(found.has_aside),
+            aside: TransferEntries::found(found.has_aside),
             dedup: Dedup::default(),
             copying: Vec::new(),
-            tally: Tally::default(),
+            tally: RemovalTally::default(),
             purges: Purges::default(),
         }
     }
@@ -139,7 +139,7 @@ impl QueueEngine {
         let mut over = Vec::new();
         let mut claim = Claim::new(terms, expires, BTreeSet::new());
         for (mut header, attempt) in messages {
-            if let Some(Hidden { header: Some(other), why: Why::Claimed(holder), .. }) =
+            if let Some(HiddenMessage { header: Some(other), why: HiddenReason::Claimed(holder), .. }) =
                 self.hidden.get(&header.id)
             {
                 if other.attempts >= attempt {
@@ -156,7 +156,7 @@ impl QueueEngine {
             terms.extend(&mut header, expires);
             claim.messages.insert(header.id);
             self.claimed += 1;
-            let (message, mut hidden) = (header.id, Hidden::new(header, Why::Claimed(id)));
+            let (message, mut hidden) = (header.id, HiddenMessage::new(header, HiddenReason::Claimed(id)));
             // An end that was cut short may have put it off already: so the pool stores it until the claim ends.
             if let Some(header) = &mut hidden.header {
                 header.state = State::Ready;
@@ -190,37 +190,37 @@ impl QueueEngine {
 
     /// Hides the oldest ready messages for a claim, at most `limit`. Those that were claimed `most` times before are
     /// dead: no claim has them any more.
-    pub fn take(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> Taken {
-        self.take_some(Taking { limit, most, dead: limits::REFILL_MESSAGES }, now)
+    pub fn take(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> ClaimSelection {
+        self.take_some(TakeBounds { limit, most, dead: limits::REFILL_MESSAGES }, now)
     }
 
     /// Hides the oldest ready messages so that they leave the queue, however often they were claimed: at most `limit`, all
     /// among the dead.
-    pub fn take_to_leave(&mut self, limit: usize, now: Timestamp) -> Taken {
-        self.take_some(Taking { limit, most: Some(0), dead: limit.min(limits::REFILL_MESSAGES) }, now)
+    pub fn take_to_leave(&mut self, limit: usize, now: Timestamp) -> ClaimSelection {
+        self.take_some(TakeBounds { limit, most: Some(0), dead: limit.min(limits::REFILL_MESSAGES) }, now)
     }
 
-    fn take_some(&mut self, taking: Taking, now: Timestamp) -> Taken {
+    fn take_some(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
         if self.is_ordered() {
             return self.take_of_groups(taking, now);
         }
         self.hidden.look_at_time(now);
-        let mut taken = Taken::default();
+        let mut taken = ClaimSelection::default();
         let first_copying = self.first_copying();
         while taking.goes_on(&taken) {
             if first_copying.is_some_and(|copying| self.window.first().is_some_and(|first| copying < first)) {
                 break;
             }
-            let Some(Ready { header, body }) = self.next_in_turn(now) else { break };
+            let Some(ReadyMessage { header, body }) = self.take_next(now) else { break };
             let id = header.id;
             if header.is_expired(now, self.retention) {
                 self.hide_expired(header);
                 taken.expired.push(id);
             } else if taking.is_dead(&header) {
-                self.hidden.insert(id, Hidden::new(header.clone(), Why::Leaving));
+                self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Leaving));
                 taken.dead.push(header);
             } else {
-                self.hidden.insert(id, Hidden::new(header.clone(), Why::Taking));
+                self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Taking));
                 self.claimed += 1;
                 taken.messages.push((header, body));
             }
@@ -233,10 +233,10 @@ impl QueueEngine {
     pub fn put_back(&mut self, ids: &[MessageId]) {
         for id in ids {
             let why = self.hidden.get(id).map(|hidden| hidden.why);
-            if !matches!(why, Some(Why::Taking | Why::Leaving)) {
+            if !matches!(why, Some(HiddenReason::Taking | HiddenReason::Leaving)) {
                 continue;
             }
-            self.claimed -= u64::from(why == Some(Why::Taking));
+            self.claimed -= u64::from(why == Some(HiddenReason::Taking));
             if let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header) {
                 self.show(header, None);
             }
@@ -253,8 +253,8 @@ impl QueueEngine {
     ) -> Vec<Header> {
         let mut headers = Vec::with_capacity(ids.len());
         for message in ids {
-            if let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
-                *why = Why::Claimed(id);
+            if let Some(HiddenMessage { header: Some(header), why, .. }) = self.hidden.get_mut(message) {
+                *why = HiddenReason::Claimed(id);
                 header.attempts += 1;
                 note_claim(header, terms, expires);
                 terms.extend(header, expires);
@@ -275,7 +275,7 @@ impl QueueEngine {
                 if let Some(sweep) = &mut self.sweep {
                     sweep.insert(header.id);
                 }
-                let ready = Ready { header, body };
+                let ready = ReadyMessage { header, body };
                 if self.is_ordered() {
                     return self.show_in_group(ready);
                 }
@@ -308,7 +308,9 @@ impl QueueEngine {
     pub fn hold(&self, id: MessageId) -> Option<(ClaimId, Header)> {
         let hidden = self.hidden.get(&id)?;
         match (hidden.why, &hidden.header) {
-            (Why::Claimed(claim) | Why::Removing(Some(claim)), Some(header)) => Some((claim, header.clone())),
+            (HiddenReason::Claimed(claim) | HiddenReason::Removing(Some(claim)), Some(header)) => {
+                Some((claim, header.clone()))
+            }
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::groups::Groups;
 use super::queue::QueueEngine;
-use super::window::Ready;
+use super::ready_cache::ReadyMessage;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::{Message, State};
@@ -27,7 +27,7 @@ pub(super) struct RefillState {
     /// What was removed: the page may still show it.
     removed: HashSet<MessageId>,
     /// What became ready beyond the cursor: the page may show an older header, or have passed by.
-    changed: BTreeMap<MessageId, Ready>,
+    changed: BTreeMap<MessageId, ReadyMessage>,
     /// Whether the page can no longer be trusted at all.
     is_void: bool,
     /// What was posted, so that a queue that is posted to all the time can become whole again. None when there
@@ -51,7 +51,7 @@ impl RefillState {
     }
 
     /// Remembers what became ready, up to a window's worth.
-    pub(super) fn change(&mut self, ready: Ready) {
+    pub(super) fn change(&mut self, ready: ReadyMessage) {
         self.removed.remove(&ready.header.id);
         self.changed.insert(ready.header.id, ready);
         self.is_void |= self.changed.len() > limits::WINDOW_MESSAGES;
@@ -93,12 +93,13 @@ impl QueueEngine {
         let posted = state.posted.filter(|_| reaches >= refill.until);
         let end = if posted.is_some() { self.window.tail() } else { reaches.min(refill.until) };
         let known = page.into_iter().filter(|message| message.header.id <= refill.until);
-        let read = known.chain(posted.into_iter().flatten()).map(Ready::from);
+        let read = known.chain(posted.into_iter().flatten()).map(ReadyMessage::from);
         let read = read.filter(|ready| !state.removed.contains(&ready.header.id));
-        let ready: Vec<Ready> = if state.changed.is_empty() {
+        let ready: Vec<ReadyMessage> = if state.changed.is_empty() {
             read.collect()
         } else {
-            let mut merged: BTreeMap<MessageId, Ready> = read.map(|ready| (ready.header.id, ready)).collect();
+            let mut merged: BTreeMap<MessageId, ReadyMessage> =
+                read.map(|ready| (ready.header.id, ready)).collect();
             merged.extend(state.changed.into_iter().filter(|(id, _)| *id <= end));
             merged.into_values().collect()
         };
@@ -117,7 +118,7 @@ impl QueueEngine {
     }
 
     /// Leaves all ready messages to the pool, which frees their memory. They are read again when somebody claims.
-    pub fn leave_ready(&mut self) {
+    pub fn evict_ready(&mut self) {
         match &mut self.groups {
             Some(groups) => groups.leave(),
             None => {

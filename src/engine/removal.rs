@@ -1,6 +1,6 @@
 //! Removing messages, by Zaqar's table of answers, and what becomes of a removal.
 
-use super::hidden::{Hidden, Removed, Why};
+use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::message::{Header, State};
@@ -13,16 +13,16 @@ pub enum Removal {
     /// It is hidden now: remove it from the pool, whether it is there or not.
     Begun,
     /// It is not in memory, and what the pool has decides: read it and say so with this.
-    AskPool(Asked),
+    AskPool(PoolLookup),
 }
 
 /// When the pool was asked for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked(pub(super) u64);
+pub struct PoolLookup(pub(super) u64);
 
 /// What the pool has under an id.
 #[derive(Clone, Copy, Debug)]
-pub enum Answered<'a> {
+pub enum LookupResult<'a> {
     /// No entry.
     Absent,
     /// An entry in this state.
@@ -43,7 +43,7 @@ impl QueueEngine {
                 Some(true) => Err(on_its_way()),
                 // Only the pool knows whether it is there, or on its way to another queue.
                 is_aside if claim.is_some() || is_aside.is_none() => {
-                    Ok(Removal::AskPool(Asked(self.aside.times())))
+                    Ok(Removal::AskPool(PoolLookup(self.aside.times())))
                 }
                 _ => Ok(self.remove_absent(id)),
             },
@@ -51,24 +51,24 @@ impl QueueEngine {
     }
 
     /// Begins to remove a message that the pool was asked for. It is asked again when entries were set aside since.
-    pub fn begin_remove_asked(
+    pub fn begin_remove_after_lookup(
         &mut self,
         id: MessageId,
         claim: Option<ClaimId>,
-        (asked, answered): (Asked, Answered<'_>),
+        (asked, answered): (PoolLookup, LookupResult<'_>),
         now: Timestamp,
     ) -> Result<Removal, Error> {
         if let Some(decided) = self.remove_known(id, claim, now) {
             return decided;
         }
-        let now_asked = Asked(self.aside.times());
+        let now_asked = PoolLookup(self.aside.times());
         if asked != now_asked {
             return Ok(Removal::AskPool(now_asked));
         }
         match answered {
-            Answered::There(State::Moving(_) | State::Prepared(_)) => Err(on_its_way()),
-            Answered::There(_) if claim.is_some() => Err(Error::NotClaimed(id)),
-            Answered::There(_) | Answered::Absent => Ok(self.remove_absent(id)),
+            LookupResult::There(State::Moving(_) | State::Prepared(_)) => Err(on_its_way()),
+            LookupResult::There(_) if claim.is_some() => Err(Error::NotClaimed(id)),
+            LookupResult::There(_) | LookupResult::Absent => Ok(self.remove_absent(id)),
         }
     }
 
@@ -88,27 +88,29 @@ impl QueueEngine {
             });
         };
         match hidden.why {
-            Why::Claimed(holder) => match claim {
+            HiddenReason::Claimed(holder) => match claim {
                 Some(named)
                     if named == holder && self.claims.get(named).is_some_and(|claim| claim.is_live(now)) =>
                 {
-                    hidden.why = Why::Removing(Some(holder));
+                    hidden.why = HiddenReason::Removing(Some(holder));
                     hidden.removals = 1;
-                    hidden.removed = Removed::Acked;
+                    hidden.removed = RemovalKind::Acked;
                     Some(Ok(Removal::Begun))
                 }
                 _ => Some(Err(self.wrong_claim(id, claim, now))),
             },
             // Its claim is not known to anybody yet, or not any more.
-            Why::Taking | Why::Returning(_) => Some(Err(self.wrong_claim(id, claim, now))),
-            Why::Removing(_) => Some(Ok(self.remove_absent(id))),
-            Why::Waking | Why::Copying if claim.is_some() => Some(Err(Error::NotClaimed(id))),
-            Why::Waking | Why::Copying => {
-                hidden.why = Why::Removing(None);
+            HiddenReason::Taking | HiddenReason::Returning(_) => Some(Err(self.wrong_claim(id, claim, now))),
+            HiddenReason::Removing(_) => Some(Ok(self.remove_absent(id))),
+            HiddenReason::Waking | HiddenReason::Copying if claim.is_some() => {
+                Some(Err(Error::NotClaimed(id)))
+            }
+            HiddenReason::Waking | HiddenReason::Copying => {
+                hidden.why = HiddenReason::Removing(None);
                 hidden.removals = 1;
                 Some(Ok(Removal::Begun))
             }
-            Why::Leaving => Some(Err(on_its_way())),
+            HiddenReason::Leaving => Some(Err(on_its_way())),
         }
     }
 
@@ -120,10 +122,10 @@ impl QueueEngine {
             return Removal::Begun;
         }
         let hidden = match self.take_out(id) {
-            Some(header) => Hidden::new(header, Why::Removing(None)),
-            None => Hidden::unknown(Why::Removing(None)),
+            Some(header) => HiddenMessage::new(header, HiddenReason::Removing(None)),
+            None => HiddenMessage::unknown(HiddenReason::Removing(None)),
         };
-        self.hidden.insert(id, Hidden { removals: 1, ..hidden });
+        self.hidden.insert(id, HiddenMessage { removals: 1, ..hidden });
         Removal::Begun
     }
 
@@ -148,10 +150,10 @@ impl QueueEngine {
             self.aside.forget(*id);
             let hidden = self.hidden.remove(id);
             let header = hidden.as_ref().and_then(|hidden| hidden.header.as_ref());
-            self.gone_from_group(*id, header.and_then(|header| header.group.as_ref()));
+            self.removed_from_group(*id, header.and_then(|header| header.group.as_ref()));
             let Some(hidden) = hidden else { continue };
             self.tally.count(hidden.removed);
-            if let Why::Removing(Some(claim)) = hidden.why {
+            if let HiddenReason::Removing(Some(claim)) = hidden.why {
                 self.claimed -= 1;
                 if self.claims.forget(claim, *id) {
                     over.push(claim);
@@ -167,17 +169,18 @@ impl QueueEngine {
             let Some(hidden) = self.hidden.get_mut(id) else { continue };
             hidden.removals = hidden.removals.saturating_sub(1);
             match hidden.why {
-                Why::Removing(_) if hidden.removals > 0 => {}
-                Why::Removing(Some(claim)) => {
-                    hidden.why = Why::Claimed(claim);
-                    hidden.removed = Removed::default();
+                HiddenReason::Removing(_) if hidden.removals > 0 => {}
+                HiddenReason::Removing(Some(claim)) => {
+                    hidden.why = HiddenReason::Claimed(claim);
+                    hidden.removed = RemovalKind::default();
                 }
-                Why::Removing(None) => match self.hidden.remove(id).and_then(|hidden| hidden.header) {
+                HiddenReason::Removing(None) => match self.hidden.remove(id).and_then(|hidden| hidden.header)
+                {
                     Some(header) => self.show(header, None),
                     None => self.read_again(*id),
                 },
-                Why::Taking | Why::Claimed(_) | Why::Returning(_) => {}
-                Why::Waking | Why::Leaving | Why::Copying => {}
+                HiddenReason::Taking | HiddenReason::Claimed(_) | HiddenReason::Returning(_) => {}
+                HiddenReason::Waking | HiddenReason::Leaving | HiddenReason::Copying => {}
             }
         }
     }
@@ -187,8 +190,10 @@ impl QueueEngine {
     /// them out of the ready ones of the pool.
     pub fn leaving_claims(&self, ids: &[MessageId]) -> impl Iterator<Item = &Header> {
         let hidden = ids.iter().filter_map(|id| self.hidden.get(id));
-        let is_certain = |hidden: &&Hidden| {
-            hidden.removals == 1 && matches!(hidden.why, Why::Removing(Some(_))) && hidden.is_stored_ready
+        let is_certain = |hidden: &&HiddenMessage| {
+            hidden.removals == 1
+                && matches!(hidden.why, HiddenReason::Removing(Some(_)))
+                && hidden.is_stored_ready
         };
         hidden.filter(is_certain).filter_map(|hidden| hidden.header.as_ref())
     }
@@ -209,26 +214,26 @@ impl QueueEngine {
 
 /// How many messages were removed, for whoever counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct RemovalTally {
     /// By the holders of their claims, or popped.
     pub acked: u64,
     /// Because their life was over.
     pub expired: u64,
 }
 
-impl Tally {
-    fn count(&mut self, removed: Removed) {
+impl RemovalTally {
+    fn count(&mut self, removed: RemovalKind) {
         match removed {
-            Removed::Uncounted => {}
-            Removed::Acked => self.acked += 1,
-            Removed::Expired => self.expired += 1,
+            RemovalKind::Uncounted => {}
+            RemovalKind::Acked => self.acked += 1,
+            RemovalKind::Expired => self.expired += 1,
         }
     }
 }
 
 impl QueueEngine {
     /// What was removed since the last call.
-    pub fn take_tally(&mut self) -> Tally {
+    pub fn take_tally(&mut self) -> RemovalTally {
         self.enter_freed();
         std::mem::take(&mut self.tally)
     }

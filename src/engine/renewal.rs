@@ -19,7 +19,7 @@ pub enum Renewal {
 
 /// A claim as its holder may see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ClaimSnapshot {
     /// Its terms.
     pub terms: ClaimTerms,
     /// The `Client-ID` that it was made under.
@@ -32,11 +32,16 @@ pub struct Held {
 
 impl QueueEngine {
     /// A live claim with its messages that are not deleted yet.
-    pub fn held(&self, id: ClaimId, now: Timestamp) -> Option<Held> {
+    pub fn held(&self, id: ClaimId, now: Timestamp) -> Option<ClaimSnapshot> {
         let claim = self.claims.get(id).filter(|claim| claim.is_live(now))?;
         let header = |message: &MessageId| self.hidden.get(message)?.header.clone();
         let headers = claim.messages.iter().filter_map(header).collect();
-        Some(Held { terms: claim.terms, client: self.client_of(id), expires: claim.expires, headers })
+        Some(ClaimSnapshot {
+            terms: claim.terms,
+            client: self.client_of(id),
+            expires: claim.expires,
+            headers,
+        })
     }
 
     /// Begins to renew a claim. Until the outcome is known it does not end, whatever the time.

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use super::hidden::{Hidden, Why};
+use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
@@ -21,12 +21,12 @@ pub(super) struct Schedule {
     /// Whether the due ones are being looked for, or made ready.
     is_waking: bool,
     /// While a page of them is read.
-    reading: Option<Reading>,
+    reading: Option<ScheduleRead>,
 }
 
 /// What happened since a page was asked for.
 #[derive(Debug, Default)]
-struct Reading {
+struct ScheduleRead {
     /// What was removed, or was hidden and is not any more: the page may show it as it was.
     changed: HashSet<MessageId>,
     /// Whether there was too much of it: then the page says nothing.
@@ -45,7 +45,7 @@ impl Schedule {
 
     /// A message is gone, or is something else than it was a moment ago.
     pub(super) fn note_change(&mut self, id: MessageId) {
-        let Some(Reading { changed, is_void }) = &mut self.reading else { return };
+        let Some(ScheduleRead { changed, is_void }) = &mut self.reading else { return };
         *is_void |= changed.len() >= limits::WAKE_CHANGES;
         if !*is_void {
             changed.insert(id);
@@ -87,14 +87,14 @@ impl QueueEngine {
 
     /// A page of scheduled entries is about to be read: what changes from here on wins over it.
     pub fn begin_wake_page(&mut self) {
-        self.schedule.reading = Some(Reading::default());
+        self.schedule.reading = Some(ScheduleRead::default());
     }
 
     /// As [`QueueEngine::wake`], of the due entries of a page that was read since [`QueueEngine::begin_wake_page`]. What was
     /// removed since is not woken, and what became something else is looked at by what it is now. None when the page says
     /// nothing and must be read again.
     pub fn wake_page(&mut self, mut headers: Vec<Header>) -> Option<Vec<Header>> {
-        let Reading { changed, is_void } = self.schedule.reading.take()?;
+        let ScheduleRead { changed, is_void } = self.schedule.reading.take()?;
         if is_void {
             return None;
         }
@@ -114,7 +114,7 @@ impl QueueEngine {
                 groups.remove(header.id);
             }
             ready.push(Header { state: State::Ready, ..header.clone() });
-            self.hidden.insert(header.id, Hidden::new(header, Why::Waking));
+            self.hidden.insert(header.id, HiddenMessage::new(header, HiddenReason::Waking));
         }
         ready
     }
@@ -122,10 +122,12 @@ impl QueueEngine {
     /// What was written of them is durable: they are ready, but for those being removed.
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
-            let Some(Hidden { header: Some(header), why, .. }) = self.hidden.get_mut(id) else { continue };
+            let Some(HiddenMessage { header: Some(header), why, .. }) = self.hidden.get_mut(id) else {
+                continue;
+            };
             header.state = State::Ready;
             self.aside.forget(*id);
-            if *why == Why::Waking
+            if *why == HiddenReason::Waking
                 && let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header)
             {
                 self.show(header, None);
@@ -136,7 +138,7 @@ impl QueueEngine {
     /// It certainly was not written: they are as before.
     pub fn wake_failed(&mut self, ids: &[MessageId]) {
         for id in ids {
-            if self.hidden.get(id).is_some_and(|hidden| hidden.why == Why::Waking)
+            if self.hidden.get(id).is_some_and(|hidden| hidden.why == HiddenReason::Waking)
                 && let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header)
             {
                 self.show(header, None);

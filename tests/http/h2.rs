@@ -110,7 +110,7 @@ impl Pair {
     }
 
     /// When the server ended the connection.
-    async fn ended(self) -> Duration {
+    async fn finish_release(self) -> Duration {
         timeout(secs(3600), self.served).await.expect("the connection is still served").unwrap().ok();
         self.since.elapsed()
     }
@@ -133,7 +133,7 @@ fn assert_about(actual: Duration, seconds: u64) {
 #[tokio::test(start_paused = true)]
 async fn connection_without_requests_ends_after_ninety_seconds() {
     let pair = Pair::new().await;
-    assert_about(pair.ended().await, 90);
+    assert_about(pair.finish_release().await, 90);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +144,7 @@ async fn idle_connection_lives_ninety_seconds_after_each_request() {
         sleep(secs(85)).await;
     }
     pair.since = Instant::now() - secs(85);
-    assert_about(pair.ended().await, 90);
+    assert_about(pair.finish_release().await, 90);
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +177,7 @@ async fn request_that_is_taken_back_drops_its_handler_and_begins_a_rest() {
     stream.send_reset(h2::Reason::CANCEL);
     assert_eq!(pair.held.recv().await, Some(Held::Dropped));
     let most = ConnectionLimits::default().idle * 2 + secs(2);
-    assert!(pair.ended().await <= most);
+    assert!(pair.finish_release().await <= most);
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +206,7 @@ async fn unread_single_bytes_end_the_connection() {
         }
     };
     timeout(secs(60), sending).await.expect("the window was filled with single bytes");
-    assert!(pair.ended().await < secs(60));
+    assert!(pair.finish_release().await < secs(60));
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,7 +227,7 @@ async fn client_that_never_reads_is_cut() {
         let (answer, _) = pair.client.send_request(request("GET", "/large"), true).unwrap();
         // Not released, so its window stays shut.
         let _answer = answer.await.unwrap();
-        assert_about(pair.ended().await, 90);
+        assert_about(pair.finish_release().await, 90);
     }
 }
 
@@ -288,5 +288,5 @@ async fn stop_closes_an_idle_connection_at_once() {
     let mut pair = Pair::new().await;
     assert_eq!(pair.get("/quick").await.unwrap(), StatusCode::OK);
     pair.stop.cancel();
-    assert_about(pair.ended().await, 0);
+    assert_about(pair.finish_release().await, 0);
 }

@@ -7,7 +7,7 @@ use angarium::domain::group::GroupName;
 use angarium::domain::ids::MessageId;
 use angarium::domain::message::{Header, Life, Message, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::{Found, QueueEngine, Refill};
+use angarium::engine::{QueueEngine, Refill, StoredTotals};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -81,7 +81,8 @@ enum Page {
 
 impl World {
     fn new() -> Self {
-        let found = Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
+        let found =
+            StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
         Self {
             engine: QueueEngine::open(found),
             pool: BTreeMap::new(),
@@ -123,7 +124,7 @@ impl World {
     /// What is to be read is read now, and arrives later.
     fn read(&mut self) {
         let refill = self.engine.begin_refill().map(|refill| (refill, Page::Refill));
-        let ahead = self.engine.begin_look_ahead().map(|refill| (refill, Page::Ahead));
+        let ahead = self.engine.begin_lookahead().map(|refill| (refill, Page::Ahead));
         for (refill, kind) in refill.into_iter().chain(ahead) {
             let behind =
                 self.pool.range((std::ops::Bound::Excluded(refill.after), std::ops::Bound::Unbounded));
@@ -140,7 +141,7 @@ impl World {
         let (refill, page, is_last, kind) = self.pages.remove(0);
         match kind {
             Page::Refill => self.engine.finish_refill(refill, page, is_last),
-            Page::Ahead => self.engine.finish_look_ahead(refill, page, is_last),
+            Page::Ahead => self.engine.finish_lookahead(refill, page, is_last),
         }
     }
 

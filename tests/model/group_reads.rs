@@ -9,7 +9,7 @@ use angarium::domain::ids::{ClaimId, MessageId};
 use angarium::domain::limits;
 use angarium::domain::message::{Header, Life, Message, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::{Found, GroupBounds, GroupRead, QueueEngine};
+use angarium::engine::{GroupBounds, GroupRead, QueueEngine, StoredTotals};
 use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -60,7 +60,8 @@ impl World {
             pool.entry(group(rank % groups)).or_default().insert(message.header.id, message);
         }
         let posted = groups * each;
-        let found = Found { tail: id(posted), has_ready: posted > 0, is_scheduled: false, has_aside: false };
+        let found =
+            StoredTotals { tail: id(posted), has_ready: posted > 0, is_scheduled: false, has_aside: false };
         let engine = QueueEngine::open_ordered(found, GroupBounds::default());
         Self { engine, pool, posted, ids: SmallRng::seed_from_u64(1), reads: Reads::default() }
     }

@@ -7,14 +7,14 @@ use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId};
 use angarium::domain::message::{Header, Life, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::{Found, QueueEngine};
+use angarium::engine::{QueueEngine, StoredTotals};
 
 use super::world::id;
 
 const ENDS: Timestamp = Timestamp::from_millis(60_000);
 
-fn found() -> Found {
-    Found { tail: id(9), has_ready: true, is_scheduled: false, has_aside: false }
+fn found() -> StoredTotals {
+    StoredTotals { tail: id(9), has_ready: true, is_scheduled: false, has_aside: false }
 }
 
 fn header(id: MessageId, attempts: u32) -> Header {

@@ -7,7 +7,7 @@ use angarium::domain::claim::ClaimTerms;
 use angarium::domain::ids::{ClaimId, MessageId};
 use angarium::domain::message::{Header, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::{Counts, Ending};
+use angarium::engine::{AttemptCount, Release};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -48,14 +48,14 @@ pub struct Known {
 pub struct Lease {
     pub expires: Timestamp,
     /// How it ends, while it does.
-    pub ending: Option<Ending>,
+    pub ending: Option<Release>,
     /// Whether messages part from it just now.
     pub is_parting: bool,
 }
 
 /// What an end makes of a message.
-pub fn returned(header: &Header, ending: Ending) -> Header {
-    let attempts = header.attempts - u32::from(ending.counts == Counts::No);
+pub fn returned(header: &Header, ending: Release) -> Header {
+    let attempts = header.attempts - u32::from(ending.counts == AttemptCount::No);
     let (ready, state) = ending.ready.map_or((header.ready, State::Ready), |at| (at, State::Scheduled));
     let first_claimed = header.first_claimed.filter(|_| attempts > 0);
     Header { attempts, ready, state, first_claimed, ..header.clone() }
@@ -126,7 +126,7 @@ impl Truth {
     }
 
     /// Those of the messages that the old claim still has are under the new one. Returns which of the two are over.
-    pub fn parted(
+    pub fn finish_split(
         &mut self,
         old: ClaimId,
         new: ClaimId,
@@ -160,7 +160,7 @@ impl Truth {
         self.messages.values().filter(|known| held(known)).map(|known| known.header.id).collect()
     }
 
-    pub fn begin_end(&mut self, claim: ClaimId, ending: Ending) {
+    pub fn begin_release(&mut self, claim: ClaimId, ending: Release) {
         for id in self.held_by(claim) {
             let known = self.at(id);
             if known.removals == 0 {
@@ -170,7 +170,7 @@ impl Truth {
         self.claims.get_mut(&claim).expect("the claim lives").ending = Some(ending);
     }
 
-    pub fn ended(&mut self, claim: ClaimId) {
+    pub fn finish_release(&mut self, claim: ClaimId) {
         let lease = self.claims.get(&claim).expect("the claim is ending");
         let ending = lease.ending.expect("the claim is ending");
         for id in self.held_by(claim) {
@@ -181,7 +181,7 @@ impl Truth {
         self.claims.remove(&claim);
     }
 
-    pub fn end_failed(&mut self, claim: ClaimId) {
+    pub fn release_failed(&mut self, claim: ClaimId) {
         self.claims.get_mut(&claim).expect("the claim is ending").ending = None;
         for id in self.held_by(claim) {
             self.move_to(id, Place::Claimed(claim));
@@ -204,7 +204,7 @@ impl Truth {
         }
     }
 
-    pub fn set_aside(&mut self, headers: &[Header]) {
+    pub fn mark_in_transfer(&mut self, headers: &[Header]) {
         for header in headers {
             let known = self.at(header.id);
             (known.header, known.place) = (header.clone(), Place::Aside);

@@ -22,24 +22,24 @@ mod room;
 use std::collections::{BTreeMap, HashMap};
 
 use super::blocking::Blocking;
-use super::window::Ready;
+use super::ready_cache::ReadyMessage;
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::message::{Header, Message};
+use reading::{GroupListing, GroupReads};
 pub use reading::{GroupRead, Heads};
-use reading::{Listing, Reading};
 pub use room::GroupBounds;
 
 /// How far memory knows a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum GroupCoverage {
     /// All of it.
     Whole,
     /// Every message up to this id.
     To(MessageId),
 }
 
-impl Reach {
+impl GroupCoverage {
     fn covers(self, id: MessageId) -> bool {
         match self {
             Self::Whole => true,
@@ -50,7 +50,7 @@ impl Reach {
 
 /// Where a group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum GroupPosition {
     /// Something may be taken from it, or must be read to know.
     Open(u64),
     /// It is blocked.
@@ -61,15 +61,15 @@ enum Place {
 
 #[derive(Debug)]
 struct Group {
-    ready: BTreeMap<MessageId, Ready>,
+    ready: BTreeMap<MessageId, ReadyMessage>,
     /// Messages that are scheduled. Beyond the first of them only those are known that were ready before.
     delayed: BTreeMap<MessageId, Header>,
-    reach: Reach,
-    place: Option<Place>,
+    reach: GroupCoverage,
+    place: Option<GroupPosition>,
 }
 
 impl Group {
-    fn of(reach: Reach) -> Self {
+    fn of(reach: GroupCoverage) -> Self {
         Self { ready: BTreeMap::new(), delayed: BTreeMap::new(), reach, place: None }
     }
 
@@ -81,8 +81,8 @@ impl Group {
     /// Whether messages that may be taken can lie beyond its reach.
     fn goes_on(&self, blocked: Option<MessageId>) -> bool {
         match self.reach {
-            Reach::Whole => false,
-            Reach::To(last) => blocked.is_none_or(|blocked| blocked > last),
+            GroupCoverage::Whole => false,
+            GroupCoverage::To(last) => blocked.is_none_or(|blocked| blocked > last),
         }
     }
 
@@ -94,7 +94,7 @@ impl Group {
     }
 
     fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.delayed.is_empty() && self.reach == Reach::Whole
+        self.ready.is_empty() && self.delayed.is_empty() && self.reach == GroupCoverage::Whole
     }
 }
 
@@ -114,8 +114,8 @@ pub(super) struct Groups {
     bytes: usize,
     /// Groups that memory does not know to their ends.
     partial: usize,
-    listing: Listing,
-    reading: Reading,
+    listing: GroupListing,
+    reading: GroupReads,
 }
 
 impl Groups {
@@ -131,14 +131,14 @@ impl Groups {
             index: BTreeMap::new(),
             bytes: 0,
             partial: 0,
-            listing: if is_empty { Listing::Whole } else { Listing::begun() },
-            reading: Reading::default(),
+            listing: if is_empty { GroupListing::Whole } else { GroupListing::begun() },
+            reading: GroupReads::default(),
         }
     }
 
     /// Whether memory has every message that is not hidden.
     pub(super) fn is_whole(&self) -> bool {
-        self.listing == Listing::Whole && self.partial == 0
+        self.listing == GroupListing::Whole && self.partial == 0
     }
 
     /// Bytes of the ready messages in memory.
@@ -172,14 +172,14 @@ impl Groups {
         let id = message.header.id;
         self.reading.note_posted(&name);
         let reach = self.known.get(&name).map(|group| group.reach);
-        let is_full = !matches!(reach, Some(Reach::To(_))) && !self.has_room_of_stuck(&name);
+        let is_full = !matches!(reach, Some(GroupCoverage::To(_))) && !self.has_room_of_stuck(&name);
         match reach {
-            Some(Reach::Whole) if is_full => self.set_reach(&name, Reach::To(id.before())),
-            Some(Reach::Whole) => self.put_ready(&name, message.into()),
+            Some(GroupCoverage::Whole) if is_full => self.set_reach(&name, GroupCoverage::To(id.before())),
+            Some(GroupCoverage::Whole) => self.put_ready(&name, message.into()),
             // It is read when it is needed.
-            Some(Reach::To(_)) => {}
-            None if self.listing == Listing::Whole => {
-                let reach = if is_full { Reach::To(id.before()) } else { Reach::Whole };
+            Some(GroupCoverage::To(_)) => {}
+            None if self.listing == GroupListing::Whole => {
+                let reach = if is_full { GroupCoverage::To(id.before()) } else { GroupCoverage::Whole };
                 if self.make_place(&name, reach) && !is_full {
                     self.put_ready(&name, message.into());
                 }
@@ -196,23 +196,23 @@ impl Groups {
         let Some(name) = header.group.clone() else { return };
         self.reading.note_posted(&name);
         match self.known.get(&name) {
-            Some(Group { reach: Reach::To(_), .. }) => {}
+            Some(Group { reach: GroupCoverage::To(_), .. }) => {}
             Some(group) if group.delayed.is_empty() => self.put_delayed(&name, header),
-            Some(_) => self.set_reach(&name, Reach::To(header.id.before())),
+            Some(_) => self.set_reach(&name, GroupCoverage::To(header.id.before())),
             None => self.add_delayed(&name, header),
         }
         self.place(&name, blocking);
     }
 
     /// A message that was hidden or not ready is ready.
-    pub(super) fn show(&mut self, ready: Ready, blocking: &Blocking) {
+    pub(super) fn show(&mut self, ready: ReadyMessage, blocking: &Blocking) {
         let Some(name) = ready.header.group.clone() else { return };
         self.reading.note_changed(ready.header.id);
         match self.known.get(&name).map(|group| group.reach.covers(ready.header.id)) {
             Some(true) => self.put_ready(&name, ready),
             Some(false) => self.reading.distrust_group(&name),
-            None if self.listing == Listing::Whole => {
-                if self.make_place(&name, Reach::Whole) {
+            None if self.listing == GroupListing::Whole => {
+                if self.make_place(&name, GroupCoverage::Whole) {
                     self.put_ready(&name, ready);
                 }
             }
@@ -252,7 +252,7 @@ impl Groups {
 
     /// A group that was blocked may be open now, and nobody knows which.
     pub(super) fn list_again(&mut self) {
-        if self.listing != Listing::Whole {
+        if self.listing != GroupListing::Whole {
             self.listing.miss_open();
         }
     }
@@ -261,7 +261,7 @@ impl Groups {
     pub(super) fn settle(&mut self, blocking: &mut Blocking) {
         for name in blocking.take_freed() {
             // Where all groups are known, one that is not has nothing left.
-            if !self.known.contains_key(&name) && self.listing != Listing::Whole {
+            if !self.known.contains_key(&name) && self.listing != GroupListing::Whole {
                 self.look_for(&name);
             }
             self.place(&name, blocking);
@@ -293,7 +293,7 @@ impl Groups {
     /// each group can have as many in memory.
     fn read_ahead(&mut self, name: &GroupName, taken: usize) {
         let Some(group) = self.known.get(name) else { return };
-        let is_low = group.reach != Reach::Whole && group.ready.len() < taken;
+        let is_low = group.reach != GroupCoverage::Whole && group.ready.len() < taken;
         if is_low && !self.is_full() && self.share() >= taken {
             self.reading.want(name, taken);
         }
@@ -306,7 +306,7 @@ impl Groups {
     }
 
     /// Takes the first ready message of a group out.
-    pub(super) fn pop_first(&mut self, name: &GroupName) -> Option<Ready> {
+    pub(super) fn pop_first(&mut self, name: &GroupName) -> Option<ReadyMessage> {
         let (id, ready) = self.known.get_mut(name)?.ready.pop_first()?;
         self.index.remove(&id);
         self.bytes -= ready.bytes();
@@ -329,19 +329,19 @@ impl Groups {
         let Some(group) = self.known.get_mut(name) else { return };
         let is_open = group.is_open(group.blocked_at(blocking.first(name)));
         match (group.place, is_open) {
-            (Some(Place::Open(_)), true) => return,
+            (Some(GroupPosition::Open(_)), true) => return,
             _ if group.is_empty() => return self.forget(name),
-            (Some(Place::Resting(_)), false) => return,
-            (Some(Place::Emptied(_)), false) if group.ready.is_empty() => return,
+            (Some(GroupPosition::Resting(_)), false) => return,
+            (Some(GroupPosition::Emptied(_)), false) if group.ready.is_empty() => return,
             _ => {}
         }
         self.leave_place(name);
         let turn = self.next_turn;
         self.next_turn += 1;
         let (line, place) = if is_open {
-            (&mut self.open, Place::Open(turn))
+            (&mut self.open, GroupPosition::Open(turn))
         } else {
-            (&mut self.resting, Place::Resting(turn))
+            (&mut self.resting, GroupPosition::Resting(turn))
         };
         line.insert(turn, name.clone());
         if let Some(group) = self.known.get_mut(name) {
@@ -351,14 +351,14 @@ impl Groups {
 
     fn leave_place(&mut self, name: &GroupName) {
         match self.known.get_mut(name).and_then(|group| group.place.take()) {
-            Some(Place::Open(turn)) => self.open.remove(&turn),
-            Some(Place::Resting(turn)) => self.resting.remove(&turn),
-            Some(Place::Emptied(turn)) => self.emptied.remove(&turn),
+            Some(GroupPosition::Open(turn)) => self.open.remove(&turn),
+            Some(GroupPosition::Resting(turn)) => self.resting.remove(&turn),
+            Some(GroupPosition::Emptied(turn)) => self.emptied.remove(&turn),
             None => None,
         };
     }
 
-    fn put_ready(&mut self, name: &GroupName, ready: Ready) {
+    fn put_ready(&mut self, name: &GroupName, ready: ReadyMessage) {
         let Some(group) = self.known.get_mut(name) else { return };
         self.index.insert(ready.header.id, name.clone());
         self.bytes += ready.bytes();
@@ -375,8 +375,8 @@ impl Groups {
 
     /// A delayed message of a group that is not known: what wakes it names the group again.
     fn add_delayed(&mut self, name: &GroupName, header: Header) {
-        if self.listing == Listing::Whole && self.known.len() < self.bounds.known {
-            self.add(name, Group::of(Reach::Whole));
+        if self.listing == GroupListing::Whole && self.known.len() < self.bounds.known {
+            self.add(name, Group::of(GroupCoverage::Whole));
             self.put_delayed(name, header);
         } else {
             self.listing.miss_blocked();
@@ -384,14 +384,14 @@ impl Groups {
     }
 
     fn add(&mut self, name: &GroupName, group: Group) {
-        self.partial += usize::from(group.reach != Reach::Whole);
+        self.partial += usize::from(group.reach != GroupCoverage::Whole);
         self.known.insert(name.clone(), group);
     }
 
-    fn set_reach(&mut self, name: &GroupName, reach: Reach) {
+    fn set_reach(&mut self, name: &GroupName, reach: GroupCoverage) {
         let Some(group) = self.known.get_mut(name) else { return };
-        let was_partial = std::mem::replace(&mut group.reach, reach) != Reach::Whole;
-        self.partial = self.partial - usize::from(was_partial) + usize::from(reach != Reach::Whole);
+        let was_partial = std::mem::replace(&mut group.reach, reach) != GroupCoverage::Whole;
+        self.partial = self.partial - usize::from(was_partial) + usize::from(reach != GroupCoverage::Whole);
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{Group, Groups, Reach};
+use super::{Group, GroupCoverage, Groups};
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::{Message, State};
 use crate::engine::hidden::HiddenMessages;
-use crate::engine::window::Ready;
+use crate::engine::ready_cache::ReadyMessage;
 
 /// What to read from the pool. Messages beyond `until` may be of posts whose outcome is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub type Heads = Vec<(Message, bool)>;
 
 /// Whether all groups are known, and how far the pool's list of them was gone through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Listing {
+pub(super) enum GroupListing {
     /// Every group that has a message which is not hidden is in memory.
     Whole,
     /// All that are not are blocked, and what frees them names them.
@@ -55,7 +55,7 @@ pub(super) enum Listing {
     },
 }
 
-impl Listing {
+impl GroupListing {
     pub(super) fn begun() -> Self {
         Self::On { after: None, has_missed: false, has_missed_blocked: false }
     }
@@ -95,14 +95,14 @@ impl Listing {
 
 /// What happened to a group while a page of it is read.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct PageChanges {
     /// It begins behind this id: nothing before it is on it.
     after: MessageId,
     is_void: bool,
     was_posted_to: bool,
 }
 
-impl Page {
+impl PageChanges {
     /// A message is gone that the page may still show.
     fn miss(&mut self, id: MessageId) {
         self.is_void |= id > self.after;
@@ -111,18 +111,18 @@ impl Page {
 
 /// What is read, or is to be.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct GroupReads {
     /// Groups, and how many messages of each are wanted at once.
     wanted: VecDeque<(GroupName, usize)>,
-    pages: HashMap<GroupName, Page>,
+    pages: HashMap<GroupName, PageChanges>,
     /// While groups are listed: what the list may show as it was.
-    listed: Option<Meanwhile>,
+    listed: Option<ListingChanges>,
     is_list_void: bool,
 }
 
 /// What happened while groups are listed.
 #[derive(Debug, Default)]
-struct Meanwhile {
+struct ListingChanges {
     /// Messages that went or changed.
     changed: HashSet<MessageId>,
     /// Groups that are not in memory and were posted to: the message that the list shows may not be their only one.
@@ -131,7 +131,7 @@ struct Meanwhile {
     is_much: bool,
 }
 
-impl Meanwhile {
+impl ListingChanges {
     fn note(&mut self) {
         self.is_much |= self.changed.len() + self.posted.len() > limits::WINDOW_MESSAGES;
         if self.is_much {
@@ -140,7 +140,7 @@ impl Meanwhile {
     }
 }
 
-impl Reading {
+impl GroupReads {
     pub(super) fn want(&mut self, name: &GroupName, count: usize) {
         if self.pages.contains_key(name) {
             return;
@@ -198,24 +198,26 @@ impl Reading {
 impl Groups {
     /// Whether messages that may be taken can lie in the pool.
     pub(in crate::engine) fn has_more(&self) -> bool {
-        !self.reading.is_idle() || matches!(self.listing, Listing::On { .. })
+        !self.reading.is_idle() || matches!(self.listing, GroupListing::On { .. })
     }
 
     /// What is to be read next, in a queue whose ids are all at most `until`.
     pub(in crate::engine) fn begin_read(&mut self, until: MessageId) -> Option<GroupRead> {
         while self.reading.pages.len() < limits::GROUP_READS {
             let Some((name, count)) = self.reading.wanted.pop_front() else { break };
-            let Some(Group { reach: Reach::To(after), .. }) = self.known.get(&name) else { continue };
+            let Some(Group { reach: GroupCoverage::To(after), .. }) = self.known.get(&name) else { continue };
             let (after, most) = (*after, self.page(&name, count));
-            self.reading.pages.insert(name.clone(), Page { after, is_void: false, was_posted_to: false });
+            self.reading
+                .pages
+                .insert(name.clone(), PageChanges { after, is_void: false, was_posted_to: false });
             return Some(GroupRead::Group { name, after, until, most });
         }
-        let Listing::On { after, .. } = &self.listing else { return None };
+        let GroupListing::On { after, .. } = &self.listing else { return None };
         let has_room = self.open.len() <= self.bounds.open;
         if self.reading.listed.is_some() || !has_room {
             return None;
         }
-        self.reading.listed = Some(Meanwhile::default());
+        self.reading.listed = Some(ListingChanges::default());
         Some(GroupRead::Heads { after: after.clone(), until })
     }
 
@@ -241,19 +243,20 @@ impl Groups {
         hidden: &mut HiddenMessages,
     ) {
         let Some(page) = self.reading.pages.remove(name) else { return };
-        let is_as_before = self.known.get(name).is_some_and(|group| group.reach == Reach::To(after));
+        let is_as_before = self.known.get(name).is_some_and(|group| group.reach == GroupCoverage::To(after));
         if page.is_void || !is_as_before {
             return;
         }
         // What comes after the last post that is known here will be told.
         let is_all = is_last || messages.last().is_some_and(|message| message.header.id > until);
-        let mut reach = if is_all && !page.was_posted_to { Reach::Whole } else { Reach::To(after) };
+        let mut reach =
+            if is_all && !page.was_posted_to { GroupCoverage::Whole } else { GroupCoverage::To(after) };
         self.make_room(name);
         let is_next = self.is_next(name);
         let mut last = after;
         for message in messages.into_iter().take_while(|message| message.header.id <= until) {
             if self.is_full() && last > after && !is_next {
-                reach = Reach::To(last);
+                reach = GroupCoverage::To(last);
                 break;
             }
             last = message.header.id;
@@ -261,10 +264,10 @@ impl Groups {
             self.take_in(name, message, hidden);
             if is_block {
                 // Nothing behind it can be taken: no need to know it.
-                reach = Reach::To(last);
+                reach = GroupCoverage::To(last);
                 break;
             }
-            if let Reach::To(reached) = &mut reach {
+            if let GroupCoverage::To(reached) = &mut reach {
                 *reached = last;
             }
         }
@@ -281,11 +284,11 @@ impl Groups {
             return;
         }
         match message.header.state {
-            State::Ready => self.put_ready(name, Ready::from(message)),
+            State::Ready => self.put_ready(name, ReadyMessage::from(message)),
             State::Scheduled => self.put_delayed(name, message.header),
             State::Moving(_) => {
                 if let Some(blocking) = hidden.blocking() {
-                    blocking.set_aside(name, id);
+                    blocking.mark_in_transfer(name, id);
                 }
             }
             // One is not here yet, and comes by itself; the other stays for ever.
@@ -300,7 +303,7 @@ impl Groups {
         (heads, is_end): (Heads, bool),
         hidden: &mut HiddenMessages,
     ) {
-        let Some(Meanwhile { changed, posted, is_much }) = self.reading.listed.take() else { return };
+        let Some(ListingChanges { changed, posted, is_much }) = self.reading.listed.take() else { return };
         if std::mem::take(&mut self.reading.is_list_void) {
             return;
         }
@@ -311,7 +314,7 @@ impl Groups {
                 continue;
             }
             if is_much || changed.contains(&message.header.id) {
-                self.make_place(&name, Reach::To(message.header.id.before()));
+                self.make_place(&name, GroupCoverage::To(message.header.id.before()));
             } else {
                 self.take_head(&name, message, is_only && !posted.contains(&name), hidden);
             }
@@ -333,7 +336,7 @@ impl Groups {
         if is_only && (is_hidden || is_passed) {
             return;
         }
-        let reach = if is_only { Reach::Whole } else { Reach::To(id) };
+        let reach = if is_only { GroupCoverage::Whole } else { GroupCoverage::To(id) };
         if blocks && self.known.len() >= self.bounds.known {
             self.listing.miss_blocked();
             if matches!(message.header.state, State::Moving(_)) {
@@ -345,7 +348,7 @@ impl Groups {
             self.make_room(name);
         }
         if self.is_full() && !blocks {
-            self.make_place(name, Reach::To(id.before()));
+            self.make_place(name, GroupCoverage::To(id.before()));
         } else if self.make_place(name, reach) {
             self.take_in(name, message, hidden);
         }

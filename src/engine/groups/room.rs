@@ -5,7 +5,7 @@
 //! what is beyond twice a share; then what has its turn last. What goes is the end of a group: its reach shrinks,
 //! and its turn stays.
 
-use super::{Group, Groups, Place, Reach};
+use super::{Group, GroupCoverage, GroupPosition, Groups};
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
@@ -77,12 +77,12 @@ impl Groups {
     /// A group that is not in memory has messages: it is to be read, in its turn.
     pub(super) fn look_for(&mut self, name: &GroupName) {
         if !self.listing.is_overflowing() {
-            self.make_place(name, Reach::To(MessageId::ZERO));
+            self.make_place(name, GroupCoverage::To(MessageId::ZERO));
         }
     }
 
     /// Takes a group into memory that is not blocked. False when there is no room: then it will be listed.
-    pub(super) fn make_place(&mut self, name: &GroupName, reach: Reach) -> bool {
+    pub(super) fn make_place(&mut self, name: &GroupName, reach: GroupCoverage) -> bool {
         if self.known.len() >= self.bounds.known && !self.drop_resting() {
             self.listing.miss_open();
             return false;
@@ -96,7 +96,7 @@ impl Groups {
         self.trim(name, 0);
         self.leave_place(name);
         let Some(group) = self.known.remove(name) else { return };
-        self.partial -= usize::from(group.reach != Reach::Whole);
+        self.partial -= usize::from(group.reach != GroupCoverage::Whole);
         for id in group.delayed.keys() {
             self.index.remove(id);
         }
@@ -120,9 +120,9 @@ impl Groups {
             _ => return self.drop_blocked(name),
         }
         if let Some(group) = self.known.get_mut(name)
-            && let Some(Place::Resting(turn)) = group.place
+            && let Some(GroupPosition::Resting(turn)) = group.place
         {
-            group.place = Some(Place::Emptied(turn));
+            group.place = Some(GroupPosition::Emptied(turn));
             self.resting.remove(&turn);
             self.emptied.insert(turn, name.clone());
         }
@@ -192,6 +192,6 @@ impl Groups {
         for id in group.delayed.split_off(&first).into_keys() {
             self.index.remove(&id);
         }
-        self.set_reach(name, Reach::To(first.before()));
+        self.set_reach(name, GroupCoverage::To(first.before()));
     }
 }

@@ -119,8 +119,8 @@ pub async fn every_state_expires_but_those_of_a_move(storage: &mut dyn Storage) 
 pub async fn those_that_stay_do_not_keep_others_out(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let (a, b) = (queue(SLOT, 1), queue(SLOT, 2));
-    let set_aside = |message| in_state(message, State::Failed);
-    let aside: Vec<Message> = in_a_minute(11..=20).into_iter().map(set_aside).collect();
+    let mark_in_transfer = |message| in_state(message, State::Failed);
+    let aside: Vec<Message> = in_a_minute(11..=20).into_iter().map(mark_in_transfer).collect();
     owner.apply(vec![appends(a, &in_a_minute(1..=10)), appends(b, &aside)]).await;
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..20 {

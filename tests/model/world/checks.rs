@@ -14,9 +14,9 @@ impl World {
         self.unrecorded.clear();
         (self.waking, self.sweep) = (None, None);
         self.departing.clear();
-        (self.line, self.turns) = (Lines::default(), Vec::new());
+        (self.line, self.turns) = (WaitLines::default(), Vec::new());
         let totals = self.pool.totals();
-        let found = Found {
+        let found = StoredTotals {
             tail: self.last_id,
             has_ready: totals.ready() > 0,
             is_scheduled: totals.scheduled > 0,
@@ -105,7 +105,7 @@ impl World {
 
     /// Lets everything under way come to its end, then takes all there is: exactly what is ready, in order.
     pub fn drain(&mut self) {
-        (self.line, self.turns) = (Lines::default(), Vec::new());
+        (self.line, self.turns) = (WaitLines::default(), Vec::new());
         self.finish_refill();
         self.flush();
         while self.engine.is_waking(self.now) {

@@ -4,7 +4,7 @@ use super::*;
 
 impl World {
     /// What is taken must be the oldest of what is ready, without a hole.
-    pub(super) fn take(&mut self, limit: usize) -> Taken {
+    pub(super) fn take(&mut self, limit: usize) -> ClaimSelection {
         if self.bounds.is_some() {
             return self.take_of_groups(limit);
         }
@@ -34,7 +34,7 @@ impl World {
         taken
     }
 
-    pub(super) fn hide_taken(&mut self, taken: &Taken) {
+    pub(super) fn hide_taken(&mut self, taken: &ClaimSelection) {
         let ids: Vec<MessageId> = taken.messages.iter().map(|(header, _)| header.id).collect();
         ids.iter().for_each(|id| self.truth.move_to(*id, Place::Taking));
         if !ids.is_empty() {
@@ -47,7 +47,7 @@ impl World {
         }
         if !taken.dead.is_empty() {
             taken.dead.iter().for_each(|header| self.truth.move_to(header.id, Place::Leaving));
-            self.set_aside(&taken.dead);
+            self.mark_in_transfer(&taken.dead);
         }
     }
 
@@ -82,11 +82,11 @@ impl World {
         ids.iter().for_each(|id| self.truth.move_to(*id, Place::Ready));
     }
 
-    pub(super) fn end(&mut self, number: u8, ending: Ending) {
+    pub(super) fn end(&mut self, number: u8, ending: Release) {
         let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
         let Some(at) = nth(&claims, number) else { return };
         let claim = claims[at];
-        let Some(ended) = self.engine.begin_end(claim, ending) else {
+        let Some(ended) = self.engine.begin_release(claim, ending) else {
             let lease = &self.truth.claims[&claim];
             return assert!(lease.ending.is_some() || lease.is_parting, "a live claim can be ended");
         };
@@ -95,7 +95,7 @@ impl World {
             let expected = returned(self.truth.header(header.id), ending);
             assert_eq!(header, &expected, "what is written of a returning message");
         }
-        self.truth.begin_end(claim, ending);
+        self.truth.begin_release(claim, ending);
         if ended.headers.is_empty() {
             return self.ending.push((claim, Stage::HeadersDurable));
         }
@@ -122,14 +122,14 @@ impl World {
         if self.ending[at].1 == Stage::Unrecorded {
             let (claim, _) = self.ending.swap_remove(at);
             self.unrecorded.remove(&claim);
-            self.engine.ended(claim);
-            self.truth.ended(claim);
+            self.engine.finish_release(claim);
+            self.truth.finish_release(claim);
         }
     }
 
     pub(super) fn fail_end(&mut self, at: usize) {
         if self.ending[at].1 == Stage::HeadersDurable {
-            self.end_failed(self.ending[at].0);
+            self.release_failed(self.ending[at].0);
         }
     }
 
@@ -140,13 +140,13 @@ impl World {
             self.tree.remove(&claim);
             self.unrecorded.insert(claim);
             self.met.records_lost += 1;
-            self.end_failed(claim);
+            self.release_failed(claim);
         }
     }
 
-    pub(super) fn end_failed(&mut self, claim: ClaimId) {
+    pub(super) fn release_failed(&mut self, claim: ClaimId) {
         self.ending.retain(|(ending, _)| *ending != claim);
-        self.engine.end_failed(claim);
-        self.truth.end_failed(claim);
+        self.engine.release_failed(claim);
+        self.truth.release_failed(claim);
     }
 }

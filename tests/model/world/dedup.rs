@@ -20,7 +20,7 @@ impl World {
     /// A post with an id; nothing when it is a duplicate.
     pub(super) fn post_once(&mut self, number: u8) {
         let key = key(number);
-        if self.engine.twin(key, self.now).is_some() {
+        if self.engine.first_post(key, self.now).is_some() {
             return;
         }
         self.post(&[0], Life::lasting(3_600, self.now), 0);
@@ -29,17 +29,17 @@ impl World {
         let (kind, name) = name(&key);
         let value = Bytes::copy_from_slice(id.as_bytes());
         notes.push((key, Note { kind, key: name, value, expires }));
-        self.engine.begin_twin(key, id, expires);
+        self.engine.begin_dedup(key, id, expires);
     }
 
     pub(super) fn forget_old(&mut self) {
         self.now = self.now.plus_seconds(limits::DEDUP_SECONDS);
-        let keys = self.engine.forget_twins(self.now, 3);
+        let keys = self.engine.forget_dedup_ids(self.now, 3);
         self.forget(keys);
     }
 
     pub(super) fn forget_all(&mut self) {
-        let keys = self.engine.forget_all_twins();
+        let keys = self.engine.forget_dedup();
         self.forget(keys);
     }
 
@@ -54,14 +54,16 @@ impl World {
         for note in self.pool.notes.values() {
             let key = DedupKey::from_bytes(note.key[..].try_into().expect("the key of an id"));
             let id = MessageId::from_bytes(note.value[..].try_into().expect("an id"));
-            self.engine.restore_twin(key, id, note.expires);
+            self.engine.restore_dedup(key, id, note.expires);
         }
     }
 
     /// What answers a duplicate outlives a crash.
     pub(super) fn check_twins(&self) {
         for key in (0..4).map(key) {
-            let Some(twin) = self.engine.twin(key, self.now).filter(|twin| twin.is_durable) else { continue };
+            let Some(twin) = self.engine.first_post(key, self.now).filter(|twin| twin.is_durable) else {
+                continue;
+            };
             let note = self.pool.notes.get(&name(&key)).expect("the note of an id that is remembered");
             assert_eq!(note.value[..], twin.id.as_bytes()[..], "the message of an id");
         }

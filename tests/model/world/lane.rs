@@ -95,7 +95,7 @@ impl World {
                 Change::Post(messages, notes) => self.settle_post(messages, &notes, is_durable),
                 Change::Forget(_) => {}
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
-                Change::Return(claim, _) => self.end_failed(claim),
+                Change::Return(claim, _) => self.release_failed(claim),
                 Change::Wake(headers) => self.settle_wake(&headers, is_durable),
                 Change::SetAside(headers) => self.settle_aside(&headers, is_durable),
                 Change::Prepare(messages) => self.settle_arrival(messages, is_durable),
@@ -113,10 +113,10 @@ impl World {
         let id = |note: &Note| MessageId::from_bytes(note.value[..].try_into().expect("an id"));
         let twins: Vec<(DedupKey, MessageId)> = notes.iter().map(|(key, note)| (*key, id(note))).collect();
         if is_durable {
-            self.engine.twins_posted(&twins);
+            self.engine.dedup_posted(&twins);
             self.posted(messages);
         } else {
-            self.engine.twins_failed(&twins);
+            self.engine.dedup_failed(&twins);
         }
     }
 

@@ -25,8 +25,10 @@ use angarium::domain::dedup::DedupKey;
 use angarium::domain::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Life, Message, Peer, Retention, State};
 use angarium::domain::time::Timestamp;
-use angarium::engine::{Answered, Ending, Found, Lines, QueueEngine, Refill, Removal, Taken};
-use angarium::engine::{GroupBounds, GroupRead, Heads, Place as Turn, prepared};
+use angarium::engine::{
+    ClaimSelection, LookupResult, QueueEngine, Refill, Release, Removal, StoredTotals, WaitLines,
+};
+use angarium::engine::{GroupBounds, GroupRead, Heads, LinePosition as Turn, prepared};
 use angarium::error::Error;
 use angarium::storage::{Direction, KnownEntry, Note, Page, Position, QueueChanges};
 
@@ -157,7 +159,7 @@ pub struct World {
     sweep: Option<Vec<Header>>,
     departing: BTreeSet<MessageId>,
     /// Claims that wait, each for so many messages, and their places.
-    line: Lines<(), usize>,
+    line: WaitLines<(), usize>,
     turns: Vec<Turn>,
     /// Messages that came from another queue so far.
     arrived: u64,
@@ -188,7 +190,7 @@ impl World {
             met: Met::default(),
             driver: None,
             queue: QueueId::new(Slot(0), &mut claims),
-            engine: QueueEngine::open(Found {
+            engine: QueueEngine::open(StoredTotals {
                 tail: MessageId::ZERO,
                 has_ready: false,
                 is_scheduled: false,
@@ -212,7 +214,7 @@ impl World {
             waking: None,
             sweep: None,
             departing: BTreeSet::new(),
-            line: Lines::default(),
+            line: WaitLines::default(),
             turns: Vec::new(),
             arrived: 0,
             gone: Vec::new(),
@@ -249,7 +251,7 @@ impl World {
             Step::FinishWake => self.finish_wake(),
             Step::PutOff(number, seconds) => {
                 let ready = Some(self.now.plus_seconds(u32::from(*seconds)));
-                self.end(*number, Ending { ready, ..Ending::COUNTED });
+                self.end(*number, Release { ready, ..Release::COUNTED });
             }
             Step::BeginSweep => self.begin_sweep(),
             Step::FinishSweep => self.finish_sweep(),
@@ -267,8 +269,8 @@ impl World {
             Step::Record(number) => drop(nth(&self.granting, *number).map(|at| self.record(at))),
             Step::Grant(number) => drop(nth(&self.granting, *number).map(|at| self.grant(at))),
             Step::PutBack(number) => drop(nth(&self.granting, *number).map(|at| self.put_back(at))),
-            Step::End(number, true) => self.end(*number, Ending::COUNTED),
-            Step::End(number, false) => self.end(*number, Ending::UNCOUNTED),
+            Step::End(number, true) => self.end(*number, Release::COUNTED),
+            Step::End(number, false) => self.end(*number, Release::UNCOUNTED),
             Step::Unrecord(number) => drop(nth(&self.ending, *number).map(|at| self.unrecord(at))),
             Step::FinishEnd(number) => drop(nth(&self.ending, *number).map(|at| self.finish_end(at))),
             Step::FailEnd(number) => drop(nth(&self.ending, *number).map(|at| self.fail_end(at))),
@@ -284,7 +286,7 @@ impl World {
             Step::ReadPage(limit) => self.read_page(usize::from(*limit)),
             Step::FinishRefill => self.finish_refill(),
             Step::FailRefill => self.fail_refill(),
-            Step::LeaveReady => self.engine.leave_ready(),
+            Step::LeaveReady => self.engine.evict_ready(),
             Step::Advance(seconds) => self.now = self.now.plus_seconds(u32::from(*seconds)),
             Step::Flush => self.flush(),
             Step::Crash => self.crash(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 
 impl World {
-    pub(super) fn set_aside(&mut self, dead: &[Header]) {
+    pub(super) fn mark_in_transfer(&mut self, dead: &[Header]) {
         let peer = Arc::new(peer());
         let moving = |header: &Header| Header { state: State::Moving(Arc::clone(&peer)), ..header.clone() };
         self.waiting.push_back(Change::SetAside(dead.iter().map(moving).collect()));
@@ -14,8 +14,8 @@ impl World {
     pub(super) fn settle_aside(&mut self, headers: &[Header], is_durable: bool) {
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         if is_durable {
-            self.engine.set_aside(&ids);
-            self.truth.set_aside(headers);
+            self.engine.mark_in_transfer(&ids);
+            self.truth.mark_in_transfer(headers);
         } else {
             self.engine.put_back(&ids);
             self.truth.stay(&ids);
@@ -42,7 +42,7 @@ impl World {
             first_claimed: None,
         };
         let header = prepared(&moving, &Arc::new(peer()), None, self.now);
-        self.engine.expect_aside(&[id]);
+        self.engine.expect_in_transfer(&[id]);
         let body = self.body(0);
         self.waiting.push_back(Change::Prepare(vec![Message { header, body }]));
     }
@@ -50,10 +50,10 @@ impl World {
     pub(super) fn settle_arrival(&mut self, messages: Vec<Message>, is_durable: bool) {
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         if is_durable {
-            self.engine.expect_aside(&ids);
+            self.engine.expect_in_transfer(&ids);
             messages.into_iter().for_each(|message| self.truth.posted(message.header));
         } else {
-            self.engine.not_aside(&ids);
+            self.engine.clear_in_transfer(&ids);
         }
     }
 

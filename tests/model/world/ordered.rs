@@ -20,7 +20,7 @@ impl World {
     /// A queue in order of groups, of which memory holds so much.
     pub fn ordered(bounds: GroupBounds) -> Self {
         let mut world = Self { bounds: Some(bounds), ..Self::new() };
-        world.engine = world.opened(Found {
+        world.engine = world.opened(StoredTotals {
             tail: MessageId::ZERO,
             has_ready: false,
             is_scheduled: false,
@@ -29,7 +29,7 @@ impl World {
         world
     }
 
-    pub(super) fn opened(&self, found: Found) -> QueueEngine {
+    pub(super) fn opened(&self, found: StoredTotals) -> QueueEngine {
         match self.bounds {
             Some(bounds) => QueueEngine::open_ordered(found, bounds),
             None => QueueEngine::open(found),
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// Of each group what is taken must be the first of what is free, and as much of it as may be.
-    pub(super) fn take_of_groups(&mut self, limit: usize) -> Taken {
+    pub(super) fn take_of_groups(&mut self, limit: usize) -> ClaimSelection {
         let (strict, free) = (self.free(), self.free_past_removals());
         let taken = self.engine.take(limit, Some(MOST), self.now);
         assert!(taken.messages.len() <= limit, "more than was asked for");
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// What was taken of a group is the beginning of what is free. Returns how many.
-    fn check_taken(&self, group: &GroupName, free: &[Header], taken: &Taken) -> usize {
+    fn check_taken(&self, group: &GroupName, free: &[Header], taken: &ClaimSelection) -> usize {
         let is_of = |header: &&Header| header.group.as_ref() == Some(group);
         let messages: Vec<&Header> = taken.messages.iter().map(|(header, _)| header).filter(is_of).collect();
         let dead: Vec<&Header> = taken.dead.iter().filter(is_of).collect();

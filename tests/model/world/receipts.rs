@@ -1,7 +1,7 @@
 //! Receipts: messages that part from their claim into one of their own, deletes by whoever has a receipt, and what a receipt
 //! is worth.
 
-use angarium::engine::{Held, Split, Worth};
+use angarium::engine::{ClaimSnapshot, ClaimSplit, ReceiptStatus};
 
 use super::*;
 
@@ -11,7 +11,7 @@ pub(super) struct Parting {
     new: ClaimId,
     terms: ClaimTerms,
     expires: Timestamp,
-    rest: Held,
+    rest: ClaimSnapshot,
     parted: Vec<(MessageId, u32)>,
     /// Whether the commit of both claims is durable.
     is_recorded: bool,
@@ -41,10 +41,10 @@ impl World {
         let is_changing = lease.ending.is_some() || lease.is_parting;
         let is_over = self.now >= lease.expires || ids.is_empty();
         match self.engine.begin_split(old, &ids, self.now) {
-            Split::Busy => assert!(is_changing, "a claim that nobody changes can be parted"),
-            Split::Ended => assert!(!is_changing && is_over, "a live claim can be parted"),
-            Split::Whole => assert!(!is_changing && !is_over && ids == held, "some of it stays"),
-            Split::Begun { rest, parted } => {
+            ClaimSplit::Busy => assert!(is_changing, "a claim that nobody changes can be parted"),
+            ClaimSplit::Ended => assert!(!is_changing && is_over, "a live claim can be parted"),
+            ClaimSplit::Whole => assert!(!is_changing && !is_over && ids == held, "some of it stays"),
+            ClaimSplit::Begun { rest, parted } => {
                 assert!(!is_changing && !is_over && ids.len() < held.len(), "nothing of it stays");
                 let staying: Vec<&Header> =
                     held.iter().filter(|id| !ids.contains(id)).map(|id| self.truth.header(*id)).collect();
@@ -75,9 +75,9 @@ impl World {
             return self.fail_parting(at);
         }
         let Parting { old, new, terms, expires, parted, .. } = self.parting.swap_remove(at);
-        let over = self.engine.parted(old, new, terms, expires, &parted);
+        let over = self.engine.finish_split(old, new, terms, expires, &parted);
         let ids: Vec<MessageId> = parted.iter().map(|(id, _)| *id).collect();
-        assert_eq!(over, self.truth.parted(old, new, terms, expires, &ids), "claims that are over");
+        assert_eq!(over, self.truth.finish_split(old, new, terms, expires, &ids), "claims that are over");
         self.spent.extend(over);
     }
 
@@ -117,16 +117,18 @@ impl World {
             let attempts = known.header.attempts;
             let worth = self.engine.worth(*id, (attempts, self.now), self.now);
             let is_right = match known.place {
-                _ if known.removals > 0 => worth == Worth::Gone,
+                _ if known.removals > 0 => worth == ReceiptStatus::Gone,
                 Place::Claimed(claim) => {
                     let lease = &self.truth.claims[&claim];
                     let is_live = lease.ending.is_none() && self.now < lease.expires;
-                    worth == if is_live { Worth::Holds(claim) } else { Worth::Over }
+                    worth == if is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
                 }
-                Place::Taking | Place::Returning(_) | Place::Leaving | Place::Waking => worth == Worth::Over,
+                Place::Taking | Place::Returning(_) | Place::Leaving | Place::Waking => {
+                    worth == ReceiptStatus::Over
+                }
                 // It need not be in memory.
                 Place::Ready | Place::Scheduled | Place::Aside => {
-                    matches!(worth, Worth::Over | Worth::AskPool)
+                    matches!(worth, ReceiptStatus::Over | ReceiptStatus::AskPool)
                 }
             };
             assert!(is_right, "a receipt of {id}, which is {:?}, is worth {worth:?}", known.place);
@@ -137,7 +139,10 @@ impl World {
             for other in others.into_iter().filter(is_other) {
                 let of_other = self.engine.worth(*id, other, self.now);
                 match self.engine.is_ordered() {
-                    true => assert!(!matches!(of_other, Worth::Holds(_)), "another receive of {id} holds it"),
+                    true => assert!(
+                        !matches!(of_other, ReceiptStatus::Holds(_)),
+                        "another receive of {id} holds it"
+                    ),
                     false => assert_eq!(of_other, worth, "of a queue without order each receipt is as good"),
                 }
             }

@@ -27,8 +27,9 @@ impl World {
         let mut answer = begin(&mut self.engine, self.now);
         if let Ok(Removal::AskPool(asked)) = answer {
             let entry = self.pool.entries.get(&id);
-            let answered = entry.map_or(Answered::Absent, |entry| Answered::There(&entry.header.state));
-            answer = self.engine.begin_remove_asked(id, claim, (asked, answered), self.now);
+            let answered =
+                entry.map_or(LookupResult::Absent, |entry| LookupResult::There(&entry.header.state));
+            answer = self.engine.begin_remove_after_lookup(id, claim, (asked, answered), self.now);
         }
         let is_right = match (&answer, verdict) {
             // It has departed, and nobody was told yet.

@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use super::fair::Turns;
+use super::fair::FairOrder;
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
@@ -19,36 +19,36 @@ use crate::domain::time::Timestamp;
 /// A ready message. One that came back from a claim has only its header here; its body is read when it is
 /// claimed again.
 #[derive(Clone, Debug)]
-pub(super) struct Ready {
+pub(super) struct ReadyMessage {
     pub(super) header: Header,
     pub(super) body: Option<Bytes>,
 }
 
-impl From<Message> for Ready {
+impl From<Message> for ReadyMessage {
     fn from(message: Message) -> Self {
         Self { header: message.header, body: Some(message.body) }
     }
 }
 
-impl Ready {
+impl ReadyMessage {
     pub(super) fn bytes(&self) -> usize {
         size_of::<Header>() + self.body.as_ref().map_or(0, Bytes::len)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Window {
-    ready: BTreeMap<MessageId, Ready>,
+pub(super) struct ReadyCache {
+    ready: BTreeMap<MessageId, ReadyMessage>,
     bytes: usize,
     cursor: MessageId,
     tail: MessageId,
-    turns: Turns,
+    turns: FairOrder,
 }
 
-impl Window {
+impl ReadyCache {
     /// An empty window before a queue whose ids are all at most `tail`.
     pub(super) fn before(tail: MessageId) -> Self {
-        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, turns: Turns::default() }
+        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, turns: FairOrder::default() }
     }
 
     pub(super) fn cursor(&self) -> MessageId {
@@ -97,7 +97,7 @@ impl Window {
     }
 
     /// The ready messages behind an id, in order.
-    pub(super) fn behind(&self, id: MessageId) -> impl Iterator<Item = &Ready> {
+    pub(super) fn behind(&self, id: MessageId) -> impl Iterator<Item = &ReadyMessage> {
         self.ready.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, ready)| ready)
     }
 
@@ -105,13 +105,13 @@ impl Window {
         self.ready.get(&id).map(|ready| &ready.header)
     }
 
-    pub(super) fn pop_first(&mut self) -> Option<Ready> {
+    pub(super) fn pop_first(&mut self) -> Option<ReadyMessage> {
         let (_, ready) = self.ready.pop_first()?;
         self.left(&ready);
         Some(ready)
     }
 
-    pub(super) fn remove(&mut self, id: MessageId) -> Option<Ready> {
+    pub(super) fn remove(&mut self, id: MessageId) -> Option<ReadyMessage> {
         let ready = self.ready.remove(&id)?;
         self.left(&ready);
         Some(ready)
@@ -136,7 +136,7 @@ impl Window {
     }
 
     /// A message that was hidden, or not ready, is ready. Beyond the cursor the pool has it.
-    pub(super) fn put_back(&mut self, ready: Ready) {
+    pub(super) fn put_back(&mut self, ready: ReadyMessage) {
         if ready.header.id > self.cursor {
             // It may come from another queue, with an id that is greater than any of this one.
             self.tail = self.tail.max(ready.header.id);
@@ -161,7 +161,7 @@ impl Window {
 
     /// Takes a page of the pool that begins right behind the cursor. The window then
     /// reaches to `end`, or as far as it has room.
-    pub(super) fn extend(&mut self, page: impl Iterator<Item = Ready>, end: MessageId) {
+    pub(super) fn extend(&mut self, page: impl Iterator<Item = ReadyMessage>, end: MessageId) {
         for ready in page {
             if self.is_full() {
                 return;
@@ -173,7 +173,7 @@ impl Window {
     }
 
     /// Whose turn it is.
-    pub(super) fn turns(&self) -> &Turns {
+    pub(super) fn fair_order(&self) -> &FairOrder {
         &self.turns
     }
 
@@ -191,13 +191,13 @@ impl Window {
     }
 
     /// Has groups settle that are noisy no more. Returns whether one did.
-    pub(super) fn settle_turns(&mut self, now: Timestamp) -> bool {
+    pub(super) fn settle_order(&mut self, now: Timestamp) -> bool {
         let is_whole = self.is_whole();
         self.turns.settle(is_whole, now)
     }
 
     /// A message is not in the window any more.
-    fn left(&mut self, ready: &Ready) {
+    fn left(&mut self, ready: &ReadyMessage) {
         self.bytes -= ready.bytes();
         self.turns.remove(&ready.header);
         // An empty tree keeps its last leaf, which has room for eleven messages: that would be most of the memory of very many
@@ -207,7 +207,7 @@ impl Window {
         }
     }
 
-    fn insert(&mut self, ready: Ready) {
+    fn insert(&mut self, ready: ReadyMessage) {
         self.turns.add(&ready.header);
         self.bytes += ready.bytes();
         if let Some(old) = self.ready.insert(ready.header.id, ready) {

@@ -9,34 +9,34 @@ use std::hash::Hash;
 /// A place in a line. No other one is ever the same, also when its line ended and another began under that name: who gives
 /// up a place late gives up nobody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u64);
+pub struct LinePosition(u64);
 
 /// Those who wait, by the name of what they wait for. A name has a line while somebody stands in it.
 #[derive(Debug)]
-pub struct Lines<N, T> {
+pub struct WaitLines<N, T> {
     next: u64,
     waiting: usize,
     lines: HashMap<N, VecDeque<(u64, T)>>,
 }
 
-impl<N, T> Default for Lines<N, T> {
+impl<N, T> Default for WaitLines<N, T> {
     fn default() -> Self {
         Self { next: 0, waiting: 0, lines: HashMap::new() }
     }
 }
 
-impl<N: Eq + Hash + Clone, T> Lines<N, T> {
+impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
     /// Puts somebody at the end.
-    pub fn join(&mut self, name: &N, who: T) -> Place {
+    pub fn join(&mut self, name: &N, who: T) -> LinePosition {
         let place = self.next;
         self.next += 1;
         self.waiting += 1;
         self.lines.entry(name.clone()).or_default().push_back((place, who));
-        Place(place)
+        LinePosition(place)
     }
 
     /// Somebody leaves, wherever he stands. None when he was gone already.
-    pub fn leave(&mut self, name: &N, place: Place) -> Option<T> {
+    pub fn leave(&mut self, name: &N, place: LinePosition) -> Option<T> {
         self.change(name, |line| line.remove(find(line, place)?)).map(|(_, who)| who)
     }
 
@@ -56,7 +56,7 @@ impl<N: Eq + Hash + Clone, T> Lines<N, T> {
     }
 
     /// Who stands there still.
-    pub fn get_mut(&mut self, name: &N, place: Place) -> Option<&mut T> {
+    pub fn get_mut(&mut self, name: &N, place: LinePosition) -> Option<&mut T> {
         let line = self.lines.get_mut(name)?;
         let at = find(line, place)?;
         line.get_mut(at).map(|(_, who)| who)
@@ -103,7 +103,7 @@ impl<N: Eq + Hash + Clone, T> Lines<N, T> {
     }
 }
 
-fn find<T>(line: &VecDeque<(u64, T)>, place: Place) -> Option<usize> {
+fn find<T>(line: &VecDeque<(u64, T)>, place: LinePosition) -> Option<usize> {
     line.binary_search_by_key(&place.0, |(place, _)| *place).ok()
 }
 
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn turns_come_in_the_order_of_joining_whoever_leaves() {
-        let mut lines = Lines::default();
-        let places: Vec<Place> = (0..5).map(|who| lines.join(&"q", who)).collect();
+        let mut lines = WaitLines::default();
+        let places: Vec<LinePosition> = (0..5).map(|who| lines.join(&"q", who)).collect();
         assert_eq!(lines.leave(&"q", places[0]), Some(0));
         assert_eq!(lines.leave(&"q", places[3]), Some(3));
         assert_eq!(lines.leave(&"q", places[3]), None);
@@ -131,7 +131,7 @@ mod tests {
     /// queue was closed.
     #[test]
     fn a_place_of_a_line_that_ended_is_nobody_elses_in_the_next_one() {
-        let mut lines = Lines::default();
+        let mut lines = WaitLines::default();
         let old = lines.join(&"q", "old");
         assert_eq!(lines.take_first(&"q"), Some("old"));
         let new = lines.join(&"q", "new");

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::hidden::Why;
+use super::hidden::HiddenReason;
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
@@ -22,7 +22,7 @@ use crate::domain::time::Timestamp;
 
 /// What becomes of a prepared entry that is found at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TransferFate {
     /// The source has it no more: it is this queue's.
     Publish,
     /// The source is still to let it go.
@@ -31,7 +31,7 @@ pub enum Fate {
     Drop,
 }
 
-impl Fate {
+impl TransferFate {
     /// The fate of an entry by the state that it has at its source; absent when it is gone there.
     pub fn of(source: Option<&State>) -> Self {
         match source {
@@ -52,7 +52,7 @@ pub fn prepared(header: &Header, source: &Arc<Peer>, life: Option<Life>, now: Ti
 
 /// What is known of the entries that are prepared, moving or failed.
 #[derive(Debug)]
-pub(super) struct Aside {
+pub(super) struct TransferEntries {
     /// All those that are prepared or moving; absent when only the pool knows, because it was not asked yet or because
     /// they are too many.
     known: Option<BTreeSet<MessageId>>,
@@ -60,7 +60,7 @@ pub(super) struct Aside {
     times: u64,
 }
 
-impl Aside {
+impl TransferEntries {
     pub(super) fn found(is_there: bool) -> Self {
         Self { known: (!is_there).then(BTreeSet::new), times: 0 }
     }
@@ -98,18 +98,19 @@ impl Aside {
 
 impl QueueEngine {
     /// Messages that were leaving are set aside, durably.
-    pub fn set_aside(&mut self, ids: &[MessageId]) {
+    pub fn mark_in_transfer(&mut self, ids: &[MessageId]) {
         self.aside.add(ids);
         for id in ids {
             // A page under way may show it as it was.
             if let Some(refill) = &mut self.refill {
                 refill.remove(*id);
             }
-            let Some(hidden) = self.hidden.get(id).filter(|hidden| hidden.why == Why::Leaving) else {
+            let Some(hidden) = self.hidden.get(id).filter(|hidden| hidden.why == HiddenReason::Leaving)
+            else {
                 continue;
             };
             let group = hidden.header.as_ref().and_then(|header| header.group.clone());
-            self.hidden.set_aside(*id);
+            self.hidden.mark_in_transfer(*id);
             if let Some(groups) = &mut self.groups {
                 groups.gone(*id, group.as_ref());
             }
@@ -118,12 +119,12 @@ impl QueueEngine {
 
     /// Entries are prepared here: said before they are written, and again when they are, since in between the pool may
     /// have been asked for them.
-    pub fn expect_aside(&mut self, ids: &[MessageId]) {
+    pub fn expect_in_transfer(&mut self, ids: &[MessageId]) {
         self.aside.add(ids);
     }
 
     /// Whether there may be entries that are prepared or moving.
-    pub fn has_aside(&self) -> bool {
+    pub fn has_in_transfer(&self) -> bool {
         self.aside.known.as_ref().is_none_or(|known| !known.is_empty())
     }
 
@@ -133,25 +134,25 @@ impl QueueEngine {
     }
 
     /// Those entries, the first `limit` of them; none when only the pool knows.
-    pub fn aside(&self, limit: usize) -> Option<Vec<MessageId>> {
+    pub fn in_transfer(&self, limit: usize) -> Option<Vec<MessageId>> {
         self.aside.known.as_ref().map(|known| known.iter().take(limit).copied().collect())
     }
 
-    /// How often entries were set aside; for [`QueueEngine::none_aside`].
-    pub fn asides(&self) -> u64 {
+    /// How often entries were set aside; for [`QueueEngine::clear_all_in_transfer`].
+    pub fn transfer_count(&self) -> u64 {
         self.aside.times
     }
 
     /// The pool has no such entry under these ids.
-    pub fn not_aside(&mut self, ids: &[MessageId]) {
+    pub fn clear_in_transfer(&mut self, ids: &[MessageId]) {
         for id in ids {
             self.aside.forget(*id);
-            self.hidden.not_aside(*id);
+            self.hidden.clear_in_transfer(*id);
         }
     }
 
     /// The pool, asked for all of them when there had been `asides`, had none: they are known from here on.
-    pub fn none_aside(&mut self, asides: u64) {
+    pub fn clear_all_in_transfer(&mut self, asides: u64) {
         if self.aside.times == asides {
             self.aside.known = Some(BTreeSet::new());
         }

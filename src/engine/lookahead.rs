@@ -7,44 +7,44 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::queue::QueueEngine;
+use super::ready_cache::ReadyMessage;
 use super::refill::Refill;
-use super::window::Ready;
 use crate::domain::group::GroupName;
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 use crate::domain::message::{Header, Message, State};
 
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct Lookahead {
     headers: BTreeMap<MessageId, Header>,
     /// Up to here the pool was looked through.
     cursor: MessageId,
     /// While a page is read.
-    reading: Option<Reading>,
+    reading: Option<LookaheadRead>,
 }
 
 /// What happened since a page was asked for.
 #[derive(Debug, Default)]
-struct Reading {
+struct LookaheadRead {
     /// What was hidden, or is hidden no more: the page may show it as it was.
     hidden: HashSet<MessageId>,
     /// Whether the page does not count, whatever it shows. Until it has come no other one is read, or it would be taken for that.
     is_void: bool,
 }
 
-impl Default for Ahead {
+impl Default for Lookahead {
     fn default() -> Self {
         Self { headers: BTreeMap::new(), cursor: MessageId::ZERO, reading: None }
     }
 }
 
-impl Ahead {
+impl Lookahead {
     pub(super) fn first(&self) -> Option<&Header> {
         self.headers.values().next()
     }
 
-    pub(super) fn take(&mut self, id: MessageId) -> Option<Ready> {
-        self.headers.remove(&id).map(|header| Ready { header, body: None })
+    pub(super) fn take(&mut self, id: MessageId) -> Option<ReadyMessage> {
+        self.headers.remove(&id).map(|header| ReadyMessage { header, body: None })
     }
 
     /// A message is hidden from now on.
@@ -78,7 +78,7 @@ impl Ahead {
         self.headers.clear();
         self.cursor = MessageId::ZERO;
         if let Some(reading) = &mut self.reading {
-            *reading = Reading { is_void: true, ..Reading::default() };
+            *reading = LookaheadRead { is_void: true, ..LookaheadRead::default() };
         }
     }
 }
@@ -86,15 +86,15 @@ impl Ahead {
 impl QueueEngine {
     /// A message became ready beyond the window: one that was hidden, or a new one.
     pub(super) fn show_ahead(&mut self, header: &Header) {
-        let turns = self.window.turns();
-        if turns.are_kept() && !turns.is_noisy(header.group.as_ref()) && header.id > self.window.cursor() {
+        let turns = self.window.fair_order();
+        if turns.has_noisy() && !turns.is_noisy(header.group.as_ref()) && header.id > self.window.cursor() {
             self.hidden.ahead.show(header);
         }
     }
 
     /// A new message became durable, ready or not.
     pub(super) fn posted_ahead(&mut self, header: &Header, tail: MessageId) {
-        if !self.window.turns().are_kept() {
+        if !self.window.fair_order().has_noisy() {
             return;
         }
         self.window.note_sent(header.group.as_ref(), header.created);
@@ -110,22 +110,22 @@ impl QueueEngine {
 
     /// The page to look through for messages of quiet groups when the window has none; none while one is read already, or
     /// when there is nothing to find.
-    pub fn begin_look_ahead(&mut self) -> Option<Refill> {
-        let turns = self.window.turns();
-        let is_wanted = turns.are_kept() && turns.first_quiet().is_none();
+    pub fn begin_lookahead(&mut self) -> Option<Refill> {
+        let turns = self.window.fair_order();
+        let is_wanted = turns.has_noisy() && turns.first_quiet().is_none();
         let ahead = &mut self.hidden.ahead;
         let after = ahead.cursor.max(self.window.cursor());
         let is_full = ahead.headers.len() >= limits::WINDOW_LOW;
         if !is_wanted || is_full || ahead.reading.is_some() || after >= self.window.tail() {
             return None;
         }
-        ahead.reading = Some(Reading::default());
+        ahead.reading = Some(LookaheadRead::default());
         Some(Refill { after, until: self.window.tail() })
     }
 
     /// The page has been read: entries behind `refill.after`, in order, `is_last` when there are no more.
-    pub fn finish_look_ahead(&mut self, refill: Refill, page: Vec<Message>, is_last: bool) {
-        let Some(Reading { hidden: changed, is_void: false }) = self.hidden.ahead.reading.take() else {
+    pub fn finish_lookahead(&mut self, refill: Refill, page: Vec<Message>, is_last: bool) {
+        let Some(LookaheadRead { hidden: changed, is_void: false }) = self.hidden.ahead.reading.take() else {
             return;
         };
         let mut reached = match page.last() {
@@ -148,7 +148,7 @@ impl QueueEngine {
     }
 
     /// The page could not be read.
-    pub fn look_ahead_failed(&mut self) {
+    pub fn lookahead_failed(&mut self) {
         self.hidden.ahead.reading = None;
     }
 }

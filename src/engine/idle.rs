@@ -5,7 +5,7 @@ use super::queue::QueueEngine;
 impl QueueEngine {
     /// Whether the queue can be forgotten and opened again without a difference: no claim, nothing hidden, read, scheduled, set
     /// aside or copied, and no id of deduplication that is remembered.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.claims.is_empty()
             && self.claimed == 0
             && self.hidden.len() == 0
@@ -14,13 +14,13 @@ impl QueueEngine {
             && self.sweep.is_none()
             && self.copying.is_empty()
             && !self.schedule.has_any()
-            && !self.has_aside()
-            && self.known_twins() == 0
+            && !self.has_in_transfer()
+            && self.dedup_count() == 0
     }
 
     /// Whether the queue is certainly empty. Of an ordered one that is not known.
     pub fn is_known_empty(&self) -> bool {
-        self.is_at_rest() && self.groups.is_none() && self.window.is_whole() && self.window.first().is_none()
+        self.is_idle() && self.groups.is_none() && self.window.is_whole() && self.window.first().is_none()
     }
 }
 
@@ -33,7 +33,7 @@ mod tests {
     use crate::domain::ids::MessageId;
     use crate::domain::message::{Header, Life, Message, State};
     use crate::domain::time::Timestamp;
-    use crate::engine::{Found, GroupBounds};
+    use crate::engine::{GroupBounds, StoredTotals};
 
     fn message(number: u64) -> Message {
         let created = Timestamp::from_millis(1);
@@ -56,20 +56,21 @@ mod tests {
 
     #[test]
     fn groups_that_became_free_in_an_unread_queue_stay_few() {
-        let found = Found { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
+        let found =
+            StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
         let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
-        assert!(engine.is_at_rest());
+        assert!(engine.is_idle());
         for number in 1..10_000 {
             let message = message(number);
             let id = message.header.id;
             engine.posted(vec![message]);
             engine.begin_remove(id, None, Timestamp::from_millis(2)).unwrap();
-            assert!(!engine.is_at_rest());
+            assert!(!engine.is_idle());
             engine.removed(&[id]);
             engine.take_tally();
             let blocking = engine.hidden.blocking().unwrap();
             assert!(!blocking.has_many_freed(), "after {number}");
         }
-        assert!(engine.is_at_rest());
+        assert!(engine.is_idle());
     }
 }

@@ -16,22 +16,22 @@ const SPAN: u64 = limits::NOISY_SPAN_SECONDS as u64 * 1_000;
 
 /// Times in flight, in milliseconds of single messages.
 #[derive(Debug, Default)]
-struct Times {
+struct GroupTimes {
     all: u64,
     groups: HashMap<GroupName, u64>,
 }
 
 /// The times of the last spans.
 #[derive(Debug, Default)]
-pub(super) struct Busy {
+pub(super) struct GroupLoad {
     looked: Option<Timestamp>,
     /// The number of the span that runs.
     span: u64,
-    running: Times,
-    before: Times,
+    running: GroupTimes,
+    before: GroupTimes,
 }
 
-impl Busy {
+impl GroupLoad {
     /// So many messages are in flight, and of these groups so many.
     pub(super) fn look<'a>(
         &mut self,
@@ -45,7 +45,7 @@ impl Busy {
             return;
         }
         self.looked = Some(now);
-        self.go_on(now.as_millis() / SPAN);
+        self.advance_span(now.as_millis() / SPAN);
         let passed = passed.min(SPAN);
         let times = &mut self.running;
         times.all += time(all, passed);
@@ -58,16 +58,16 @@ impl Busy {
         }
     }
 
-    fn go_on(&mut self, span: u64) {
+    fn advance_span(&mut self, span: u64) {
         if span > self.span {
             let last = std::mem::take(&mut self.running);
-            self.before = if span == self.span + 1 { last } else { Times::default() };
+            self.before = if span == self.span + 1 { last } else { GroupTimes::default() };
             self.span = span;
         }
     }
 
     /// Whether a group had more of the time than is fair.
-    pub(super) fn has_much_of(&self, group: &GroupName) -> bool {
+    pub(super) fn exceeds_share(&self, group: &GroupName) -> bool {
         let spans = [&self.running, &self.before];
         let own: u64 = spans.iter().filter_map(|times| times.groups.get(group)).sum();
         let all = spans.iter().map(|times| times.all).sum();

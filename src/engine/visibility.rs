@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::claims::Claim;
-use super::hidden::{Removed, Why};
+use super::hidden::{HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use super::removal::Removal;
-use super::renewal::Held;
+use super::renewal::ClaimSnapshot;
 use crate::domain::claim::ClaimTerms;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::message::Header;
@@ -16,7 +16,7 @@ use crate::error::Error;
 
 /// What a receipt is worth now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worth {
+pub enum ReceiptStatus {
     /// Its message is under this live claim: where messages are in order of groups the one that the receipt is of.
     Holds(ClaimId),
     /// The claim it was got with is over. The message is there.
@@ -29,13 +29,13 @@ pub enum Worth {
 
 /// What becomes of a wish to part messages from a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Split {
+pub enum ClaimSplit {
     /// They are all that the claim has: renew or end it in place.
     Whole,
     /// Write both claims in one commit, then say how that went.
     Begun {
         /// The claim with what is left to it, under its terms.
-        rest: Held,
+        rest: ClaimSnapshot,
         /// Those that part, with their attempts.
         parted: Vec<(MessageId, u32)>,
     },
@@ -49,20 +49,29 @@ impl QueueEngine {
     /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. Where messages are in order
     /// of groups it is good for that claim alone, and a message that came back from another queue is a new one, whose claims
     /// are counted anew. Elsewhere it is good for whatever claim the message is under (SQS).
-    pub fn worth(&self, id: MessageId, (attempt, received): (u32, Timestamp), now: Timestamp) -> Worth {
+    pub fn worth(
+        &self,
+        id: MessageId,
+        (attempt, received): (u32, Timestamp),
+        now: Timestamp,
+    ) -> ReceiptStatus {
         let Some(hidden) = self.hidden.get(&id) else {
-            return if self.ready(id).is_some() { Worth::Over } else { Worth::AskPool };
+            return if self.ready(id).is_some() { ReceiptStatus::Over } else { ReceiptStatus::AskPool };
         };
         match hidden.why {
-            Why::Claimed(claim) => {
+            HiddenReason::Claimed(claim) => {
                 let is_same = |header: &Header| header.attempts == attempt && header.created <= received;
                 let is_same = hidden.header.as_ref().is_some_and(is_same);
                 let is_live = self.claims.get(claim).is_some_and(|claim| claim.is_live(now));
                 let is_good = is_same || !self.is_ordered();
-                if is_good && is_live { Worth::Holds(claim) } else { Worth::Over }
+                if is_good && is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
             }
-            Why::Taking | Why::Returning(_) | Why::Waking | Why::Leaving | Why::Copying => Worth::Over,
-            Why::Removing(_) => Worth::Gone,
+            HiddenReason::Taking
+            | HiddenReason::Returning(_)
+            | HiddenReason::Waking
+            | HiddenReason::Leaving
+            | HiddenReason::Copying => ReceiptStatus::Over,
+            HiddenReason::Removing(_) => ReceiptStatus::Gone,
         }
     }
 
@@ -74,45 +83,46 @@ impl QueueEngine {
             return Ok(Some(Removal::Begun));
         }
         match self.hidden.get(&id).map(|hidden| hidden.why) {
-            Some(Why::Taking | Why::Returning(_)) => Ok(None),
+            Some(HiddenReason::Taking | HiddenReason::Returning(_)) => Ok(None),
             _ => self.begin_remove(id, None, now).map(Some),
         }
     }
 
     /// Begins to remove a message that is claimed, whoever has it. False, and nothing has begun, when it is not.
     pub fn begin_remove_claimed(&mut self, id: MessageId) -> bool {
-        let is_claimed = self.hidden.get(&id).is_some_and(|hidden| matches!(hidden.why, Why::Claimed(_)));
+        let is_claimed =
+            self.hidden.get(&id).is_some_and(|hidden| matches!(hidden.why, HiddenReason::Claimed(_)));
         if is_claimed {
-            self.begin_remove_whatever(id, Removed::Acked);
+            self.begin_remove_whatever(id, RemovalKind::Acked);
         }
         is_claimed
     }
 
     /// Begins to part messages from a claim. Until the outcome is known it does not end, whatever the time.
-    pub fn begin_split(&mut self, id: ClaimId, parted: &[MessageId], now: Timestamp) -> Split {
+    pub fn begin_split(&mut self, id: ClaimId, parted: &[MessageId], now: Timestamp) -> ClaimSplit {
         let Some(mut held) = self.held(id, now) else {
             let is_ending = self.claims.get(id).is_some_and(|claim| !claim.is_settled());
-            return if is_ending { Split::Busy } else { Split::Ended };
+            return if is_ending { ClaimSplit::Busy } else { ClaimSplit::Ended };
         };
         let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.is_settled()) else {
-            return Split::Busy;
+            return ClaimSplit::Busy;
         };
         let (going, staying): (Vec<_>, Vec<_>) =
             held.headers.into_iter().partition(|header| parted.contains(&header.id));
         if going.is_empty() {
-            return Split::Ended;
+            return ClaimSplit::Ended;
         }
         if staying.is_empty() {
-            return Split::Whole;
+            return ClaimSplit::Whole;
         }
         claim.is_renewing = true;
         held.headers = staying;
         let parted = going.iter().map(|header| (header.id, header.attempts)).collect();
-        Split::Begun { rest: held, parted }
+        ClaimSplit::Begun { rest: held, parted }
     }
 
     /// Both claims are durable. Returns those that have no message left by now.
-    pub fn parted(
+    pub fn finish_split(
         &mut self,
         old: ClaimId,
         new: ClaimId,
@@ -124,8 +134,8 @@ impl QueueEngine {
         for (id, _) in messages {
             let Some(hidden) = self.hidden.get_mut(id) else { continue };
             hidden.why = match hidden.why {
-                Why::Claimed(holder) if holder == old => Why::Claimed(new),
-                Why::Removing(Some(holder)) if holder == old => Why::Removing(Some(new)),
+                HiddenReason::Claimed(holder) if holder == old => HiddenReason::Claimed(new),
+                HiddenReason::Removing(Some(holder)) if holder == old => HiddenReason::Removing(Some(new)),
                 _ => continue,
             };
             if let Some(header) = &mut hidden.header {

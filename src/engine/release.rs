@@ -1,6 +1,6 @@
 //! The end of a claim: its messages are hidden until that is durable, then they are ready again, or put off.
 
-use super::hidden::{Hidden, Why};
+use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
 use crate::domain::ids::ClaimId;
 use crate::domain::message::{Header, State};
@@ -8,7 +8,7 @@ use crate::domain::time::Timestamp;
 
 /// Whether a claim that ends counts as an attempt to handle its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum AttemptCount {
     /// Its holder had them.
     Yes,
     /// Nobody was told of it.
@@ -17,22 +17,22 @@ pub enum Counts {
 
 /// How a claim ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct Release {
     /// Whether it counts.
-    pub counts: Counts,
+    pub counts: AttemptCount,
     /// When its messages may be claimed again; at once when absent. Their life does not become longer by it.
     pub ready: Option<Timestamp>,
 }
 
-impl Ending {
+impl Release {
     /// It counts, and its messages are ready at once.
-    pub const COUNTED: Self = Self { counts: Counts::Yes, ready: None };
+    pub const COUNTED: Self = Self { counts: AttemptCount::Yes, ready: None };
     /// Nobody was told of it.
-    pub const UNCOUNTED: Self = Self { counts: Counts::No, ready: None };
+    pub const UNCOUNTED: Self = Self { counts: AttemptCount::No, ready: None };
 
     /// What it makes of a message.
     fn apply(self, header: &mut Header) {
-        if self.counts == Counts::No {
+        if self.counts == AttemptCount::No {
             header.attempts = header.attempts.saturating_sub(1);
             header.first_claimed = header.first_claimed.filter(|_| header.attempts > 0);
         }
@@ -45,7 +45,7 @@ impl Ending {
 
 /// A claim that is being ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ReleaseUpdates {
     /// What to write to the pool before the claim's record may go.
     pub headers: Vec<Header>,
 }
@@ -53,16 +53,16 @@ pub struct Ended {
 impl QueueEngine {
     /// Begins to end a claim. None when there is no such claim, or somebody changes it already. Messages that are
     /// being removed stay with the removal.
-    pub fn begin_end(&mut self, id: ClaimId, ending: Ending) -> Option<Ended> {
+    pub fn begin_release(&mut self, id: ClaimId, ending: Release) -> Option<ReleaseUpdates> {
         let claim = self.claims.get_mut(id).filter(|claim| claim.is_settled())?;
         claim.ending = Some(ending);
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
-            if let Some(Hidden { header: Some(header), why, is_stored_ready, .. }) =
+            if let Some(HiddenMessage { header: Some(header), why, is_stored_ready, .. }) =
                 self.hidden.get_mut(message)
             {
-                if *why == Why::Claimed(id) {
-                    *why = Why::Returning(id);
+                if *why == HiddenReason::Claimed(id) {
+                    *why = HiddenReason::Returning(id);
                 }
                 // If the claim lives on nobody knows here how far its end came.
                 *is_stored_ready &= ending.ready.is_none();
@@ -72,22 +72,24 @@ impl QueueEngine {
                 headers.push(returned);
             }
         }
-        Some(Ended { headers })
+        Some(ReleaseUpdates { headers })
     }
 
     /// The end of a claim is durable: its messages are ready or put off, but for those being removed. Returns how many.
-    pub fn ended(&mut self, id: ClaimId) -> u64 {
+    pub fn finish_release(&mut self, id: ClaimId) -> u64 {
         let Some(claim) = self.claims.remove(id) else { return 0 };
         let mut given_back = 0;
-        let ending = claim.ending.unwrap_or(Ending::COUNTED);
+        let ending = claim.ending.unwrap_or(Release::COUNTED);
         for message in claim.messages {
             match self.hidden.get_mut(&message) {
-                Some(Hidden { why: why @ Why::Removing(_), header, .. }) => {
-                    *why = Why::Removing(None);
+                Some(HiddenMessage { why: why @ HiddenReason::Removing(_), header, .. }) => {
+                    *why = HiddenReason::Removing(None);
                     header.iter_mut().for_each(|header| ending.apply(header));
                 }
                 // It is claimed still when it was being removed as the end began, and the removal failed.
-                Some(Hidden { why: Why::Returning(_) | Why::Claimed(_), .. }) => {
+                Some(HiddenMessage {
+                    why: HiddenReason::Returning(_) | HiddenReason::Claimed(_), ..
+                }) => {
                     let hidden = self.hidden.remove(&message);
                     if let Some(mut header) = hidden.and_then(|hidden| hidden.header) {
                         ending.apply(&mut header);
@@ -95,7 +97,15 @@ impl QueueEngine {
                         given_back += 1;
                     }
                 }
-                Some(Hidden { why: Why::Taking | Why::Waking | Why::Leaving | Why::Copying, .. }) | None => {
+                Some(HiddenMessage {
+                    why:
+                        HiddenReason::Taking
+                        | HiddenReason::Waking
+                        | HiddenReason::Leaving
+                        | HiddenReason::Copying,
+                    ..
+                })
+                | None => {
                     continue;
                 }
             }
@@ -105,14 +115,14 @@ impl QueueEngine {
     }
 
     /// The end of a claim certainly did not happen: it may be tried again.
-    pub fn end_failed(&mut self, id: ClaimId) {
+    pub fn release_failed(&mut self, id: ClaimId) {
         let Some(claim) = self.claims.get_mut(id) else { return };
         claim.ending = None;
         for message in &claim.messages {
-            if let Some(Hidden { why, .. }) = self.hidden.get_mut(message)
-                && *why == Why::Returning(id)
+            if let Some(HiddenMessage { why, .. }) = self.hidden.get_mut(message)
+                && *why == HiddenReason::Returning(id)
             {
-                *why = Why::Claimed(id);
+                *why = HiddenReason::Claimed(id);
             }
         }
     }
