@@ -45,7 +45,7 @@
 //!    tree, or it is created in a pool chosen by [`placement`], in one commit fenced by the slot and the record of
 //!    the pool; its pool is fenced for the slot; its claims are loaded.
 //! 4. Under the slot's lock the messages get ids that only grow, and go onto the slot's lane to the pool
-//!    (`broker::lanes`). If the lane stands still, a task sends the next batch: all that waits, numbered.
+//!    (`broker::slot_writer`). If the lane stands still, a task sends the next batch: all that waits, numbered.
 //! 5. [`storage::embedded`] encodes the batch and gives it to the [`journal`]. Its committer takes all work that
 //!    gathered during the last sync, runs it in order (the batch checks its slot's record, so an owner that was
 //!    replaced is refused), writes one batch to the store and calls fdatasync.

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::broker::Handover;
+use crate::broker::DeliveryGuard;
 use crate::domain::ids::ClaimId;
 use crate::domain::names::QueueRef;
 
@@ -22,7 +22,7 @@ pub struct Hands {
 }
 
 /// The answer with its claim: see [`Handed`].
-pub fn handing(mut response: Response, handover: Handover) -> Response {
+pub fn handing(mut response: Response, handover: DeliveryGuard) -> Response {
     if let Some((queue, claim)) = handover.claim() {
         response.extensions_mut().insert(Hands { queue: queue.clone(), claim });
     }
@@ -33,7 +33,7 @@ pub fn handing(mut response: Response, handover: Handover) -> Response {
 /// before that, as when the client has gone, it takes the claim back.
 struct Handed {
     body: Body,
-    handover: Handover,
+    handover: DeliveryGuard,
 }
 
 impl HttpBody for Handed {

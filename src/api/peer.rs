@@ -44,44 +44,44 @@ pub fn questions(broker: Broker) -> Router {
 }
 
 async fn arrive(State(broker): State<Broker>, Json(arrival): Json<Arrival>) -> Answer<()> {
-    told(broker.moves_arrive(arrival).await)
+    told(broker.accept_transfers(arrival).await)
 }
 
 async fn depart(State(broker): State<Broker>, Json(departure): Json<Departure>) -> Answer<()> {
-    told(broker.moves_depart(departure).await)
+    told(broker.remove_departed(departure).await)
 }
 
 async fn states(State(broker): State<Broker>, Json(question): Json<StatesQuestion>) -> Answer<StatesAnswer> {
-    told(broker.moves_states(question).await)
+    told(broker.read_transfer_states(question).await)
 }
 
 async fn holdings(
     State(broker): State<Broker>,
     Json(question): Json<HoldingsQuestion>,
 ) -> Answer<HoldingsAnswer> {
-    told(broker.holdings_here(&question).await)
+    told(broker.local_holdings(&question).await)
 }
 
 async fn migrate(State(broker): State<Broker>, Json(question): Json<MigrationQuestion>) -> Answer<()> {
-    told(broker.migrate_here(question).await)
+    told(broker.migrate_local(question).await)
 }
 
 async fn report(
     State(broker): State<Broker>,
     Json(ReportQuestion {}): Json<ReportQuestion>,
 ) -> Json<ReportAnswer> {
-    Json(broker.report_here())
+    Json(broker.local_report())
 }
 
 async fn loads(
     State(broker): State<Broker>,
     Json(LoadsQuestion {}): Json<LoadsQuestion>,
 ) -> Json<LoadsAnswer> {
-    Json(broker.loads_here())
+    Json(broker.local_loads())
 }
 
 async fn counts(State(broker): State<Broker>, Json(question): Json<CountsQuestion>) -> Answer<CountsAnswer> {
-    told(broker.counts_here(question).await)
+    told(broker.local_counts(question).await)
 }
 
 async fn session(

@@ -18,10 +18,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use super::Broker;
-use super::away::AwaySlot;
-use super::cells::Whereabouts;
-use super::retake::Taken;
+use super::recovery::RecoveryPace;
 use super::slot::Slot;
+use super::slot_reservation::SlotReservation;
+use super::slot_table::SlotLocation;
 use crate::catalogue::{Change, ComponentState, MetaWatch, OwnedSlot};
 use crate::cluster::view::View;
 use crate::domain::ids::Slot as SlotNumber;
@@ -73,7 +73,7 @@ impl Default for Assignment {
 }
 
 /// What the task that follows the cluster knows.
-pub(super) struct Following {
+pub(super) struct FollowedCluster {
     view: View,
     /// When slots that are served may go to others, if the view stays as it is.
     settled: Instant,
@@ -84,7 +84,7 @@ pub(super) struct Following {
     left: BTreeSet<SlotNumber>,
 }
 
-impl Following {
+impl FollowedCluster {
     /// Nothing is known yet.
     pub(super) fn new() -> Self {
         Self {
@@ -98,9 +98,9 @@ impl Following {
 }
 
 /// Held by the task that hands slots over: another one may begin when it is dropped.
-struct Handing(Broker);
+struct HandoverPermit(Broker);
 
-impl Drop for Handing {
+impl Drop for HandoverPermit {
     fn drop(&mut self) {
         self.0.0.assignment.is_handing.store(false, Ordering::Release);
         self.0.0.assignment.wake.notify_one();
@@ -126,7 +126,10 @@ impl Slot {
 
 impl Broker {
     /// Looks at everything that may have changed. Returns the places of slots that are free and should be ours.
-    pub(super) async fn catch_up_slots(&self, following: &mut Following) -> Result<Vec<AwaySlot>, Error> {
+    pub(super) async fn catch_up_slots(
+        &self,
+        following: &mut FollowedCluster,
+    ) -> Result<Vec<SlotReservation>, Error> {
         following.new.append(&mut self.0.assignment.again.lock());
         if following.are_components_new {
             let registry = self.0.catalogue.registry().await?;
@@ -156,7 +159,7 @@ impl Broker {
             }
             let other = owner.filter(|owner| owner.instance != self.0.owner.instance);
             if let Some(slot) = self.0.cells.learn(number, other) {
-                self.begin_retake(&slot, "somebody else took it");
+                self.begin_recovery(&slot, "somebody else took it");
             }
         }
         Ok(self.claim_free(following))
@@ -164,37 +167,40 @@ impl Broker {
 
     /// Says what has changed, and for how long it must stay so: replicas come and go in a moment, but one that does not reach
     /// everything may reach it again, and its slots would have moved twice.
-    fn note_view(&self, following: &mut Following, view: &View) {
+    fn note_view(&self, following: &mut FollowedCluster, view: &View) {
         let now = Instant::now();
         if !view.has_replicas_of(&following.view) {
             info!(running = view.running(), "running replicas changed");
             following.settled = following.settled.max(now + limits::SETTLE);
         }
         if !view.prefers_as(&following.view) {
-            info!(passed_over = view.passed_over().len(), "reach of replicas changed");
+            info!(passed_over = view.yielding_replicas().len(), "reach of replicas changed");
             let stable = self.0.catalogue.session_timeout().unwrap_or(limits::SETTLE);
             following.settled = following.settled.max(now + stable);
         }
     }
 
     /// Makes the places of slots that are free and should be ours those of whoever takes them.
-    fn claim_free(&self, following: &mut Following) -> Vec<AwaySlot> {
+    fn claim_free(&self, following: &mut FollowedCluster) -> Vec<SlotReservation> {
         let left = std::mem::take(&mut following.left);
         let should = |number: &SlotNumber| {
             left.contains(number) || following.view.owner(*number) == Some(self.0.owner.instance)
         };
         let free = SlotNumber::all().filter(should);
-        free.filter_map(|number| self.claim_away(number, "it is being taken")).collect()
+        free.filter_map(|number| self.reserve_slot(number, "it is being taken")).collect()
     }
 
     /// Takes slots whose places are ours to fill, and serves each as soon as its claims are read. When some could not be
     /// taken it returns their places, and why.
-    pub(super) async fn take_all(&self, mut free: Vec<AwaySlot>) -> Result<(), (Vec<AwaySlot>, Error)> {
+    pub(super) async fn take_all(
+        &self,
+        mut free: Vec<SlotReservation>,
+    ) -> Result<(), (Vec<SlotReservation>, Error)> {
         let (began, mut entering) = (Instant::now(), Vec::with_capacity(free.len()));
         let (mut failed, mut why) = (Vec::new(), None);
         while !free.is_empty() {
-            let some: Vec<AwaySlot> = free.drain(..free.len().min(limits::SLOTS_TAKEN)).collect();
-            let numbers: Vec<SlotNumber> = some.iter().map(AwaySlot::number).collect();
+            let some: Vec<SlotReservation> = free.drain(..free.len().min(limits::SLOTS_TAKEN)).collect();
+            let numbers: Vec<SlotNumber> = some.iter().map(SlotReservation::number).collect();
             match self.0.catalogue.slots_take(&numbers, &self.0.owner).await {
                 // The places of those that another replica has are free.
                 Ok(mut taken) => entering.extend(some.into_iter().filter_map(|away| {
@@ -227,7 +233,7 @@ impl Broker {
 
     /// Begins to take slots whose places are ours to fill, while the cluster is followed on. What fails is looked at again
     /// after a pause.
-    fn begin_taking(&self, free: Vec<AwaySlot>) {
+    fn begin_taking(&self, free: Vec<SlotReservation>) {
         if free.is_empty() {
             return;
         }
@@ -240,21 +246,29 @@ impl Broker {
             broker.task_failed("take slots", format_args!("{} slots", failed.len()), &error);
             let before = failures.fetch_add(1, Ordering::Relaxed);
             let pause = PAUSE.1.min(PAUSE.0 * 2_u32.saturating_pow(before));
-            let _ = broker.next_turn(pause).await;
+            let _ = broker.sleep_tick(pause).await;
             drop(failed);
         });
     }
 
-    fn begin_entering(&self, away: AwaySlot, owned: OwnedSlot) -> JoinHandle<Result<(), (AwaySlot, Error)>> {
+    fn begin_entering(
+        &self,
+        away: SlotReservation,
+        owned: OwnedSlot,
+    ) -> JoinHandle<Result<(), (SlotReservation, Error)>> {
         let broker = self.clone();
-        self.0.tasks.spawn(async move { broker.enter_taken(away, owned).await })
+        self.0.tasks.spawn(async move { broker.enter_slot(away, owned).await })
     }
 
     /// Serves a slot that was taken, once its claims are read. When they cannot be read its place is returned.
-    async fn enter_taken(&self, away: AwaySlot, owned: OwnedSlot) -> Result<(), (AwaySlot, Error)> {
+    async fn enter_slot(
+        &self,
+        away: SlotReservation,
+        owned: OwnedSlot,
+    ) -> Result<(), (SlotReservation, Error)> {
         let number = owned.slot;
         let _turn = self.0.assignment.loading.acquire().await;
-        match self.load(owned, Taken::first()).await {
+        match self.load(owned, RecoveryPace::first()).await {
             Ok(slot) => away.enter(slot),
             Err(error) => return Err((away, error)),
         }
@@ -263,13 +277,13 @@ impl Broker {
     }
 
     /// Looks again at who has a slot.
-    pub(super) fn look_again(&self, number: SlotNumber) {
+    pub(super) fn refresh_owner(&self, number: SlotNumber) {
         self.0.assignment.again.lock().insert(number);
         self.0.assignment.wake.notify_one();
     }
 
     /// Follows the cluster until the service stops.
-    pub(super) async fn follow_cluster(&self, mut following: Following) {
+    pub(super) async fn follow_cluster(&self, mut following: FollowedCluster) {
         let mut watch = match self.0.catalogue.watch_meta() {
             Ok(watch) => watch,
             Err(error) => return error!(error = %error.detail(), "cluster not followed"),
@@ -279,7 +293,7 @@ impl Broker {
             let settled = following.settled;
             let settles = async {
                 // Slots that are being taken anew are none of its surplus, and should go too.
-                let is_passed_over = following.view.passed_over().contains(&self.0.owner.instance);
+                let is_passed_over = following.view.yielding_replicas().contains(&self.0.owner.instance);
                 match self.surplus(&following).is_empty() && !(is_passed_over && settled > Instant::now()) {
                     true => std::future::pending().await,
                     false => tokio::time::sleep_until(settled.max(Instant::now() + PAUSE.0)).await,
@@ -304,7 +318,7 @@ impl Broker {
                 }
                 Err(error) => {
                     self.task_failed("look up slot owners", "cluster", &error);
-                    if !self.next_turn(pause).await {
+                    if !self.sleep_tick(pause).await {
                         return;
                     }
                     pause = PAUSE.1.min(pause * 2);
@@ -312,18 +326,18 @@ impl Broker {
                 }
             }
             let is_settled = following.settled <= Instant::now();
-            let is_passed_over = following.view.passed_over().contains(&self.0.owner.instance);
+            let is_passed_over = following.view.yielding_replicas().contains(&self.0.owner.instance);
             self.0.assignment.is_passed_over.store(is_settled && is_passed_over, Ordering::Relaxed);
             self.hand_over_surplus(&following);
         }
     }
 
     /// Whether every slot of this replica should go to others that reach more.
-    pub(super) fn is_passed_over(&self) -> bool {
+    pub(super) fn should_yield_slots(&self) -> bool {
         self.0.assignment.is_passed_over.load(Ordering::Relaxed)
     }
 
-    fn note(&self, following: &mut Following, change: Change) {
+    fn note(&self, following: &mut FollowedCluster, change: Change) {
         match change {
             Change::Pools => self.0.assignment.pools.notify_one(),
             Change::Components => {
@@ -340,7 +354,7 @@ impl Broker {
     }
 
     /// Notes what comes within a moment: the end of a session is many changes. False when the tree is closed.
-    async fn gather(&self, watch: &mut MetaWatch, following: &mut Following) -> bool {
+    async fn gather(&self, watch: &mut MetaWatch, following: &mut FollowedCluster) -> bool {
         let end = Instant::now() + limits::GATHER;
         loop {
             match timeout_at(end, watch.next()).await {
@@ -352,14 +366,14 @@ impl Broker {
     }
 
     /// Slots that are served here and should be another's.
-    fn surplus(&self, following: &Following) -> Vec<Arc<Slot>> {
+    fn surplus(&self, following: &FollowedCluster) -> Vec<Arc<Slot>> {
         let me = self.0.owner.instance;
         let is_others =
             |slot: &Arc<Slot>| following.view.owner(slot.owned.slot).is_some_and(|instance| instance != me);
         self.0.cells.owned().filter(is_others).collect()
     }
 
-    fn hand_over_surplus(&self, following: &Following) {
+    fn hand_over_surplus(&self, following: &FollowedCluster) {
         let is_settled =
             following.settled <= Instant::now() || self.0.membership.state() == ComponentState::Draining;
         if !is_settled {
@@ -369,7 +383,7 @@ impl Broker {
         if surplus.is_empty() || self.0.assignment.is_handing.swap(true, Ordering::AcqRel) {
             return;
         }
-        let handing = Handing(self.clone());
+        let handing = HandoverPermit(self.clone());
         self.0.tasks.spawn(async move {
             let broker = &handing.0;
             let (slots, began) = (surplus.len(), Instant::now());
@@ -380,7 +394,7 @@ impl Broker {
                     // What waits for a pool that is not reached would wait in each of them.
                     patience = limits::HANDED_REST;
                 }
-                let _ = timeout(limits::HANDED_REST, broker.taken_elsewhere(some)).await;
+                let _ = timeout(limits::HANDED_REST, broker.await_new_owners(some)).await;
             }
             info!(slots, took_ms = millis(began.elapsed()), "slots handed over");
         });
@@ -388,17 +402,17 @@ impl Broker {
 
     /// Waits until slots that were handed over are served again. Whoever takes them reads the tree on the way, and its reads
     /// wait for its commits: those for the slots that come next would be in front.
-    async fn taken_elsewhere(&self, slots: &[Arc<Slot>]) {
+    async fn await_new_owners(&self, slots: &[Arc<Slot>]) {
         for slot in slots {
-            self.0.cells.moved(slot.owned.slot, &Whereabouts::Nowhere).await;
+            self.0.cells.moved(slot.owned.slot, &SlotLocation::Nowhere).await;
         }
     }
 
     /// Hands slots over: nothing begins any more, what is under way ends, then whoever should have them may take them. What
     /// does not end in time is refused by the fences once they are taken; then it is false.
     async fn hand_over(&self, slots: &[Arc<Slot>], patience: Duration) -> bool {
-        let leave = |slot| self.leave_away(slot, "it goes to another replica").map(|away| (slot, away));
-        let (left, aways): (Vec<&Arc<Slot>>, Vec<AwaySlot>) = slots.iter().filter_map(leave).unzip();
+        let leave = |slot| self.take_reserved(slot, "it goes to another replica").map(|away| (slot, away));
+        let (left, aways): (Vec<&Arc<Slot>>, Vec<SlotReservation>) = slots.iter().filter_map(leave).unzip();
         left.iter().for_each(|slot| slot.close());
         let finished = async {
             for slot in &left {
@@ -412,7 +426,7 @@ impl Broker {
         let owned: Vec<OwnedSlot> = left.iter().map(|slot| slot.owned.clone()).collect();
         while let Err(error) = self.0.catalogue.slots_give_up(&owned, &self.0.owner).await {
             self.task_failed("give up slots", format_args!("{} slots", owned.len()), &error);
-            if !self.next_turn(PAUSE.0).await {
+            if !self.sleep_tick(PAUSE.0).await {
                 break;
             }
         }
@@ -439,7 +453,7 @@ impl Broker {
         if timeout(limits::DRAIN, drained).await.is_err() {
             warn!(slots = self.0.cells.count(), "slots not handed over in time");
         }
-        let _ = timeout(limits::FAREWELL, self.0.membership.clients_rest()).await;
+        let _ = timeout(limits::FAREWELL, self.0.membership.await_idle_clients()).await;
     }
 
     /// Whether this replica is about to stop, and clients should go elsewhere.
@@ -448,7 +462,7 @@ impl Broker {
     }
 
     /// Waits until no claim may wait here any more.
-    pub async fn waits_ended(&self) {
+    pub async fn await_no_waiters(&self) {
         self.0.waits.cancelled().await;
     }
 
@@ -458,12 +472,12 @@ impl Broker {
     }
 
     /// Where a slot is served.
-    pub fn whereabouts(&self, slot: SlotNumber) -> Whereabouts {
-        self.0.cells.whereabouts(slot)
+    pub fn slot_location(&self, slot: SlotNumber) -> SlotLocation {
+        self.0.cells.slot_location(slot)
     }
 
     /// Waits until a slot is served, and elsewhere or in another epoch than there.
-    pub async fn moved(&self, slot: SlotNumber, before: &Whereabouts) {
+    pub async fn moved(&self, slot: SlotNumber, before: &SlotLocation) {
         self.0.cells.moved(slot, before).await;
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::Broker;
 use super::changes::Change;
-use super::messages::{MessageView, Outcome, settled};
+use super::messages::{MessageView, WriteOutcome, settled};
 use super::slot::Slot;
-use super::waiting::Chosen;
+use super::waiters::ChosenMessages;
 use crate::domain::claim::{ClaimLimit, Holdings};
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
@@ -24,7 +24,7 @@ const PURGE_PASSES: usize = 500;
 
 /// What a pass of a purge left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum PassRemainder {
     Nothing,
     /// Messages that are just being claimed or given back.
     Changing,
@@ -81,7 +81,7 @@ impl Broker {
         at: &QueueRef,
         ids: Vec<MessageId>,
         held: Holdings<'_>,
-    ) -> Result<Option<Outcome>, Error> {
+    ) -> Result<Option<WriteOutcome>, Error> {
         if ids.is_empty() || !self.open(slot, at).await? {
             return Ok(None);
         }
@@ -128,7 +128,7 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
-        mut chosen: Chosen,
+        mut chosen: ChosenMessages,
     ) -> Result<Vec<MessageView>, Error> {
         let ids = chosen.ids();
         let bodies = self.bodies(slot, at, &chosen).await?;
@@ -168,10 +168,10 @@ impl Broker {
                 let last = state.ids.last();
                 let Some(queue) = state.queues.get_mut(&at) else { return Ok(()) };
                 queue.engine.begin_purging(last);
-                Purging { slot: &slot, at: &at, id: queue.id, last, is_written: false }
+                PurgeRun { slot: &slot, at: &at, id: queue.id, last, is_written: false }
             };
             let outcome = broker.run_purge(&mut purging).await;
-            let Purging { id, is_written, .. } = purging;
+            let PurgeRun { id, is_written, .. } = purging;
             if let Some(queue) = slot.state.lock().queue_mut(&at, id) {
                 queue.engine.end_purging();
             }
@@ -180,8 +180,8 @@ impl Broker {
         self.carry_out(purge).await
     }
 
-    async fn run_purge(&self, purging: &mut Purging<'_>) -> Result<(), Error> {
-        let Purging { slot, at, id, last, .. } = *purging;
+    async fn run_purge(&self, purging: &mut PurgeRun<'_>) -> Result<(), Error> {
+        let PurgeRun { slot, at, id, last, .. } = *purging;
         purging.is_written |= self.forget_dedup_ids(slot, at, id).await?;
         for _ in 0..PURGE_PASSES {
             let pass = {
@@ -195,7 +195,7 @@ impl Broker {
                 let mut state = slot.state.lock();
                 state.queue_mut(at, id).is_none_or(|queue| queue.engine.is_purge_whole(pass))
             };
-            if is_whole && (ready, aside) == (Left::Nothing, Left::Nothing) {
+            if is_whole && (ready, aside) == (PassRemainder::Nothing, PassRemainder::Nothing) {
                 return self.check_ours(slot);
             }
             tokio::time::sleep(PURGE_PAUSE).await;
@@ -204,14 +204,14 @@ impl Broker {
     }
 
     /// Goes through an order of the queue once. What moves between queues is left to its move.
-    async fn purge_order(&self, purging: &mut Purging<'_>, order: Order) -> Result<Left, Error> {
-        let Purging { slot, at, id, last, .. } = *purging;
-        let (mut after, mut left) = (None, Left::Nothing);
+    async fn purge_order(&self, purging: &mut PurgeRun<'_>, order: Order) -> Result<PassRemainder, Error> {
+        let PurgeRun { slot, at, id, last, .. } = *purging;
+        let (mut after, mut left) = (None, PassRemainder::Nothing);
         loop {
             let store = {
                 let state = slot.state.lock();
                 let Some(queue) = state.queues.get(at).filter(|queue| queue.id == id) else {
-                    return Ok(Left::Nothing);
+                    return Ok(PassRemainder::Nothing);
                 };
                 self.store_of(queue)?
             };
@@ -223,10 +223,10 @@ impl Broker {
             let ids: Vec<MessageId> = headers.filter(is_purged).map(|header| header.id).collect();
             let outcome = {
                 let mut state = slot.state.lock();
-                let Some(queue) = state.queue_mut(at, id) else { return Ok(Left::Nothing) };
+                let Some(queue) = state.queue_mut(at, id) else { return Ok(PassRemainder::Nothing) };
                 let begun = queue.engine.begin_purge(&ids);
                 if begun.len() < ids.len() {
-                    left = Left::Changing;
+                    left = PassRemainder::Changing;
                 }
                 self.submit(slot, &mut state, at, Change::Remove(begun))?
             };
@@ -241,7 +241,7 @@ impl Broker {
 }
 
 /// A purge of a queue.
-struct Purging<'a> {
+struct PurgeRun<'a> {
     slot: &'a Arc<Slot>,
     at: &'a QueueRef,
     id: QueueId,

@@ -1,6 +1,6 @@
 //! What is written of a queue: the changes that go to its pools by way of the lanes.
 
-use super::{copier, twins};
+use super::{copy_phase, duplicates};
 use crate::domain::attributes::Attributes;
 use crate::domain::dedup::DedupKey;
 use crate::domain::durability::Durability;
@@ -103,16 +103,16 @@ impl Change {
     }
 
     /// Where it goes while its queue lies in two pools.
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn way(&self) -> PoolRoute {
         match self {
             Self::Post(..) | Self::Prepare(_) | Self::Copy(..) | Self::CopyNotes(_) | Self::Arrived => {
-                Way::Newer
+                PoolRoute::Newer
             }
-            Self::Leave(_) => Way::Older,
+            Self::Leave(_) => PoolRoute::Older,
             // What is posted anew with such an id goes to the newer pool, after this.
-            Self::ForgetTwins(_) => Way::NewerFirst,
+            Self::ForgetTwins(_) => PoolRoute::NewerFirst,
             Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) | Self::Depart(_) => {
-                Way::Both
+                PoolRoute::Both
             }
         }
     }
@@ -144,7 +144,7 @@ impl Change {
                 changes.appends.extend_from_slice(messages);
                 changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
             }
-            Self::ForgetTwins(keys) => changes.forget_notes(keys.iter().map(twins::note_name)),
+            Self::ForgetTwins(keys) => changes.forget_notes(keys.iter().map(duplicates::note_name)),
             Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
             Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
                 changes.updates.extend_from_slice(headers);
@@ -157,7 +157,7 @@ impl Change {
                 changes.notes.push(note.clone());
             }
             Self::CopyNotes(notes) => changes.notes.extend_from_slice(notes),
-            Self::Arrived => changes.forget_notes([copier::note_name()]),
+            Self::Arrived => changes.forget_notes([copy_phase::note_name()]),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Change {
 /// The pools to which a change of a queue goes that lies in two of them. In one that does not have what it changes it does
 /// nothing (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PoolRoute {
     Newer,
     Older,
     /// To the one, and when that is done to the other, in any order.
@@ -176,7 +176,7 @@ pub(super) enum Way {
 
 /// The ids of deduplication that notes keep, with their messages.
 pub(super) fn twins(notes: &[(DedupKey, Note)]) -> Vec<(DedupKey, MessageId)> {
-    notes.iter().filter_map(|(_, note)| twins::read_note(note)).collect()
+    notes.iter().filter_map(|(_, note)| duplicates::read_note(note)).collect()
 }
 
 pub(super) fn ids(headers: &[Header]) -> Vec<MessageId> {

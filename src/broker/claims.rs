@@ -1,4 +1,4 @@
-//! Claims: create and release. How claims end stands in [`super::ends`].
+//! Claims: create and release. How claims end stands in [`super::release`].
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tracing::{debug, error};
 use super::Broker;
 use super::changes::Change;
 use super::deadlines::Deadline;
-use super::ends::Cause;
 use super::messages::MessageView;
 use super::queue_store::QueueStore;
 use super::read_failure::ReadFailure;
+use super::release::ReleaseCause;
 use super::slot::{OpenQueue, Slot, SlotState};
-use super::transfer_watch::{self, Arrival};
-use super::waiting::{Choice, Chosen, Look};
+use super::transfer_watch::{self, ArrivalReceiver};
+use super::waiters::{ChoiceAttempt, ChosenMessages, ClaimChoice};
 use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use crate::cluster::questions::{UNHELD, Unheld};
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
@@ -43,9 +43,9 @@ pub struct ClaimView {
     pub received: Timestamp,
 }
 
-/// A claim on its way to its holder. Dropped before [`Handover::done`], the holder never had it: it is released
+/// A claim on its way to its holder. Dropped before [`DeliveryGuard::done`], the holder never had it: it is released
 /// at once and does not count as an attempt (P7).
-pub struct Handover {
+pub struct DeliveryGuard {
     broker: Broker,
     at: QueueRef,
     /// None once it is handed over.
@@ -54,7 +54,7 @@ pub struct Handover {
     from: Option<String>,
 }
 
-impl Handover {
+impl DeliveryGuard {
     /// The answer is on its way: from here on the holder may have the claim.
     pub fn done(&mut self) {
         self.claim = None;
@@ -66,14 +66,14 @@ impl Handover {
     }
 }
 
-impl Drop for Handover {
+impl Drop for DeliveryGuard {
     fn drop(&mut self) {
         let Some(claim) = self.claim.take() else { return };
         let (broker, at, from) = (self.broker.clone(), self.at.clone(), self.from.take());
         self.broker.0.tasks.spawn(async move {
             let ended = match from {
                 None => broker.claim_unheld(at, claim).await,
-                Some(from) => broker.tell_unheld(&from, &at, claim).await,
+                Some(from) => broker.report_undelivered(&from, &at, claim).await,
             };
             if let Err(error) = ended {
                 debug!(error = %error.detail(), "unheld claim not released");
@@ -90,7 +90,7 @@ impl Broker {
         at: &QueueRef,
         terms: ClaimTerms,
         limit: ClaimLimit,
-    ) -> Result<Option<(ClaimView, Handover)>, Error> {
+    ) -> Result<Option<(ClaimView, DeliveryGuard)>, Error> {
         self.claim_wait(at, terms, limit, ClaimWait::default(), Claimer::default()).await
     }
 
@@ -103,9 +103,9 @@ impl Broker {
         limit: ClaimLimit,
         wait: ClaimWait,
         claimer: Claimer,
-    ) -> Result<Option<(ClaimView, Handover)>, Error> {
+    ) -> Result<Option<(ClaimView, DeliveryGuard)>, Error> {
         let start = Instant::now();
-        let Choice { chosen, arrivals } = self.choose_or_wait(at, limit, wait).await?;
+        let ClaimChoice { chosen, arrivals } = self.choose_or_wait(at, limit, wait).await?;
         if wait != ClaimWait::default() {
             self.0.meter.note_claim_wait(start.elapsed().as_secs_f64());
         }
@@ -115,7 +115,7 @@ impl Broker {
                 let claim = async move {
                     let _guard = slot.lost_on_panic();
                     let view = broker.grant(&slot, &at, (terms, claimer), chosen).await?;
-                    let handover = Handover { broker, at, claim: Some(view.id), from: None };
+                    let handover = DeliveryGuard { broker, at, claim: Some(view.id), from: None };
                     Ok((view, handover))
                 };
                 Some(self.carry_out(claim).await?)
@@ -133,19 +133,19 @@ impl Broker {
         at: &QueueRef,
         limit: ClaimLimit,
         wait: ClaimWait,
-    ) -> Result<Choice<(Arc<Slot>, Chosen)>, Error> {
+    ) -> Result<ClaimChoice<(Arc<Slot>, ChosenMessages)>, Error> {
         let start = Instant::now();
         loop {
             let slot = self.slot(at).await?;
             self.open(&slot, at).await?;
             let left = wait.duration().saturating_sub(start.elapsed());
             match self.choose(&slot, at, limit, left).await {
-                Ok(Choice { chosen: Some(chosen), arrivals }) => {
-                    return Ok(Choice { chosen: Some((slot, chosen)), arrivals });
+                Ok(ClaimChoice { chosen: Some(chosen), arrivals }) => {
+                    return Ok(ClaimChoice { chosen: Some((slot, chosen)), arrivals });
                 }
                 // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
-                Ok(Choice { chosen: None, arrivals }) => {
-                    return self.check_ours(&slot).map(|()| Choice { chosen: None, arrivals });
+                Ok(ClaimChoice { chosen: None, arrivals }) => {
+                    return self.check_ours(&slot).map(|()| ClaimChoice { chosen: None, arrivals });
                 }
                 Err(_) if slot.closed.is_cancelled() && start.elapsed() < wait.duration() => {}
                 Err(error) => return Err(error),
@@ -154,12 +154,12 @@ impl Broker {
     }
 
     /// A claim of another replica that goes to its holder through this one.
-    pub fn handover_from(&self, address: String, at: QueueRef, claim: ClaimId) -> Handover {
-        Handover { broker: self.clone(), at, claim: Some(claim), from: Some(address) }
+    pub fn handover_from(&self, address: String, at: QueueRef, claim: ClaimId) -> DeliveryGuard {
+        DeliveryGuard { broker: self.clone(), at, claim: Some(claim), from: Some(address) }
     }
 
     /// Tells the replica that has granted a claim that its holder never got it.
-    async fn tell_unheld(&self, address: &str, at: &QueueRef, claim: ClaimId) -> Result<(), Error> {
+    async fn report_undelivered(&self, address: &str, at: &QueueRef, claim: ClaimId) -> Result<(), Error> {
         let unheld = Unheld { queue: at.into(), claim };
         self.asker()?.ask(address, UNHELD, &unheld).await
     }
@@ -169,7 +169,7 @@ impl Broker {
         let slot = self.slot(&at).await?;
         // The slot may have been taken anew since the claim was made.
         self.open(&slot, &at).await?;
-        self.end_claims(&slot, vec![(at, claim)], Release::UNCOUNTED, Cause::NeverHeld).await
+        self.release_claims(&slot, vec![(at, claim)], Release::UNCOUNTED, ReleaseCause::NeverHeld).await
     }
 
     /// Looks for messages in the window, and hides them. What it meets on the way that no claim may have is removed or
@@ -181,8 +181,8 @@ impl Broker {
         state: &mut SlotState,
         at: &QueueRef,
         limit: ClaimLimit,
-        arrivals: &mut Vec<Arrival>,
-    ) -> Result<Look, Error> {
+        arrivals: &mut Vec<ArrivalReceiver>,
+    ) -> Result<ChoiceAttempt, Error> {
         if slot.closed.is_cancelled() {
             return Err(Error::unavailable(Part::Coordination, "the slot is taken anew"));
         }
@@ -191,7 +191,7 @@ impl Broker {
         }
         loop {
             let now = self.0.clock.now();
-            let Some(queue) = state.queues.get_mut(at) else { return Ok(Look::Nothing) };
+            let Some(queue) = state.queues.get_mut(at) else { return Ok(ChoiceAttempt::Nothing) };
             queue.is_claimed_from = true;
             let dead_letters = queue.dead_letters(at);
             let most = dead_letters.as_ref().map(|(_, most)| *most);
@@ -203,9 +203,9 @@ impl Broker {
                 let is_pending =
                     queue.engine.has_more() || queue.engine.is_waking(now) || queue.engine.waits_for_copies();
                 return match (is_pending, std::mem::take(&mut queue.pool_failed)) {
-                    (false, _) => Ok(Look::Nothing),
+                    (false, _) => Ok(ChoiceAttempt::Nothing),
                     (true, Some(failure)) => Err(failure.error()),
-                    (true, None) => Ok(Look::Pending),
+                    (true, None) => Ok(ChoiceAttempt::Pending),
                 };
             }
             if queue.shown.make_due() {
@@ -223,7 +223,7 @@ impl Broker {
                 self.mark_in_transfer(slot, state, at, dead, target);
             }
             if !messages.is_empty() {
-                return Ok(Look::Chosen((id, in_use, messages)));
+                return Ok(ChoiceAttempt::Chosen((id, in_use, messages)));
             }
         }
     }
@@ -306,7 +306,7 @@ impl Broker {
         slot: &Slot,
         at: &QueueRef,
         (terms, Claimer { client, attempt }): (ClaimTerms, Claimer),
-        mut chosen: Chosen,
+        mut chosen: ChosenMessages,
     ) -> Result<ClaimView, Error> {
         let id = ClaimId::new(&mut rand::rng());
         let now = self.0.clock.now();
@@ -320,7 +320,7 @@ impl Broker {
             // What was chosen goes to the next one who waits.
             Err(error) if error.nothing_written() => return Err(error),
             Err(error) => {
-                self.end_in_doubt(slot, at, id, terms, &chosen);
+                self.expire_in_doubt(slot, at, id, terms, &chosen);
                 chosen.used();
                 return Err(error);
             }
@@ -334,7 +334,7 @@ impl Broker {
             return Err(closed());
         }
         state.live_claims += 1;
-        state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
+        state.note_deadline(Deadline { at: expires, claim: id, queue: at.clone() });
         let queue = state.queue_mut(at, chosen.queue).ok_or_else(closed)?;
         let headers = queue.engine.grant(id, terms, expires, &ids);
         queue.engine.note_client(id, client);
@@ -350,7 +350,14 @@ impl Broker {
 
     /// Nobody knows whether a claim is recorded. It is taken for a claim whose time is over: ending it removes the
     /// record, if there is one, before the messages are ready.
-    fn end_in_doubt(&self, slot: &Slot, at: &QueueRef, id: ClaimId, terms: ClaimTerms, chosen: &Chosen) {
+    fn expire_in_doubt(
+        &self,
+        slot: &Slot,
+        at: &QueueRef,
+        id: ClaimId,
+        terms: ClaimTerms,
+        chosen: &ChosenMessages,
+    ) {
         let mut state = slot.state.lock();
         let Some(queue) = state.queue_mut(at, chosen.queue) else {
             return state.note_orphan(id);
@@ -358,7 +365,7 @@ impl Broker {
         let now = self.0.clock.now();
         queue.engine.grant(id, terms, now, &chosen.ids());
         state.live_claims += 1;
-        state.await_end(Deadline { at: now, claim: id, queue: at.clone() });
+        state.note_deadline(Deadline { at: now, claim: id, queue: at.clone() });
     }
 
     /// Reads what bodies are missing, then writes the claim's record.
@@ -368,7 +375,7 @@ impl Broker {
         at: &QueueRef,
         id: ClaimId,
         (terms, client, attempt): (ClaimTerms, Option<ClientId>, Option<&Attempt>),
-        chosen: &Chosen,
+        chosen: &ChosenMessages,
         (created, expires): (Timestamp, Timestamp),
     ) -> Result<Vec<(MessageId, Bytes)>, Error> {
         let bodies = self.bodies(slot, at, chosen).await?;
@@ -395,7 +402,7 @@ impl Broker {
         &self,
         slot: &Slot,
         at: &QueueRef,
-        chosen: &Chosen,
+        chosen: &ChosenMessages,
     ) -> Result<Vec<(MessageId, Bytes)>, Error> {
         let mut bodies = Vec::with_capacity(chosen.messages.len());
         let mut absent = Vec::new();

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Broker;
 use super::figure_sums::Contents;
-use super::queue_figures::Seen;
+use super::queue_figures::PoolSample;
 use super::slot::Slot;
 use crate::catalogue::Placement;
 use crate::domain::ids::{MessageId, QueueId};
@@ -37,7 +37,7 @@ impl Broker {
         placement: &Placement,
     ) -> Result<ClosedQueue, Error> {
         for name in placement.pools() {
-            self.open_lane(slot, name, &*self.pool_of_record(name).await?).await?;
+            self.open_writer(slot, name, &*self.pool_of_record(name).await?).await?;
         }
         let store = self.store_at(placement, TaskTracker::new().token())?;
         let totals = store.totals(id).await?;
@@ -57,7 +57,7 @@ impl Broker {
         for some in held.chunks(limits::COUNT_AT_ONCE) {
             claimed += store.get(id, some).await?.len() as u64;
         }
-        let seen = Seen { changes: 0, totals, oldest: oldest.map(|oldest| oldest.created) };
+        let seen = PoolSample { changes: 0, totals, oldest: oldest.map(|oldest| oldest.created) };
         Ok(ClosedQueue { contents: seen.contents(claimed), next_ready })
     }
 }

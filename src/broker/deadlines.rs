@@ -21,7 +21,7 @@ pub(super) struct Deadline {
 impl SlotState {
     /// Notes when a claim ends. Deadlines of claims that are over, or that last longer now, are forgotten before they
     /// outnumber the others.
-    pub(super) fn await_end(&mut self, deadline: Deadline) {
+    pub(super) fn note_deadline(&mut self, deadline: Deadline) {
         if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
             let mut deadlines = std::mem::take(&mut self.deadlines);
             let has_unopened = !self.unopened.is_empty();
@@ -41,7 +41,7 @@ impl SlotState {
     /// Whether claims are due that no task is ending yet; the caller then starts one, which calls
     /// [`SlotState::finish_expiry`].
     pub(super) fn begin_expiry(&mut self, now: Timestamp) -> bool {
-        let begins = !self.is_expiring && self.next_end().is_some_and(|first| first <= now);
+        let begins = !self.is_expiring && self.next_deadline().is_some_and(|first| first <= now);
         self.is_expiring |= begins;
         begins
     }
@@ -54,14 +54,14 @@ impl SlotState {
 
     /// Sets the alarm to when the next claim ends; a task that is ending claims does so when it is done.
     pub(super) fn set_expiry_alarm(&mut self) {
-        if let Some(next) = self.next_end().filter(|_| !self.is_expiring) {
+        if let Some(next) = self.next_deadline().filter(|_| !self.is_expiring) {
             self.alarms.claims.set(next);
         }
     }
 
     /// When the next claim ends. That of a queue that is not open is looked at then: opening the queue ends it, or finds that
     /// the queue is gone.
-    fn next_end(&mut self) -> Option<Timestamp> {
+    fn next_deadline(&mut self) -> Option<Timestamp> {
         while let Some(Reverse(first)) = self.deadlines.peek() {
             if self.is_awaited(first) != Some(false) {
                 return Some(first.at);
@@ -76,7 +76,7 @@ impl SlotState {
 mod tests {
     use super::*;
     use crate::broker::alarm::Alarms;
-    use crate::broker::retake::Taken;
+    use crate::broker::recovery::RecoveryPace;
     use crate::broker::slot::{OpenQueue, Slot};
     use crate::catalogue::{OwnedSlot, SlotClaims};
     use crate::clock::Clock;
@@ -112,7 +112,7 @@ mod tests {
     fn slot(alarms: &Alarms) -> Slot {
         let owned = OwnedSlot::new(SlotNumber(0), 1, 1);
         let epoch = Epoch { generation: 1, transaction: 1 };
-        let taken = (Taken::first(), Timestamp::default());
+        let taken = (RecoveryPace::first(), Timestamp::default());
         Slot::new(owned, epoch, SlotClaims::default(), taken, alarms.clone())
     }
 
@@ -143,7 +143,7 @@ mod tests {
             if let Some(queue) = state.queues.get_mut(&at) {
                 queue.engine.renewed(claim, terms, last);
             }
-            state.await_end(Deadline { at: last, claim, queue: at.clone() });
+            state.note_deadline(Deadline { at: last, claim, queue: at.clone() });
         }
         assert!(state.deadlines.len() <= SPARE_DEADLINES + 4, "{}", state.deadlines.len());
         assert!(state.deadlines.iter().any(|Reverse(deadline)| deadline.at == last), "it ends in time");
@@ -160,11 +160,11 @@ mod tests {
         let ends = [(claims[0], end(120)), (claims[1], end(80)), (claims[2], end(90_000))];
         state.queues.insert(queue(), open(&ends));
         for (claim, at) in ends {
-            state.await_end(Deadline { at, claim, queue: queue() });
+            state.note_deadline(Deadline { at, claim, queue: queue() });
         }
         // A claim that is over has left a deadline behind.
         let gone = ClaimId::new(&mut rand::rng());
-        state.await_end(Deadline { at: end(10), claim: gone, queue: queue() });
+        state.note_deadline(Deadline { at: end(10), claim: gone, queue: queue() });
         let pause = |clock: &Clock| alarms.claims.pause(clock.now(), limits::EXPIRY_TICK).as_millis();
         assert_eq!(pause(&clock), 10, "nobody has looked yet whose it is");
         alarms.claims.forget();
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(pause(&clock), 40, "then the next one");
         // Of a queue that nobody has opened yet only the deadline is known.
         let other = QueueRef { name: QueueName::new("other").unwrap(), ..queue() };
-        state.await_end(Deadline { at: end(100), claim: gone, queue: other });
+        state.note_deadline(Deadline { at: end(100), claim: gone, queue: other });
         alarms.claims.forget();
         state.set_expiry_alarm();
         assert_eq!(pause(&clock), 20, "it is kept");

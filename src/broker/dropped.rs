@@ -34,7 +34,7 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let delete = async move {
             // What is on its way into the queue arrives first, or stays where it is.
-            let _moves = broker.hold_moves(&at).await?;
+            let _moves = broker.hold_transfers(&at).await?;
             let slot = broker.slot(&at).await?;
             broker.keep_at_sources(&slot, &at).await?;
             let _gate = slot.queue_gates.hold(&at).await;
@@ -85,7 +85,7 @@ impl Broker {
 
     /// Cleans away what deleted queues leave, whoever deleted them.
     pub(super) async fn clean_dropped(&self) {
-        while self.next_turn(limits::DROPPED_TICK).await {
+        while self.sleep_tick(limits::DROPPED_TICK).await {
             let now = self.0.clock.now();
             for slot in self.0.cells.owned() {
                 if !slot.state.lock().begin_cleaning(now) {
@@ -153,7 +153,7 @@ impl Broker {
     async fn empty_pools(&self, slot: &Arc<Slot>, queue: &DroppedQueue) -> Result<(), Error> {
         for name in &queue.placement {
             let pool = self.pool_of_record(name).await?;
-            self.open_lane(slot, name, &pool).await?;
+            self.open_writer(slot, name, &pool).await?;
             let store = pool.store()?;
             loop {
                 // A sweep may be removing messages of it that have expired: one or the other.

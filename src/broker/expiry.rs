@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Broker;
 use super::deadlines::Deadline;
-use super::ends::{Cause, Claimed};
+use super::release::{ClaimKey, ReleaseCause};
 use super::slot::{Slot, SlotState};
 use crate::catalogue::Placement;
 use crate::domain::limits;
@@ -21,22 +21,22 @@ use crate::error::Error;
 
 /// Claims whose time is over, at most one turn's worth.
 #[derive(Default)]
-struct Due {
+struct DueClaims {
     /// Those of open queues, by where these lie.
-    claims: HashMap<Option<Placement>, Vec<Claimed>>,
+    claims: HashMap<Option<Placement>, Vec<ClaimKey>>,
     /// Those of queues that nobody has opened.
     unopened: Vec<Deadline>,
 }
 
 /// The claims of one placement that are due together.
 #[derive(Default)]
-struct Part {
-    claims: Vec<Claimed>,
+struct DuePlacement {
+    claims: Vec<ClaimKey>,
     unopened: Vec<Deadline>,
 }
 
 /// By placement. Queues that have no record any more lie nowhere.
-type Parts = HashMap<Option<Placement>, Part>;
+type DuePlacements = HashMap<Option<Placement>, DuePlacement>;
 
 impl Broker {
     pub(super) async fn expire_claims(&self) {
@@ -79,7 +79,7 @@ impl Broker {
                 }
                 let (broker, on, token) = (self.clone(), Arc::clone(slot), ended.token());
                 self.spawn_in(slot, async move {
-                    broker.expire_part(&on, part, now).await;
+                    broker.expire_placement(&on, part, now).await;
                     on.state.lock().expiring.remove(&placement);
                     drop(token);
                 });
@@ -97,9 +97,10 @@ impl Broker {
     }
 
     /// Due claims by placement. That of a queue that is not open is read from its record.
-    async fn parts(&self, slot: &Slot, due: Due, now: Timestamp) -> Parts {
-        let part = |claims| Part { claims, unopened: Vec::new() };
-        let mut parts: Parts = due.claims.into_iter().map(|(at, claims)| (at, part(claims))).collect();
+    async fn parts(&self, slot: &Slot, due: DueClaims, now: Timestamp) -> DuePlacements {
+        let part = |claims| DuePlacement { claims, unopened: Vec::new() };
+        let mut parts: DuePlacements =
+            due.claims.into_iter().map(|(at, claims)| (at, part(claims))).collect();
         match self.placements(&due.unopened).await {
             Ok(placements) => {
                 for deadline in due.unopened {
@@ -135,20 +136,21 @@ impl Broker {
     }
 
     /// Ends the claims of one placement. Its queues are opened one after the other: opening holds the gates of their pools.
-    async fn expire_part(&self, slot: &Arc<Slot>, part: Part, now: Timestamp) {
+    async fn expire_placement(&self, slot: &Arc<Slot>, part: DuePlacement, now: Timestamp) {
         if !part.claims.is_empty()
-            && let Err(error) = self.end_claims(slot, part.claims, Release::COUNTED, Cause::Lapsed).await
+            && let Err(error) =
+                self.release_claims(slot, part.claims, Release::COUNTED, ReleaseCause::Lapsed).await
         {
             self.task_failed("expire claims", format_args!("slot {}", slot.owned.slot.0), &error);
         }
         for deadline in part.unopened {
-            self.open_for_end(slot, deadline, now).await;
+            self.open_for_release(slot, deadline, now).await;
         }
     }
 
     /// Opens the queue of a claim whose time is over, so that it can be ended. A claim of a queue that does not exist any
     /// more is cleared away.
-    async fn open_for_end(&self, slot: &Arc<Slot>, deadline: Deadline, now: Timestamp) {
+    async fn open_for_release(&self, slot: &Arc<Slot>, deadline: Deadline, now: Timestamp) {
         let opened = self.open(slot, &deadline.queue).await;
         let mut state = slot.state.lock();
         match opened {
@@ -164,8 +166,8 @@ impl Broker {
 impl SlotState {
     /// Takes claims whose deadline has passed. Those of placements where claims are being ended are due again later. None when
     /// there is none any more.
-    fn take_due_claims(&mut self, now: Timestamp, again: Timestamp) -> Option<Due> {
-        let (mut due, mut busy, mut looked) = (Due::default(), Vec::new(), 0);
+    fn take_due_claims(&mut self, now: Timestamp, again: Timestamp) -> Option<DueClaims> {
+        let (mut due, mut busy, mut looked) = (DueClaims::default(), Vec::new(), 0);
         while looked < limits::EXPIRY_TURN
             && self.deadlines.peek().is_some_and(|Reverse(first)| first.at <= now)
         {
@@ -190,7 +192,7 @@ impl SlotState {
     }
 
     /// Begins to end the claims of a placement. False when earlier ones are still being ended: then these are due again later.
-    fn begin_part(&mut self, placement: &Option<Placement>, part: &Part, again: Timestamp) -> bool {
+    fn begin_part(&mut self, placement: &Option<Placement>, part: &DuePlacement, again: Timestamp) -> bool {
         let begins = self.expiring.insert(placement.clone());
         if !begins {
             let claims = part.claims.iter().cloned();
@@ -201,6 +203,6 @@ impl SlotState {
     }
 
     fn await_again(&mut self, deadlines: impl Iterator<Item = Deadline>, at: Timestamp) {
-        deadlines.for_each(|deadline| self.await_end(Deadline { at, ..deadline }));
+        deadlines.for_each(|deadline| self.note_deadline(Deadline { at, ..deadline }));
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Broker;
-use super::lanes::Lane;
 use super::pool_table::{NamedStore, OpenPool};
 use super::slot::Slot;
+use super::slot_writer::SlotWriter;
 use crate::domain::ids::MessageId;
 use crate::domain::names::PoolName;
 use crate::error::Error;
@@ -17,7 +17,7 @@ impl Broker {
     ///
     /// A fence is completed even when the caller leaves: an abandoned one could arrive after the next one and the batches
     /// behind it, and restart their numbering.
-    pub(super) async fn open_lane(
+    pub(super) async fn open_writer(
         &self,
         slot: &Arc<Slot>,
         name: &PoolName,
@@ -42,7 +42,7 @@ impl Broker {
             let mut state = slot.state.lock();
             state.ids.skip_to(last);
             let meter = broker.0.meter.commits(name.as_str());
-            state.lanes.insert(name, Lane::new(id, store, meter));
+            state.lanes.insert(name, SlotWriter::new(id, store, meter));
             Ok(())
         };
         self.carry_out(fence).await

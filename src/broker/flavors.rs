@@ -58,7 +58,7 @@ impl Broker {
     pub async fn flavor_put(&self, name: &FlavorName, pools: Vec<PoolName>) -> Result<(), Error> {
         let (broker, name) = (self.clone(), name.clone());
         let put = async move {
-            let _turn = broker.pool_turn().await?;
+            let _turn = broker.pool_lock().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let entry = broker.0.catalogue.flavor(&name).await?;
@@ -75,7 +75,7 @@ impl Broker {
     pub async fn flavor_patch(&self, name: &FlavorName, pools: Vec<PoolName>) -> Result<FlavorView, Error> {
         let (broker, name) = (self.clone(), name.clone());
         let patch = async move {
-            let _turn = broker.pool_turn().await?;
+            let _turn = broker.pool_lock().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let entry = broker.0.catalogue.flavor(&name).await?.ok_or_else(|| no_flavor(&name))?;
@@ -94,7 +94,7 @@ impl Broker {
     pub async fn flavor_delete(&self, name: &FlavorName) -> Result<(), Error> {
         let (broker, name) = (self.clone(), name.clone());
         let delete = async move {
-            let _turn = broker.pool_turn().await?;
+            let _turn = broker.pool_lock().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let Some(entry) = broker.0.catalogue.flavor(&name).await? else { return Ok(()) };

@@ -17,9 +17,9 @@ use crate::domain::names::PoolName;
 const SPARE: usize = 64;
 
 /// A gate for each name, open or held. Held for single look-ups.
-pub(super) struct Gates<K>(Mutex<Known<K>>);
+pub(super) struct Gates<K>(Mutex<GateMap<K>>);
 
-struct Known<K> {
+struct GateMap<K> {
     gates: HashMap<K, Arc<tokio::sync::Mutex<()>>>,
     /// How many there may be before those that nobody holds are forgotten.
     most: usize,
@@ -27,7 +27,7 @@ struct Known<K> {
 
 impl<K> Default for Gates<K> {
     fn default() -> Self {
-        Self(Mutex::new(Known { gates: HashMap::new(), most: SPARE }))
+        Self(Mutex::new(GateMap { gates: HashMap::new(), most: SPARE }))
     }
 }
 
@@ -61,7 +61,7 @@ impl Gates<PoolName> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Known<K> {
+impl<K: Clone + Eq + Hash> GateMap<K> {
     fn gate(&mut self, name: &K) -> Arc<tokio::sync::Mutex<()>> {
         if self.gates.len() >= self.most {
             // Whoever holds one or waits for it has a handle.

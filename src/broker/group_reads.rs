@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::storage::{GroupHead, Page};
 
 /// What was read.
-enum Found {
+enum GroupPage {
     Group(Page),
     Heads(Heads),
 }
@@ -41,17 +41,17 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         id: QueueId,
-        (read, found): (&GroupRead, Result<Found, Error>),
+        (read, found): (&GroupRead, Result<GroupPage, Error>),
     ) {
         let mut state = slot.state.lock();
         let Some(queue) = state.queue_mut(at, id) else { return };
         queue.pool_failed = found.as_ref().err().map(ReadFailure::of);
         let failure = match found {
-            Ok(Found::Group(page)) => {
+            Ok(GroupPage::Group(page)) => {
                 queue.engine.finish_group_read(read, page.messages, page.is_last);
                 None
             }
-            Ok(Found::Heads(heads)) => {
+            Ok(GroupPage::Heads(heads)) => {
                 let is_end = heads.len() < limits::GROUPS_PAGE;
                 queue.engine.finish_heads_read(read, heads, is_end);
                 None
@@ -69,16 +69,16 @@ impl Broker {
     }
 }
 
-async fn read_groups(store: &QueueStore, queue: QueueId, read: &GroupRead) -> Result<Found, Error> {
+async fn read_groups(store: &QueueStore, queue: QueueId, read: &GroupRead) -> Result<GroupPage, Error> {
     match read {
         GroupRead::Group { name, after, most, .. } => {
             let after = Some(*after).filter(|after| *after > MessageId::ZERO);
             let most = (*most, limits::GROUP_BYTES);
-            store.group(queue, name, after, most).await.map(Found::Group)
+            store.group(queue, name, after, most).await.map(GroupPage::Group)
         }
         GroupRead::Heads { after, .. } => {
             let heads = store.groups(queue, after.clone(), limits::GROUPS_PAGE).await?;
-            Ok(Found::Heads(heads.into_iter().map(head).collect()))
+            Ok(GroupPage::Heads(heads.into_iter().map(head).collect()))
         }
     }
 }

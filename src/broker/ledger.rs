@@ -25,11 +25,11 @@ use crate::storage::{Epoch, Totals};
 
 /// The books of all projects that were asked about since the start.
 #[derive(Default)]
-pub(super) struct Ledger(Mutex<Books>);
+pub(super) struct Ledger(Mutex<LedgerBooks>);
 
 /// The lock is held for single entries, within the lock of a slot's state or without it, and never around one.
 #[derive(Default)]
-struct Books {
+struct LedgerBooks {
     projects: HashMap<ProjectId, Account>,
     /// In order, so that those of a slot lie together.
     queues: BTreeMap<QueueId, Holding>,
@@ -59,7 +59,7 @@ struct Holding {
 }
 
 /// How far the counting of a project is.
-pub(super) enum Counting {
+pub(super) enum CountState {
     /// All is known.
     Done,
     /// Somebody is at it.
@@ -69,7 +69,7 @@ pub(super) enum Counting {
 }
 
 /// What a pool says that a queue holds after a batch.
-pub(super) struct Counted {
+pub(super) struct PoolCount {
     pub(super) queue: QueueId,
     /// Whose it is; absent when the queue is not open.
     pub(super) account: Option<ProjectId>,
@@ -79,11 +79,11 @@ pub(super) struct Counted {
 
 impl Ledger {
     /// Begins the books of a project, or finds them begun.
-    pub(super) fn begin_count(&self, project: &ProjectId) -> Counting {
+    pub(super) fn begin_count(&self, project: &ProjectId) -> CountState {
         let books = &mut *self.0.lock();
         if let Some(account) = books.projects.get(project) {
             let counted = account.counted.subscribe();
-            return if *account.counted.borrow() { Counting::Done } else { Counting::UnderWay(counted) };
+            return if *account.counted.borrow() { CountState::Done } else { CountState::UnderWay(counted) };
         }
         if books.projects.len() >= limits::COUNTED_PROJECTS {
             let is_idle =
@@ -94,7 +94,7 @@ impl Ledger {
         let receiver = counted.subscribe();
         let (used, stale) = (Holdings::default(), BTreeSet::new());
         books.projects.insert(project.clone(), Account { used, counted, stale });
-        Counting::Begun(receiver)
+        CountState::Begun(receiver)
     }
 
     /// Every queue of the project was looked at.
@@ -218,9 +218,9 @@ impl Ledger {
 
     /// A batch of this epoch has its outcome. `ended` are the reservations that are over; their messages are in the
     /// totals, or nowhere.
-    pub(super) fn settle(&self, epoch: Epoch, counted: &[Counted], ended: &[(QueueId, Amount)]) {
+    pub(super) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[(QueueId, Amount)]) {
         let books = &mut *self.0.lock();
-        for Counted { queue, account, totals } in counted {
+        for PoolCount { queue, account, totals } in counted {
             let known = books.queues.get(queue).map(|holding| holding.project.clone());
             let Some(project) = account.clone().or(known) else { continue };
             match totals {
@@ -281,7 +281,7 @@ impl Ledger {
     }
 }
 
-impl Books {
+impl LedgerBooks {
     /// The queues of a slot: their ids begin with it.
     fn of_slot(&self, slot: SlotNumber) -> impl Iterator<Item = (&QueueId, &Holding)> {
         let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
@@ -371,7 +371,7 @@ impl Reservation {
     }
 }
 
-impl Books {
+impl LedgerBooks {
     /// Takes what is not on its way to any queue out of the sum of a project.
     fn give_back(&mut self, project: &ProjectId, amount: Amount) {
         if let Some(account) = self.projects.get_mut(project) {

@@ -52,7 +52,7 @@ pub struct MessagePage {
 }
 
 /// A queue at the time of a listing.
-struct Listed {
+struct QueueSnapshot {
     slot: Arc<Slot>,
     at: QueueRef,
     id: QueueId,
@@ -61,7 +61,7 @@ struct Listed {
 }
 
 /// What one read of the pool gave.
-struct Found {
+struct PoolPage {
     messages: Vec<Message>,
     /// Where it ends, unless there is nothing behind it.
     end: Option<MessageId>,
@@ -92,7 +92,10 @@ impl Broker {
             let retention = queue.engine.retention();
             let wants = |header: &Header| filter.wants(header, now, retention);
             let browsed = queue.engine.browse(filter.after, filter.limit.get(), wants);
-            (Listed { slot: Arc::clone(slot), at: at.clone(), id: queue.id, store, retention }, browsed)
+            (
+                QueueSnapshot { slot: Arc::clone(slot), at: at.clone(), id: queue.id, store, retention },
+                browsed,
+            )
         };
         let (mut messages, read_on) = if filter.includes_claimed || filter.includes_delayed {
             // Memory has only what is ready, and the pool has it all.
@@ -111,11 +114,11 @@ impl Broker {
     /// The messages among `ids` that exist, claimed or not, in the order of `ids`.
     pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
         let slot = self.slot(at).await?;
-        let found = self.messages_found(&slot, at, ids).await;
+        let found = self.read_messages(&slot, at, ids).await;
         self.confirm(&slot, found)
     }
 
-    async fn messages_found(
+    async fn read_messages(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -142,7 +145,7 @@ impl Broker {
     }
 }
 
-impl Listed {
+impl QueueSnapshot {
     /// Views of ready messages, reading what bodies memory does not have. One that has gone meanwhile is left out.
     async fn with_bodies(
         &self,
@@ -196,7 +199,7 @@ impl Listed {
     }
 
     /// Reads what lies behind `after`: what is ready and, if that is wanted, what is scheduled among it.
-    async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<Found, Error> {
+    async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<PoolPage, Error> {
         let mut found = self.read_order(Order::Ready, after).await?;
         if filter.includes_delayed {
             let aside = self.read_order(Order::Aside, after).await?;
@@ -210,12 +213,12 @@ impl Listed {
         Ok(found)
     }
 
-    async fn read_order(&self, order: Order, after: MessageId) -> Result<Found, Error> {
+    async fn read_order(&self, order: Order, after: MessageId) -> Result<PoolPage, Error> {
         let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
         let most = (limits::LISTING_READ, limits::WINDOW_BYTES);
         let Page { messages, is_last } = self.store.scan(self.id, order, Direction::Up, from, most).await?;
         let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
-        Ok(Found { messages, end })
+        Ok(PoolPage { messages, end })
     }
 
     /// Messages of the pool as the engine sees them now: without those that are hidden from the listing, and with

@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// How much of a queue was changed since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
-struct Written {
+struct ChangeCount {
     /// Changes of its entries in its pools.
     changes: u64,
     /// Messages that came.
@@ -29,13 +29,13 @@ struct Written {
 
 /// How much of a queue was changed, now and at two moments before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pace {
-    written: Written,
-    newer: Written,
-    older: Written,
+pub(super) struct ChangeRate {
+    written: ChangeCount,
+    newer: ChangeCount,
+    older: ChangeCount,
 }
 
-impl Pace {
+impl ChangeRate {
     /// Counts a change.
     pub(super) fn count(&mut self) {
         self.written.changes += 1;
@@ -54,12 +54,12 @@ impl Pace {
 
 /// When a slot noted them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Paced {
+pub(super) struct RateSample {
     older: Timestamp,
     newer: Timestamp,
 }
 
-impl Paced {
+impl RateSample {
     /// A slot that was taken then.
     pub(super) fn since(taken: Timestamp) -> Self {
         Self { older: taken, newer: taken }
@@ -69,25 +69,25 @@ impl Paced {
 impl SlotState {
     /// Notes how many changes there were so far.
     pub(super) fn note_paces(&mut self, now: Timestamp) {
-        self.paced = Paced { older: self.paced.newer, newer: now };
+        self.paced = RateSample { older: self.paced.newer, newer: now };
         for queue in self.queues.values_mut() {
-            let Pace { written, newer, .. } = queue.pace;
-            queue.pace = Pace { written, newer: written, older: newer };
+            let ChangeRate { written, newer, .. } = queue.pace;
+            queue.pace = ChangeRate { written, newer: written, older: newer };
         }
     }
 
     /// Messages that came to an open queue in a minute, and messages that left it, over the last 30 to 60 seconds.
-    pub(super) fn rates(&self, pace: Pace, now: Timestamp) -> (u64, u64) {
+    pub(super) fn rates(&self, pace: ChangeRate, now: Timestamp) -> (u64, u64) {
         let seconds = now.seconds_since(self.paced.older).max(1);
         let per_minute = |messages: u64| (messages * 60).div_ceil(seconds);
-        let Pace { written, older, .. } = pace;
+        let ChangeRate { written, older, .. } = pace;
         (per_minute(written.posted - older.posted), per_minute(written.removed - older.removed))
     }
 
     /// Queues that something was written to, with the rate of it.
     fn loads(&self, now: Timestamp) -> impl Iterator<Item = QueueLoad> {
         let seconds = now.seconds_since(self.paced.older).max(1);
-        let changes = |pace: Pace| pace.written.changes - pace.older.changes;
+        let changes = |pace: ChangeRate| pace.written.changes - pace.older.changes;
         let written = self.queues.values().map(move |queue| (queue.id, changes(queue.pace)));
         let written = written.filter(|(_, changes)| *changes > 0);
         written.map(move |(queue, changes)| QueueLoad { queue, per_minute: (changes * 60).div_ceil(seconds) })
@@ -96,7 +96,7 @@ impl SlotState {
 
 impl Broker {
     /// What is written to the queues that are served here: the busiest [`limits::LOADS`].
-    pub fn loads_here(&self) -> LoadsAnswer {
+    pub fn local_loads(&self) -> LoadsAnswer {
         let now = self.0.clock.now();
         let mut queues: Vec<QueueLoad> = Vec::new();
         for slot in self.0.cells.owned() {
@@ -108,11 +108,11 @@ impl Broker {
     }
 
     /// Changes a minute of the queues of all replicas, and the addresses of replicas that did not say.
-    pub(super) async fn ask_loads(&self) -> Result<(HashMap<QueueId, u64>, Vec<String>), Error> {
+    pub(super) async fn fetch_loads(&self) -> Result<(HashMap<QueueId, u64>, Vec<String>), Error> {
         let registry = self.0.catalogue.registry().await?;
         let answers = join_all(registry.all().map(async |component| {
             if component.instance == self.0.owner.instance {
-                return Ok(self.loads_here());
+                return Ok(self.local_loads());
             }
             let answer = match self.asker() {
                 Ok(asker) => asker.ask(&component.address, LOADS, &LoadsQuestion {}).await,

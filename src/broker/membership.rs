@@ -29,7 +29,7 @@ pub(super) struct Membership {
     /// The session in which the registry and the owner nodes are in place. Written by one task.
     held: AtomicU64,
     /// The lock is held for single looks.
-    hold: Mutex<Hold>,
+    hold: Mutex<ExpiryHold>,
     /// What it says of its reach. Held for single looks.
     report: Mutex<ReachReport>,
     /// When a client last asked a replica that it should have left. Held for single looks.
@@ -38,7 +38,7 @@ pub(super) struct Membership {
 
 /// When claims may not expire. Whoever asks learns of a suspension at that moment, so that no claim expires before it is
 /// noticed.
-struct Hold {
+struct ExpiryHold {
     session: Receiver<Session>,
     /// No claim expires before.
     until: Timestamp,
@@ -46,7 +46,7 @@ struct Hold {
     calm: Timestamp,
 }
 
-impl Hold {
+impl ExpiryHold {
     /// The time by which claims are judged, after a look at the session.
     fn claim_time(&mut self, now: Timestamp) -> Timestamp {
         let session = self.session.borrow_and_update();
@@ -68,20 +68,20 @@ impl Membership {
         generation: u64,
         session: Receiver<Session>,
     ) -> Self {
-        let hold = Hold { session, until: Timestamp::default(), calm: Timestamp::default() };
+        let hold = ExpiryHold { session, until: Timestamp::default(), calm: Timestamp::default() };
         let said = Mutex::new((ComponentState::Starting, node));
         let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
         Self { replica, started, said, held, report: Mutex::default(), hold: Mutex::new(hold), asked }
     }
 
     /// A client asks, though it should be elsewhere.
-    pub(super) fn note_asked(&self) {
+    pub(super) fn note_client_request(&self) {
         *self.asked.lock() = Instant::now();
     }
 
     /// Waits until no client has asked for [`limits::FAREWELL_REST`], from now on.
-    pub(super) async fn clients_rest(&self) {
-        self.note_asked();
+    pub(super) async fn await_idle_clients(&self) {
+        self.note_client_request();
         loop {
             let rest = *self.asked.lock() + limits::FAREWELL_REST;
             if rest <= Instant::now() {
@@ -117,7 +117,7 @@ impl Membership {
 impl Broker {
     /// Notes that a client asks this replica, which it should have left.
     pub fn note_late_client(&self) {
-        self.0.membership.note_asked();
+        self.0.membership.note_client_request();
     }
 
     /// Whether the replica shows as owner of its slots in the session that there is.
@@ -181,7 +181,7 @@ impl Broker {
                 }
                 Err(error) => self.task_failed("register replica", "registry", &error),
             }
-            if !self.next_turn(pause).await {
+            if !self.sleep_tick(pause).await {
                 return;
             }
             pause = PAUSE.1.min(pause * 2);

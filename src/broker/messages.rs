@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::Broker;
 use super::changes::Change;
+use super::duplicates::{DedupPost, PendingDuplicate, dedup_expires};
 use super::ledger::Reservation;
 use super::slot::{Slot, SlotState};
-use super::twins::{Awaited, Posting, dedup_expires};
 use crate::domain::attributes::Attributes;
 use crate::domain::delay::Delay;
 use crate::domain::durability::Durability;
@@ -95,17 +95,17 @@ impl MessageView {
 
 /// What was posted.
 #[derive(Clone, Debug)]
-pub struct Posted {
+pub struct PostResult {
     /// The ids of the messages, in order.
     pub ids: Vec<MessageId>,
     /// How durable they are.
     pub durability: Durability,
 }
 
-pub(super) type Outcome = oneshot::Receiver<Result<(), Error>>;
+pub(super) type WriteOutcome = oneshot::Receiver<Result<(), Error>>;
 
 /// Waits until a change on its way to the pool is settled.
-pub(super) async fn settled(outcome: Outcome) -> Result<(), Error> {
+pub(super) async fn settled(outcome: WriteOutcome) -> Result<(), Error> {
     outcome.await.unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a lane ended without an answer")))
 }
 
@@ -118,7 +118,7 @@ impl Broker {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
         room: Reservation,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         let (mut posted, outcome, mut awaited) = self.begin_post(slot, at, messages, client, room)?;
         settled(outcome).await?;
         // What fails from here on fails after that.
@@ -130,7 +130,7 @@ impl Broker {
         // Their twins were on the way before: now it is known what became of them.
         while !awaited.is_empty() {
             let (places, messages): (Vec<usize>, Vec<NewMessage>) =
-                awaited.into_iter().map(|Awaited { place, message }| (place, message)).unzip();
+                awaited.into_iter().map(|PendingDuplicate { place, message }| (place, message)).unzip();
             let room = self.reserve(&at.project, Amount::of(&messages)).await;
             let room = room.map_err(|error| after(is_written, error))?;
             let begun = self.begin_post(slot, at, messages, client, room);
@@ -138,7 +138,7 @@ impl Broker {
             settled(outcome).await.map_err(|error| after(is_written, error))?;
             is_written |= again.ids.len() > rest.len();
             places.iter().zip(again.ids).for_each(|(place, id)| posted.ids[*place] = id);
-            let outer = |rest: Awaited| Awaited { place: places[rest.place], ..rest };
+            let outer = |rest: PendingDuplicate| PendingDuplicate { place: places[rest.place], ..rest };
             awaited = rest.into_iter().map(outer).collect();
         }
         Ok(posted)
@@ -151,7 +151,7 @@ impl Broker {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
         room: Reservation,
-    ) -> Result<(Posted, Outcome, Vec<Awaited>), Error> {
+    ) -> Result<(PostResult, WriteOutcome, Vec<PendingDuplicate>), Error> {
         let now = self.0.clock.now();
         let mut guard = slot.state.lock();
         let state = &mut *guard;
@@ -164,31 +164,31 @@ impl Broker {
             return Err(Error::NotDurable(pool.clone()));
         }
         let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
-        let defaults = Defaults::of(&queue.attributes, &self.0.limits);
+        let defaults = MessageDefaults::of(&queue.attributes, &self.0.limits);
         let mut random = rand::rng();
-        let mut posting = Posting::within(self.0.twins.room());
+        let mut posting = DedupPost::within(self.0.twins.room());
         for new in messages {
             let Some((new, key)) = posting.admit(queue, new, now)? else { continue };
             let header = header(&new, &defaults, client, now, state.ids.next(now, &mut random));
             posting.add(Message { header, body: new.body }, key, now);
         }
-        let Posting { ids, messages, notes, awaited, own, .. } = posting;
+        let DedupPost { ids, messages, notes, awaited, own, .. } = posting;
         let outcome = self.submit_reserved(slot, state, at, Change::Post(messages, notes), room)?;
         self.0.twins.add(own.len());
         if let Some(queue) = state.queues.get_mut(at) {
             own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));
         }
-        Ok((Posted { ids, durability }, outcome, awaited))
+        Ok((PostResult { ids, durability }, outcome, awaited))
     }
 
     /// One message, claimed or not.
     pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
         let slot = self.slot(at).await?;
-        let found = self.message_found(&slot, at, id).await;
+        let found = self.read_message(&slot, at, id).await;
         self.confirm(&slot, found)
     }
 
-    async fn message_found(
+    async fn read_message(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -240,15 +240,15 @@ impl Broker {
         at: &QueueRef,
         id: MessageId,
         claim: Option<ClaimId>,
-    ) -> Result<Option<Outcome>, Error> {
+    ) -> Result<Option<WriteOutcome>, Error> {
         if !self.open(slot, at).await? {
             return Ok(None);
         }
         let mut begun = self.begin_delete(slot, at, id, |engine, now| engine.begin_remove(id, claim, now))?;
         loop {
             let asked = match begun {
-                Begun::Removal(outcome) => return Ok(Some(outcome)),
-                Begun::Asked(asked) => asked,
+                DeleteStart::Removal(outcome) => return Ok(Some(outcome)),
+                DeleteStart::Asked(asked) => asked,
             };
             let state = self.message_state(slot, at, id).await?;
             let answered = state.as_ref().map_or(LookupResult::Absent, LookupResult::There);
@@ -264,7 +264,7 @@ impl Broker {
         at: &QueueRef,
         id: MessageId,
         decide: impl FnOnce(&mut QueueEngine, Timestamp) -> Result<Removal, Error>,
-    ) -> Result<Begun, Error> {
+    ) -> Result<DeleteStart, Error> {
         let now = self.claim_time();
         let mut state = slot.state.lock();
         let gone = || Error::unavailable(Part::Server, "the queue was closed");
@@ -280,10 +280,12 @@ impl Broker {
         at: &QueueRef,
         id: MessageId,
         removal: Removal,
-    ) -> Result<Begun, Error> {
+    ) -> Result<DeleteStart, Error> {
         match removal {
-            Removal::Begun => self.submit(slot, state, at, Change::Remove(vec![id])).map(Begun::Removal),
-            Removal::AskPool(asked) => Ok(Begun::Asked(asked)),
+            Removal::Begun => {
+                self.submit(slot, state, at, Change::Remove(vec![id])).map(DeleteStart::Removal)
+            }
+            Removal::AskPool(asked) => Ok(DeleteStart::Asked(asked)),
         }
     }
 
@@ -306,20 +308,20 @@ impl Broker {
 }
 
 /// How far a delete came.
-pub(super) enum Begun {
+pub(super) enum DeleteStart {
     /// The removal is on its way.
-    Removal(Outcome),
+    Removal(WriteOutcome),
     /// What the pool has must be known first.
     Asked(PoolLookup),
 }
 
 /// What holds for the messages of a queue that do not say.
-struct Defaults {
+struct MessageDefaults {
     ttl: u32,
     delay: Delay,
 }
 
-impl Defaults {
+impl MessageDefaults {
     fn of(attributes: &Attributes, limits: &Limits) -> Self {
         let ttl = attributes.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds);
         let delay = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
@@ -330,7 +332,7 @@ impl Defaults {
 /// The header of a message that is posted now to a queue with these defaults.
 fn header(
     new: &NewMessage,
-    defaults: &Defaults,
+    defaults: &MessageDefaults,
     client: Option<Uuid>,
     now: Timestamp,
     id: MessageId,

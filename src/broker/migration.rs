@@ -1,5 +1,5 @@
 //! Migrations of queues to other pools while they are used (P6): begin, turn round, end, and how far one is. The copying
-//! stands in [`super::copier`].
+//! stands in [`super::copy_phase`].
 //!
 //! ```text
 //! [old] ──one commit──▶ [old, new] ──nothing left in old, old emptied, one commit──▶ [new]
@@ -19,9 +19,9 @@ use tokio_util::task::TaskTracker;
 
 use super::Broker;
 use super::changes::Change;
-use super::copier::Migration;
+use super::copy_phase::Migration;
+use super::message_transfer::closed;
 use super::messages::settled;
-use super::moves::closed;
 use super::pool_table::{CHANGE_TRIES, OpenPool};
 use super::slot::Slot;
 use crate::catalogue::{FlavorEntry, MigrationRecord, Placement, QueueEntry, Schema};
@@ -121,7 +121,7 @@ impl Broker {
     ) -> Result<bool, Error> {
         let to = pool.entry.name.clone();
         self.0.catalogue.schema_reach(Schema::MIGRATIONS).await?;
-        self.open_lane(slot, &to, pool).await?;
+        self.open_writer(slot, &to, pool).await?;
         let record = MigrationRecord { started: self.0.clock.now().as_millis(), rate, is_canceled: false };
         let placement = Placement { pool: to, older: Some(entry.record.placement()?.pool) };
         entry.record.place(&placement, Some(record));
@@ -196,7 +196,7 @@ impl Broker {
                     format!("pool {back} does not have the flavor of the queue, which goes back with that");
                 return Err(Error::Conflict(why));
             }
-            if self.turn_round(slot, at, entry, &pool, None).await? {
+            if self.reverse_migration(slot, at, entry, &pool, None).await? {
                 return Ok(());
             }
             self.reload_pools().await?;
@@ -206,7 +206,7 @@ impl Broker {
 
     /// Replaces the record of an open queue that moves by this one that names its two pools the other way round, and does
     /// so. False when the record of the queue, of the pool that it left or of a flavor is not as it was read.
-    pub(super) async fn turn_round(
+    pub(super) async fn reverse_migration(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -342,7 +342,7 @@ impl Broker {
         queue.placement = placement;
         let readers = std::mem::replace(&mut queue.readers, TaskTracker::new());
         queue.migration = record.map(|record| Migration::new(record, readers));
-        self.start_copier(slot, at, queue);
+        self.start_copy_phase(slot, at, queue);
     }
 
     /// The pool that a queue is to go to, if it can be used for that.

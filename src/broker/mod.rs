@@ -7,46 +7,43 @@
 mod alarm;
 mod assignment;
 mod attempts;
-mod away;
+mod background_tasks;
+mod batch_commit;
+mod batch_send;
 mod bulk;
-mod cells;
 mod changes;
 mod claim_list;
 mod claims;
 mod closed_queues;
 mod components;
-mod copier;
+mod copy_phase;
 mod count_progress;
 mod deadlines;
 mod deepest;
-mod departures;
 mod dropped;
-mod duties;
-mod ends;
+mod duplicates;
 mod expiry;
-mod far_moves;
 mod fencing;
 mod figure_sums;
 mod first_pool;
 mod flavors;
 mod gates;
 mod group_reads;
-mod lanes;
+mod idle_queues;
 mod ledger;
 mod listing;
-mod listing_turns;
+mod listing_admission;
 mod loads;
 mod membership;
+mod message_transfer;
 mod messages;
 mod metadata;
 mod migration;
 mod move_tasks;
-mod moves;
 mod observation;
 mod open_pool;
 mod orphans;
 mod overview;
-mod parting;
 mod pauses;
 mod pool_deletion;
 mod pool_drain;
@@ -60,7 +57,7 @@ mod pool_usage;
 mod pool_use;
 mod pools;
 mod posts;
-mod presence;
+mod queue_contents;
 mod queue_counting;
 mod queue_counts;
 mod queue_figures;
@@ -71,27 +68,30 @@ mod queues;
 mod quotas;
 mod reach;
 mod read_failure;
+mod ready_caches;
 mod receipts;
+mod recovery;
+mod redrive;
 mod regional_projects;
+mod release;
+mod remote_transfer;
 mod renewal;
-mod rest;
-mod retake;
 mod retention;
 mod schedule;
-mod sending;
-mod sends;
 mod slot;
+mod slot_reservation;
+mod slot_table;
 mod slot_tasks;
+mod slot_writer;
 mod survey;
 mod sweeps;
 mod task_failures;
 mod time;
 mod transfer_watch;
 mod transfers;
-mod twins;
-mod unfinished;
-mod waiting;
-mod windows;
+mod unfinished_transfers;
+mod visibility;
+mod waiters;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -103,29 +103,29 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info, warn};
 use uuid::Uuid;
 
-pub use cells::Whereabouts;
+pub use batch_send::SendEntry;
 pub use claim_list::{ClaimFilter, ClaimPage, ListedClaim};
-pub use claims::{ClaimView, Handover};
+pub use claims::{ClaimView, DeliveryGuard};
 pub use components::{ClusterView, ComponentView};
 pub use flavors::FlavorView;
 pub use listing::{MessageFilter, MessagePage};
-pub use messages::{MessageView, Posted};
+pub use messages::{MessageView, PostResult};
 pub use migration::{Destination, MigrationView};
 pub use move_tasks::MoveRefusal;
-pub use overview::{ReplicaReport, Said, StatsReport};
+pub use overview::{PartReport, ReplicaReport, StatsReport};
 pub use pool_drain::DrainView;
 pub use pool_health::{HealthReport, PoolHealth, PoolReport};
 pub use pool_map::{MappedPool, PoolMap};
 pub use pool_table::{FirstPool, Opener, PoolSettings};
 pub use pools::PoolView;
-pub use posts::EachPosted;
+pub use posts::PostResults;
 pub use queue_list::{QueueFilter, QueuePage, QueueView};
 pub use queues::QueueDescription;
 pub use quotas::{QuotaView, Quotas};
-pub use receipts::{Changed, Receive, Received};
+pub use receipts::{Receive, ReceiveResult, VisibilityResult};
 pub use renewal::ClaimStatus;
-pub use sends::Sending;
-pub use survey::{BalancePlan, Held, PlannedMove, Survey};
+pub use slot_table::SlotLocation;
+pub use survey::{BalancePlan, PlannedMove, QueueHolding, Survey};
 
 pub use crate::catalogue::Act;
 use crate::catalogue::{Catalogue, ComponentState, Owner};
@@ -140,19 +140,19 @@ use crate::error::{Error, Part};
 use crate::metrics::Meter;
 use crate::storage::StoreError;
 use alarm::Alarms;
-use assignment::{Assignment, Following};
-use cells::Cells;
-use far_moves::Heard;
+use assignment::{Assignment, FollowedCluster};
+use duplicates::DedupUsage;
 use ledger::Ledger;
-use listing_turns::ListingTurns;
+use listing_admission::ListingAdmission;
 use membership::Membership;
-use observation::Watch;
+use observation::Observation;
 use pool_table::PoolTable;
 use pool_use::PoolUse;
 use reach::Reach;
 use regional_projects::RegionalProjects;
+use remote_transfer::TargetEpochs;
+use slot_table::SlotTable;
 use task_failures::TaskFailures;
-use twins::KnownTwins;
 
 /// The service without its faces. Clones share it.
 #[derive(Clone)]
@@ -163,7 +163,7 @@ struct Shared {
     /// The pools as they are now.
     pools: PoolTable,
     /// The slots as they are served.
-    cells: Cells,
+    cells: SlotTable,
     assignment: Assignment,
     alarms: Alarms,
     clock: Clock,
@@ -172,7 +172,7 @@ struct Shared {
     /// What is counted and measured.
     meter: Meter,
     /// Where pages of metrics look.
-    watch: Watch,
+    watch: Observation,
     membership: Membership,
     /// What receipts are made with; read when the first one is.
     receipt_key: OnceCell<ReceiptKey>,
@@ -186,15 +186,15 @@ struct Shared {
     generation: u32,
     /// The way to ask other replicas; a service that is alone has none.
     asker: OnceLock<Asker>,
-    heard: Heard,
+    heard: TargetEpochs,
     /// Of listings that look through many names.
-    listing_turns: ListingTurns,
+    listing_turns: ListingAdmission,
     /// Ids of deduplication that all queues remember.
-    twins: KnownTwins,
+    twins: DedupUsage,
     reach: Reach,
     pool_use: PoolUse,
     /// See [`overview`].
-    memory: overview::Memory,
+    memory: overview::ReportCache,
     /// When it was last tried whether messages may be stored as retained. Held to look and to note.
     retention_tried: Mutex<Option<Instant>>,
     task_failures: TaskFailures,
@@ -250,12 +250,12 @@ impl Broker {
             Owner { instance: replica.instance, address: replica.address.clone(), nonce: Uuid::new_v4() };
         let (tasks, stop, waits) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let membership = Membership::new(replica, (started, node), session, sessions);
-        let (meter, watch, ledger) = (Meter::default(), Watch::default(), Arc::default());
+        let (meter, watch, ledger) = (Meter::default(), Observation::default(), Arc::default());
         let task_failures = TaskFailures::new(meter.clone());
         let shared = Shared {
             catalogue,
             pools,
-            cells: Cells::new(),
+            cells: SlotTable::new(),
             assignment: Assignment::default(),
             alarms: Alarms::default(),
             clock,
@@ -270,12 +270,12 @@ impl Broker {
             owner,
             generation,
             asker: OnceLock::new(),
-            heard: Heard::default(),
-            listing_turns: ListingTurns::default(),
-            twins: KnownTwins::default(),
+            heard: TargetEpochs::default(),
+            listing_turns: ListingAdmission::default(),
+            twins: DedupUsage::default(),
             reach: Reach::default(),
             pool_use: PoolUse::default(),
-            memory: overview::Memory::default(),
+            memory: overview::ReportCache::default(),
             retention_tried: Mutex::default(),
             task_failures,
             tasks,
@@ -286,10 +286,10 @@ impl Broker {
         let broker = Self(Arc::new(shared));
         broker.reopen_marked_pools().await;
         broker.set_state(ComponentState::Running).await;
-        let mut following = Following::new();
+        let mut following = FollowedCluster::new();
         let free = broker.catch_up_slots(&mut following).await?;
         broker.take_all(free).await.map_err(|(_, error)| error)?;
-        broker.start_duties(following);
+        broker.start_background_tasks(following);
         Ok(broker)
     }
 
@@ -299,13 +299,13 @@ impl Broker {
     }
 
     /// From here on no claim waits for messages: those that do are told that there is nothing.
-    pub fn end_waits(&self) {
+    pub fn stop_waiters(&self) {
         self.0.waits.cancel();
     }
 
     /// Ends the duties and waits until every change that has begun is at its end.
     pub async fn stop(&self) {
-        self.end_waits();
+        self.stop_waiters();
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
@@ -350,7 +350,7 @@ impl Broker {
     }
 
     /// Brings to its end what nobody waits for any more; the shutdown does.
-    pub fn see_off(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn drain_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.tasks.spawn(work);
     }
 

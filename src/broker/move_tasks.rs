@@ -1,7 +1,7 @@
 //! Tasks that move the messages of a queue for dead letters back to where they came from, or to another queue.
 //!
 //! The tree has the tasks of a queue, and the owner of the queue's slot carries on the one that is active: it sets some
-//! messages aside as if they were sent anew, the queue's mover does the rest (see [`super::moves`]), and when they have
+//! messages aside as if they were sent anew, the queue's mover does the rest (see [`super::message_transfer`]), and when they have
 //! left it notes how many they were. So whoever takes the slot over goes on from there. Nothing of a task is in memory
 //! but that somebody carries it on.
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Broker;
-use super::moves::closed;
+use super::message_transfer::closed;
 use super::queue_list::QueueFilter;
 use super::slot::{OpenQueue, Slot};
 use crate::catalogue::MoveTasks;
@@ -46,7 +46,7 @@ pub enum MoveRefusal {
 }
 
 /// What a turn of a task came to.
-enum Turn {
+enum TaskTick {
     /// There is no active task any more.
     Over,
     /// The next one comes after this time.
@@ -258,9 +258,9 @@ impl Broker {
     async fn run_tasks(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) {
         let (mut pause, longest) = limits::MOVE_PAUSES;
         loop {
-            let next = match self.task_turn(slot, at, id).await {
-                Ok(Turn::Over) => return,
-                Ok(Turn::After(next)) => {
+            let next = match self.run_task_tick(slot, at, id).await {
+                Ok(TaskTick::Over) => return,
+                Ok(TaskTick::After(next)) => {
                     pause = limits::MOVE_PAUSES.0;
                     next
                 }
@@ -271,14 +271,14 @@ impl Broker {
                     next
                 }
             };
-            if !self.next_turn(next).await || slot.closed.is_cancelled() {
+            if !self.sleep_tick(next).await || slot.closed.is_cancelled() {
                 return;
             }
         }
     }
 
-    async fn task_turn(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) -> Result<Turn, Error> {
-        let Some(task) = self.active_task(slot, at, id).await? else { return Ok(Turn::Over) };
+    async fn run_task_tick(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) -> Result<TaskTick, Error> {
+        let Some(task) = self.active_task(slot, at, id).await? else { return Ok(TaskTick::Over) };
         let left = task.to_move.saturating_sub(task.moved);
         if left > 0 && task.status == MoveStatus::Running && task.is_overdue(self.0.clock.now()) {
             self.change_task(slot, at, id, |task| task.status = MoveStatus::Cancelling).await?;
@@ -290,7 +290,7 @@ impl Broker {
         let rate = task.rate.map(MoveRate::per_second);
         let most = usize::try_from(left.min(rate.unwrap_or(u32::MAX).into())).unwrap_or(usize::MAX);
         let began = Instant::now();
-        let set_off = self.set_off(slot, at, id, (&task, most.min(limits::MOVE_MESSAGES))).await?;
+        let set_off = self.start_redrive(slot, at, id, (&task, most.min(limits::MOVE_MESSAGES))).await?;
         let Some(set_off) = set_off else { return self.end_task(slot, at, id).await };
         self.wait_for_departure(slot, at, id, &set_off.ids).await?;
         let moved = u64::try_from(set_off.ids.len()).unwrap_or_default();
@@ -303,7 +303,7 @@ impl Broker {
         self.change_task(slot, at, id, noted).await?;
         let due = rate.map_or(Duration::ZERO, |rate| Duration::from_secs(moved) / rate);
         let step = if moved == 0 { limits::MOVE_TASK_STEP } else { Duration::ZERO };
-        Ok(Turn::After(due.saturating_sub(began.elapsed()).max(step)))
+        Ok(TaskTick::After(due.saturating_sub(began.elapsed()).max(step)))
     }
 
     /// The active task of a queue. Without one nobody carries the tasks on from here, as whoever starts the next is told.
@@ -323,9 +323,9 @@ impl Broker {
     }
 
     /// Nothing more is to be moved: the task is over when what it has set aside has arrived.
-    async fn end_task(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) -> Result<Turn, Error> {
+    async fn end_task(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) -> Result<TaskTick, Error> {
         if self.is_anything_leaving(slot, at, id).await? {
-            return Ok(Turn::After(limits::MOVE_TASK_STEP));
+            return Ok(TaskTick::After(limits::MOVE_TASK_STEP));
         }
         let ended = |task: &mut MoveTask| {
             task.status = match task.status {
@@ -335,6 +335,6 @@ impl Broker {
         };
         self.change_task(slot, at, id, ended).await?;
         // The next turn finds out whether another one has begun.
-        Ok(Turn::After(Duration::ZERO))
+        Ok(TaskTick::After(Duration::ZERO))
     }
 }

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::Broker;
-use super::ends::Cause;
-use super::queue_figures::{Due, Seen};
+use super::queue_figures::{DueQueue, PoolSample};
+use super::release::ReleaseCause;
 use super::slot::{OpenQueue, Slot};
 use crate::catalogue::Link;
 use crate::domain::ids::Slot as SlotNumber;
@@ -27,7 +27,7 @@ use crate::storage::Direction;
 
 /// Where pages of metrics look.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct Observation {
     /// How many pages have begun: each begins with another slot, so that none is always the last.
     pages: AtomicUsize,
     /// Held while queues are looked at: one page at a time.
@@ -43,11 +43,11 @@ impl OpenQueue {
     }
 
     /// Counts messages of a claim that has ended.
-    pub(super) fn count_given_back(&self, cause: Cause, messages: u64) {
+    pub(super) fn count_released(&self, cause: ReleaseCause, messages: u64) {
         let counter = match cause {
-            Cause::Released => &self.counters.nacked,
-            Cause::Lapsed => &self.counters.lapsed,
-            Cause::NeverHeld => return,
+            ReleaseCause::Released => &self.counters.nacked,
+            ReleaseCause::Lapsed => &self.counters.lapsed,
+            ReleaseCause::NeverHeld => return,
         };
         counter.inc_by(messages);
     }
@@ -119,13 +119,13 @@ impl Broker {
     }
 
     /// Asks the pool of a queue how much it holds; none when it does not say.
-    async fn look_at(&self, slot: &Slot, due: &Due) -> Option<Seen> {
+    async fn look_at(&self, slot: &Slot, due: &DueQueue) -> Option<PoolSample> {
         let seen = self.ask_pool(slot, due).await;
         let said = |error: &Error| debug!(%error, queue = %due.at.name, "queue totals not read");
         seen.inspect_err(said).ok().flatten()
     }
 
-    async fn ask_pool(&self, slot: &Slot, due: &Due) -> Result<Option<Seen>, Error> {
+    async fn ask_pool(&self, slot: &Slot, due: &DueQueue) -> Result<Option<PoolSample>, Error> {
         let store = match slot.state.lock().queue_mut(&due.at, due.id) {
             Some(queue) => self.store_of(queue)?,
             None => return Ok(None),
@@ -135,6 +135,6 @@ impl Broker {
             0 => None,
             _ => self.milestone(&store, due.id, due.oldest.clone(), Direction::Up).await?,
         };
-        Ok(Some(Seen { changes: due.changes, totals, oldest: oldest.map(|oldest| oldest.created) }))
+        Ok(Some(PoolSample { changes: due.changes, totals, oldest: oldest.map(|oldest| oldest.created) }))
     }
 }

@@ -49,7 +49,7 @@ impl NamedStore {
 
 /// Why the storage of a pool cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unusable {
+pub(super) struct StorageFault {
     /// Whether nothing is there at all: a disk that is late.
     pub(super) is_absent: bool,
     /// For operators: it may name paths and servers.
@@ -60,7 +60,7 @@ pub(super) struct Unusable {
 pub(super) struct OpenPool {
     pub(super) entry: PoolEntry,
     /// Its storage, or why that cannot be used.
-    pub(super) store: Result<Arc<dyn PoolStore>, Unusable>,
+    pub(super) store: Result<Arc<dyn PoolStore>, StorageFault>,
     /// Bytes that are used where it lies, as it last said.
     pub(super) used: Arc<AtomicU64>,
     /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
@@ -68,7 +68,7 @@ pub(super) struct OpenPool {
 }
 
 impl OpenPool {
-    pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, Unusable>) -> Self {
+    pub(super) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, StorageFault>) -> Self {
         Self { entry, store, used: Arc::default(), health: Arc::default() }
     }
 
@@ -82,7 +82,7 @@ impl OpenPool {
     }
 
     /// Why its storage cannot be used, if it cannot.
-    pub(super) fn unusable(&self) -> Option<&Unusable> {
+    pub(super) fn unusable(&self) -> Option<&StorageFault> {
         self.store.as_ref().err()
     }
 

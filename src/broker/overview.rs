@@ -23,7 +23,7 @@ use crate::storage::Usage;
 
 /// What one part of the installation says.
 #[derive(Clone, Debug)]
-pub struct Said<T> {
+pub struct PartReport<T> {
     /// The last that was heard of it, and how long ago that was.
     pub last: Option<(T, Duration)>,
     /// Why it did not answer this time, if it did not.
@@ -36,58 +36,58 @@ pub struct ReplicaReport {
     /// As it is registered.
     pub component: Component,
     /// What it serves, and how it does.
-    pub said: Said<ReportAnswer>,
+    pub said: PartReport<ReportAnswer>,
 }
 
 /// What the whole installation holds.
 #[derive(Clone, Debug)]
 pub struct StatsReport {
     /// Queues of all projects.
-    pub queues: Said<u64>,
+    pub queues: PartReport<u64>,
     /// What each pool holds, by name.
-    pub pools: Vec<(PoolName, Said<Usage>)>,
+    pub pools: Vec<(PoolName, PartReport<Usage>)>,
     /// Every replica that is registered, by address. What it serves is in its memory.
-    pub replicas: Said<Vec<ReplicaReport>>,
+    pub replicas: PartReport<Vec<ReplicaReport>>,
 }
 
 /// What was last heard of the parts of the installation.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    queues: Last<(), u64>,
-    pools: Last<PoolName, Usage>,
-    components: Last<(), Vec<Component>>,
-    reports: Last<Uuid, ReportAnswer>,
+pub(super) struct ReportCache {
+    queues: LastReport<(), u64>,
+    pools: LastReport<PoolName, Usage>,
+    components: LastReport<(), Vec<Component>>,
+    reports: LastReport<Uuid, ReportAnswer>,
 }
 
 #[derive(Debug)]
-struct Last<K, T>(Mutex<HashMap<K, (Instant, T)>>);
+struct LastReport<K, T>(Mutex<HashMap<K, (Instant, T)>>);
 
-impl<K, T> Default for Last<K, T> {
+impl<K, T> Default for LastReport<K, T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Eq + Hash, T: Clone> Last<K, T> {
+impl<K: Eq + Hash, T: Clone> LastReport<K, T> {
     /// Keeps an answer, or finds the last one.
-    fn note(&self, key: K, answer: Result<T, String>) -> Said<T> {
+    fn note(&self, key: K, answer: Result<T, String>) -> PartReport<T> {
         let mut last = self.0.lock();
         let silence = match answer {
             Ok(answer) => {
                 last.insert(key, (Instant::now(), answer.clone()));
-                return Said { last: Some((answer, Duration::ZERO)), silence: None };
+                return PartReport { last: Some((answer, Duration::ZERO)), silence: None };
             }
             Err(why) => Some(why),
         };
-        Said { last: last.get(&key).map(|(at, answer)| (answer.clone(), at.elapsed())), silence }
+        PartReport { last: last.get(&key).map(|(at, answer)| (answer.clone(), at.elapsed())), silence }
     }
 
     /// The last answer, unless it is older than `most`.
-    fn fresh(&self, key: &K, most: Duration) -> Option<Said<T>> {
+    fn fresh(&self, key: &K, most: Duration) -> Option<PartReport<T>> {
         let last = self.0.lock();
         let (at, answer) = last.get(key)?;
         let age = at.elapsed();
-        (age <= most).then(|| Said { last: Some((answer.clone(), age)), silence: None })
+        (age <= most).then(|| PartReport { last: Some((answer.clone(), age)), silence: None })
     }
 
     /// The last answers that are not older than `most`.
@@ -106,7 +106,7 @@ impl<K: Eq + Hash, T: Clone> Last<K, T> {
     }
 }
 
-impl Memory {
+impl ReportCache {
     /// What pools said that they hold, as far as that is not older than `most`.
     pub(super) fn usages(&self, most: Duration) -> HashMap<PoolName, Usage> {
         self.pools.all_fresh(most)
@@ -115,7 +115,7 @@ impl Memory {
 
 impl Broker {
     /// What this replica says when it is asked: all of it is in its memory.
-    pub fn report_here(&self) -> ReportAnswer {
+    pub fn local_report(&self) -> ReportAnswer {
         let mut report = ReportAnswer {
             not_ready: self.check_ready().err().map(|error| reason(&error)),
             session: self.session_state().as_str().to_owned(),
@@ -135,7 +135,7 @@ impl Broker {
     }
 
     /// Every replica that is registered, by address, and what it says. Takes at most twice [`limits::HEALTH_DEADLINE`].
-    pub(super) async fn ask_replicas(&self) -> Said<Vec<ReplicaReport>> {
+    pub(super) async fn fetch_reports(&self) -> PartReport<Vec<ReplicaReport>> {
         let memory = &self.0.memory;
         let registry =
             within(async { self.0.catalogue.registry().await.map_err(|error| reason(&error)) }).await;
@@ -144,19 +144,19 @@ impl Broker {
             components.sort_by(|a, b| a.address.cmp(&b.address));
             components
         });
-        let Said { last, silence } = memory.components.note((), registered);
-        let Some((components, age)) = last else { return Said { last: None, silence } };
+        let PartReport { last, silence } = memory.components.note((), registered);
+        let Some((components, age)) = last else { return PartReport { last: None, silence } };
         memory.reports.keep_only(|instance| components.iter().any(|one| one.instance == *instance));
         let reports = components.into_iter().map(|component| async move {
-            let answer = within(self.ask_replica(&component)).await;
+            let answer = within(self.fetch_report(&component)).await;
             ReplicaReport { said: memory.reports.note(component.instance, answer), component }
         });
-        Said { last: Some((join_all(reports).await, age)), silence }
+        PartReport { last: Some((join_all(reports).await, age)), silence }
     }
 
-    async fn ask_replica(&self, component: &Component) -> Result<ReportAnswer, String> {
+    async fn fetch_report(&self, component: &Component) -> Result<ReportAnswer, String> {
         if component.instance == self.0.owner.instance {
-            return Ok(self.report_here());
+            return Ok(self.local_report());
         }
         let told = |error: Error| reason(&error);
         let asker = self.asker().map_err(told)?;
@@ -166,12 +166,12 @@ impl Broker {
     /// What the whole installation holds. Takes at most twice [`limits::HEALTH_DEADLINE`].
     pub async fn stats_of_all(&self) -> StatsReport {
         let (queues, pools, replicas) =
-            tokio::join!(self.count_all_queues(), self.ask_usages(), self.ask_replicas());
+            tokio::join!(self.count_all_queues(), self.fetch_usages(), self.fetch_reports());
         StatsReport { queues, pools, replicas }
     }
 
     /// Counting reads a node for each project in each slot, so it is not done again at every question.
-    async fn count_all_queues(&self) -> Said<u64> {
+    async fn count_all_queues(&self) -> PartReport<u64> {
         let memory = &self.0.memory.queues;
         if let Some(fresh) = memory.fresh(&(), limits::QUEUE_COUNT_AGE) {
             return fresh;
@@ -180,7 +180,7 @@ impl Broker {
         memory.note((), within(counted).await)
     }
 
-    pub(super) async fn ask_usages(&self) -> Vec<(PoolName, Said<Usage>)> {
+    pub(super) async fn fetch_usages(&self) -> Vec<(PoolName, PartReport<Usage>)> {
         let memory = &self.0.memory.pools;
         let pools = self.0.pools.all();
         memory.keep_only(|name| pools.iter().any(|pool| pool.entry.name == *name));

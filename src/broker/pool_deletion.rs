@@ -29,7 +29,7 @@ impl Broker {
     pub async fn pool_delete(&self, name: &PoolName) -> Result<(), Error> {
         let (broker, name) = (self.clone(), name.clone());
         let delete = async move {
-            let _turn = broker.pool_turn().await?;
+            let _turn = broker.pool_lock().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let Some(entry) = broker.0.catalogue.pool(&name).await? else {
@@ -49,7 +49,7 @@ impl Broker {
                         broker
                             .reopen_to_queues(&closed)
                             .await
-                            .unwrap_or_else(|error| left_marked(&name, &error));
+                            .unwrap_or_else(|error| warn_left_closed(&name, &error));
                         return Err(error);
                     }
                 }
@@ -162,13 +162,13 @@ impl Broker {
             if pool.entry.pool.closing
                 && let Err(error) = self.reopen_to_queues(&pool.entry).await
             {
-                left_marked(&pool.entry.name, &error);
+                warn_left_closed(&pool.entry.name, &error);
             }
         }
     }
 }
 
-fn left_marked(pool: &PoolName, error: &Error) {
+fn warn_left_closed(pool: &PoolName, error: &Error) {
     warn!(%pool, error = %error.detail(), "pool left closed to new queues");
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use tracing::debug;
 
 use super::Broker;
-use super::copier::Migration;
+use super::copy_phase::Migration;
 use super::migration::Destination;
 use super::pool_table::OpenPool;
 use super::pools::no_pool;
@@ -39,7 +39,7 @@ pub struct DrainView {
 
 /// What a replica does for one pool.
 #[derive(Default)]
-struct Course {
+struct DrainRun {
     /// Queues that lie in it, as they were last looked up.
     waiting: Vec<QueueRef>,
     /// Those whose migrations this replica has begun and not seen ended.
@@ -51,7 +51,7 @@ struct Course {
     retry_at: Option<Instant>,
 }
 
-impl Course {
+impl DrainRun {
     /// Whether one more may begin: those that only wait for claims to end leave their places to others.
     fn has_place(&self, held: usize) -> bool {
         self.moving.len() - held < limits::DRAIN_AT_ONCE && held < limits::DRAIN_HELD
@@ -93,7 +93,7 @@ impl Broker {
     }
 
     /// Ends it: the pool takes new queues again by its weight. What has gone stays where it is, and what is on its way goes on.
-    pub async fn pool_drain_end(&self, name: &PoolName) -> Result<(), Error> {
+    pub async fn pool_drain_stop(&self, name: &PoolName) -> Result<(), Error> {
         self.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
         let change = PoolChange { state: Some(PoolState::Active), ..PoolChange::default() };
         self.pool_patch(name, change).await.map(|_| ())
@@ -101,8 +101,8 @@ impl Broker {
 
     /// Moves queues out of the pools that are drained, as long as the service runs.
     pub(super) async fn drain_pools(&self) {
-        let mut courses: HashMap<PoolName, Course> = HashMap::new();
-        while self.next_turn(limits::DRAIN_TICK).await {
+        let mut courses: HashMap<PoolName, DrainRun> = HashMap::new();
+        while self.sleep_tick(limits::DRAIN_TICK).await {
             let drained =
                 |pool: &Arc<OpenPool>| pool.entry.pool.drain.map(|terms| (pool.entry.name.clone(), terms));
             let drained: HashMap<PoolName, DrainTerms> =
@@ -117,17 +117,17 @@ impl Broker {
         }
     }
 
-    async fn drain_on(&self, name: &PoolName, terms: DrainTerms, course: &mut Course) -> Result<(), Error> {
+    async fn drain_on(&self, name: &PoolName, terms: DrainTerms, course: &mut DrainRun) -> Result<(), Error> {
         // One that has ended may have been canceled, or be another replica's now: its record says so.
-        let ended = course.moving.extract_if(|at| self.migration_here(at).is_none());
+        let ended = course.moving.extract_if(|at| self.local_migration(at).is_none());
         course.waiting.extend(ended);
         if course.retry_at.is_some_and(|at| at <= Instant::now()) {
             course.retry_at = None;
             course.waiting.append(&mut course.refused);
         }
-        self.look_inside(name, course).await?;
+        self.find_pool_queues(name, course).await?;
         let is_held = |at: &&QueueRef| {
-            self.migration_here(at).is_some_and(|migration| migration.is_held.load(Ordering::Relaxed))
+            self.local_migration(at).is_some_and(|migration| migration.is_held.load(Ordering::Relaxed))
         };
         let held = course.moving.iter().filter(is_held).count();
         let (mut refused, mut last) = (0, None);
@@ -152,7 +152,7 @@ impl Broker {
     }
 
     /// Finds the queues of a pool in the slots that were taken since the last look. Reads each record once.
-    async fn look_inside(&self, name: &PoolName, course: &mut Course) -> Result<(), Error> {
+    async fn find_pool_queues(&self, name: &PoolName, course: &mut DrainRun) -> Result<(), Error> {
         let owned: HashMap<Slot, Epoch> =
             self.0.cells.owned().map(|slot| (slot.owned.slot, slot.epoch)).collect();
         course.looked.retain(|slot, epoch| owned.get(slot) == Some(epoch));
@@ -168,7 +168,7 @@ impl Broker {
                     continue;
                 }
                 // Those that an owner before has begun go on by themselves once their queues are open.
-                match self.open_here(&queue.at).await {
+                match self.open_local(&queue.at).await {
                     Ok(true) => drop(course.moving.insert(queue.at)),
                     Ok(false) | Err(Error::Moved(_)) => {}
                     Err(error) => {
@@ -194,7 +194,7 @@ impl Broker {
             return Ok(false);
         }
         if placement.older.is_some() {
-            return self.open_here(at).await;
+            return self.open_local(at).await;
         }
         let metadata = Metadata::stored(record.metadata)?;
         let attributes = metadata.attributes();
@@ -204,13 +204,13 @@ impl Broker {
     }
 
     /// Opens a queue that is served here. False when there is no such queue.
-    async fn open_here(&self, at: &QueueRef) -> Result<bool, Error> {
+    async fn open_local(&self, at: &QueueRef) -> Result<bool, Error> {
         let slot = self.slot(at).await?;
         self.open(&slot, at).await
     }
 
     /// The way of a queue that is served here, if it is on one.
-    fn migration_here(&self, at: &QueueRef) -> Option<Arc<Migration>> {
+    fn local_migration(&self, at: &QueueRef) -> Option<Arc<Migration>> {
         let slot = self.0.cells.get(at.slot())?;
         let state = slot.state.lock();
         state.queues.get(at).and_then(|queue| queue.migration.clone())

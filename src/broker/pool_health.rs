@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::Broker;
-use super::overview::{ReplicaReport, Said};
+use super::overview::{PartReport, ReplicaReport};
 use super::pool_table::OpenPool;
 use super::pools::PoolView;
 use crate::domain::limits;
@@ -27,9 +27,9 @@ pub struct HealthReport {
     /// Each pool, by name.
     pub pools: Vec<PoolHealth>,
     /// What each pool holds, by name.
-    pub usages: Vec<(PoolName, Said<Usage>)>,
+    pub usages: Vec<(PoolName, PartReport<Usage>)>,
     /// Every replica, by address.
-    pub replicas: Said<Vec<ReplicaReport>>,
+    pub replicas: PartReport<Vec<ReplicaReport>>,
 }
 
 /// How a pool does.
@@ -72,7 +72,7 @@ impl Broker {
     /// nothing.
     pub async fn health(&self) -> HealthReport {
         let (pools, usages, replicas) =
-            tokio::join!(self.ask_pools(), self.ask_usages(), self.ask_replicas());
+            tokio::join!(self.ask_pools(), self.fetch_usages(), self.fetch_reports());
         HealthReport {
             is_catalogue_reachable: replicas.silence.is_none(),
             session: self.session_state(),
@@ -103,7 +103,7 @@ impl Broker {
             }
             while let Err(error) = self.reload_pools().await {
                 self.task_failed("read pool records", "catalogue", &error);
-                if !self.next_turn(limits::POOL_TICK).await {
+                if !self.sleep_tick(limits::POOL_TICK).await {
                     return;
                 }
             }
@@ -121,7 +121,7 @@ impl Broker {
                 }
             }
             self.0.task_failures.settle();
-            if !self.next_turn(limits::POOL_TICK).await {
+            if !self.sleep_tick(limits::POOL_TICK).await {
                 return;
             }
             self.reopen_pools().await;

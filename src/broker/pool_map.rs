@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Broker;
-use super::overview::Said;
+use super::overview::PartReport;
 use super::survey::Survey;
 use crate::domain::names::PoolName;
 use crate::domain::pool::Pool;
@@ -31,14 +31,14 @@ pub struct MappedPool {
     /// Queues whose new messages it takes.
     pub queues: u64,
     /// What it holds.
-    pub usage: Said<Usage>,
+    pub usage: PartReport<Usage>,
 }
 
 impl Broker {
     /// Looks where everything lies. It costs a read for each queue.
     pub async fn pool_map(&self) -> Result<PoolMap, Error> {
         self.reload_pools().await?;
-        let (survey, usages) = tokio::join!(self.survey(), self.ask_usages());
+        let (survey, usages) = tokio::join!(self.survey(), self.fetch_usages());
         let Survey { queues, is_whole } = survey?;
         let (mut counts, mut moves) = (BTreeMap::<PoolName, u64>::new(), BTreeMap::new());
         for queue in queues {
@@ -48,7 +48,7 @@ impl Broker {
                 *moves.entry((from, to)).or_default() += 1;
             }
         }
-        let mut usages: BTreeMap<PoolName, Said<Usage>> = usages.into_iter().collect();
+        let mut usages: BTreeMap<PoolName, PartReport<Usage>> = usages.into_iter().collect();
         let mut pools: Vec<MappedPool> = Vec::with_capacity(usages.len());
         for open in self.0.pools.all() {
             let (name, pool) = (open.entry.name.clone(), open.entry.pool.clone());

@@ -10,7 +10,7 @@ impl Broker {
     /// Has pools count again what they are not sure of, until the service stops.
     pub(super) async fn recount_pools(&self) {
         let mut pause = limits::RECOUNT_STEP;
-        while self.next_turn(pause).await {
+        while self.sleep_tick(pause).await {
             pause = limits::RECOUNT_REST;
             for pool in self.0.pools.all() {
                 let name = &pool.entry.name;

@@ -10,7 +10,7 @@ use crate::storage::open::PoolOpenError;
 
 /// What it means to a request that no pool can be registered at the place it named. A caller that names
 /// servers is told their failures; failures of a disk of this machine are not for clients.
-pub(super) fn no_pool_there(uri: &PoolUri, failure: StoreError) -> Error {
+pub(super) fn storage_refusal(uri: &PoolUri, failure: StoreError) -> Error {
     match failure {
         StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
         other => storage_failed(Part::Storage, other),

@@ -9,9 +9,9 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Broker;
-use super::open_pool::Unusable;
+use super::open_pool::StorageFault;
 pub(super) use super::open_pool::{NamedStore, OpenPool};
-use super::pool_refusal::no_pool_there;
+use super::pool_refusal::storage_refusal;
 use super::pool_states::PoolStates;
 use crate::catalogue::{Catalogue, PoolEntry, System};
 use crate::domain::limits;
@@ -156,11 +156,11 @@ impl PoolTable {
                 if checked.is_err() {
                     self.close(&entry.pool.uri);
                 }
-                checked.map_err(|why| Unusable { is_absent: false, why })
+                checked.map_err(|why| StorageFault { is_absent: false, why })
             }
             Err(error) => {
                 let is_absent = matches!(error, PoolOpenError::Absent(_));
-                Err(Unusable { is_absent, why: error.to_string() })
+                Err(StorageFault { is_absent, why: error.to_string() })
             }
         };
         OpenPool::new(entry, store)
@@ -191,7 +191,7 @@ impl PoolTable {
         store: &dyn PoolStore,
         others: &[PoolEntry],
     ) -> Result<Uuid, Error> {
-        let no_pool = |failure| no_pool_there(uri, failure);
+        let no_pool = |failure| storage_refusal(uri, failure);
         let is_free = |id: Uuid| others.iter().all(|other| other.pool.id != id);
         let id = match store.stamp().await.map_err(no_pool)? {
             Some(stamp) if stamp.system == self.system.id => {
@@ -264,14 +264,14 @@ impl Broker {
     /// # Errors
     ///
     /// One of them has not ended after [`limits::POOL_TURN`]: its disk may stand still.
-    pub(super) async fn pool_turn(&self) -> Result<MutexGuard<'_, ()>, Error> {
+    pub(super) async fn pool_lock(&self) -> Result<MutexGuard<'_, ()>, Error> {
         let turn = timeout(limits::POOL_TURN, self.0.pools.changing.lock()).await;
         turn.map_err(|_| Error::unavailable(Part::Server, "a change of pools or flavors has not ended yet"))
     }
 
     /// Reads the records of all pools anew: somebody else changed one.
     pub(super) async fn reload_pools(&self) -> Result<(), Error> {
-        let _turn = self.pool_turn().await?;
+        let _turn = self.pool_lock().await?;
         self.0.catalogue.catch_up().await?;
         self.read_pools().await
     }
@@ -323,7 +323,7 @@ impl Broker {
             match (&store, is_same) {
                 (Ok(store), true) => {
                     if let Some(lane) = state.lanes.get_mut(&name) {
-                        lane.reach_over(store.clone());
+                        lane.switch_store(store.clone());
                     }
                 }
                 (Err(_), true) => {}

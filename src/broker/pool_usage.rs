@@ -13,8 +13,8 @@ impl Broker {
     pub(super) async fn watch_usage(&self) {
         loop {
             // Each answer is kept.
-            self.ask_usages().await;
-            if !self.next_turn(limits::USAGE_TICK).await {
+            self.fetch_usages().await;
+            if !self.sleep_tick(limits::USAGE_TICK).await {
                 return;
             }
         }
@@ -31,7 +31,7 @@ impl Broker {
                 // One that takes long goes on by itself.
                 let _ = self.counted_quota(&account).await;
             }
-            if !self.next_turn(limits::USAGE_TICK).await {
+            if !self.sleep_tick(limits::USAGE_TICK).await {
                 return;
             }
         }

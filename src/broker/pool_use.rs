@@ -22,10 +22,10 @@ use crate::domain::names::PoolName;
 
 /// What is known. The lock is held for single looks.
 #[derive(Debug, Default)]
-pub(super) struct PoolUse(Mutex<State>);
+pub(super) struct PoolUse(Mutex<PoolUseState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolUseState {
     /// How often each was noted.
     used: BTreeMap<PoolName, u64>,
     /// Those that some replica does not reach.
@@ -37,7 +37,7 @@ struct State {
 
 /// A pool that is being looked for in the tree.
 #[derive(Debug)]
-struct Look {
+struct PoolSearch {
     pool: PoolName,
     /// How often it had been noted before.
     noted: u64,
@@ -68,18 +68,18 @@ impl PoolUse {
     }
 
     /// The next pool to be looked for; none while another one is, or when all were.
-    fn begin_look(&self) -> Option<Look> {
+    fn begin_look(&self) -> Option<PoolSearch> {
         let mut state = self.0.lock();
         let state = &mut *state;
         let is_due = |pool: &&PoolName| state.missed.contains(*pool) && !state.looked_for.contains(*pool);
         let (pool, noted) = state.used.iter().find(|(pool, _)| is_due(pool)).filter(|_| !state.is_looking)?;
-        let look = Look { pool: pool.clone(), noted: *noted };
+        let look = PoolSearch { pool: pool.clone(), noted: *noted };
         state.is_looking = true;
         Some(look)
     }
 
     /// Keeps whether a record names the pool; none when that could not be found out, and is to be tried again.
-    fn end_look(&self, Look { pool, noted }: Look, is_used: Option<bool>) {
+    fn end_look(&self, PoolSearch { pool, noted }: PoolSearch, is_used: Option<bool>) {
         let mut state = self.0.lock();
         state.is_looking = false;
         // One that was noted meanwhile may have come after the look.
@@ -95,7 +95,7 @@ impl PoolUse {
 impl Broker {
     /// Begins to look in the tree whether queues still lie in a pool that some replica does not reach. Each is looked for
     /// once for each time that it is missed, and one at a time, at the cost of a read for each queue until one is found.
-    pub(super) fn begin_pool_look(&self) {
+    pub(super) fn begin_pool_search(&self) {
         let Some(look) = self.0.pool_use.begin_look() else { return };
         let broker = self.clone();
         self.0.tasks.spawn(async move {

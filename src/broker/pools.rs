@@ -1,7 +1,7 @@
 //! Pools: look up, add, change. Deletion stands in [`super::pool_deletion`].
 
 use super::Broker;
-use super::pool_refusal::{cannot_open, no_pool_there};
+use super::pool_refusal::{cannot_open, storage_refusal};
 use super::pool_table::{CHANGE_TRIES, OpenPool};
 use crate::catalogue::{PoolEntry, Registry};
 use crate::cluster::replicas;
@@ -48,7 +48,7 @@ impl Broker {
     pub async fn pool_put(&self, name: &PoolName, wanted: PoolChange) -> Result<(), Error> {
         let (broker, name) = (self.clone(), name.clone());
         let put = async move {
-            let _turn = broker.pool_turn().await?;
+            let _turn = broker.pool_lock().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let done = match broker.0.catalogue.pool(&name).await? {
@@ -68,7 +68,7 @@ impl Broker {
     pub async fn pool_patch(&self, name: &PoolName, change: PoolChange) -> Result<PoolView, Error> {
         let (broker, name) = (self.clone(), name.clone());
         let patch = async move {
-            let _turn = broker.pool_turn().await?;
+            let _turn = broker.pool_lock().await?;
             for _ in 0..CHANGE_TRIES {
                 broker.0.catalogue.catch_up().await?;
                 let entry = broker.0.catalogue.pool(&name).await?.ok_or_else(|| no_pool(&name))?;
@@ -146,7 +146,7 @@ impl Broker {
                 self.0.catalogue.pool_move(&registry, &entry, &wanted).await
             }
             Ok(_) => self.move_unused(&registry, &entry, &wanted, &*store, &others).await,
-            Err(error) => Err(no_pool_there(&wanted.uri, error)),
+            Err(error) => Err(storage_refusal(&wanted.uri, error)),
         };
         match moved {
             Ok(Some(entry)) => {

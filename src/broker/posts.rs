@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Broker;
-use super::messages::Posted;
+use super::messages::PostResult;
 use super::slot::Slot;
 use crate::domain::durability::Durability;
 use crate::domain::ids::MessageId;
@@ -16,7 +16,7 @@ use crate::error::{Error, Part, Place};
 
 /// What became of each message of a batch.
 #[derive(Debug, Default)]
-pub struct EachPosted {
+pub struct PostResults {
     /// The id of each message, or why it is refused, in order.
     pub outcomes: Vec<Result<MessageId, Error>>,
     /// How durable those are that were posted; none when none was.
@@ -35,7 +35,7 @@ impl Broker {
         at: &QueueRef,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         let slot = self.slot(at).await?;
         let most = self.message_bytes(&slot, at).await?;
         for (index, message) in messages.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Broker {
         at: &QueueRef,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
-    ) -> Result<EachPosted, Error> {
+    ) -> Result<PostResults, Error> {
         let slot = self.slot(at).await?;
         let most = self.message_bytes(&slot, at).await?;
         let count = messages.len();
@@ -70,13 +70,13 @@ impl Broker {
         } else {
             let room = self.reserve(&at.project, Amount::of(&taken)).await?;
             self.open_or_create(&slot, at).await?;
-            let Posted { ids, durability } = self.post_opened(&slot, at, taken, client, room).await?;
+            let PostResult { ids, durability } = self.post_opened(&slot, at, taken, client, room).await?;
             (ids, Some(durability))
         };
         let mut ids = ids.into_iter();
         let lost = || Error::unknown(Part::Server, "a message that was posted has no id");
         let outcome = |refused: Option<Error>| refused.map_or_else(|| ids.next().ok_or_else(lost), Err);
-        Ok(EachPosted { outcomes: refused.into_iter().map(outcome).collect(), durability })
+        Ok(PostResults { outcomes: refused.into_iter().map(outcome).collect(), durability })
     }
 
     /// Bytes that a message of a queue may have; of one that is not there, what it would be created with.

@@ -88,7 +88,7 @@ impl Broker {
     /// Counts the queues of the slots of this replica, until the service stops.
     pub(super) async fn count_queues(&self) {
         let (mut counting, mut pause) = (Counting::default(), limits::COUNTING_TICK);
-        while self.next_turn(pause).await {
+        while self.sleep_tick(pause).await {
             pause = match self.count_slots(&mut counting).await {
                 Ok(()) => limits::COUNTING_TICK,
                 Err(error) => {
@@ -147,7 +147,7 @@ impl Broker {
             }
             if counting.taken == limits::COUNTING_QUEUES {
                 counting.taken = 0;
-                self.next_turn(limits::COUNTING_STEP).await;
+                self.sleep_tick(limits::COUNTING_STEP).await;
             }
         }
     }
@@ -210,7 +210,7 @@ impl Broker {
                 pause = limits::COUNTING_PAUSES.0;
                 continue;
             }
-            if !self.next_turn(pause).await {
+            if !self.sleep_tick(pause).await {
                 return;
             }
             pause = limits::COUNTING_PAUSES.1.min(pause * 2);

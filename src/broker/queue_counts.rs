@@ -16,7 +16,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::Broker;
-use super::copier;
+use super::copy_phase;
 use super::figure_sums::Contents;
 use super::slot::Slot;
 use crate::catalogue::SlotOwner;
@@ -32,7 +32,7 @@ const LOOKS: usize = 4;
 
 /// The queues of a page that one replica serves, by their place on the page.
 #[derive(Default)]
-struct Share {
+struct ReplicaQueues {
     /// None for this replica.
     owner: Option<SlotOwner>,
     places: Vec<usize>,
@@ -44,7 +44,7 @@ impl Broker {
     /// pool does not answer in time.
     pub(super) async fn queue_counts(&self, queues: Vec<QueueRef>) -> Vec<Option<QueueCounts>> {
         let mut counts = vec![None; queues.len()];
-        let mut shares: HashMap<Option<Uuid>, Share> = HashMap::new();
+        let mut shares: HashMap<Option<Uuid>, ReplicaQueues> = HashMap::new();
         for (place, at) in queues.into_iter().enumerate() {
             let owner = self.elsewhere(&at);
             let share = shares.entry(owner.as_ref().map(|owner| owner.instance)).or_default();
@@ -52,10 +52,10 @@ impl Broker {
             share.places.push(place);
             share.queues.push(at);
         }
-        let answers = shares.into_values().map(async |Share { owner, places, queues }| {
+        let answers = shares.into_values().map(async |ReplicaQueues { owner, places, queues }| {
             let counted = match owner {
                 None => self.counts_of_own(&queues, limits::HEALTH_DEADLINE).await,
-                Some(owner) => self.ask_counts(&owner, &queues).await,
+                Some(owner) => self.fetch_counts(&owner, &queues).await,
             };
             (places, counted)
         });
@@ -70,7 +70,7 @@ impl Broker {
     /// # Errors
     ///
     /// [`Error::TooMany`] for more queues than a page has.
-    pub async fn counts_here(&self, question: CountsQuestion) -> Result<CountsAnswer, Error> {
+    pub async fn local_counts(&self, question: CountsQuestion) -> Result<CountsAnswer, Error> {
         let bound = limits::PAGE_MOST;
         if question.queues.len() > bound {
             return Err(Error::TooMany { what: "queues in a question", bound });
@@ -79,7 +79,7 @@ impl Broker {
         Ok(CountsAnswer { queues: self.counts_of_own(&queues, limits::COUNTS_ANSWER).await })
     }
 
-    async fn ask_counts(&self, owner: &SlotOwner, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
+    async fn fetch_counts(&self, owner: &SlotOwner, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
         let ask = async {
             let question = CountsQuestion { queues: queues.iter().map(QueueAddress::from).collect() };
             self.asker()?.ask::<CountsAnswer>(&owner.address, COUNTS, &question).await
@@ -105,7 +105,7 @@ impl Broker {
         for (round, some) in (1..).zip(chunks) {
             let deadline = began + most * round / rounds;
             let counted = some.iter().map(async |at| {
-                let counted = timeout_at(deadline, self.count_queue_here(at)).await.ok()?;
+                let counted = timeout_at(deadline, self.count_local_queue(at)).await.ok()?;
                 let told = |error: &Error| debug!(%error, queue = %at.name, "queue not counted");
                 counted.inspect_err(told).ok().flatten()
             });
@@ -114,7 +114,7 @@ impl Broker {
         counts
     }
 
-    async fn count_queue_here(&self, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
+    async fn count_local_queue(&self, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
         let slot = self.slot(at).await?;
         let counts = self.count_queue_in(&slot, at).await;
         self.confirm(&slot, counts)
@@ -141,7 +141,7 @@ impl Broker {
     /// Counts a queue that is open; none for another.
     async fn count_open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
         let migration = slot.state.lock().queues.get(at).and_then(|queue| queue.migration.clone());
-        let _still = copier::still(migration.as_deref()).await;
+        let _still = copy_phase::still(migration.as_deref()).await;
         let (id, store, claimed, oldest, rates) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(None) };

@@ -25,7 +25,7 @@ use crate::storage::Totals;
 
 /// What the pool of a queue said of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct PoolSample {
     /// How many changes there were before it was asked.
     pub(super) changes: u64,
     pub(super) totals: Totals,
@@ -33,7 +33,7 @@ pub(super) struct Seen {
     pub(super) oldest: Option<Timestamp>,
 }
 
-impl Seen {
+impl PoolSample {
     pub(super) fn contents(&self, claimed: u64) -> Contents {
         let claimed = claimed.min(self.totals.ready());
         Contents {
@@ -49,17 +49,17 @@ impl Seen {
 
 /// What pages know of an open queue.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct QueueDisplay {
     /// How often something of it was changed in its pools.
     changes: u64,
     /// What its pool last said of it.
-    seen: Option<Seen>,
+    seen: Option<PoolSample>,
     /// Whether its figures have its own name.
     has_name: bool,
     is_due: bool,
 }
 
-impl Shown {
+impl QueueDisplay {
     /// Something of it was changed. True when the slot is to note that it is due.
     pub(super) fn change(&mut self) -> bool {
         self.changes += 1;
@@ -107,17 +107,17 @@ impl SlotFigures {
     }
 
     /// A queue is opened, whose figures have a name or not. What is known of it is shown until a page looks at it.
-    pub(super) fn open(&mut self, at: &QueueRef, id: QueueId, has_name: bool) -> Shown {
+    pub(super) fn open(&mut self, at: &QueueRef, id: QueueId, has_name: bool) -> QueueDisplay {
         self.progress.forget(at);
         if let Some(known) = self.take(id) {
             self.put(id, Known { has_name, ..known });
         }
         self.note_due(at);
-        Shown { has_name, is_due: true, ..Shown::default() }
+        QueueDisplay { has_name, is_due: true, ..QueueDisplay::default() }
     }
 
     /// A queue is closed that nobody uses. One that no page has seen as it is waits to be counted, unless it is empty.
-    pub(super) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &Shown, is_empty: bool) {
+    pub(super) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &QueueDisplay, is_empty: bool) {
         self.forget_due(at);
         match shown.seen.filter(|_| shown.is_seen()) {
             _ if is_empty => drop(self.take(id)),
@@ -210,7 +210,7 @@ impl SlotFigures {
 
 /// A queue that a page looks at.
 #[derive(Debug)]
-pub(super) struct Due {
+pub(super) struct DueQueue {
     pub(super) at: QueueRef,
     pub(super) id: QueueId,
     pub(super) changes: u64,
@@ -222,7 +222,7 @@ pub(super) struct Due {
 
 impl SlotState {
     /// The queues that a page looks at. The first one looks at all that are open.
-    pub(super) fn take_due(&mut self) -> Vec<Due> {
+    pub(super) fn take_due(&mut self) -> Vec<DueQueue> {
         let due = match self.figures.due.replace(HashSet::new()) {
             Some(due) => due.into_iter().collect(),
             None => self.queues.keys().cloned().collect::<Vec<_>>(),
@@ -230,17 +230,17 @@ impl SlotState {
         let mut taken = Vec::with_capacity(due.len());
         for at in due {
             let Some(queue) = self.queues.get_mut(&at) else { continue };
-            let Shown { changes, seen, ref mut is_due, .. } = queue.shown;
+            let QueueDisplay { changes, seen, ref mut is_due, .. } = queue.shown;
             *is_due = false;
             let is_changed = seen.is_none_or(|seen| seen.changes < changes);
             let oldest = queue.engine.ends().0.cloned();
-            taken.push(Due { id: queue.id, changes, is_changed, oldest, at });
+            taken.push(DueQueue { id: queue.id, changes, is_changed, oldest, at });
         }
         taken
     }
 
     /// A page has looked at a queue, and this is what its pool said if it was asked; none when it is to be looked at again.
-    pub(super) fn looked_at(&mut self, due: &Due, seen: Option<Seen>) {
+    pub(super) fn looked_at(&mut self, due: &DueQueue, seen: Option<PoolSample>) {
         let queue = self.queues.get_mut(&due.at).filter(|queue| queue.id == due.id);
         let Some(OpenQueue { shown, engine, .. }) = queue.map(Box::as_mut) else { return };
         let is_over = seen.is_some() || !due.is_changed;
@@ -348,10 +348,10 @@ mod tests {
         QueueId::from_bytes([number; 16])
     }
 
-    fn shown(messages: u64, oldest: u64) -> Shown {
+    fn shown(messages: u64, oldest: u64) -> QueueDisplay {
         let totals = Totals { messages, bytes: 10 * messages, ..Totals::default() };
-        let seen = Seen { changes: 0, totals, oldest: Some(Timestamp::from_millis(oldest)) };
-        Shown { seen: Some(seen), ..Shown::default() }
+        let seen = PoolSample { changes: 0, totals, oldest: Some(Timestamp::from_millis(oldest)) };
+        QueueDisplay { seen: Some(seen), ..QueueDisplay::default() }
     }
 
     fn sum(figures: &SlotFigures) -> Option<(u64, Option<u64>)> {
@@ -385,7 +385,7 @@ mod tests {
         figures.rest(&queue("a"), id(1), &shown(3, 0), false);
         let named = figures.open(&queue("a"), id(1), true);
         assert_eq!(sum(&figures), None);
-        figures.rest(&queue("a"), id(1), &Shown { has_name: named.has_name, ..shown(2, 0) }, false);
+        figures.rest(&queue("a"), id(1), &QueueDisplay { has_name: named.has_name, ..shown(2, 0) }, false);
         assert_eq!(figures.named.get(&queue("a")), Some(&id(1)));
         figures.forget(&queue("a"), id(1));
         assert!(figures.named.is_empty() && figures.known.is_empty());
@@ -394,9 +394,9 @@ mod tests {
     #[test]
     fn queue_closed_unseen_waits_to_be_counted() {
         let mut figures = SlotFigures::default();
-        figures.rest(&queue("a"), id(1), &Shown::default(), false);
-        figures.rest(&queue("b"), id(2), &Shown { changes: 1, ..shown(2, 0) }, false);
-        figures.rest(&queue("c"), id(3), &Shown::default(), true);
+        figures.rest(&queue("a"), id(1), &QueueDisplay::default(), false);
+        figures.rest(&queue("b"), id(2), &QueueDisplay { changes: 1, ..shown(2, 0) }, false);
+        figures.rest(&queue("c"), id(3), &QueueDisplay::default(), true);
         assert_eq!(figures.progress.begin(None, 10), [queue("a"), queue("b")]);
     }
 

@@ -40,7 +40,7 @@ impl Broker {
                 return Err(Error::Conflict(why));
             };
             self.open_gated(slot, at).await?;
-            self.turn_round(slot, at, entry, &back, flavor.as_ref()).await?
+            self.reverse_migration(slot, at, entry, &back, flavor.as_ref()).await?
         } else {
             let attributes = metadata.attributes();
             let pool = self.place_again(at, attributes.flavor.as_ref(), attributes).await?;

@@ -46,7 +46,7 @@ impl QueueFilter {
     }
 
     /// Whether names are looked at that are not on the page.
-    fn looks_through(&self) -> bool {
+    fn filters_names(&self) -> bool {
         self.name_part.is_some() || self.prefix.is_some() || !self.metadata.is_empty()
     }
 
@@ -89,7 +89,7 @@ pub struct QueuePage {
 }
 
 /// A page in the making.
-struct Filling {
+struct PageBuilder {
     page: QueuePage,
     /// Names that may still be looked at.
     names: usize,
@@ -102,7 +102,7 @@ impl Broker {
     /// was answered before the request came.
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
         // One that only takes a page looks at little more.
-        let _turn = match filter.looks_through() || filter.has_counts {
+        let _turn = match filter.filters_names() || filter.has_counts {
             true => Some(self.0.listing_turns.take(project, self.accounts()).await?),
             false => None,
         };
@@ -118,7 +118,7 @@ impl Broker {
 
     async fn queue_page(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
         let page = QueuePage::default();
-        let mut filling = Filling { page, names: limits::LISTING_NAMES, records: limits::LISTING_QUEUES };
+        let mut filling = PageBuilder { page, names: limits::LISTING_NAMES, records: limits::LISTING_QUEUES };
         if filter.is_counted {
             filling.page.count = Some(self.0.catalogue.queue_count(project).await?);
         }
@@ -146,7 +146,7 @@ impl Broker {
         project: &ProjectId,
         filter: &QueueFilter,
         wanted: Vec<QueueName>,
-        filling: &mut Filling,
+        filling: &mut PageBuilder,
     ) -> Result<bool, Error> {
         let mut rest = wanted.as_slice();
         while !rest.is_empty() {

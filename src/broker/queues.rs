@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Broker;
-use super::copier;
+use super::copy_phase;
 use super::pool_table::OpenPool;
-use super::presence::Origin;
+use super::queue_contents::RecordOrigin;
 use super::queue_store::QueueStore;
 use super::slot::Slot;
 use crate::catalogue::{FlavorEntry, QueueRecord, Schema};
@@ -99,7 +99,7 @@ impl Broker {
             return Ok(None);
         }
         let migration = slot.state.lock().queues.get(at).and_then(|queue| queue.migration.clone());
-        let _still = copier::still(migration.as_deref()).await;
+        let _still = copy_phase::still(migration.as_deref()).await;
         let (id, store, claimed) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(None) };
@@ -128,7 +128,7 @@ impl Broker {
             return Ok(QueueStats::default());
         }
         let migration = slot.state.lock().queues.get(at).and_then(|queue| queue.migration.clone());
-        let _still = copier::still(migration.as_deref()).await;
+        let _still = copy_phase::still(migration.as_deref()).await;
         let (id, store, claimed, oldest, newest) = {
             let state = slot.state.lock();
             let Some(queue) = state.queues.get(at) else { return Ok(QueueStats::default()) };
@@ -226,7 +226,7 @@ impl Broker {
             drop(roll);
             if recorded? {
                 // The queue is there, whatever becomes of opening it.
-                let opened = self.open_record(slot, at, &record, Origin::Created).await;
+                let opened = self.open_record(slot, at, &record, RecordOrigin::Created).await;
                 return opened.map(|()| Created::New).map_err(Error::into_unknown);
             }
             self.reload_pools().await?;

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::Broker;
-use super::ledger::{Counted, Counting, Reservation, uncounted};
+use super::ledger::{CountState, PoolCount, Reservation, uncounted};
 use super::queue_store::QueueStore;
 use super::slot::Slot;
 use crate::catalogue::Placement;
@@ -50,7 +50,7 @@ pub(super) fn unbounded() -> Quotas {
 impl Broker {
     /// What a project may hold and does hold, in the slots of all replicas.
     pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
-        let mut view = self.quota_here(project).await?;
+        let mut view = self.local_quota(project).await?;
         let Some(used) = &mut view.used else {
             view.used = self.count_without_books(project).await?;
             return Ok(view);
@@ -119,13 +119,13 @@ impl Broker {
     }
 
     /// What a project holds in the slots that are served here.
-    pub async fn holdings_here(&self, question: &HoldingsQuestion) -> Result<HoldingsAnswer, Error> {
-        let view = self.quota_here(&ProjectId::new(&question.project)?).await?;
+    pub async fn local_holdings(&self, question: &HoldingsQuestion) -> Result<HoldingsAnswer, Error> {
+        let view = self.local_quota(&ProjectId::new(&question.project)?).await?;
         let Holdings { queues, amount } = view.used.unwrap_or_default();
         Ok(HoldingsAnswer { queues, messages: amount.messages, bytes: amount.bytes })
     }
 
-    async fn quota_here(&self, project: &ProjectId) -> Result<QuotaView, Error> {
+    async fn local_quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
         let slots = self.own_slots().await?;
         let account = self.account_of(project);
         self.counted_quota(&account).await?;
@@ -171,12 +171,12 @@ impl Broker {
     /// Makes sure that an account is counted, but waits no longer than [`limits::COUNT_WAIT`] for it.
     async fn count_once(&self, account: &ProjectId) -> Result<(), Error> {
         let mut counted = match self.0.ledger.begin_count(account) {
-            Counting::Done => return Ok(()),
-            Counting::UnderWay(counted) => counted,
-            Counting::Begun(counted) => {
+            CountState::Done => return Ok(()),
+            CountState::UnderWay(counted) => counted,
+            CountState::Begun(counted) => {
                 // Of its own, since whoever asked first may leave.
                 let account = account.clone();
-                self.start_duty("count of a project", move |broker| {
+                self.start_background_task("count of a project", move |broker| {
                     let account = account.clone();
                     async move { broker.count_account(&account).await }
                 });
@@ -193,7 +193,7 @@ impl Broker {
     async fn count_account(&self, account: &ProjectId) {
         while let Err(error) = self.try_count_account(account).await {
             self.task_failed("count queues of project", format_args!("project {account}"), &error);
-            if !self.next_turn(limits::RECOUNT_TICK).await {
+            if !self.sleep_tick(limits::RECOUNT_TICK).await {
                 return;
             }
         }
@@ -214,7 +214,7 @@ impl Broker {
     /// Looks again where the books may not be right: slots that were taken anew, pools that did not answer, queues of
     /// which nobody knows whether they were created.
     pub(super) async fn recount(&self) {
-        while self.next_turn(limits::RECOUNT_TICK).await {
+        while self.sleep_tick(limits::RECOUNT_TICK).await {
             for (account, number) in self.0.ledger.take_stale() {
                 let counted = self.count_slot(&account, number).await;
                 if let Err(error) = counted.or_else(|error| match error {
@@ -280,7 +280,7 @@ impl Broker {
     ) -> Result<(), Error> {
         let since = self.0.ledger.looks(queue);
         for pool in placement.pools() {
-            self.open_lane(slot, pool, &*self.pool_of_record(pool).await?).await?;
+            self.open_writer(slot, pool, &*self.pool_of_record(pool).await?).await?;
         }
         let totals = self.store_at(placement, TaskTracker::new().token())?.totals(queue).await?;
         self.enter(slot, |ledger| ledger.found(account, queue, (slot.epoch, since), totals));
@@ -301,7 +301,7 @@ impl Broker {
         slot: &Slot,
         at: &PoolName,
         changed: impl Iterator<Item = (QueueId, Option<&QueueRef>)>,
-    ) -> Vec<Counted> {
+    ) -> Vec<PoolCount> {
         let mut seen = HashSet::new();
         let rule = self.0.quotas.borrow().accounts();
         let account = |at: Option<&QueueRef>| at.map(|at| rule.of(&at.project));
@@ -316,7 +316,7 @@ impl Broker {
             if let Err(error) = &totals {
                 self.task_failed("read totals", format_args!("queue {queue}"), error);
             }
-            Counted { queue, account, totals: totals.ok() }
+            PoolCount { queue, account, totals: totals.ok() }
         });
         join_all(asked).await
     }

@@ -149,16 +149,16 @@ impl Broker {
         let deadline = session / 4;
         // What the registry says, and when it was last written.
         let mut told = (ReachReport::default(), Instant::now());
-        while self.next_turn(tick).await {
+        while self.sleep_tick(tick).await {
             let asked = Instant::now();
             let (pools, peers) = tokio::join!(self.reach_pools(deadline), self.reach_peers(deadline));
             self.0.reach.pools.lock().note(asked, pools);
             self.0.reach.peers.lock().note(asked, peers);
             self.0.reach.note_session(self.has_session());
-            self.begin_pool_look();
+            self.begin_pool_search();
             let (unreached, used_pools) = (self.0.reach.unreached(session), self.0.pool_use.used());
             let found = ReachReport { unreached, used_pools };
-            if found != told.0 && told.1.elapsed() >= session / 2 && self.tell_reach(&found).await {
+            if found != told.0 && told.1.elapsed() >= session / 2 && self.publish_reach(&found).await {
                 told = (found, Instant::now());
             }
         }
@@ -187,7 +187,7 @@ impl Broker {
 
     /// Says in the registry what this replica does not reach, and which pools are used. False when it could not be said, and
     /// is to be said again.
-    async fn tell_reach(&self, found: &ReachReport) -> bool {
+    async fn publish_reach(&self, found: &ReachReport) -> bool {
         let node = self.0.membership.note_report(found);
         match self.0.catalogue.component_report(&node, found).await {
             Ok(true) => {

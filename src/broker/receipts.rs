@@ -1,6 +1,6 @@
 //! Receives and receipts: messages claimed the way of SQS, and what is done with each of them by its handle.
 //!
-//! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own (see [`super::parting`]).
+//! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own (see [`super::visibility`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::Broker;
 use super::changes::Change;
-use super::claims::{ClaimView, Handover};
-use super::messages::{Begun, MessageView, Outcome, settled};
+use super::claims::{ClaimView, DeliveryGuard};
+use super::messages::{DeleteStart, MessageView, WriteOutcome, settled};
 use super::slot::Slot;
 use crate::domain::attributes::Attributes;
 use crate::domain::claim::{ClaimLimit, ClaimWait, Claimer, Visibility};
@@ -45,16 +45,16 @@ pub struct Receive {
 }
 
 /// What was received.
-pub struct Received {
+pub struct ReceiveResult {
     /// The messages, oldest first, each with its handle.
     pub messages: Vec<(MessageView, String)>,
     /// Gives them back if they never come to who asked; none of a receive that is repeated, since it may be again.
-    pub handover: Option<Handover>,
+    pub handover: Option<DeliveryGuard>,
 }
 
 /// What a change of visibility found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum VisibilityResult {
     /// The message is hidden for as long as was asked, from now on.
     Done,
     /// No receive that the receipt is good for holds the message: nothing was changed.
@@ -65,7 +65,7 @@ pub enum Changed {
 
 impl Broker {
     /// Receives messages of a queue that exists; none when there are none, after the wait.
-    pub async fn receive(&self, at: &QueueRef, asked: Receive) -> Result<Option<Received>, Error> {
+    pub async fn receive(&self, at: &QueueRef, asked: Receive) -> Result<Option<ReceiveResult>, Error> {
         let key = self.receipt_key().await?;
         let (queue, attributes) = self.opened(at).await?;
         let visibility = asked.visibility.or(attributes.visibility).unwrap_or_default();
@@ -75,7 +75,7 @@ impl Broker {
             && let Some((view, received)) = self.receive_again(at, attempt, visibility).await?
         {
             let messages = sealed(&key, (queue, received), view);
-            return Ok(Some(Received { messages, handover: None }));
+            return Ok(Some(ReceiveResult { messages, handover: None }));
         }
         if !self.wait_for_room(at, asked.in_flight, wait).await? {
             // Who waits, or keeps to an order, is told that there is nothing (SQS).
@@ -94,7 +94,7 @@ impl Broker {
             let _ = self.claim_release(at, view.id).await;
         }
         let messages = sealed(&key, (queue, view.received), view);
-        Ok(Some(Received { messages, handover: Some(handover) }))
+        Ok(Some(ReceiveResult { messages, handover: Some(handover) }))
     }
 
     /// Waits until a queue has fewer messages under claims than `most`. False when it has as many still.
@@ -106,7 +106,7 @@ impl Broker {
             if usize::try_from(claimed).is_ok_and(|claimed| claimed < most) {
                 return Ok(true);
             }
-            if start.elapsed() >= wait.duration() || !self.next_turn(limits::SQS_IN_FLIGHT_LOOK).await {
+            if start.elapsed() >= wait.duration() || !self.sleep_tick(limits::SQS_IN_FLIGHT_LOOK).await {
                 return self.check_ours(&slot).map(|()| false);
             }
         }
@@ -174,8 +174,9 @@ impl Broker {
             return Ok(());
         }
         match self.found(slot, at, receipt).await? {
-            Found::Held(_) | Found::Other(Changed::Done | Changed::Gone) => Ok(()),
-            Found::Other(Changed::Over) => {
+            ReceiptTarget::Held(_)
+            | ReceiptTarget::Other(VisibilityResult::Done | VisibilityResult::Gone) => Ok(()),
+            ReceiptTarget::Other(VisibilityResult::Over) => {
                 Err(Error::invalid(Place::Limit, "ReceiptHandle", "the receipt handle has expired"))
             }
         }
@@ -188,7 +189,7 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         asked: impl Iterator<Item = &'a Receipt>,
-    ) -> Result<(BTreeSet<MessageId>, Option<Outcome>), Error> {
+    ) -> Result<(BTreeSet<MessageId>, Option<WriteOutcome>), Error> {
         let now = self.claim_time();
         let mut state = slot.state.lock();
         let engine = &mut state.queues.get_mut(at).ok_or_else(closed)?.engine;
@@ -208,7 +209,12 @@ impl Broker {
         Ok((claimed, Some(outcome)))
     }
 
-    async fn receipt_delete(&self, slot: &Arc<Slot>, at: &QueueRef, id: MessageId) -> Result<Outcome, Error> {
+    async fn receipt_delete(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: MessageId,
+    ) -> Result<WriteOutcome, Error> {
         let start = Instant::now();
         loop {
             let mut begun = {
@@ -220,14 +226,14 @@ impl Broker {
                     None => None,
                 }
             };
-            while let Some(Begun::Asked(asked)) = begun {
+            while let Some(DeleteStart::Asked(asked)) = begun {
                 let found = self.message_state(slot, at, id).await?;
                 let answered = found.as_ref().map_or(LookupResult::Absent, LookupResult::There);
                 begun = Some(self.begin_delete(slot, at, id, |engine, now| {
                     engine.begin_remove_after_lookup(id, None, (asked, answered), now)
                 })?);
             }
-            if let Some(Begun::Removal(outcome)) = begun {
+            if let Some(DeleteStart::Removal(outcome)) = begun {
                 return Ok(outcome);
             }
             if start.elapsed() > limits::CLAIM_DEADLINE {
@@ -244,7 +250,7 @@ impl Broker {
         &self,
         at: &QueueRef,
         asked: &[(&str, Visibility)],
-    ) -> Result<Vec<Result<Changed, Arc<Error>>>, Error> {
+    ) -> Result<Vec<Result<VisibilityResult, Arc<Error>>>, Error> {
         let key = self.receipt_key().await?;
         let (queue, _) = self.opened(at).await?;
         let slot = self.slot(at).await?;
@@ -258,7 +264,7 @@ impl Broker {
             outcomes.push(match receipt {
                 Ok(receipt) => {
                     alike.entry(visibility.seconds()).or_default().push((index, receipt));
-                    Ok(Changed::Over)
+                    Ok(VisibilityResult::Over)
                 }
                 Err(error) => Err(Arc::new(error)),
             });
@@ -290,16 +296,16 @@ impl Broker {
         at: &QueueRef,
         visibility: Visibility,
         receipts: Vec<(usize, Receipt)>,
-    ) -> Vec<(usize, Result<Changed, Arc<Error>>)> {
+    ) -> Vec<(usize, Result<VisibilityResult, Arc<Error>>)> {
         let mut outcomes = Vec::with_capacity(receipts.len());
         let mut held: BTreeMap<ClaimId, Vec<(usize, MessageId)>> = BTreeMap::new();
         for (index, receipt) in receipts {
             let outcome = match self.found(slot, at, receipt).await {
-                Ok(Found::Held(claim)) => {
+                Ok(ReceiptTarget::Held(claim)) => {
                     held.entry(claim).or_default().push((index, receipt.message));
                     continue;
                 }
-                Ok(Found::Other(changed)) => self.check_ours(slot).map(|()| changed),
+                Ok(ReceiptTarget::Other(changed)) => self.check_ours(slot).map(|()| changed),
                 Err(error) => Err(error),
             };
             outcomes.push((index, outcome.map_err(Arc::new)));
@@ -307,7 +313,8 @@ impl Broker {
         for (claim, messages) in held {
             let ids: Vec<MessageId> = messages.iter().map(|(_, id)| *id).collect();
             let parted = self.part(slot, at, claim, ids, visibility.terms()).await;
-            let changed = |own: Option<ClaimId>| own.map_or(Changed::Over, |_| Changed::Done);
+            let changed =
+                |own: Option<ClaimId>| own.map_or(VisibilityResult::Over, |_| VisibilityResult::Done);
             let outcome = parted.map(changed).map_err(Arc::new);
             outcomes.extend(messages.into_iter().map(|(index, _)| (index, outcome.clone())));
         }
@@ -315,19 +322,19 @@ impl Broker {
     }
 
     /// What a receipt is worth, looked up in the pool where memory does not know.
-    async fn found(&self, slot: &Arc<Slot>, at: &QueueRef, receipt: Receipt) -> Result<Found, Error> {
+    async fn found(&self, slot: &Arc<Slot>, at: &QueueRef, receipt: Receipt) -> Result<ReceiptTarget, Error> {
         let worth = {
             let state = slot.state.lock();
             let engine = &state.queues.get(at).ok_or_else(closed)?.engine;
             engine.worth(receipt.message, (receipt.attempt, receipt.received), self.claim_time())
         };
         Ok(match worth {
-            ReceiptStatus::Holds(claim) => Found::Held(claim),
-            ReceiptStatus::Over => Found::Other(Changed::Over),
-            ReceiptStatus::Gone => Found::Other(Changed::Gone),
+            ReceiptStatus::Holds(claim) => ReceiptTarget::Held(claim),
+            ReceiptStatus::Over => ReceiptTarget::Other(VisibilityResult::Over),
+            ReceiptStatus::Gone => ReceiptTarget::Other(VisibilityResult::Gone),
             ReceiptStatus::AskPool => match self.message_state(slot, at, receipt.message).await? {
-                Some(_) => Found::Other(Changed::Over),
-                None => Found::Other(Changed::Gone),
+                Some(_) => ReceiptTarget::Other(VisibilityResult::Over),
+                None => ReceiptTarget::Other(VisibilityResult::Gone),
             },
         })
     }
@@ -354,11 +361,11 @@ impl Broker {
 }
 
 /// What a receipt is worth.
-enum Found {
+enum ReceiptTarget {
     /// Its message is under this claim still.
     Held(ClaimId),
     /// It is not, for this reason.
-    Other(Changed),
+    Other(VisibilityResult),
 }
 
 /// The messages of a claim, each with the handle of its receipt.

@@ -118,17 +118,17 @@ impl Broker {
             Ok(true) => {
                 open.engine.renewed(id, terms, expires);
                 open.engine.note_attempt(id, attempt);
-                state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
+                state.note_deadline(Deadline { at: expires, claim: id, queue: at.clone() });
                 Ok(())
             }
             Ok(false) => {
                 open.engine.renew_failed(id);
-                state.await_end(soon);
+                state.note_deadline(soon);
                 Err(no_claim(id))
             }
             Err(error) if error.nothing_written() => {
                 open.engine.renew_failed(id);
-                state.await_end(soon);
+                state.note_deadline(soon);
                 Err(error)
             }
             Err(error) => {
@@ -136,7 +136,7 @@ impl Broker {
                 // early would be to break a promise that may have been recorded.
                 open.engine.renewed(id, terms, expires);
                 open.engine.note_attempt(id, attempt);
-                state.await_end(Deadline { at: expires, claim: id, queue: at.clone() });
+                state.note_deadline(Deadline { at: expires, claim: id, queue: at.clone() });
                 Err(error)
             }
         }

@@ -65,7 +65,7 @@ fn is_over(oldest: Timestamp, retention: Retention, now: Timestamp) -> bool {
 
 /// The retention and the earliest message of a closed queue.
 #[derive(Clone, Copy, Debug)]
-struct Resting {
+struct ClosedRetention {
     retention: Retention,
     oldest: Timestamp,
     /// As of an open queue.
@@ -75,11 +75,11 @@ struct Resting {
 /// The closed queues of a slot that may have retained messages, by the pool they lie in; at most
 /// [`limits::RETAINED_AT_REST`], beyond which the messages of one stay until it is opened.
 #[derive(Debug, Default)]
-pub(super) struct RestingQueues {
-    by_pool: HashMap<PoolName, HashMap<QueueId, Resting>>,
+pub(super) struct ClosedQueues {
+    by_pool: HashMap<PoolName, HashMap<QueueId, ClosedRetention>>,
 }
 
-impl RestingQueues {
+impl ClosedQueues {
     /// A queue was closed.
     pub(super) fn rest(
         &mut self,
@@ -89,7 +89,7 @@ impl RestingQueues {
     ) {
         let Some(oldest) = watch.oldest else { return };
         if self.by_pool.values().map(HashMap::len).sum::<usize>() < limits::RETAINED_AT_REST {
-            let resting = Resting { retention, oldest, resume: watch.resume };
+            let resting = ClosedRetention { retention, oldest, resume: watch.resume };
             self.by_pool.entry(pool.clone()).or_default().insert(queue, resting);
         }
     }
@@ -109,20 +109,20 @@ impl RestingQueues {
         resting.for_each(|resting| resting.retention = retention);
     }
 
-    fn get_mut(&mut self, pool: &PoolName, queue: QueueId) -> Option<&mut Resting> {
+    fn get_mut(&mut self, pool: &PoolName, queue: QueueId) -> Option<&mut ClosedRetention> {
         self.by_pool.get_mut(pool)?.get_mut(&queue)
     }
 
     /// Those of a pool that are to be looked at.
     fn due(&self, pool: &PoolName, now: Timestamp) -> impl Iterator<Item = QueueId> {
         let queues = self.by_pool.get(pool).into_iter().flatten();
-        let is_due = move |resting: &Resting| is_over(resting.oldest, resting.retention, now);
+        let is_due = move |resting: &ClosedRetention| is_over(resting.oldest, resting.retention, now);
         queues.filter(move |(_, resting)| is_due(resting)).map(|(queue, _)| *queue)
     }
 }
 
 /// A look at a queue.
-struct Look {
+struct RetentionScan {
     queue: QueueId,
     /// Its name, if it is open.
     at: Option<QueueRef>,
@@ -168,7 +168,7 @@ impl Broker {
                     return Ok(());
                 }
                 looks += 1;
-                match self.look_at_retained(slot, store, queue).await {
+                match self.scan_retained(slot, store, queue).await {
                     Ok(true) => left.push(queue),
                     Ok(false) => {}
                     // It says nothing of other queues.
@@ -187,7 +187,7 @@ impl Broker {
     }
 
     /// Removes what one look at a queue finds. Returns whether there may be more.
-    async fn look_at_retained(
+    async fn scan_retained(
         &self,
         slot: &Arc<Slot>,
         store: &NamedStore,
@@ -199,13 +199,13 @@ impl Broker {
             self.open(slot, &at).await?;
         }
         let now = self.0.clock.now();
-        let begun = slot.state.lock().begin_retained_look(store.name(), queue, now);
+        let begun = slot.state.lock().begin_retention_scan(store.name(), queue, now);
         let Some(look) = begun else { return Ok(false) };
         let before = look.retention.cutoff(now).unwrap_or_default();
         let looked = store.retained(queue, look.from, before, limits::SWEEP_MESSAGES).await;
         let gone = {
             let mut state = slot.state.lock();
-            let found = state.finish_retained_look(store.name(), &look, looked.as_ref().ok(), now);
+            let found = state.finish_retention_scan(store.name(), &look, looked.as_ref().ok(), now);
             match (&look.at, found) {
                 (Some(at), found) if !found.is_empty() => {
                     Some(self.submit(slot, &mut state, at, Change::Remove(found))?)
@@ -227,7 +227,7 @@ impl Broker {
     }
 
     /// Notes a queue that is not open as one that may have retained messages, if it has messages at all.
-    pub(super) async fn note_resting(&self, slot: &Slot, at: &QueueRef, id: QueueId) -> Result<(), Error> {
+    pub(super) async fn note_closed(&self, slot: &Slot, at: &QueueRef, id: QueueId) -> Result<(), Error> {
         // The retention may have been changed since the record was read that names this queue. The gate
         // keeps it as it is until it is noted.
         let _gate = slot.queue_gates.hold(at).await;
@@ -273,7 +273,12 @@ impl SlotState {
     }
 
     /// From here on what becomes durable is noted beside what the pool will say. None when the queue is not there any more.
-    fn begin_retained_look(&mut self, pool: &PoolName, queue: QueueId, now: Timestamp) -> Option<Look> {
+    fn begin_retention_scan(
+        &mut self,
+        pool: &PoolName,
+        queue: QueueId,
+        now: Timestamp,
+    ) -> Option<RetentionScan> {
         let open = self.queues.iter_mut().find(|(_, open)| open.id == queue);
         if let Some((at, open)) = open.filter(|(_, open)| open.placement.contains(pool)) {
             open.engine.begin_sweep();
@@ -282,18 +287,18 @@ impl SlotState {
             let (retention, is_whole) = (open.engine.retention(), open.placement.older.is_none());
             // Of a queue that moves each pool has an order of its own.
             let from = open.retained.resume.take().filter(|_| is_whole);
-            return Some(Look { queue, at: Some(at.clone()), retention, oldest, from, is_whole });
+            return Some(RetentionScan { queue, at: Some(at.clone()), retention, oldest, from, is_whole });
         }
         let resting = self.resting.get_mut(pool, queue)?;
         let (retention, oldest, from) = (resting.retention, Some(resting.oldest), resting.resume);
-        Some(Look { queue, at: None, retention, oldest, from, is_whole: true })
+        Some(RetentionScan { queue, at: None, retention, oldest, from, is_whole: true })
     }
 
     /// Notes what a look found; nothing when it failed. Returns the messages of an open queue that must be removed.
-    fn finish_retained_look(
+    fn finish_retention_scan(
         &mut self,
         pool: &PoolName,
-        look: &Look,
+        look: &RetentionScan,
         found: Option<&Retained>,
         now: Timestamp,
     ) -> Vec<MessageId> {

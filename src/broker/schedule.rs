@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Broker;
 use super::changes::{self, Change};
-use super::messages::{Outcome, settled};
+use super::messages::{WriteOutcome, settled};
 use super::queue_store::QueueStore;
 use super::slot::{OpenQueue, Slot, SlotState};
 use crate::domain::ids::QueueId;
@@ -82,7 +82,7 @@ impl Broker {
                 Ok(next) => next,
                 Err(error) => {
                     broker.task_failed("wake delayed messages", format_args!("queue {}", at.name), &error);
-                    broker.next_turn(limits::MOVE_PAUSES.0).await;
+                    broker.sleep_tick(limits::MOVE_PAUSES.0).await;
                     Some(now)
                 }
             };
@@ -162,7 +162,7 @@ impl Broker {
         state: &mut SlotState,
         at: &QueueRef,
         ready: Vec<Header>,
-    ) -> Result<Option<Outcome>, Error> {
+    ) -> Result<Option<WriteOutcome>, Error> {
         if ready.is_empty() {
             return Ok(None);
         }

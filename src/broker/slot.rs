@@ -12,19 +12,19 @@ use tokio_util::task::TaskTracker;
 
 use super::Broker;
 use super::alarm::Alarms;
-use super::copier::Migration;
+use super::copy_phase::Migration;
 use super::deadlines::Deadline;
 use super::gates::Gates;
-use super::lanes::{Lane, Work};
-use super::loads::{Pace, Paced};
-use super::presence::Origin;
-use super::queue_figures::{Shown, SlotFigures};
+use super::loads::{ChangeRate, RateSample};
+use super::queue_contents::RecordOrigin;
+use super::queue_figures::{QueueDisplay, SlotFigures};
 use super::queue_store::QueueStore;
 use super::read_failure::ReadFailure;
-use super::retake::Taken;
-use super::retention::{RestingQueues, RetentionWatch};
+use super::recovery::RecoveryPace;
+use super::retention::{ClosedQueues, RetentionWatch};
+use super::slot_writer::{SlotWriter, Write};
 use super::transfer_watch::TransferWatch;
-use super::waiting::Waiter;
+use super::waiters::Waiter;
 use crate::catalogue::{AttemptRecord, ClaimRecord, OwnedSlot, Placement, QueueRecord, SlotClaims};
 use crate::domain::attributes::Attributes;
 use crate::domain::claim::ClaimTerms;
@@ -64,7 +64,7 @@ pub(super) struct Slot {
     /// Wakes those who wait for somebody else to end or renew a claim.
     pub(super) changed: Arc<Notify>,
     /// When it was taken.
-    pub(super) taken: Taken,
+    pub(super) taken: RecoveryPace,
     /// No claim from before the taking ends earlier.
     no_expiry_before: Timestamp,
     /// Why it must be taken anew; empty while it need not.
@@ -78,7 +78,7 @@ pub(super) struct Slot {
 pub(super) struct SlotState {
     /// In boxes: a table has many more places than queues at times.
     pub(super) queues: HashMap<QueueRef, Box<OpenQueue>>,
-    pub(super) lanes: HashMap<PoolName, Lane>,
+    pub(super) lanes: HashMap<PoolName, SlotWriter>,
     pub(super) ids: IdSequence,
     /// When claims end; entries of claims that are over are skipped when their time comes.
     pub(super) deadlines: BinaryHeap<Reverse<Deadline>>,
@@ -95,7 +95,7 @@ pub(super) struct SlotState {
     /// Claims of queues that nobody has opened since the start.
     pub(super) unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
     /// Queues that are not open and may have messages that live by their retention.
-    pub(super) resting: RestingQueues,
+    pub(super) resting: ClosedQueues,
     /// Claims of queues deleted since the slot was taken: their records are removed with what else the queues leave.
     pub(super) orphans: HashMap<QueueId, Vec<ClaimId>>,
     /// When to look for deleted queues that are not cleaned away; none when there are none, or it is being done.
@@ -109,7 +109,7 @@ pub(super) struct SlotState {
     /// What pages of metrics show of the queues.
     pub(super) figures: SlotFigures,
     /// When it was noted how much is written to the queues.
-    pub(super) paced: Paced,
+    pub(super) paced: RateSample,
     /// Set to what is noted here: when claims end, and when scheduled messages become ready.
     pub(super) alarms: Alarms,
 }
@@ -149,10 +149,10 @@ pub(super) struct OpenQueue {
     /// What happens to its messages is counted here.
     pub(super) counters: Arc<QueueCounters>,
     /// How often that was before.
-    pub(super) pace: Pace,
+    pub(super) pace: ChangeRate,
     /// What pages of metrics know of it.
-    pub(super) shown: Shown,
-    /// Rounds of [`super::rest`] since it was used.
+    pub(super) shown: QueueDisplay,
+    /// Rounds of [`super::idle_queues`] since it was used.
     pub(super) idle_rounds: u8,
 }
 
@@ -162,7 +162,7 @@ impl Slot {
         owned: OwnedSlot,
         epoch: Epoch,
         found: SlotClaims,
-        (taken, no_expiry_before): (Taken, Timestamp),
+        (taken, no_expiry_before): (RecoveryPace, Timestamp),
         alarms: Alarms,
     ) -> Self {
         let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::new();
@@ -184,14 +184,14 @@ impl Slot {
             expiring: HashSet::new(),
             buckets: found.buckets,
             unopened,
-            resting: RestingQueues::default(),
+            resting: ClosedQueues::default(),
             orphans: HashMap::new(),
             next_cleaning: Some(Timestamp::default()),
             dropped: HashSet::new(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),
-            paced: Paced::since(no_expiry_before),
+            paced: RateSample::since(no_expiry_before),
             alarms,
         };
         Self {
@@ -231,9 +231,9 @@ impl Slot {
         let unsent = {
             let mut state = self.state.lock();
             self.closed.cancel();
-            state.lanes.values_mut().flat_map(Lane::close).collect::<Vec<_>>()
+            state.lanes.values_mut().flat_map(SlotWriter::close).collect::<Vec<_>>()
         };
-        unsent.into_iter().for_each(Work::refuse);
+        unsent.into_iter().for_each(Write::refuse);
         self.changed.notify_waiters();
     }
 
@@ -311,7 +311,7 @@ impl Broker {
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
         let open = async move {
             let _held = (gate, pools);
-            broker.open_behind_gates(&slot, &at, &record, Origin::Stored).await
+            broker.open_behind_gates(&slot, &at, &record, RecordOrigin::Stored).await
         };
         self.carry_out(open).await.map(|()| true)
     }
@@ -322,7 +322,7 @@ impl Broker {
             return Ok(true);
         }
         match self.0.catalogue.queue(&slot.owned, at).await? {
-            Some(record) => self.open_record(slot, at, &record, Origin::Stored).await.map(|()| true),
+            Some(record) => self.open_record(slot, at, &record, RecordOrigin::Stored).await.map(|()| true),
             None => Ok(false),
         }
     }
@@ -334,7 +334,7 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         record: &QueueRecord,
-        origin: Origin,
+        origin: RecordOrigin,
     ) -> Result<(), Error> {
         let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
         self.open_behind_gates(slot, at, record, origin).await
@@ -346,7 +346,7 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         record: &QueueRecord,
-        origin: Origin,
+        origin: RecordOrigin,
     ) -> Result<(), Error> {
         let (placement, migration) = self.open_pools(slot, record).await?;
         let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
@@ -395,7 +395,7 @@ impl Broker {
             has_task: false,
             is_claimed_from: false,
             counters,
-            pace: Pace::default(),
+            pace: ChangeRate::default(),
             shown,
             idle_rounds: 0,
         };
@@ -404,7 +404,7 @@ impl Broker {
         }
         let queue = state.queues.entry(at.clone()).insert_entry(Box::new(queue)).into_mut();
         self.start_mover(slot, at, queue);
-        self.start_copier(slot, at, queue);
+        self.start_copy_phase(slot, at, queue);
         state.note_wake(at);
         self.serve(slot, &mut state, at);
         Ok(())
@@ -464,8 +464,8 @@ mod tests {
                     project: ProjectId::new("").unwrap(),
                     name: QueueName::new("q").unwrap(),
                 }),
-                pace: Pace::default(),
-                shown: Shown::default(),
+                pace: ChangeRate::default(),
+                shown: QueueDisplay::default(),
                 idle_rounds: 0,
             }
         }

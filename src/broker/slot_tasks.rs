@@ -16,9 +16,9 @@ use super::slot::Slot;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Loses its slot when it is dropped by a panic.
-pub(super) struct LostOnPanic(Arc<Slot>);
+pub(super) struct PanicGuard(Arc<Slot>);
 
-impl Drop for LostOnPanic {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.lose("a task of the slot ended in a panic");
@@ -28,8 +28,8 @@ impl Drop for LostOnPanic {
 
 impl Slot {
     /// Held by whoever has begun something in the slot's memory, until it is ended.
-    pub(super) fn lost_on_panic(self: &Arc<Self>) -> LostOnPanic {
-        LostOnPanic(Arc::clone(self))
+    pub(super) fn lost_on_panic(self: &Arc<Self>) -> PanicGuard {
+        PanicGuard(Arc::clone(self))
     }
 }
 
@@ -44,15 +44,18 @@ impl Broker {
     }
 
     /// Starts a duty, which lasts until the service stops or there is nothing to do. After a panic it is begun again.
-    pub(super) fn start_duty<T>(&self, name: &'static str, duty: impl Fn(Self) -> T + Send + 'static)
-    where
+    pub(super) fn start_background_task<T>(
+        &self,
+        name: &'static str,
+        duty: impl Fn(Self) -> T + Send + 'static,
+    ) where
         T: Future<Output = ()> + Send + 'static,
     {
         let broker = self.clone();
         self.0.tasks.spawn(async move {
             while let Err(panic) = broker.0.tasks.spawn(duty(broker.clone())).await {
                 error!(task = name, error = %panic, "background task panicked");
-                if !broker.next_turn(PAUSE).await {
+                if !broker.sleep_tick(PAUSE).await {
                     return;
                 }
             }

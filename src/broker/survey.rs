@@ -40,14 +40,14 @@ pub struct SurveyedQueue {
 
 /// What a queue holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct QueueHolding {
     /// Messages, in any state.
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
 }
 
-impl Held {
+impl QueueHolding {
     /// How much it weighs against others: an empty queue is not nothing, nor is a message without a body.
     fn size(self) -> u64 {
         limits::BALANCE_QUEUE_BYTES + self.bytes + limits::BALANCE_MESSAGE_BYTES * self.messages
@@ -64,7 +64,7 @@ pub struct PlannedMove {
     /// Where it should lie.
     pub to: PoolName,
     /// What it holds.
-    pub held: Held,
+    pub held: QueueHolding,
     /// Changes of it in a minute.
     pub load: u64,
 }
@@ -115,7 +115,7 @@ impl Broker {
     pub async fn balance_plan(&self, most: usize) -> Result<BalancePlan, Error> {
         self.reload_pools().await?;
         let Survey { queues, is_whole } = self.survey().await?;
-        let (written, silent) = self.ask_loads().await?;
+        let (written, silent) = self.fetch_loads().await?;
         let pools = self.0.pools.all();
         let has_share = |pool: &&Arc<OpenPool>| {
             let said = &pool.entry.pool;
@@ -194,7 +194,7 @@ impl Broker {
     }
 
     /// Begins a migration that another replica asks for, of a queue that is served here.
-    pub async fn migrate_here(&self, question: MigrationQuestion) -> Result<(), Error> {
+    pub async fn migrate_local(&self, question: MigrationQuestion) -> Result<(), Error> {
         let MigrationQuestion { queue, pool, rate } = question;
         let to = Destination::new(PoolName::new(&pool)?, rate.map(i64::from))?;
         self.queue_migrate(&queue.queue()?, to).await.map(|_| ())
@@ -202,10 +202,10 @@ impl Broker {
 }
 
 /// What a queue holds, if it does not move and its pool says so.
-async fn held(pool: &OpenPool, queue: &SurveyedQueue) -> Option<Held> {
+async fn held(pool: &OpenPool, queue: &SurveyedQueue) -> Option<QueueHolding> {
     if queue.placement.older.is_some() {
         return None;
     }
     let totals = pool.store().ok()?.totals(queue.id).await.ok()?;
-    Some(Held { messages: totals.messages, bytes: totals.bytes })
+    Some(QueueHolding { messages: totals.messages, bytes: totals.bytes })
 }

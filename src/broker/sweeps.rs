@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::storage::Due;
 
 /// Expired messages by their queue.
-pub(super) type Expired = HashMap<QueueId, Vec<Header>>;
+pub(super) type ExpiredByQueue = HashMap<QueueId, Vec<Header>>;
 
 /// The sweeps into one pool.
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Broker {
         let mut sweeps = HashMap::new();
         loop {
             for number in SlotNumber::all() {
-                if !self.next_turn(tick).await {
+                if !self.sleep_tick(tick).await {
                     return;
                 }
                 let Some(slot) = self.swept_slot(number) else { continue };
@@ -113,7 +113,7 @@ impl Broker {
             slot.state.lock().begin_sweeps(pool);
             let (number, limit) = (slot.owned.slot, limits::SWEEP_MESSAGES);
             let found = store.due(number, Due::Expiry, now, limit).await;
-            let mut expired = Expired::new();
+            let mut expired = ExpiredByQueue::new();
             let mut count = 0;
             for (queue, header) in found.as_ref().map_or(&[][..], Vec::as_slice) {
                 expired.entry(*queue).or_default().push(header.clone());
@@ -135,7 +135,7 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,
-        mut expired: Expired,
+        mut expired: ExpiredByQueue,
         now: Timestamp,
     ) -> Result<usize, Error> {
         let mut removals = Vec::new();
@@ -159,10 +159,10 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,
-        expired: Expired,
+        expired: ExpiredByQueue,
     ) -> Result<usize, Error> {
         let _gate = slot.pool_gates.hold(pool).await;
-        self.open_lane(slot, pool, &*self.pool(pool)?).await?;
+        self.open_writer(slot, pool, &*self.pool(pool)?).await?;
         let mut removals = Vec::new();
         {
             let mut state = slot.state.lock();
@@ -215,7 +215,7 @@ impl SlotState {
     fn finish_sweeps(
         &mut self,
         pool: &PoolName,
-        expired: &mut Expired,
+        expired: &mut ExpiredByQueue,
         now: Timestamp,
     ) -> Vec<(QueueRef, Vec<MessageId>)> {
         let mut gone = Vec::new();

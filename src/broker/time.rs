@@ -116,7 +116,7 @@ impl Broker {
             };
             tokio::select! {
                 () = asked => own.patience = limits::CLOCK_ASKED,
-                has_turn = self.next_turn(tick) => match has_turn {
+                has_turn = self.sleep_tick(tick) => match has_turn {
                     true => own.patience = 2 * limits::TREE_CLOCK_TICK,
                     false => return,
                 },

@@ -9,16 +9,16 @@ use crate::domain::ids::MessageId;
 use crate::domain::limits;
 
 /// Told when some messages have arrived; dropped unsent when nobody will say.
-pub(super) type Arrival = oneshot::Receiver<()>;
+pub(super) type ArrivalReceiver = oneshot::Receiver<()>;
 
 /// Those who wait for messages of one queue.
 #[derive(Debug, Default)]
 pub(super) struct TransferWatch {
-    waiting: Vec<Waiting>,
+    waiting: Vec<ArrivalWaiter>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct ArrivalWaiter {
     /// The messages that are on their way still.
     ids: Vec<MessageId>,
     arrived: oneshot::Sender<()>,
@@ -26,14 +26,14 @@ struct Waiting {
 
 impl TransferWatch {
     /// Waits for these messages; none when too many wait already.
-    pub(super) fn watch(&mut self, ids: Vec<MessageId>) -> Option<Arrival> {
+    pub(super) fn watch(&mut self, ids: Vec<MessageId>) -> Option<ArrivalReceiver> {
         // Whoever has waited long enough is gone.
         self.waiting.retain(|waiting| !waiting.arrived.is_closed());
         if self.waiting.len() >= limits::ARRIVAL_WAITERS {
             return None;
         }
         let (arrived, arrival) = oneshot::channel();
-        self.waiting.push(Waiting { ids, arrived });
+        self.waiting.push(ArrivalWaiter { ids, arrived });
         Some(arrival)
     }
 
@@ -50,13 +50,13 @@ impl TransferWatch {
 }
 
 /// Adds arrivals to others, of which those are forgotten that are over.
-pub(super) fn add(more: Vec<Arrival>, to: &mut Vec<Arrival>) {
+pub(super) fn add(more: Vec<ArrivalReceiver>, to: &mut Vec<ArrivalReceiver>) {
     to.retain_mut(|arrival| arrival.try_recv() == Err(oneshot::error::TryRecvError::Empty));
     to.extend(more);
 }
 
 /// Waits until all have arrived, or nobody will say, or for so long.
-pub(super) async fn wait(arrivals: Vec<Arrival>, longest: Duration) {
+pub(super) async fn wait(arrivals: Vec<ArrivalReceiver>, longest: Duration) {
     let end = Instant::now() + longest;
     for arrival in arrivals {
         if timeout_at(end, arrival).await.is_err() {

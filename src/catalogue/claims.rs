@@ -156,14 +156,14 @@ impl Catalogue {
 
     /// Replaces the record of a claim by one with fewer messages and records the claim of the others, in one commit. With
     /// `new_bucket` also the directory that one lies in, if that is not there yet.
-    pub async fn claim_part(
+    pub async fn split_claim(
         &self,
         slot: &OwnedSlot,
         (old, kept): (ClaimId, &ClaimRecord),
         (new, parted): (ClaimId, &ClaimRecord),
         new_bucket: bool,
     ) -> Result<(), Error> {
-        match self.commit_part(slot, (old, kept), (new, parted), new_bucket).await {
+        match self.commit_split(slot, (old, kept), (new, parted), new_bucket).await {
             Ok(()) => Ok(()),
             Err(TreeError::Refused { why: Refusal::Full, .. }) => {
                 Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS })
@@ -172,17 +172,17 @@ impl Catalogue {
         }
     }
 
-    /// As [`Catalogue::claim_part`], after a try whose outcome is unknown. False when the old claim has no record any more, as once
+    /// As [`Catalogue::split_claim`], after a try whose outcome is unknown. False when the old claim has no record any more, as once
     /// all its messages were deleted; then the new one may have one. Commits reach the tree in order, so an answer settles the first
     /// try too.
-    pub async fn claim_part_again(
+    pub async fn repeat_split(
         &self,
         slot: &OwnedSlot,
         (old, kept): (ClaimId, &ClaimRecord),
         (new, parted): (ClaimId, &ClaimRecord),
         new_bucket: bool,
     ) -> Result<bool, Error> {
-        match self.commit_part(slot, (old, kept), (new, parted), new_bucket).await {
+        match self.commit_split(slot, (old, kept), (new, parted), new_bucket).await {
             // The first try has made it, and its id is nobody else's.
             Ok(()) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(true),
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
@@ -190,7 +190,7 @@ impl Catalogue {
         }
     }
 
-    async fn commit_part(
+    async fn commit_split(
         &self,
         slot: &OwnedSlot,
         (old, kept): (ClaimId, &ClaimRecord),

@@ -79,7 +79,7 @@ impl View {
     }
 
     /// Replicas that serve and should have no slot, since others reach more. In order.
-    pub fn passed_over(&self) -> &[Uuid] {
+    pub fn yielding_replicas(&self) -> &[Uuid] {
         &self.passed_over
     }
 

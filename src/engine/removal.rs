@@ -208,7 +208,7 @@ impl QueueEngine {
         if let Some(groups) = &mut self.groups {
             groups.leave();
         }
-        self.schedule.look_again();
+        self.schedule.refresh_owner();
     }
 }
 

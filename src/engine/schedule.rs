@@ -58,7 +58,7 @@ impl Schedule {
     }
 
     /// Only the pool knows what is scheduled.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn refresh_owner(&mut self) {
         self.expect(Timestamp::default());
     }
 }

@@ -233,7 +233,7 @@ impl Server {
         let leaving = async {
             stop.cancelled().await;
             broker.drain().await;
-            broker.end_waits();
+            broker.stop_waiters();
             no_clients.cancel();
         };
         let peers = async {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use angarium::broker::{Receive, Received};
+use angarium::broker::{Receive, ReceiveResult};
 use angarium::clock::Clock;
 use angarium::domain::claim::Visibility;
 use angarium::domain::group::AttemptId;
@@ -24,7 +24,7 @@ fn named(id: &str) -> Receive {
 impl Whole {
     async fn receive(&self, attempt: &str) -> Vec<String> {
         let received = self.broker.receive(&queue("q"), named(attempt)).await.unwrap();
-        let Some(Received { messages, handover }) = received else { return Vec::new() };
+        let Some(ReceiveResult { messages, handover }) = received else { return Vec::new() };
         handover.into_iter().for_each(|mut handover| handover.done());
         messages.into_iter().map(|(_, handle)| handle).collect()
     }

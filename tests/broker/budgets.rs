@@ -235,9 +235,9 @@ async fn use_all(broker: &Broker, kind: &str, queues: usize) {
             assert!(broker.claim_create(at, terms(60), limit(1)).await.unwrap().is_none());
         }))
         .await;
-        assert!(broker.rest_round().1 >= names.len(), "they are open");
+        assert!(broker.close_idle_round().1 >= names.len(), "they are open");
         let start = Instant::now();
-        while broker.rest_round().1 > 0 {
+        while broker.close_idle_round().1 > 0 {
             assert!(start.elapsed() < PATIENCE, "queues stay open");
             // What was begun may end a little later.
             tokio::task::yield_now().await;
@@ -248,7 +248,7 @@ async fn use_all(broker: &Broker, kind: &str, queues: usize) {
         }
         done = last;
     }
-    assert_eq!(broker.rest_round(), (0, 0), "all are closed");
+    assert_eq!(broker.close_idle_round(), (0, 0), "all are closed");
 }
 
 fn measure(queues: usize) {

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::faulty::{Away, Fault, FaultyTree, Plan};
-use super::moves::until;
+use super::transfers::until;
 use super::{Whole, one_pool, queue, start};
 use crate::conformance::coordination::faulty::ServersClock;
 

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::counting::CountingTree;
 use super::deadletters::{ONCE, claim_once};
-use super::moves::until;
+use super::transfers::until;
 use super::{Whole, metadata, queue, replica};
 
 /// What the paths of claims, and of queues, have in them.

@@ -10,7 +10,7 @@ use angarium::storage::{Batch, PoolStore, QueueChanges};
 
 use super::faulty::Fault::{NotSent, UnknownAfter, UnknownBefore};
 use super::outcomes::{Faulty, faulty};
-use super::retaken::claim_when_served;
+use super::recovery::claim_when_served;
 use super::{limit, queue, terms};
 
 /// As often as a batch is sent before its outcome stays unknown.
@@ -31,7 +31,7 @@ impl Faulty {
         let (view, mut handover) = claim.unwrap();
         handover.done();
         self.tree.next(&[fault]);
-        let released = self.whole.broker.claim_put_off(&queue("q"), view.id, Some(Delay::Seconds(60))).await;
+        let released = self.whole.broker.release_later(&queue("q"), view.id, Some(Delay::Seconds(60))).await;
         assert!(!released.unwrap_err().nothing_written(), "the headers are written");
         view
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::{limit, metadata, queue, start, terms, whole};
-use angarium::broker::Sending;
+use angarium::broker::SendEntry;
 use angarium::catalogue::{Catalogue, OwnedSlot};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
@@ -44,7 +44,7 @@ async fn what_is_sent_through_sqs_is_kept_from_its_sending_however_long_it_is_de
     whole.broker.queue_create(&at, metadata(r#"{"_default_message_ttl": 100}"#)).await.unwrap();
     let sending = |delay| {
         let delay = Some(Delay::Seconds(delay));
-        Sending { message: NewMessage { body: "1".into(), delay, ..NewMessage::default() }, size: 1 }
+        SendEntry { message: NewMessage { body: "1".into(), delay, ..NewMessage::default() }, size: 1 }
     };
     let sent = whole.broker.messages_send(&at, vec![sending(0), sending(60)]).await.unwrap();
     let ids: Vec<_> = sent.into_iter().map(Result::unwrap).collect();

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::Whole;
 use super::deadletters::Lives;
 use super::faulty::{Fault, FaultyPool, Plan};
-use super::moves::{id_of, until};
+use super::transfers::{id_of, until};
 use super::{one_pool, queue, replica};
 
 /// Leaves the note of a deleted queue in the slot of `q`: whoever owns the slot next cleans it away, beside all else.

@@ -12,9 +12,9 @@ use angarium::storage::{Batch, Order, PoolStore as _};
 use tokio::task::JoinSet;
 
 use super::faulty::Fault::{Held, Panic, UnknownBefore};
-use super::moves::until;
 use super::outcomes::{Faulty, faulty};
-use super::retaken::{claim_when_served, take_slot_of};
+use super::recovery::{claim_when_served, take_slot_of};
+use super::transfers::until;
 use super::{limit, queue, terms};
 
 impl Faulty {

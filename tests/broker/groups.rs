@@ -1,6 +1,6 @@
 //! Queues in order of groups: what a claim may have of them, and what frees a group. Source of the rules: SQS.
 
-use angarium::broker::{ClaimView, Handover};
+use angarium::broker::{ClaimView, DeliveryGuard};
 use angarium::domain::claim::{ClaimWait, Claimer, Holdings};
 use angarium::domain::delay::Delay;
 use angarium::domain::group::GroupName;
@@ -55,7 +55,7 @@ impl Whole {
     }
 }
 
-fn kept((view, mut handover): (ClaimView, Handover)) -> (ClaimId, Vec<MessageId>) {
+fn kept((view, mut handover): (ClaimView, DeliveryGuard)) -> (ClaimId, Vec<MessageId>) {
     handover.done();
     (view.id, view.messages.iter().map(|message| message.id).collect())
 }

@@ -84,5 +84,5 @@ async fn stats_are_answered_when_a_claim_and_the_oldest_message_have_expired() {
         let stats = stats().await;
         (stats.claimed, stats.free) == (2, 0)
     };
-    super::moves::until("only what is claimed is left", is_gone).await;
+    super::transfers::until("only what is claimed is left", is_gone).await;
 }

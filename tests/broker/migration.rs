@@ -26,7 +26,7 @@ use tempfile::TempDir;
 use super::deadletters::FOR_EVER;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::groups::in_group;
-use super::moves::{id_of, until};
+use super::transfers::{id_of, until};
 use super::{Whole, limit, metadata, queue, replica, terms};
 
 /// Two pools, `a` and `b`, and a tree, over which brokers start one after the other. Their pools fail by one plan.

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use super::drivers::Stores;
 use super::faulty::Fault;
 use super::migration::to;
-use super::moves::until;
+use super::transfers::until;
 use super::{Whole, queue, replica, retention};
 use crate::support::postgres::Postgres;
 use crate::support::redis::{Redis, SYNCED};

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
 use super::faulty::Fault;
-use super::moves::until;
+use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms};
 use crate::support::settings;
 

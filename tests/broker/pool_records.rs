@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::moves::until;
+use super::transfers::until;
 use super::{queue, replica};
 
 /// Opens storages below a directory, but for those that are out of reach. It keeps what was closed.

@@ -231,6 +231,6 @@ async fn page_with_counts_opens_no_queue() {
     let (broker, calls, _data) = crowded().await;
     let page = list(&broker, &QueueFilter { has_counts: true, ..filter() }).await;
     let counted = page.queues.iter().filter(|queue| queue.counts.is_some_and(|counts| counts.ready == 0));
-    assert_eq!((counted.count(), broker.rest_round().1), (20, 0));
+    assert_eq!((counted.count(), broker.close_idle_round().1), (20, 0));
     assert_eq!(calls.take(), (DIRECTORIES, 20));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use angarium::broker::{Broker, Sending};
+use angarium::broker::{Broker, SendEntry};
 use angarium::catalogue::Catalogue;
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::delay::Delay;
@@ -20,15 +20,15 @@ use tokio::task::JoinSet;
 use super::counting::CountingPool;
 use super::deadletters::Lives;
 use super::faulty::{Fault, FaultyPool, Plan};
-use super::moves::until;
+use super::transfers::until;
 use super::{Whole, metadata, one_pool, queue, replica, whole};
 
 const KEY: &str = "_default_message_ttl";
 
-fn sending(group: Option<&str>) -> Sending {
+fn sending(group: Option<&str>) -> SendEntry {
     let group = group.map(|name| GroupName::new(name, "group").unwrap());
     let dedup = group.as_ref().map(|_| DedupId::new(&uuid::Uuid::new_v4().to_string(), "dedup").unwrap());
-    Sending { message: NewMessage { body: "1".into(), group, dedup, ..NewMessage::default() }, size: 1 }
+    SendEntry { message: NewMessage { body: "1".into(), group, dedup, ..NewMessage::default() }, size: 1 }
 }
 
 /// Sends messages as SQS does.
@@ -307,7 +307,7 @@ async fn retention_of_closed_queue_is_followed() {
     send(&whole.broker, &at, 3).await;
     lives.clock.advance(100_000);
     let start = Instant::now();
-    while whole.broker.rest_round().1 > 0 {
+    while whole.broker.close_idle_round().1 > 0 {
         assert!(start.elapsed() < Duration::from_secs(20), "the queue is never closed");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

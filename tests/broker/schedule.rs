@@ -100,7 +100,7 @@ async fn a_claim_that_is_put_off_gives_its_messages_back_after_the_delay() {
     let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(1)).await.unwrap();
     let (view, mut handover) = claim.unwrap();
     handover.done();
-    whole.broker.claim_put_off(&queue("q"), view.id, DELAYED).await.unwrap();
+    whole.broker.release_later(&queue("q"), view.id, DELAYED).await.unwrap();
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[1..]);
     whole.clock.advance(30_000);
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[..1]);

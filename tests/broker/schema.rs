@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use angarium::broker::{Broker, Sending};
+use angarium::broker::{Broker, SendEntry};
 use angarium::catalogue::{Catalogue, Component, ComponentState, OwnedSlot, Schema};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
@@ -110,7 +110,7 @@ fn seconds(seconds: u32) -> Box<serde_json::value::RawValue> {
 
 async fn send(broker: &Broker) -> MessageId {
     let message = NewMessage { body: "1".into(), ..NewMessage::default() };
-    broker.messages_send(&queue("q"), vec![Sending { message, size: 1 }]).await.unwrap().remove(0).unwrap()
+    broker.messages_send(&queue("q"), vec![SendEntry { message, size: 1 }]).await.unwrap().remove(0).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use angarium::broker::{ClaimView, Handover};
+use angarium::broker::{ClaimView, DeliveryGuard};
 use angarium::domain::claim::{ClaimWait, Claimer};
 use angarium::domain::delay::Delay;
 use angarium::domain::message::NewMessage;
@@ -56,7 +56,9 @@ async fn those_who_wait_are_served_by_a_post_in_the_order_of_coming() {
 }
 
 /// Polls somebody who waits, for as long as it takes to stand in line.
-async fn stand_in_line(waits: Pin<&mut impl Future<Output = Result<Option<(ClaimView, Handover)>, Error>>>) {
+async fn stand_in_line(
+    waits: Pin<&mut impl Future<Output = Result<Option<(ClaimView, DeliveryGuard)>, Error>>>,
+) {
     let told = tokio::time::timeout(Duration::from_millis(50), waits).await;
     assert!(told.is_err(), "he was told before his turn: {:?}", told.map(|told| told.map(drop)));
 }
@@ -168,7 +170,7 @@ async fn a_shutdown_tells_those_who_wait_that_there_is_nothing() {
     let whole = whole().await;
     let mut tasks = JoinSet::new();
     wait_in_line(&whole, &mut tasks, 0, "q").await;
-    whole.broker.end_waits();
+    whole.broker.stop_waiters();
     assert!(tasks.join_next().await.unwrap().unwrap().1.is_none());
     let late =
         whole.broker.claim_wait(&queue("q"), terms(300), limit(1), long(), Claimer::default()).await.unwrap();
@@ -188,7 +190,7 @@ async fn a_line_has_an_end() {
     // The one for whom there is no place does not wait.
     let refused = tasks.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(refused, Error::TooMany { .. }), "{refused:?}");
-    whole.broker.end_waits();
+    whole.broker.stop_waiters();
     while let Some(told) = tasks.join_next().await {
         told.unwrap().unwrap();
     }

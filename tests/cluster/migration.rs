@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use serde_json::json;
 
-use super::moves::{arrivals, kill_messages, one_of_each};
+use super::transfers::{arrivals, kill_messages, one_of_each};
 use super::{Cluster, PATIENCE};
 use crate::support::client::Client;
 use crate::support::postgres::Postgres;

@@ -3,13 +3,13 @@
 mod forwarding;
 mod many;
 mod migration;
-mod moves;
 mod overview;
 mod reach;
 mod restarts;
 mod serving;
 mod starting;
 mod takeover;
+mod transfers;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

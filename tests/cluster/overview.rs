@@ -5,7 +5,7 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::moves::one_of_each;
+use super::transfers::one_of_each;
 use super::{Cluster, queues};
 
 /// What is said of this replica, in a list of all.

@@ -131,7 +131,7 @@ async fn app(journal: PathBuf, clock: Clock, sqs: SqsSettings) -> Front {
     let broker = Broker::start(catalogue, &settings, replica, clock.clone(), Limits::ZAQAR).await;
     let broker = broker.expect("the broker can be started");
     // A claim that waits would hold up all others.
-    broker.end_waits();
+    broker.stop_waiters();
     let limits = RequestLimits {
         requests: 64,
         long_polls: 64,

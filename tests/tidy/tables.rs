@@ -125,7 +125,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "futures_util",
         &[
-            "broker/listing_turns.rs",
+            "broker/listing_admission.rs",
             "broker/loads.rs",
             "broker/overview.rs",
             "broker/queue_counting.rs",

@@ -31,7 +31,7 @@ use super::deadline;
 use super::error::ApiError;
 use super::handed::{Hands, handing};
 use super::quota::is_long_poll;
-use crate::broker::{Broker, Whereabouts};
+use crate::broker::{Broker, SlotLocation};
 use crate::cluster::forward::{Failure, Peers};
 use crate::domain::access::PeerSecret;
 use crate::domain::ids::Slot;
@@ -139,7 +139,7 @@ impl Relay {
     /// The last hop: what is not served here is not done, and is not made again here.
     async fn serve_for_peer(&self, request: Request, local: &impl Serving, patience: Duration) -> Response {
         let place = slot_of(request.uri(), request.extensions());
-        let place = place.map(|slot| (slot, self.broker.whereabouts(slot)));
+        let place = place.map(|slot| (slot, self.broker.slot_location(slot)));
         match timeout(patience, local.serve(request)).await.map(|response| self.tried(response, place)) {
             Ok(Tried::Done(response)) => passed_back(response),
             Ok(Tried::Moved(..) | Tried::CutShort) => {
@@ -156,10 +156,10 @@ impl Relay {
         let mut slot = asking.slot();
         let mut trouble: Option<Instant> = None;
         loop {
-            let place = slot.map(|slot| (slot, self.broker.whereabouts(slot)));
+            let place = slot.map(|slot| (slot, self.broker.slot_location(slot)));
             let since = Instant::now();
             let tried = match &place {
-                Some((slot, Whereabouts::There(owner))) => {
+                Some((slot, SlotLocation::There(owner))) => {
                     match asking.body.whole(self.most(&asking)).await {
                         Ok(body) => self.there(&asking, body, *slot, owner.address.clone(), &place).await,
                         // The handler finds out what is wrong with the body, and says so.
@@ -184,7 +184,7 @@ impl Relay {
                 return response;
             }
             let before =
-                place.filter(|(slot, _)| *slot == moved).map_or(Whereabouts::Nowhere, |(_, place)| place);
+                place.filter(|(slot, _)| *slot == moved).map_or(SlotLocation::Nowhere, |(_, place)| place);
             // Who is asked may know less than we do, or more.
             let _ = timeout(limits::FORWARD_PAUSE, self.broker.moved(moved, &before)).await;
             slot = Some(moved);
@@ -192,12 +192,17 @@ impl Relay {
     }
 
     /// Tries it here.
-    async fn here(&self, asking: &Asking, local: &impl Serving, place: Option<(Slot, Whereabouts)>) -> Tried {
+    async fn here(
+        &self,
+        asking: &Asking,
+        local: &impl Serving,
+        place: Option<(Slot, SlotLocation)>,
+    ) -> Tried {
         self.tried(local.serve(asking.again()).await, place)
     }
 
     /// What came of a try here, when the slot was there.
-    fn tried(&self, response: Response, place: Option<(Slot, Whereabouts)>) -> Tried {
+    fn tried(&self, response: Response, place: Option<(Slot, SlotLocation)>) -> Tried {
         let Some(ApiError(error)) = response.extensions().get::<ApiError>() else {
             return Tried::Done(response);
         };
@@ -207,7 +212,9 @@ impl Relay {
             }
             // It was closed under the request.
             Error::Unavailable { .. } => match place {
-                Some((slot, place)) if self.broker.whereabouts(slot) != place => Tried::Moved(slot, response),
+                Some((slot, place)) if self.broker.slot_location(slot) != place => {
+                    Tried::Moved(slot, response)
+                }
                 _ => Tried::Done(response),
             },
             _ => Tried::Done(response),
@@ -221,7 +228,7 @@ impl Relay {
         body: Bytes,
         slot: Slot,
         address: String,
-        place: &Option<(Slot, Whereabouts)>,
+        place: &Option<(Slot, SlotLocation)>,
     ) -> Tried {
         let Some(request) = self.passed_on(asking, body) else { return Tried::Done(nobody_asks()) };
         let replaced = async {
@@ -233,7 +240,7 @@ impl Relay {
         };
         let ended = async {
             match asking.waits() {
-                true => self.broker.waits_ended().await,
+                true => self.broker.await_no_waiters().await,
                 false => std::future::pending().await,
             }
         };

@@ -47,7 +47,7 @@ impl Future for Underway {
 impl Drop for Underway {
     fn drop(&mut self) {
         let Some(exchange) = self.exchange.take() else { return };
-        self.broker.see_off(async move {
+        self.broker.drain_background(async move {
             let _ = timeout(limits::PEER_PARTING, exchange).await;
         });
     }

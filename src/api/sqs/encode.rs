@@ -12,7 +12,7 @@ use super::operation::Operation;
 use super::xml;
 use crate::api::error::RETRY_AFTER;
 use crate::api::handed::handing;
-use crate::broker::Handover;
+use crate::broker::DeliveryGuard;
 
 /// The answer to a request of the query protocol that names no action.
 const NO_OPERATION: &str = "<UnknownOperationException/>\n";
@@ -25,7 +25,7 @@ const XML: HeaderValue = HeaderValue::from_static("text/xml");
 /// What an operation answers.
 pub struct Answer {
     body: Box<dyn Written>,
-    handover: Option<Handover>,
+    handover: Option<DeliveryGuard>,
 }
 
 /// An answer that can be written in both protocols.
@@ -56,7 +56,7 @@ impl Answer {
     }
 
     /// The same, handing messages over with its first byte.
-    pub fn handing(self, handover: Option<Handover>) -> Self {
+    pub fn handing(self, handover: Option<DeliveryGuard>) -> Self {
         Self { handover, ..self }
     }
 

@@ -10,7 +10,7 @@ use super::encode::Answer;
 use super::fault::{Fault, Kind, OTHER_TYPE};
 use super::fifo::Fifo;
 use super::message_attributes::{self, WrittenAttributes, WrittenMap, md5_of, written};
-use crate::broker::Sending;
+use crate::broker::SendEntry;
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
 use crate::domain::group::{DedupId, GroupName};
@@ -74,7 +74,7 @@ impl Sent {
 
 /// A message that was checked, and what its sender will be told.
 struct Checked {
-    sending: Sending,
+    sending: SendEntry,
     sent: Sent,
 }
 
@@ -204,7 +204,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
     let body = serde_json::to_vec(&body).expect("text is JSON").into();
     let delay = delay.and_then(|delay| u32::try_from(delay).ok()).map(Delay::Seconds);
     let message = NewMessage { body, delay, group, dedup, ..NewMessage::default() }.in_envelope(&envelope);
-    Ok(Checked { sending: Sending { message, size }, sent })
+    Ok(Checked { sending: SendEntry { message, size }, sent })
 }
 
 /// Of the attributes that a service of AWS may send along there is only one.

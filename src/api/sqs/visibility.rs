@@ -10,7 +10,7 @@ use super::context::Context;
 use super::encode::Answer;
 use super::fault::{Fault, HANDLE};
 use super::fifo::Fifo;
-use crate::broker::Changed;
+use crate::broker::VisibilityResult;
 use crate::domain::claim::Visibility;
 use crate::domain::limits;
 use crate::error::Error;
@@ -94,15 +94,15 @@ fn visibility(asked: Option<Whole>) -> Result<Visibility, Fault> {
 fn told(
     queue: Fifo,
     (handle, visibility): (&str, Visibility),
-    outcome: Result<Changed, Arc<Error>>,
+    outcome: Result<VisibilityResult, Arc<Error>>,
 ) -> Result<(), Fault> {
     let seconds = visibility.seconds().to_string();
     match outcome.map_err(|error| Fault::of_parameter(error, &[(HANDLE, handle), (TIMEOUT, &seconds)]))? {
-        Changed::Over if queue == Fifo::Yes => {
+        VisibilityResult::Over if queue == Fifo::Yes => {
             Err(Fault::parameter(HANDLE, handle, "The receipt handle has expired"))
         }
-        Changed::Done | Changed::Over => Ok(()),
-        Changed::Gone => {
+        VisibilityResult::Done | VisibilityResult::Over => Ok(()),
+        VisibilityResult::Gone => {
             let why = "Message does not exist or is not available for visibility timeout change";
             Err(Fault::parameter(HANDLE, handle, why))
         }

@@ -18,7 +18,7 @@ use crate::api::forward::peer::RequestId;
 use crate::api::json::{Json, reply};
 use crate::api::query::{Query, required};
 use crate::api::trace::TraceHeaders;
-use crate::broker::{Broker, EachPosted};
+use crate::broker::{Broker, PostResults};
 use crate::domain::claim::Holdings;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::error::Error;
@@ -84,7 +84,7 @@ pub async fn post(
         refused.push(message.map(|message| taken.push(message)).err());
     }
     let posted = match taken.is_empty() {
-        true => EachPosted::default(),
+        true => PostResults::default(),
         false => broker.messages_post_each(&asked.queue, traced(&asked, taken), asked.client).await?,
     };
     let (mut outcomes, base) =

@@ -221,6 +221,6 @@ pub async fn delete(
     let delay = delay.map(|seconds| Delay::seconds(seconds, "delay", broker.limits())).transpose()?;
     // What cannot be an id is the id of no claim, and such a claim is over.
     let Ok(id) = claim_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
-    broker.claim_put_off(&asked.queue, id, delay).await?;
+    broker.release_later(&asked.queue, id, delay).await?;
     Ok(StatusCode::NO_CONTENT)
 }

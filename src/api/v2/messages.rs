@@ -15,7 +15,7 @@ use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null,
 use crate::api::query::{Query, required};
 use crate::api::sqs::Listed;
 use crate::api::trace::{self, TraceHeaders};
-use crate::broker::{Broker, MessageView, Posted};
+use crate::broker::{Broker, MessageView, PostResult};
 use crate::domain::claim::ClaimTerms;
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
@@ -144,7 +144,7 @@ pub async fn post(
 ) -> Result<Response, ApiError> {
     let messages = body.into_messages(broker.limits())?.collect::<Result<_, _>>()?;
     let messages = traced(&asked, messages);
-    let Posted { ids, durability } = broker.messages_post(&asked.queue, messages, asked.client).await?;
+    let PostResult { ids, durability } = broker.messages_post(&asked.queue, messages, asked.client).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and no more ids than these can be asked for at once.

@@ -126,6 +126,6 @@ pub async fn delete(
     _: Admin,
     Path(path): Path<PoolPath>,
 ) -> Result<StatusCode, ApiError> {
-    broker.pool_drain_end(&path.name()?).await?;
+    broker.pool_drain_stop(&path.name()?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -14,7 +14,7 @@ use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::api::v2::pools::PoolUsage;
-use crate::broker::{Broker, ReplicaReport, Said};
+use crate::broker::{Broker, PartReport, ReplicaReport};
 
 /// What all projects have in all pools, and what each replica serves. Of whoever does not answer it shows the last that was
 /// heard, how old that is, and why there is nothing newer.
@@ -86,8 +86,8 @@ pub struct ReportStatus {
     description: Option<String>,
 }
 
-impl<T> From<&Said<T>> for ReportStatus {
-    fn from(said: &Said<T>) -> Self {
+impl<T> From<&PartReport<T>> for ReportStatus {
+    fn from(said: &PartReport<T>) -> Self {
         let age = said.last.as_ref().map(|(_, age)| age.as_secs_f64());
         Self { given: said.silence.is_none(), age, description: said.silence.clone() }
     }
@@ -151,7 +151,7 @@ impl From<ReplicaReport> for ComponentStatus {
 }
 
 /// The bodies of the replicas, and why they may not be all.
-pub(super) fn components(replicas: Said<Vec<ReplicaReport>>) -> (Vec<ComponentStatus>, Option<String>) {
+pub(super) fn components(replicas: PartReport<Vec<ReplicaReport>>) -> (Vec<ComponentStatus>, Option<String>) {
     let found = replicas.last.map(|(found, _)| found).unwrap_or_default();
     (found.into_iter().map(ComponentStatus::from).collect(), replicas.silence)
 }

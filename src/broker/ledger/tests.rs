@@ -21,7 +21,7 @@ fn amount(messages: u64) -> Amount {
 /// The books of one queue, which is counted.
 fn ledger(messages: u64) -> Arc<Ledger> {
     let ledger = Arc::new(Ledger::default());
-    assert!(matches!(ledger.begin_count(&project()), Counting::Begun(_)));
+    assert!(matches!(ledger.begin_count(&project()), CountState::Begun(_)));
     ledger.opened(&project(), QUEUE, FIRST, totals(messages));
     assert!(ledger.reserve(&project(), &Quota::NONE, amount(1)).unwrap().is_none(), "not counted yet");
     ledger.end_count(&project());
@@ -39,8 +39,8 @@ fn assert_holds(ledger: &Ledger, messages: u64) {
     assert_eq!(ledger.holdings(&project()), Some(expected));
 }
 
-fn batch(read: Option<u64>) -> [Counted; 1] {
-    [Counted { queue: QUEUE, account: Some(project()), totals: read.map(totals) }]
+fn batch(read: Option<u64>) -> [PoolCount; 1] {
+    [PoolCount { queue: QUEUE, account: Some(project()), totals: read.map(totals) }]
 }
 
 #[test]

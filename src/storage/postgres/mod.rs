@@ -147,7 +147,7 @@ impl PoolStore for PostgresPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<Retained, StoreError> {
-        self.look_at_retained(queue, from, before, limit).await
+        self.read_retained(queue, from, before, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {

@@ -46,7 +46,7 @@ const AT: &str = concat!(
 
 impl PostgresPool {
     /// Looks at the entries of a queue, from a place on.
-    pub(super) async fn look_at_retained(
+    pub(super) async fn read_retained(
         &self,
         queue: QueueId,
         from: Option<RetainedPlace>,

@@ -27,7 +27,7 @@ struct Walk {
 
 impl RedisPool {
     /// Looks at the entries of a queue, from a place on.
-    pub(super) async fn look_at_retained(
+    pub(super) async fn read_retained(
         &self,
         queue: QueueId,
         from: Option<RetainedPlace>,

@@ -6,12 +6,12 @@ mod checks;
 mod claims;
 mod dedup;
 mod driver;
-mod lane;
-mod moves;
 mod ordered;
 mod receipts;
 mod removals;
 mod schedule;
+mod slot_writer;
+mod transfers;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -13,7 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::Broker;
 use super::read_failure::ReadFailure;
 use super::slot::{Slot, SlotState};
-use super::transfer_watch::{self, Arrival};
+use super::transfer_watch::{self, ArrivalReceiver};
 use crate::domain::claim::ClaimLimit;
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
@@ -23,25 +23,25 @@ use crate::engine::LinePosition;
 use crate::error::{Error, Part};
 
 /// Messages chosen for a claim, and the queue they are of, with the token that keeps it from being deleted.
-type Handed = (QueueId, TaskTrackerToken, Vec<(Header, Option<Bytes>)>);
+type DeliveredMessages = (QueueId, TaskTrackerToken, Vec<(Header, Option<Bytes>)>);
 
 /// What somebody in a line is told: his messages, if there are some, and the arrivals that his claim is to wait for.
-type Told = (Option<Handed>, Vec<Arrival>);
+type WaitResult = (Option<DeliveredMessages>, Vec<ArrivalReceiver>);
 
-type Answer = Result<Told, Error>;
+type WaitAnswer = Result<WaitResult, Error>;
 
 /// Somebody in a line.
 pub(super) struct Waiter {
     limit: ClaimLimit,
-    patience: Patience,
+    patience: WaitTimeout,
     /// Of messages that were set aside while it was looked for his.
-    arrivals: Vec<Arrival>,
-    answer: oneshot::Sender<Answer>,
+    arrivals: Vec<ArrivalReceiver>,
+    answer: oneshot::Sender<WaitAnswer>,
 }
 
 /// When somebody in a line wants to hear that there is nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
+enum WaitTimeout {
     /// As soon as it is known.
     None,
     /// Not before his time is over.
@@ -49,13 +49,13 @@ enum Patience {
 }
 
 /// What a claim gets: messages, if there are some, and the arrivals of those that were set aside instead.
-pub(super) struct Choice<T> {
+pub(super) struct ClaimChoice<T> {
     pub(super) chosen: Option<T>,
-    pub(super) arrivals: Vec<Arrival>,
+    pub(super) arrivals: Vec<ArrivalReceiver>,
 }
 
 /// Messages chosen for a claim. Dropped before they are used they go to the next one who waits.
-pub(super) struct Chosen {
+pub(super) struct ChosenMessages {
     broker: Broker,
     slot: Arc<Slot>,
     at: QueueRef,
@@ -65,7 +65,7 @@ pub(super) struct Chosen {
     pub(super) messages: Vec<(Header, Option<Bytes>)>,
 }
 
-impl Chosen {
+impl ChosenMessages {
     pub(super) fn ids(&self) -> Vec<MessageId> {
         self.messages.iter().map(|(header, _)| header.id).collect()
     }
@@ -76,7 +76,7 @@ impl Chosen {
     }
 }
 
-impl Drop for Chosen {
+impl Drop for ChosenMessages {
     fn drop(&mut self) {
         if self.messages.is_empty() {
             return;
@@ -91,15 +91,15 @@ impl Drop for Chosen {
 }
 
 /// A place in a line, given up when it is dropped.
-struct Waiting<'a> {
+struct WaiterGuard<'a> {
     broker: &'a Broker,
     slot: &'a Arc<Slot>,
     at: &'a QueueRef,
     place: LinePosition,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<WaitAnswer>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
         state.lines.leave(self.at, self.place);
@@ -114,8 +114,8 @@ impl Drop for Waiting<'_> {
 }
 
 /// What one look at a queue gave.
-pub(super) enum Look {
-    Chosen(Handed),
+pub(super) enum ChoiceAttempt {
+    Chosen(DeliveredMessages),
     /// There is nothing to claim.
     Nothing,
     /// There may be more, and it is on its way.
@@ -146,7 +146,7 @@ impl Broker {
         at: &QueueRef,
         limit: ClaimLimit,
         wait: Duration,
-    ) -> Result<Choice<Chosen>, Error> {
+    ) -> Result<ClaimChoice<ChosenMessages>, Error> {
         let wait = if self.0.waits.is_cancelled() { Duration::ZERO } else { wait };
         let mut waiting = {
             let mut state = slot.state.lock();
@@ -154,14 +154,16 @@ impl Broker {
             let mut arrivals = Vec::new();
             if state.lines.len_of(at) == 0 {
                 match self.look(slot, &mut state, at, limit, &mut arrivals)? {
-                    Look::Chosen(handed) => {
-                        return Ok(Choice { chosen: Some(self.chosen(slot, at, handed)), arrivals });
+                    ChoiceAttempt::Chosen(handed) => {
+                        return Ok(ClaimChoice { chosen: Some(self.chosen(slot, at, handed)), arrivals });
                     }
-                    Look::Nothing if wait.is_zero() => return Ok(Choice { chosen: None, arrivals }),
-                    Look::Nothing | Look::Pending => {}
+                    ChoiceAttempt::Nothing if wait.is_zero() => {
+                        return Ok(ClaimChoice { chosen: None, arrivals });
+                    }
+                    ChoiceAttempt::Nothing | ChoiceAttempt::Pending => {}
                 }
             }
-            let patience = if wait.is_zero() { Patience::None } else { Patience::Long };
+            let patience = if wait.is_zero() { WaitTimeout::None } else { WaitTimeout::Long };
             let waiting = self.join(slot, &mut state, at, (limit, patience), arrivals)?;
             self.serve(slot, &mut state, at);
             waiting
@@ -187,9 +189,9 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
-        waiting: &mut Waiting<'_>,
+        waiting: &mut WaiterGuard<'_>,
         patience: Duration,
-    ) -> Result<Choice<Chosen>, Error> {
+    ) -> Result<ClaimChoice<ChosenMessages>, Error> {
         tokio::select! {
             biased;
             told = &mut waiting.answer => self.told(slot, at, told),
@@ -207,15 +209,20 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
-        told: Result<Answer, oneshot::error::RecvError>,
-    ) -> Result<Choice<Chosen>, Error> {
+        told: Result<WaitAnswer, oneshot::error::RecvError>,
+    ) -> Result<ClaimChoice<ChosenMessages>, Error> {
         let gone = |_| Error::unavailable(Part::Server, "the queue was closed");
         let (handed, arrivals) = told.map_err(gone)??;
-        Ok(Choice { chosen: handed.map(|handed| self.chosen(slot, at, handed)), arrivals })
+        Ok(ClaimChoice { chosen: handed.map(|handed| self.chosen(slot, at, handed)), arrivals })
     }
 
-    fn chosen(&self, slot: &Arc<Slot>, at: &QueueRef, (queue, _use, messages): Handed) -> Chosen {
-        Chosen { broker: self.clone(), slot: Arc::clone(slot), at: at.clone(), queue, _use, messages }
+    fn chosen(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        (queue, _use, messages): DeliveredMessages,
+    ) -> ChosenMessages {
+        ChosenMessages { broker: self.clone(), slot: Arc::clone(slot), at: at.clone(), queue, _use, messages }
     }
 
     fn join<'a>(
@@ -223,9 +230,9 @@ impl Broker {
         slot: &'a Arc<Slot>,
         state: &mut SlotState,
         at: &'a QueueRef,
-        (limit, patience): (ClaimLimit, Patience),
-        arrivals: Vec<Arrival>,
-    ) -> Result<Waiting<'a>, Error> {
+        (limit, patience): (ClaimLimit, WaitTimeout),
+        arrivals: Vec<ArrivalReceiver>,
+    ) -> Result<WaiterGuard<'a>, Error> {
         if state.lines.len() >= limits::SLOT_WAITERS {
             return Err(Error::TooMany { what: "claims that wait in one slot", bound: limits::SLOT_WAITERS });
         }
@@ -237,7 +244,7 @@ impl Broker {
         }
         let (answer, told) = oneshot::channel();
         let place = state.lines.join(at, Waiter { limit, patience, arrivals, answer });
-        Ok(Waiting { broker: self, slot, at, place, answer: told })
+        Ok(WaiterGuard { broker: self, slot, at, place, answer: told })
     }
 
     /// Hands what is ready to those who wait for it, the first one first. Called whenever something may have become
@@ -254,7 +261,7 @@ impl Broker {
                 transfer_watch::add(arrivals, &mut first.arrivals);
             }
             match look {
-                Ok(Look::Chosen(handed)) => {
+                Ok(ChoiceAttempt::Chosen(handed)) => {
                     let Some(waiter) = state.lines.take_first(at) else { return };
                     let told = Ok((Some(handed), waiter.arrivals));
                     let Err(Ok((Some((queue, _use, messages)), _))) = waiter.answer.send(told) else {
@@ -265,10 +272,10 @@ impl Broker {
                         queue.engine.put_back(&ids);
                     }
                 }
-                Ok(Look::Nothing) => {
-                    return state.dismiss(at, |waiter| waiter.patience == Patience::None, || Ok(()));
+                Ok(ChoiceAttempt::Nothing) => {
+                    return state.dismiss(at, |waiter| waiter.patience == WaitTimeout::None, || Ok(()));
                 }
-                Ok(Look::Pending) => return,
+                Ok(ChoiceAttempt::Pending) => return,
                 Err(error) => {
                     let failure = ReadFailure::of(&error);
                     return state.dismiss(at, |_| true, || Err(failure.error()));
@@ -278,12 +285,12 @@ impl Broker {
     }
 }
 
-impl Waiting<'_> {
+impl WaiterGuard<'_> {
     /// From here on it wants to hear that there is nothing.
     fn hurry(&mut self) {
         let mut state = self.slot.state.lock();
         if let Some(waiter) = state.lines.get_mut(self.at, self.place) {
-            waiter.patience = Patience::None;
+            waiter.patience = WaitTimeout::None;
             self.broker.serve(self.slot, &mut state, self.at);
         }
     }

@@ -15,10 +15,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use uuid::Uuid;
 
 use super::Broker;
-use super::changes::{self, Change, Way};
+use super::batch_commit::{Outcome, send};
+use super::changes::{self, Change, PoolRoute};
 use super::ledger::Reservation;
 use super::pool_table::NamedStore;
-use super::sending::{Outcome, send};
 use super::slot::{OpenQueue, Slot, SlotState};
 use crate::catalogue::Placement;
 use crate::domain::durability::Durability;
@@ -31,14 +31,14 @@ use crate::metrics::CommitMeter;
 use crate::storage::{Batch, KnownEntry, QueueChanges};
 
 /// The way of one slot to one pool.
-pub(super) struct Lane {
+pub(super) struct SlotWriter {
     /// The pool that it leads to, whatever name that has.
     pool: Uuid,
     store: NamedStore,
     /// The number of the last batch that was applied.
     seq: u64,
     /// Posts in it are bounded by messages and bytes; removals and returns by what the engine hides.
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<Write>,
     messages_waiting: usize,
     bytes_waiting: usize,
     is_running: bool,
@@ -47,7 +47,7 @@ pub(super) struct Lane {
 }
 
 /// A change on its way to the pool, and who waits for its outcome.
-pub(super) struct Work {
+pub(super) struct Write {
     /// The queue by its name; absent when it is not open.
     at: Option<QueueRef>,
     queue: QueueId,
@@ -60,12 +60,12 @@ pub(super) struct Work {
     reply: oneshot::Sender<Result<(), Error>>,
     /// Until it is settled the queue is not deleted. Of one that is not open, the slot's gate sees to that.
     _use: Option<TaskTrackerToken>,
-    step: Step,
+    step: Leg,
 }
 
 /// Which part of a change a work is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum Leg {
     /// All of it.
     Only,
     /// When it is done the same goes to this pool.
@@ -74,30 +74,30 @@ enum Step {
     Second,
 }
 
-impl Work {
+impl Write {
     /// Tells who waits that it was never sent.
     pub(super) fn refuse(self) {
         let why = "the slot is taken anew";
         let error = match self.step {
-            Step::Only | Step::First(_) => Error::unavailable(Part::Storage, why),
-            Step::Second => Error::unknown(Part::Storage, why),
+            Leg::Only | Leg::First(_) => Error::unavailable(Part::Storage, why),
+            Leg::Second => Error::unknown(Part::Storage, why),
         };
         // Nobody may be waiting any more.
         let _ = self.reply.send(Err(error));
     }
 }
 
-impl Work {
+impl Write {
     /// What became of the whole change, of which the batch is a part.
     fn outcome(&self, batch: Outcome) -> Outcome {
         match (&self.step, batch) {
-            (Step::Second, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => Outcome::Unknown,
-            (Step::Only | Step::First(_) | Step::Second, outcome) => outcome,
+            (Leg::Second, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => Outcome::Unknown,
+            (Leg::Only | Leg::First(_) | Leg::Second, outcome) => outcome,
         }
     }
 }
 
-impl Lane {
+impl SlotWriter {
     pub(super) fn new(pool: Uuid, store: NamedStore, meter: CommitMeter) -> Self {
         Self {
             pool,
@@ -118,7 +118,7 @@ impl Lane {
     }
 
     /// Goes on over another handle of the same storage.
-    pub(super) fn reach_over(&mut self, store: NamedStore) {
+    pub(super) fn switch_store(&mut self, store: NamedStore) {
         self.store = store;
     }
 
@@ -143,19 +143,19 @@ impl Lane {
     }
 
     /// Accepts nothing any more, and gives back what was not sent.
-    pub(super) fn close(&mut self) -> Vec<Work> {
+    pub(super) fn close(&mut self) -> Vec<Write> {
         self.is_closed = true;
         (self.messages_waiting, self.bytes_waiting) = (0, 0);
         self.waiting.drain(..).collect()
     }
 
-    fn push(&mut self, work: Work) {
+    fn push(&mut self, work: Write) {
         self.messages_waiting += work.change.len();
         self.bytes_waiting += work.change.bytes();
         self.waiting.push_back(work);
     }
 
-    fn next_works(&mut self) -> Vec<Work> {
+    fn next_works(&mut self) -> Vec<Write> {
         let (mut works, mut messages, mut bytes) = (Vec::new(), 0, 0);
         while let Some(work) = self.waiting.front() {
             messages += work.change.len();
@@ -174,7 +174,7 @@ impl Lane {
 
 impl SlotState {
     /// The lane's next batch; none when nothing waits, and then the lane stands still.
-    fn next_batch(&mut self, slot: &Slot, pool: &PoolName) -> Option<(Batch, Vec<Work>)> {
+    fn next_batch(&mut self, slot: &Slot, pool: &PoolName) -> Option<(Batch, Vec<Write>)> {
         let lane = self.lanes.get_mut(pool)?;
         let works = lane.next_works();
         if works.is_empty() {
@@ -186,24 +186,24 @@ impl SlotState {
     }
 
     /// The pool that a change of an open queue goes to, and whether that is all.
-    fn route(&self, open: &OpenQueue, change: &Change) -> Option<(PoolName, Step)> {
+    fn route(&self, open: &OpenQueue, change: &Change) -> Option<(PoolName, Leg)> {
         let Placement { pool, older } = &open.placement;
         let Some(older) = older else {
-            let is_there = change.way() != Way::Older;
-            return is_there.then(|| (pool.clone(), Step::Only));
+            let is_there = change.way() != PoolRoute::Older;
+            return is_there.then(|| (pool.clone(), Leg::Only));
         };
         let is_older_up = self.lanes.get(older).is_some_and(|lane| lane.store.check_open().is_ok());
         Some(match change.way() {
-            Way::Newer => (pool.clone(), Step::Only),
-            Way::Older => (older.clone(), Step::Only),
+            PoolRoute::Newer => (pool.clone(), Leg::Only),
+            PoolRoute::Older => (older.clone(), Leg::Only),
             // What one of the two is about to refuse is not begun at the other.
-            Way::Both if !is_older_up => (older.clone(), Step::First(pool.clone())),
-            Way::Both | Way::NewerFirst => (pool.clone(), Step::First(older.clone())),
+            PoolRoute::Both if !is_older_up => (older.clone(), Leg::First(pool.clone())),
+            PoolRoute::Both | PoolRoute::NewerFirst => (pool.clone(), Leg::First(older.clone())),
         })
     }
 
     /// The lane's next batch, of these works.
-    fn batch(&self, slot: &Slot, pool: &PoolName, works: &[Work]) -> Option<Batch> {
+    fn batch(&self, slot: &Slot, pool: &PoolName, works: &[Write]) -> Option<Batch> {
         let seq = self.lanes.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
         let mut queues: Vec<QueueChanges> = Vec::new();
@@ -227,9 +227,9 @@ impl SlotState {
     fn settle(
         &mut self,
         pool: &PoolName,
-        works: Vec<Work>,
+        works: Vec<Write>,
         outcome: Outcome,
-    ) -> (Vec<(QueueRef, Next)>, HashSet<PoolName>) {
+    ) -> (Vec<(QueueRef, FollowUp)>, HashSet<PoolName>) {
         let (mut next, mut onward) = (Vec::new(), HashSet::new());
         if let Some(lane) = self.lanes.get_mut(pool) {
             lane.seq += u64::from(outcome == Outcome::Done);
@@ -238,7 +238,7 @@ impl SlotState {
         for work in works {
             let outcome = work.outcome(outcome);
             let Some(work) = self.go_on(work, outcome, &mut onward) else { continue };
-            let Work { at, queue, change, reply, .. } = work;
+            let Write { at, queue, change, reply, .. } = work;
             if let Some(at) = at
                 && let Some(todo) = self.settle_one(&at, queue, change, outcome)
             {
@@ -259,15 +259,15 @@ impl SlotState {
 
     /// Puts a work on its way to the second pool of its queue, if there is one and the first has it, and notes that pool.
     /// Otherwise it gives the work back, which is settled.
-    fn go_on(&mut self, mut work: Work, outcome: Outcome, onward: &mut HashSet<PoolName>) -> Option<Work> {
-        let Step::First(then) = &work.step else { return Some(work) };
+    fn go_on(&mut self, mut work: Write, outcome: Outcome, onward: &mut HashSet<PoolName>) -> Option<Write> {
+        let Leg::First(then) = &work.step else { return Some(work) };
         let then = then.clone();
         let open = work.at.as_ref().and_then(|at| self.queues.get(at)).filter(|open| open.id == work.queue);
         // A pool that the queue has left meanwhile has nothing of it.
         let is_there = open.is_some_and(|open| open.placement.contains(&then));
         match self.lanes.get_mut(&then) {
             Some(lane) if outcome == Outcome::Done && is_there => {
-                work.step = Step::Second;
+                work.step = Leg::Second;
                 lane.push(work);
                 onward.insert(then);
                 None
@@ -283,7 +283,7 @@ impl SlotState {
         queue: QueueId,
         change: Change,
         outcome: Outcome,
-    ) -> Option<Next> {
+    ) -> Option<FollowUp> {
         let is_waited_for = !self.lines.is_empty();
         let open = self.queues.get_mut(at).map(Box::as_mut).filter(|open| open.id == queue)?;
         if open.shown.change() {
@@ -313,7 +313,7 @@ impl SlotState {
             }
             (Change::SetAside(headers), Outcome::Done) => {
                 open.engine.mark_in_transfer(&changes::ids(&headers));
-                return Some(Next::Move);
+                return Some(FollowUp::Move);
             }
             (Change::SetAside(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.put_back(&changes::ids(&headers));
@@ -326,7 +326,7 @@ impl SlotState {
                 let frees = open.engine.is_ordered();
                 self.spend(over);
                 // What is gone blocks its group no more.
-                return (frees && is_waited_for).then_some(Next::Serve);
+                return (frees && is_waited_for).then_some(FollowUp::Serve);
             }
             (Change::Post(_, notes), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.dedup_failed(&changes::twins(&notes));
@@ -343,13 +343,13 @@ impl SlotState {
             | (Change::Copy(..) | Change::Leave(_) | Change::CopyNotes(_) | Change::Arrived, _)
             | (_, Outcome::Unknown) => return None,
         }
-        is_waited_for.then_some(Next::Serve)
+        is_waited_for.then_some(FollowUp::Serve)
     }
 }
 
 /// What is to be done for a queue after its engine was told of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum FollowUp {
     /// Serve those who wait for it.
     Serve,
     /// Carry its moves on.
@@ -391,11 +391,11 @@ impl Broker {
         let (reply, outcome) = oneshot::channel();
         let durability = change.durability(&open.attributes);
         let in_use = Some(open.uses.token());
-        let leaving = if step == Step::Only { change.leaving(&open.engine) } else { Vec::new() };
+        let leaving = if step == Leg::Only { change.leaving(&open.engine) } else { Vec::new() };
         let (queue, reserved, at) = (open.id, room.bind(open.id, slot.epoch), Some(at.clone()));
         let lane = state.lanes.get_mut(&pool).ok_or_else(gone)?;
-        lane.push(Work { at, queue, change, leaving, durability, reserved, reply, _use: in_use, step });
-        self.start_lane(slot, &pool, lane);
+        lane.push(Write { at, queue, change, leaving, durability, reserved, reply, _use: in_use, step });
+        self.start_writer(slot, &pool, lane);
         Ok(outcome)
     }
 
@@ -411,7 +411,7 @@ impl Broker {
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
         let lane = state.lanes.get_mut(pool)?;
         let (reply, outcome) = oneshot::channel();
-        lane.push(Work {
+        lane.push(Write {
             at: None,
             queue,
             change: Change::Remove(gone),
@@ -420,22 +420,22 @@ impl Broker {
             reserved: Amount::default(),
             reply,
             _use: None,
-            step: Step::Only,
+            step: Leg::Only,
         });
-        self.start_lane(slot, pool, lane);
+        self.start_writer(slot, pool, lane);
         Some(outcome)
     }
 
-    fn start_lane(&self, slot: &Arc<Slot>, pool: &PoolName, lane: &mut Lane) {
+    fn start_writer(&self, slot: &Arc<Slot>, pool: &PoolName, lane: &mut SlotWriter) {
         if !std::mem::replace(&mut lane.is_running, true) {
             let (broker, slot, pool) = (self.clone(), Arc::clone(slot), pool.clone());
-            self.spawn_in(&Arc::clone(&slot), async move { broker.run_lane(&slot, &pool).await });
+            self.spawn_in(&Arc::clone(&slot), async move { broker.run_writer(&slot, &pool).await });
         }
     }
 
     /// Tells the engines what became of works, and those who wait for it; then serves those who wait for messages, and
     /// carries moves on.
-    async fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, works: Vec<Work>, outcome: Outcome) {
+    async fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, works: Vec<Write>, outcome: Outcome) {
         let outcomes = || works.iter().map(|work| work.outcome(outcome));
         if outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown) {
             // Before anybody hears of it: what they ask next must not be answered from this memory.
@@ -443,7 +443,7 @@ impl Broker {
         }
         let counted = match outcome {
             Outcome::Done => {
-                let is_whole = |work: &&Work| !matches!(work.step, Step::First(_));
+                let is_whole = |work: &&Write| !matches!(work.step, Leg::First(_));
                 let changed = works.iter().filter(|work| work.change.counts()).filter(is_whole);
                 let queues = changed.map(|work| (work.queue, work.at.as_ref()));
                 self.count_after(slot, pool, queues).await
@@ -462,20 +462,20 @@ impl Broker {
         let (next, onward) = state.settle(pool, works, outcome);
         for pool in onward {
             if let Some(lane) = state.lanes.get_mut(&pool) {
-                self.start_lane(slot, &pool, lane);
+                self.start_writer(slot, &pool, lane);
             }
         }
         for (at, next) in next {
             match (next, state.queues.get_mut(&at)) {
-                (Next::Serve, _) => self.serve(slot, &mut state, &at),
-                (Next::Move, Some(queue)) => self.start_mover(slot, &at, queue),
-                (Next::Move, None) => {}
+                (FollowUp::Serve, _) => self.serve(slot, &mut state, &at),
+                (FollowUp::Move, Some(queue)) => self.start_mover(slot, &at, queue),
+                (FollowUp::Move, None) => {}
             }
         }
     }
 
     /// Sends batches until nothing waits.
-    async fn run_lane(&self, slot: &Arc<Slot>, pool: &PoolName) {
+    async fn run_writer(&self, slot: &Arc<Slot>, pool: &PoolName) {
         loop {
             let (next, store, meter, is_closed) = {
                 let mut state = slot.state.lock();

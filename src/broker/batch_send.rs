@@ -11,7 +11,7 @@ use crate::error::{Error, Part, Place, Resource};
 
 /// A message to send.
 #[derive(Clone, Debug)]
-pub struct Sending {
+pub struct SendEntry {
     /// The message.
     pub message: NewMessage,
     /// Bytes that the queue's bound counts: its body and its attributes.
@@ -24,14 +24,14 @@ impl Broker {
     pub async fn messages_send(
         &self,
         at: &QueueRef,
-        messages: Vec<Sending>,
+        messages: Vec<SendEntry>,
     ) -> Result<Vec<Result<MessageId, Error>>, Error> {
         let attributes = self.opened(at).await?.1;
         let most = attributes.message_bytes(self.limits());
         let is_retained = self.may_retain().await;
         let (mut refused, mut sent) =
             (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
-        for Sending { message, size } in messages {
+        for SendEntry { message, size } in messages {
             if attributes.is_fifo && message.dedup.is_none() && !attributes.has_content_dedup {
                 let why = "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId \
                            provided explicitly";
@@ -41,7 +41,7 @@ impl Broker {
             if too_long.is_none() {
                 sent.push(match is_retained {
                     true => NewMessage { is_retained, ..message },
-                    false => self.kept_from_now(message, &attributes),
+                    false => self.retained_from_now(message, &attributes),
                 });
             }
             refused.push(too_long);
@@ -56,7 +56,7 @@ impl Broker {
 
     /// A message that is kept from now on for the retention that its queue has now, and not from when it is ready: as long as it
     /// is delayed it is that much less. So messages are stored that may not be stored as retained.
-    fn kept_from_now(&self, message: NewMessage, attributes: &Attributes) -> NewMessage {
+    fn retained_from_now(&self, message: NewMessage, attributes: &Attributes) -> NewMessage {
         let limits = self.limits();
         let queue = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
         let Delay::Seconds(delay) = message.delay.unwrap_or(Delay::Seconds(queue)) else { return message };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use angarium::broker::Posted;
+use angarium::broker::PostResult;
 use angarium::clock::Clock;
 use angarium::domain::group::DedupId;
 use angarium::domain::ids::MessageId;
@@ -29,7 +29,7 @@ const TRIES: usize = 6;
 const NONE: Fault = Fault::None;
 
 /// Posts to `q` in a task.
-fn post_later(whole: &Whole, messages: Vec<NewMessage>) -> JoinSet<Result<Posted, Error>> {
+fn post_later(whole: &Whole, messages: Vec<NewMessage>) -> JoinSet<Result<PostResult, Error>> {
     let (broker, mut posts) = (whole.broker.clone(), JoinSet::new());
     posts.spawn(async move { broker.messages_post(&queue("q"), messages, None).await });
     posts

@@ -11,7 +11,7 @@
 
 use super::Broker;
 use super::slot::{OpenQueue, SlotState};
-use super::waiting::Waiter;
+use super::waiters::Waiter;
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::engine::WaitLines;
@@ -38,7 +38,7 @@ impl SlotState {
     }
 
     /// Closes the queues that are at rest. Returns how many.
-    pub(super) fn close_resting(&mut self) -> usize {
+    pub(super) fn close_idle(&mut self) -> usize {
         let lines: &WaitLines<QueueRef, Waiter> = &self.lines;
         let mut closed = Vec::new();
         for (at, queue) in &mut self.queues {
@@ -63,18 +63,18 @@ impl SlotState {
 
 impl Broker {
     /// Closes the queues that nobody uses until the service stops.
-    pub(super) async fn rest_queues(&self) {
-        while self.next_turn(limits::REST_TICK).await {
-            self.rest_round();
+    pub(super) async fn close_idle_queues(&self) {
+        while self.sleep_tick(limits::REST_TICK).await {
+            self.close_idle_round();
         }
     }
 
     /// One round of it. Returns how many queues were closed, and how many are open.
-    pub fn rest_round(&self) -> (usize, usize) {
+    pub fn close_idle_round(&self) -> (usize, usize) {
         let (mut closed, mut open) = (0, 0);
         for slot in self.0.cells.owned() {
             let mut state = slot.state.lock();
-            closed += state.close_resting();
+            closed += state.close_idle();
             open += state.queues.len();
         }
         (closed, open)

@@ -46,7 +46,7 @@ pub(super) fn read_note(note: &Note) -> Option<(DedupKey, MessageId)> {
 }
 
 /// A message of a post whose twin is not durable yet.
-pub(super) struct Awaited {
+pub(super) struct PendingDuplicate {
     /// Its place in the post.
     pub(super) place: usize,
     pub(super) message: NewMessage,
@@ -55,9 +55,9 @@ pub(super) struct Awaited {
 /// How many ids of deduplication all open queues remember: as counted in each look at the memory of windows, with those that
 /// were posted since.
 #[derive(Debug, Default)]
-pub(super) struct KnownTwins(AtomicUsize);
+pub(super) struct DedupUsage(AtomicUsize);
 
-impl KnownTwins {
+impl DedupUsage {
     /// How many more may be remembered.
     pub(super) fn room(&self) -> usize {
         limits::DEDUP_KNOWN_ALL.saturating_sub(self.0.load(Ordering::Relaxed))
@@ -78,12 +78,12 @@ impl KnownTwins {
 
 /// A post on its way: which of its messages are new.
 #[derive(Default)]
-pub(super) struct Posting {
+pub(super) struct DedupPost {
     /// The ids that are answered, one for each message.
     pub(super) ids: Vec<MessageId>,
     pub(super) messages: Vec<Message>,
     pub(super) notes: Vec<(DedupKey, Note)>,
-    pub(super) awaited: Vec<Awaited>,
+    pub(super) awaited: Vec<PendingDuplicate>,
     /// Those of its messages that are new and have an id of deduplication.
     pub(super) own: HashMap<DedupKey, MessageId>,
     /// How many of those all queues have room for.
@@ -95,7 +95,7 @@ pub(super) fn dedup_expires(now: Timestamp) -> Timestamp {
     now.plus_seconds(limits::DEDUP_SECONDS)
 }
 
-impl Posting {
+impl DedupPost {
     /// One without messages, that may bring so many ids of deduplication.
     pub(super) fn within(room: usize) -> Self {
         Self { room, ..Self::default() }
@@ -133,7 +133,7 @@ impl Posting {
         let before = || queue.engine.first_post(DedupKey::of(&id, scope.other(), group), now);
         if let Some(twin) = queue.engine.first_post(key, now).or_else(before) {
             if !twin.is_durable {
-                self.awaited.push(Awaited { place: self.ids.len(), message: new });
+                self.awaited.push(PendingDuplicate { place: self.ids.len(), message: new });
             }
             self.ids.push(twin.id);
             return Ok(None);
@@ -241,9 +241,9 @@ mod tests {
             StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
         let queue = OpenQueue::of(QueueEngine::open_ordered(found, GroupBounds::default()));
         let now = Timestamp::from_millis(1);
-        let known = KnownTwins::default();
+        let known = DedupUsage::default();
         known.add(limits::DEDUP_KNOWN_ALL - 1);
-        let mut posting = Posting::within(known.room());
+        let mut posting = DedupPost::within(known.room());
         let (_, key) = posting.admit(&queue, with_id("a"), now).unwrap().unwrap();
         posting.own.insert(key.unwrap(), MessageId::ZERO);
         let refused = posting.admit(&queue, with_id("b"), now).err().unwrap();

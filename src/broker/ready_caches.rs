@@ -10,7 +10,7 @@ use crate::domain::limits;
 
 /// Which windows may be left to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spared {
+enum EvictionClass {
     /// Those of queues that were claimed from since the last look.
     InUse,
     Nobody,
@@ -18,8 +18,8 @@ enum Spared {
 
 impl Broker {
     /// Holds the windows of all queues to their common bound until the service stops.
-    pub(super) async fn bound_windows(&self) {
-        while self.next_turn(limits::WINDOWS_TICK).await {
+    pub(super) async fn bound_ready_caches(&self) {
+        while self.sleep_tick(limits::WINDOWS_TICK).await {
             let slots: Vec<Arc<Slot>> = self.0.cells.owned().collect();
             bound(&slots, limits::WINDOWS_BYTES);
             self.0.twins.recount(&slots);
@@ -30,7 +30,7 @@ impl Broker {
 /// Leaves windows to the pools until the others have at most `most` bytes.
 fn bound(slots: &[Arc<Slot>], most: usize) {
     let mut excess = slots.iter().map(|slot| bytes(slot)).sum::<usize>().saturating_sub(most);
-    for spared in [Spared::InUse, Spared::Nobody] {
+    for spared in [EvictionClass::InUse, EvictionClass::Nobody] {
         for slot in slots {
             if excess == 0 {
                 return;
@@ -50,8 +50,8 @@ fn bytes(slot: &Slot) -> usize {
 }
 
 /// Leaves the window of a queue to its pool, unless it is spared this time. Returns how many bytes that freed.
-fn leave(queue: &mut OpenQueue, spared: Spared) -> usize {
-    if std::mem::take(&mut queue.is_claimed_from) && spared == Spared::InUse {
+fn leave(queue: &mut OpenQueue, spared: EvictionClass) -> usize {
+    if std::mem::take(&mut queue.is_claimed_from) && spared == EvictionClass::InUse {
         return 0;
     }
     let freed = queue.engine.ready_bytes();
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
     use crate::broker::alarm::Alarms;
-    use crate::broker::retake::Taken;
+    use crate::broker::recovery::RecoveryPace;
     use crate::catalogue::{OwnedSlot, SlotClaims};
     use crate::domain::ids::{MessageId, Slot as SlotNumber};
     use crate::domain::message::{Header, Life, Message, State};
@@ -100,7 +100,7 @@ mod tests {
             owned,
             epoch,
             SlotClaims::default(),
-            (Taken::first(), Timestamp::default()),
+            (RecoveryPace::first(), Timestamp::default()),
             Alarms::default(),
         );
         for (number, is_claimed_from) in queues.iter().enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! Each queue with entries aside has one task that carries them on: those that move away to their target, those that
 //! were prepared here by asking their source. It begins when messages are set aside and when a queue that has such
-//! entries is opened, which [`super::unfinished`] sees to, and ends when there are none. A target that cannot be reached is tried again, with longer and
+//! entries is opened, which [`super::unfinished_transfers`] sees to, and ends when there are none. A target that cannot be reached is tried again, with longer and
 //! longer pauses; its messages stay hidden meanwhile.
 
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ use tracing::debug;
 
 use super::Broker;
 use super::changes::Change;
-use super::far_moves::answer_of;
 use super::messages::settled;
 use super::queue_store::QueueStore;
+use super::remote_transfer::answer_of;
 use super::retention::{metadata_of_made, retention_of};
 use super::slot::{OpenQueue, Slot, SlotState};
 use super::transfers::{Pass, Transfers};
@@ -82,7 +82,7 @@ impl Broker {
         let (mut pause, longest) = limits::MOVE_PAUSES;
         let mut transfers = Transfers::default();
         loop {
-            let pass = match self.move_aside(slot, at, id, &mut transfers).await {
+            let pass = match self.run_transfer_pass(slot, at, id, &mut transfers).await {
                 Ok(pass) => pass,
                 Err(error) => {
                     self.task_failed("move messages", format_args!("queue {}", at.name), &error);
@@ -99,7 +99,7 @@ impl Broker {
                 pause = limits::MOVE_PAUSES.0;
             }
             match pass {
-                Pass::Idle if slot.state.lock().rest_mover(at, id) => return,
+                Pass::Idle if slot.state.lock().may_stop_mover(at, id) => return,
                 Pass::Idle => {}
                 Pass::Moved => pause = limits::MOVE_PAUSES.0,
                 Pass::Waits => {
@@ -108,11 +108,11 @@ impl Broker {
                         None => return,
                     };
                     // Not at each message: the target that could not be reached is tried again too.
-                    if !self.next_turn(limits::MOVE_PAUSES.0).await {
+                    if !self.sleep_tick(limits::MOVE_PAUSES.0).await {
                         return;
                     }
                     tokio::select! {
-                        goes_on = self.next_turn(pause.saturating_sub(limits::MOVE_PAUSES.0)) => if !goes_on { return },
+                        goes_on = self.sleep_tick(pause.saturating_sub(limits::MOVE_PAUSES.0)) => if !goes_on { return },
                         () = slot.closed.cancelled() => return,
                         () = set_aside.notified() => {}
                         // Its target takes more at once, however long that took.
@@ -128,7 +128,7 @@ impl Broker {
     }
 
     /// Goes once over what is aside in a queue: what is known to be, or all that its pool has.
-    async fn move_aside(
+    async fn run_transfer_pass(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -145,7 +145,7 @@ impl Broker {
         if let Some(known) = known {
             let mut pass = Ok(Pass::Idle);
             for ids in transfers.due(known).chunks(limits::MOVE_MESSAGES) {
-                pass = worse(pass, self.move_known(&side, ids, transfers).await);
+                pass = worse(pass, self.send_known(&side, ids, transfers).await);
             }
             return worse(pass, Ok(transfers.finish(&[]).await));
         }
@@ -165,7 +165,7 @@ impl Broker {
         pass
     }
 
-    async fn move_known(
+    async fn send_known(
         &self,
         side: &Side<'_>,
         ids: &[MessageId],
@@ -205,7 +205,7 @@ impl Broker {
             let target = peer.at.clone();
             let transfer = self.0.tasks.spawn(async move {
                 let Some(side) = broker.side(&slot, &at, id)? else { return Ok(()) };
-                broker.move_away(&side, &target, messages).await
+                broker.send_transfers(&side, &target, messages).await
             });
             transfers.begin(peer.at.clone(), transfer);
             begun.push(peer.at.clone());
@@ -230,13 +230,13 @@ impl Broker {
     }
 
     /// Holds the moves into a queue, from the first write there to the last.
-    pub(super) async fn hold_moves(&self, target: &QueueRef) -> Result<OwnedMutexGuard<()>, Error> {
+    pub(super) async fn hold_transfers(&self, target: &QueueRef) -> Result<OwnedMutexGuard<()>, Error> {
         let held = timeout(limits::CLOSE_DEADLINE, self.0.cells.moves.hold(target)).await;
         held.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way into the queue"))
     }
 
     /// Steps 2 to 4 for messages of one target.
-    async fn move_away(
+    async fn send_transfers(
         &self,
         source: &Side<'_>,
         target: &QueueRef,
@@ -249,10 +249,10 @@ impl Broker {
             return self.change(source, Change::Update(failed.collect())).await;
         }
         if let Some(owner) = self.elsewhere(target) {
-            return self.move_far(source, (target, &owner), messages).await;
+            return self.send_remote_transfer(source, (target, &owner), messages).await;
         }
         // Nobody else prepares, publishes or drops here until the end, and the queue stays.
-        let _moves = self.hold_moves(target).await?;
+        let _moves = self.hold_transfers(target).await?;
         let slot = self.slot(target).await?;
         let (is_ordered, retention) = {
             let mut state = source.slot.state.lock();
@@ -292,7 +292,7 @@ impl Broker {
         let dead = dead_letters(messages.iter().map(|message| &message.header));
         let prepared = self.prepare(target, (&peer, ttl), messages).await?;
         let ids = prepared.iter().map(|header| header.id).collect();
-        answer_of(source.at, self.let_go(source, ids, dead)).await.map_err(Error::into_unknown)?;
+        answer_of(source.at, self.remove_at_source(source, ids, dead)).await.map_err(Error::into_unknown)?;
         self.wake(target.slot, target.at, target.id, prepared).await
     }
 
@@ -320,7 +320,7 @@ impl Broker {
             }
             if headers.iter().all(|found| found.id != header.id) {
                 let body = enveloped(&header, peer, body);
-                let life = life_there(&header, ttl, is_ordered, now);
+                let life = life_at_target(&header, ttl, is_ordered, now);
                 let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
                 absent.push(Message { header: Header { size, ..prepared(&header, peer, life, now) }, body });
             }
@@ -339,7 +339,7 @@ impl Broker {
         peer: &Peer,
         headers: Vec<Header>,
     ) -> Result<Pass, Error> {
-        let _moves = self.hold_moves(target.at).await?;
+        let _moves = self.hold_transfers(target.at).await?;
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         // Somebody else may have brought them to their end while the lock was taken.
         let still: Vec<Header> = target
@@ -419,7 +419,7 @@ impl Broker {
 
 impl SlotState {
     /// Whether the mover of a queue, which found nothing on its way, may end.
-    fn rest_mover(&mut self, at: &QueueRef, id: QueueId) -> bool {
+    fn may_stop_mover(&mut self, at: &QueueRef, id: QueueId) -> bool {
         let Some(queue) = self.queue_mut(at, id) else { return true };
         queue.is_moving = queue.engine.has_in_transfer();
         !queue.is_moving
@@ -441,7 +441,12 @@ fn is_dead_letter(header: &Header) -> bool {
 
 /// The life that begins for a message where it moves to, if one does: of a dead letter that gets a ttl there, and of one that
 /// lives by the retention of a queue in order of groups (SQS). Others keep theirs.
-fn life_there(header: &Header, ttl: Option<MessageTtl>, is_ordered: bool, now: Timestamp) -> Option<Life> {
+fn life_at_target(
+    header: &Header,
+    ttl: Option<MessageTtl>,
+    is_ordered: bool,
+    now: Timestamp,
+) -> Option<Life> {
     let ttl = ttl.filter(|_| is_dead_letter(header));
     let is_retained = is_ordered && header.life.retained_since().is_some();
     ttl.map(|ttl| Life::lasting(ttl.seconds(), now)).or(is_retained.then_some(Life::Retained { since: now }))
@@ -464,13 +469,13 @@ fn enveloped(header: &Header, peer: &Peer, body: Bytes) -> Bytes {
     Envelope { source, attempts, ..envelope }.before(body)
 }
 
-type Away = Vec<(Arc<Peer>, Vec<Message>)>;
-type Here = Vec<(Arc<Peer>, Vec<Header>)>;
+type Outgoing = Vec<(Arc<Peer>, Vec<Message>)>;
+type Incoming = Vec<(Arc<Peer>, Vec<Header>)>;
 
 /// Entries that are aside: those that move away by their target, those that were prepared by their source. Failed ones
 /// are left out.
-pub(super) fn by_peer(messages: Vec<Message>) -> (Away, Here) {
-    let (mut away, mut here) = (Away::new(), Here::new());
+pub(super) fn by_peer(messages: Vec<Message>) -> (Outgoing, Incoming) {
+    let (mut away, mut here) = (Outgoing::new(), Incoming::new());
     for message in messages {
         match &message.header.state {
             State::Moving(peer) => {

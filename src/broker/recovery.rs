@@ -13,8 +13,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::Broker;
-use super::away::AwaySlot;
 use super::slot::Slot;
+use super::slot_reservation::SlotReservation;
 use crate::catalogue::OwnedSlot;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
@@ -34,12 +34,12 @@ const FENCES_WAIT: Duration = Duration::from_millis(500);
 
 /// When a slot was taken, and how long to wait before it is taken again if that is soon.
 #[derive(Clone, Copy)]
-pub(super) struct Taken {
+pub(super) struct RecoveryPace {
     at: Instant,
     pause: Duration,
 }
 
-impl Taken {
+impl RecoveryPace {
     /// At the start, now.
     pub(super) fn first() -> Self {
         Self::now(Duration::ZERO)
@@ -83,7 +83,7 @@ impl Broker {
         if let Some(slot) = self.0.cells.get(number) {
             match slot.lost() {
                 None => return Ok(slot),
-                Some(why) => self.begin_retake(&slot, why),
+                Some(why) => self.begin_recovery(&slot, why),
             }
         }
         self.0.cells.wait(number).await
@@ -120,18 +120,18 @@ impl Broker {
 
     /// Takes slots anew that nobody asks for.
     pub(super) async fn watch_slots(&self) {
-        while self.next_turn(limits::SLOT_TICK).await {
+        while self.sleep_tick(limits::SLOT_TICK).await {
             for slot in self.0.cells.owned() {
                 if let Some(why) = slot.lost() {
-                    self.begin_retake(&slot, why);
+                    self.begin_recovery(&slot, why);
                 }
             }
         }
     }
 
     /// Closes a slot and begins to take it anew, once.
-    pub(super) fn begin_retake(&self, slot: &Arc<Slot>, why: &'static str) {
-        let Some(away) = self.leave_away(slot, why) else { return };
+    pub(super) fn begin_recovery(&self, slot: &Arc<Slot>, why: &'static str) {
+        let Some(away) = self.take_reserved(slot, why) else { return };
         slot.close();
         let pause = slot.taken.pause();
         let (number, pause_ms) = (slot.owned.slot.0, millis(pause));
@@ -142,19 +142,25 @@ impl Broker {
         }
         self.0.meter.note_lost_slot();
         let (broker, owned, pools) = (self.clone(), slot.owned.clone(), slot.pools());
-        self.0.tasks.spawn(async move { broker.retake(away, &owned, &pools, pause).await });
+        self.0.tasks.spawn(async move { broker.recover_slot(away, &owned, &pools, pause).await });
     }
 
     /// Takes a slot until that succeeds, others that reach more should have it, or the service stops.
-    async fn retake(&self, away: AwaySlot, owned: &OwnedSlot, pools: &[PoolName], first: Duration) {
+    async fn recover_slot(
+        &self,
+        away: SlotReservation,
+        owned: &OwnedSlot,
+        pools: &[PoolName],
+        first: Duration,
+    ) {
         let (mut pause, number, began) = (first, owned.slot, Instant::now());
         loop {
-            if !pause.is_zero() && !self.next_turn(pause).await {
+            if !pause.is_zero() && !self.sleep_tick(pause).await {
                 return;
             }
             pause = next(pause);
             // It would be lost again and again for what this replica does not reach.
-            if self.is_passed_over() {
+            if self.should_yield_slots() {
                 match self.0.catalogue.slots_give_up(std::slice::from_ref(owned), &self.0.owner).await {
                     Ok(()) => {
                         info!(slot = number.0, "slot given up");
@@ -166,7 +172,7 @@ impl Broker {
                 }
                 continue;
             }
-            match self.take(number, Taken::now(pause)).await {
+            match self.take(number, RecoveryPace::now(pause)).await {
                 Ok(Some(slot)) => {
                     self.fence_pools(&slot, pools).await;
                     let (took_ms, transaction) = (millis(began.elapsed()), slot.epoch.transaction);
@@ -192,14 +198,14 @@ impl Broker {
     }
 
     /// Takes a slot; none when another replica has it.
-    async fn take(&self, number: SlotNumber, taken: Taken) -> Result<Option<Arc<Slot>>, Error> {
+    async fn take(&self, number: SlotNumber, taken: RecoveryPace) -> Result<Option<Arc<Slot>>, Error> {
         let owned = self.0.catalogue.slots_take(&[number], &self.0.owner).await?.pop();
         let Some(owned) = owned else { return Ok(None) };
         self.load(owned, taken).await.map(Some)
     }
 
     /// A slot that was taken, with its claims.
-    pub(super) async fn load(&self, owned: OwnedSlot, taken: Taken) -> Result<Arc<Slot>, Error> {
+    pub(super) async fn load(&self, owned: OwnedSlot, taken: RecoveryPace) -> Result<Arc<Slot>, Error> {
         let epoch = Epoch { generation: self.0.generation, transaction: owned.transaction };
         let claims = self.0.catalogue.claims(&owned).await?;
         let no_expiry_before = self.0.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
@@ -216,7 +222,7 @@ impl Broker {
             let token = fences.token();
             self.0.tasks.spawn(async move {
                 let fenced = match broker.pool(&name) {
-                    Ok(pool) => broker.open_lane(&slot, &name, &pool).await,
+                    Ok(pool) => broker.open_writer(&slot, &name, &pool).await,
                     Err(error) => Err(error),
                 };
                 if let Err(error) = fenced {
@@ -248,7 +254,7 @@ mod tests {
             assert_eq!(pause, Duration::from_millis(expected));
         }
         assert_eq!(next(Duration::from_secs(9)), PAUSE.1);
-        let taken = Taken::now(pause);
+        let taken = RecoveryPace::now(pause);
         assert_eq!(taken.pause(), pause);
         tokio::time::advance(CALM + Duration::from_millis(1)).await;
         assert_eq!(taken.pause(), Duration::ZERO);

@@ -13,13 +13,13 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// The place of a slot that somebody works on. When it is dropped the place is free, and who has the slot is looked up again;
 /// by a panic too, but after a pause.
-pub(super) struct AwaySlot {
+pub(super) struct SlotReservation {
     broker: Broker,
     number: SlotNumber,
     is_served: bool,
 }
 
-impl AwaySlot {
+impl SlotReservation {
     /// The slot.
     pub(super) fn number(&self) -> SlotNumber {
         self.number
@@ -32,7 +32,7 @@ impl AwaySlot {
     }
 }
 
-impl Drop for AwaySlot {
+impl Drop for SlotReservation {
     fn drop(&mut self) {
         if self.is_served {
             return;
@@ -42,7 +42,7 @@ impl Drop for AwaySlot {
             return broker.set_free(number);
         }
         broker.clone().0.tasks.spawn(async move {
-            broker.next_turn(PAUSE).await;
+            broker.sleep_tick(PAUSE).await;
             broker.set_free(number);
         });
     }
@@ -50,21 +50,21 @@ impl Drop for AwaySlot {
 
 impl Broker {
     /// Makes a free place that of the caller, who is to take the slot. None when it is not free.
-    pub(super) fn claim_away(&self, number: SlotNumber, why: &'static str) -> Option<AwaySlot> {
+    pub(super) fn reserve_slot(&self, number: SlotNumber, why: &'static str) -> Option<SlotReservation> {
         self.0.cells.claim(number, why).then(|| self.away(number))
     }
 
     /// Takes a slot out of its place, which is the caller's then. None when somebody else did, or put another object there.
-    pub(super) fn leave_away(&self, slot: &Arc<Slot>, why: &'static str) -> Option<AwaySlot> {
+    pub(super) fn take_reserved(&self, slot: &Arc<Slot>, why: &'static str) -> Option<SlotReservation> {
         self.0.cells.leave(slot, why).then(|| self.away(slot.owned.slot))
     }
 
-    fn away(&self, number: SlotNumber) -> AwaySlot {
-        AwaySlot { broker: self.clone(), number, is_served: false }
+    fn away(&self, number: SlotNumber) -> SlotReservation {
+        SlotReservation { broker: self.clone(), number, is_served: false }
     }
 
     fn set_free(&self, number: SlotNumber) {
         self.0.cells.free(number);
-        self.look_again(number);
+        self.refresh_owner(number);
     }
 }

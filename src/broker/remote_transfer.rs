@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::Broker;
-use super::cells::Whereabouts;
 use super::changes::Change;
-use super::moves::{Side, closed, dead_letters};
+use super::message_transfer::{Side, closed, dead_letters};
 use super::retention::{metadata_of_made, retention_of};
 use super::slot::Slot;
+use super::slot_table::SlotLocation;
 use crate::catalogue::SlotOwner;
 use crate::cluster::questions::{
     ARRIVE, Arrival, Asker, DEPART, Departure, OwnerEpoch, STATES, StatesAnswer, StatesQuestion,
@@ -38,9 +38,9 @@ use crate::storage::Epoch;
 
 /// The latest epoch that was heard of each slot that messages go to. Held for single looks.
 #[derive(Default)]
-pub(super) struct Heard(Mutex<HashMap<SlotNumber, Epoch>>);
+pub(super) struct TargetEpochs(Mutex<HashMap<SlotNumber, Epoch>>);
 
-impl Heard {
+impl TargetEpochs {
     /// Notes who speaks for a slot. False when a later owner has spoken.
     fn note(&self, slot: SlotNumber, epoch: Epoch) -> bool {
         let mut heard = self.0.lock();
@@ -80,14 +80,14 @@ impl Broker {
 
     /// Who serves the slot of a queue, if another replica does.
     pub(super) fn elsewhere(&self, at: &QueueRef) -> Option<SlotOwner> {
-        match self.whereabouts(at.slot()) {
-            Whereabouts::There(owner) => Some(owner),
-            Whereabouts::Here(_) | Whereabouts::Nowhere => None,
+        match self.slot_location(at.slot()) {
+            SlotLocation::There(owner) => Some(owner),
+            SlotLocation::Here(_) | SlotLocation::Nowhere => None,
         }
     }
 
     /// Has messages that were set aside taken over by the owner of their target.
-    pub(super) async fn move_far(
+    pub(super) async fn send_remote_transfer(
         &self,
         source: &Side<'_>,
         (target, owner): (&QueueRef, &SlotOwner),
@@ -131,7 +131,7 @@ impl Broker {
     }
 
     /// Takes over messages that another replica has set aside for a queue of ours.
-    pub async fn moves_arrive(&self, arrival: Arrival) -> Result<(), Error> {
+    pub async fn accept_transfers(&self, arrival: Arrival) -> Result<(), Error> {
         let broker = self.clone();
         self.carry_out(async move { broker.take_over(arrival).await }).await
     }
@@ -139,7 +139,7 @@ impl Broker {
     async fn take_over(&self, arrival: Arrival) -> Result<(), Error> {
         let target = arrival.target.queue()?;
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
-        let _moves = self.hold_moves(&target).await?;
+        let _moves = self.hold_transfers(&target).await?;
         let slot = self.slot(&target).await?;
         let metadata = metadata_of_made(arrival.is_ordered, arrival.retention)?;
         self.open_or_make_target(&slot, &target, metadata).await?;
@@ -156,14 +156,14 @@ impl Broker {
         let is_ours =
             |message: &Message| matches!(&message.header.state, State::Moving(to) if to.at == target);
         let messages: Vec<Message> = found.into_iter().filter(is_ours).collect();
-        let moved = self.carry_over_from_afar(&side, &peer, messages, arrival).await;
+        let moved = self.carry_over_remote(&side, &peer, messages, arrival).await;
         if let Some(queue) = slot.state.lock().queue_mut(&target, side.id) {
             self.start_mover(&slot, &target, queue);
         }
         moved
     }
 
-    async fn carry_over_from_afar(
+    async fn carry_over_remote(
         &self,
         target: &Side<'_>,
         peer: &Arc<Peer>,
@@ -187,7 +187,7 @@ impl Broker {
             match self.elsewhere(&peer.at) {
                 Some(owner) => self.asker()?.ask::<()>(&owner.address, DEPART, &departure).await,
                 // It has moved to us since.
-                None => self.moves_depart(departure).await,
+                None => self.remove_departed(departure).await,
             }
         };
         answer_of(&peer.at, departed).await.map_err(Error::into_unknown)?;
@@ -195,12 +195,12 @@ impl Broker {
     }
 
     /// Removes messages that the owner of their target has, prepared.
-    pub async fn moves_depart(&self, departure: Departure) -> Result<(), Error> {
+    pub async fn remove_departed(&self, departure: Departure) -> Result<(), Error> {
         let broker = self.clone();
         self.carry_out(async move { broker.take_out(departure).await }).await
     }
 
-    /// As [`Broker::moves_depart`], in the task of the caller.
+    /// As [`Broker::remove_departed`], in the task of the caller.
     async fn take_out(&self, departure: Departure) -> Result<(), Error> {
         let at = departure.source.queue()?;
         // Whoever speaks for the target next and asks for these messages waits until this has its outcome.
@@ -220,7 +220,7 @@ impl Broker {
 
     /// Removes messages at their source, as [`Broker::depart`] does. The departures from there are held until the outcome is
     /// known, also when the caller waits no longer: the next one who asks for the messages waits for it.
-    pub(super) async fn let_go(
+    pub(super) async fn remove_at_source(
         &self,
         source: &Side<'_>,
         ids: Vec<MessageId>,
@@ -275,10 +275,10 @@ impl Broker {
         peer: &Peer,
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, TransferFate>, Error> {
-        answer_of(&peer.at, self.ask_fates(slot, peer, ids)).await
+        answer_of(&peer.at, self.fetch_fates(slot, peer, ids)).await
     }
 
-    async fn ask_fates(
+    async fn fetch_fates(
         &self,
         slot: &Slot,
         peer: &Peer,
@@ -307,7 +307,7 @@ impl Broker {
 
     /// Says which of these messages are here, to the owner of the queue that they were prepared for. From then on nobody
     /// before that owner takes any of them out.
-    pub async fn moves_states(&self, question: StatesQuestion) -> Result<StatesAnswer, Error> {
+    pub async fn read_transfer_states(&self, question: StatesQuestion) -> Result<StatesAnswer, Error> {
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
         let _departures = self.0.cells.departures.hold(&peer.at).await;
         self.heed(question.owner).await?;

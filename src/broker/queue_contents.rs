@@ -18,7 +18,7 @@ const HEAD: (usize, usize) = (1, 1);
 
 /// Where the record of a queue that is opened comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum RecordOrigin {
     /// It was there.
     Stored,
     /// It was just made, with an id that no pool knows.
@@ -30,12 +30,12 @@ impl QueueStore {
     /// has something. Entries that are prepared, moving or failed behind a scheduled one are not seen beyond the totals.
     pub(super) async fn presence(
         &self,
-        origin: Origin,
+        origin: RecordOrigin,
         queue: QueueId,
         totals: &Totals,
         tail: MessageId,
     ) -> Result<StoredTotals, Error> {
-        if origin == Origin::Created {
+        if origin == RecordOrigin::Created {
             return Ok(StoredTotals { tail, has_ready: false, is_scheduled: false, has_aside: false });
         }
         let has_ready = totals.ready() > 0 || self.head(queue, Order::Ready).await?.is_some();
@@ -68,7 +68,7 @@ impl NamedStore {
 
     /// Whether a queue has an entry in this pool that is prepared, moving or failed. Of one that has scheduled entries
     /// the totals are believed: the head does not say what is behind those.
-    pub(super) async fn holds_aside(&self, queue: QueueId) -> Result<bool, Error> {
+    pub(super) async fn holds_in_transfer(&self, queue: QueueId) -> Result<bool, Error> {
         let totals = self.totals(queue).await.map_err(|error| self.failed(error))?;
         let is_aside = |state: State| state != State::Scheduled;
         Ok(totals.aside > 0 || self.head(queue, Order::Aside).await?.is_some_and(is_aside))

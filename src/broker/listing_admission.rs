@@ -15,11 +15,11 @@ use crate::error::Error;
 
 /// The listings under way and in line, by account.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ListingTurns(Arc<Mutex<HashMap<ProjectId, Line>>>);
+pub(super) struct ListingAdmission(Arc<Mutex<HashMap<ProjectId, AccountListings>>>);
 
 /// Those of one account.
 #[derive(Debug)]
-struct Line {
+struct AccountListings {
     /// Fair: who came first is next.
     places: Arc<Semaphore>,
     /// Listings under way and those that wait.
@@ -28,23 +28,23 @@ struct Line {
 
 /// A listing in line. It leaves when this is dropped.
 #[derive(Debug)]
-pub(super) struct ListingTurn {
-    turns: ListingTurns,
+pub(super) struct ListingPermit {
+    turns: ListingAdmission,
     account: ProjectId,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl ListingTurns {
+impl ListingAdmission {
     /// Waits for the turn of a listing of `project`, which counts for its account. The turn lasts as long as what is returned.
     ///
     /// # Errors
     ///
     /// [`Error::TooMany`] at once, when too many wait already.
-    pub(super) async fn take(&self, project: &ProjectId, accounts: Accounts) -> Result<ListingTurn, Error> {
+    pub(super) async fn take(&self, project: &ProjectId, accounts: Accounts) -> Result<ListingPermit, Error> {
         let account = accounts.of(project);
         let places = {
             let mut lines = self.0.lock();
-            let line = lines.entry(account.clone()).or_insert_with(|| Line {
+            let line = lines.entry(account.clone()).or_insert_with(|| AccountListings {
                 places: Arc::new(Semaphore::new(limits::LISTINGS_AT_ONCE)),
                 length: 0,
             });
@@ -56,13 +56,13 @@ impl ListingTurns {
             Arc::clone(&line.places)
         };
         // From here on it leaves the line however this ends.
-        let mut turn = ListingTurn { turns: self.clone(), account, _place: None };
+        let mut turn = ListingPermit { turns: self.clone(), account, _place: None };
         turn._place = places.acquire_owned().await.ok();
         Ok(turn)
     }
 }
 
-impl Drop for ListingTurn {
+impl Drop for ListingPermit {
     fn drop(&mut self) {
         let mut lines = self.turns.0.lock();
         let Some(line) = lines.get_mut(&self.account) else { return };
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn listings_of_one_account_hold_up_no_other() {
-        let turns = ListingTurns::default();
+        let turns = ListingAdmission::default();
         let take = |name: &str| turns.take(&project(name), Accounts::Regions).now_or_never();
         let mut taken: Vec<_> = (0..limits::LISTINGS_AT_ONCE).map(|_| take("a").unwrap().unwrap()).collect();
         assert!(take("a").is_none(), "it has to wait");
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn listing_beyond_line_is_refused_and_line_is_forgotten() {
-        let turns = ListingTurns::default();
+        let turns = ListingAdmission::default();
         let a = project("a");
         let mut waiting: Vec<_> =
             (0..limits::LISTINGS_IN_LINE).map(|_| Box::pin(turns.take(&a, Accounts::Regions))).collect();

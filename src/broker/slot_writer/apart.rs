@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Work;
+use super::Write;
 use crate::broker::Broker;
-use crate::broker::sending::{Outcome, send};
+use crate::broker::batch_commit::{Outcome, send};
 use crate::broker::slot::Slot;
 use crate::domain::names::PoolName;
 use crate::storage::PoolStore;
@@ -16,10 +16,11 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,
-        works: Vec<Work>,
+        works: Vec<Write>,
         store: &dyn PoolStore,
     ) {
-        let (posts, rest): (Vec<Work>, Vec<Work>) = works.into_iter().partition(|work| work.change.is_post());
+        let (posts, rest): (Vec<Write>, Vec<Write>) =
+            works.into_iter().partition(|work| work.change.is_post());
         self.settle(slot, pool, posts, Outcome::Full).await;
         let batch = slot.state.lock().batch(slot, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
@@ -33,7 +34,7 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,
-        works: Vec<Work>,
+        works: Vec<Write>,
         store: &dyn PoolStore,
     ) {
         let mut parts = VecDeque::from(apart(works));
@@ -59,12 +60,12 @@ impl Broker {
 }
 
 /// Parts of works: those of each queue, or each by itself if all are of one.
-fn apart(works: Vec<Work>) -> Vec<Vec<Work>> {
+fn apart(works: Vec<Write>) -> Vec<Vec<Write>> {
     let is_one_queue = works.windows(2).all(|pair| pair[0].queue == pair[1].queue);
     if is_one_queue {
         return works.into_iter().map(|work| vec![work]).collect();
     }
-    let mut parts: Vec<Vec<Work>> = Vec::new();
+    let mut parts: Vec<Vec<Write>> = Vec::new();
     for work in works {
         match parts.iter_mut().find(|part| part[0].queue == work.queue) {
             Some(part) => part.push(work),

@@ -51,12 +51,12 @@ impl Broker {
         let (broker, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
         let change = async move {
             let _guard = slot.lost_on_panic();
-            let parted = broker.begin_part(&slot, &at, claim, &messages).await?;
+            let parted = broker.begin_split_commit(&slot, &at, claim, &messages).await?;
             let own = match parted {
-                Parted::Over => return broker.check_ours(&slot).map(|()| None),
-                Parted::Whole => claim,
-                Parted::Some(queue, rest, parted) => {
-                    let done = broker.commit_part(&slot, &at, claim, (queue, rest, parted), terms).await;
+                SplitStart::Over => return broker.check_ours(&slot).map(|()| None),
+                SplitStart::Whole => claim,
+                SplitStart::Some(queue, rest, parted) => {
+                    let done = broker.commit_split(&slot, &at, claim, (queue, rest, parted), terms).await;
                     slot.changed.notify_waiters();
                     done?
                 }
@@ -73,21 +73,23 @@ impl Broker {
         self.carry_out(change).await
     }
 
-    async fn begin_part(
+    async fn begin_split_commit(
         &self,
         slot: &Slot,
         at: &QueueRef,
         claim: ClaimId,
         messages: &[MessageId],
-    ) -> Result<Parted, Error> {
+    ) -> Result<SplitStart, Error> {
         loop {
             let changed = {
                 let mut state = slot.state.lock();
                 let queue = state.queues.get_mut(at).ok_or_else(closed)?;
                 match queue.engine.begin_split(claim, messages, self.claim_time()) {
-                    ClaimSplit::Whole => return Ok(Parted::Whole),
-                    ClaimSplit::Ended => return Ok(Parted::Over),
-                    ClaimSplit::Begun { rest, parted } => return Ok(Parted::Some(queue.id, rest, parted)),
+                    ClaimSplit::Whole => return Ok(SplitStart::Whole),
+                    ClaimSplit::Ended => return Ok(SplitStart::Over),
+                    ClaimSplit::Begun { rest, parted } => {
+                        return Ok(SplitStart::Some(queue.id, rest, parted));
+                    }
                     ClaimSplit::Busy => Arc::clone(&slot.changed).notified_owned(),
                 }
             };
@@ -100,7 +102,7 @@ impl Broker {
 
     /// Writes the claim without the messages, and theirs, in one commit. Returns theirs. When its outcome is unknown the claim
     /// stays as it is for everybody, in doubt, until the commit has been made again; the slot goes on.
-    async fn commit_part(
+    async fn commit_split(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
@@ -108,20 +110,20 @@ impl Broker {
         (queue, rest, parted): (QueueId, ClaimSnapshot, Vec<(MessageId, u32)>),
         terms: ClaimTerms,
     ) -> Result<ClaimId, Error> {
-        let split = Parting::new(at, (queue, old), (rest, parted), terms, self.0.clock.now());
+        let split = SplitCommit::new(at, (queue, old), (rest, parted), terms, self.0.clock.now());
         let (kept, own) = (split.kept.clone(), split.own.clone());
         let is_new_bucket = slot.state.lock().buckets >> split.new.bucket() & 1 == 0;
         let done =
-            self.0.catalogue.claim_part(&slot.owned, (old, &kept), (split.new, &own), is_new_bucket).await;
+            self.0.catalogue.split_claim(&slot.owned, (old, &kept), (split.new, &own), is_new_bucket).await;
         match done {
             Ok(()) => self.finish_split(slot, &split),
             Err(error) if error.nothing_written() => {
-                self.not_parted(slot, &split)?;
+                self.cancel_split(slot, &split)?;
                 Err(error)
             }
             Err(error) => {
                 let (broker, slot) = (self.clone(), Arc::clone(slot));
-                self.spawn_in(&Arc::clone(&slot), async move { broker.settle_part(&slot, &split).await });
+                self.spawn_in(&Arc::clone(&slot), async move { broker.settle_split(&slot, &split).await });
                 Err(error)
             }
         }
@@ -129,18 +131,17 @@ impl Broker {
 
     /// Makes a commit again whose outcome is unknown, until that is known, the slot is served elsewhere or taken anew, or the
     /// service stops.
-    async fn settle_part(&self, slot: &Arc<Slot>, split: &Parting) {
+    async fn settle_split(&self, slot: &Arc<Slot>, split: &SplitCommit) {
         warn!(slot = slot.owned.slot.0, claim = %split.old, "claim split in doubt");
         let pause = Duration::from_secs(limits::RETRY_SECONDS.into());
-        while self.next_turn(pause).await && slot.check_served().is_ok() {
+        while self.sleep_tick(pause).await && slot.check_served().is_ok() {
             let (kept, own) = ((split.old, &split.kept), (split.new, &split.own));
             let is_new_bucket = slot.state.lock().buckets >> split.new.bucket() & 1 == 0;
-            let settled = match self.0.catalogue.claim_part_again(&slot.owned, kept, own, is_new_bucket).await
-            {
+            let settled = match self.0.catalogue.repeat_split(&slot.owned, kept, own, is_new_bucket).await {
                 // Without messages in the old claim the new one gets none, and its record is cleared away.
                 Ok(_) => self.finish_split(slot, split).map(drop),
                 Err(Error::Unavailable { .. } | Error::Unknown { .. }) => continue,
-                Err(_) => self.not_parted(slot, split),
+                Err(_) => self.cancel_split(slot, split),
             };
             slot.changed.notify_waiters();
             // An error means that the queue was deleted, and its claims with it.
@@ -150,7 +151,7 @@ impl Broker {
     }
 
     /// Both records are durable.
-    fn finish_split(&self, slot: &Slot, split: &Parting) -> Result<ClaimId, Error> {
+    fn finish_split(&self, slot: &Slot, split: &SplitCommit) -> Result<ClaimId, Error> {
         let mut state = slot.state.lock();
         if state.queue_mut(&split.at, split.queue).is_none() {
             state.note_orphan(split.new);
@@ -160,18 +161,18 @@ impl Broker {
         state.spend(over);
         state.buckets |= 1 << split.new.bucket();
         state.live_claims += 1;
-        state.await_end(Deadline { at: split.expires, claim: split.new, queue: split.at.clone() });
-        state.await_end(Deadline { at: split.rest_expires, claim: split.old, queue: split.at.clone() });
+        state.note_deadline(Deadline { at: split.expires, claim: split.new, queue: split.at.clone() });
+        state.note_deadline(Deadline { at: split.rest_expires, claim: split.old, queue: split.at.clone() });
         Ok(split.new)
     }
 
     /// Nothing was written.
-    fn not_parted(&self, slot: &Slot, split: &Parting) -> Result<(), Error> {
+    fn cancel_split(&self, slot: &Slot, split: &SplitCommit) -> Result<(), Error> {
         let soon = self.0.clock.now().plus_seconds(limits::RETRY_SECONDS);
         let mut state = slot.state.lock();
         let Some(open) = state.queue_mut(&split.at, split.queue) else { return Err(queue_closed()) };
         open.engine.renew_failed(split.old);
-        state.await_end(Deadline { at: soon, claim: split.old, queue: split.at.clone() });
+        state.note_deadline(Deadline { at: soon, claim: split.old, queue: split.at.clone() });
         Ok(())
     }
 }
@@ -181,7 +182,7 @@ fn queue_closed() -> Error {
 }
 
 /// A claim that is split in two: what is written, and what memory needs once it is.
-struct Parting {
+struct SplitCommit {
     at: QueueRef,
     queue: QueueId,
     old: ClaimId,
@@ -196,7 +197,7 @@ struct Parting {
     own: ClaimRecord,
 }
 
-impl Parting {
+impl SplitCommit {
     fn new(
         at: &QueueRef,
         (queue, old): (QueueId, ClaimId),
@@ -223,7 +224,7 @@ impl Parting {
 }
 
 /// What can be parted from a claim.
-enum Parted {
+enum SplitStart {
     /// Nothing: it is over.
     Over,
     /// All that it has.

@@ -8,7 +8,7 @@ use super::{queue, whole};
 
 /// Rounds after which whatever nobody uses was closed.
 fn rounds(whole: &super::Whole) -> usize {
-    (0..limits::REST_ROUNDS).map(|_| whole.broker.rest_round().0).sum()
+    (0..limits::REST_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,9 +18,9 @@ async fn idle_queues_are_closed_and_open_again_whole() {
     for number in 0..300 {
         posted.push(whole.post(&queue(&format!("idle-{number}")), 2, 3_600).await);
     }
-    assert_eq!(whole.broker.rest_round(), (0, 300));
+    assert_eq!(whole.broker.close_idle_round(), (0, 300));
     assert_eq!(rounds(&whole), 300);
-    assert_eq!(whole.broker.rest_round(), (0, 0));
+    assert_eq!(whole.broker.close_idle_round(), (0, 0));
     let stats = whole.broker.queue_stats(&queue("idle-7")).await.unwrap();
     assert_eq!((stats.free, stats.claimed), (2, 0));
     for (number, ids) in (0..).zip(posted) {
@@ -40,7 +40,7 @@ async fn queue_with_a_claim_or_a_waiter_or_a_delay_stays_open() {
     let delayed = NewMessage { body: "1".into(), delay: Some(delay), ..NewMessage::default() };
     whole.broker.messages_post(&queue("delayed"), vec![delayed], None).await.unwrap();
     assert_eq!(rounds(&whole), 0);
-    assert_eq!(whole.broker.rest_round(), (0, 2));
+    assert_eq!(whole.broker.close_idle_round(), (0, 2));
     // The claim ends at its time, which opens nothing and loses nothing.
     whole.clock.advance(60_000);
     assert_eq!(whole.claim_soon(&queue("claimed"), 1).await, ids);
@@ -52,7 +52,7 @@ async fn queue_in_use_is_not_closed() {
     let whole = whole().await;
     whole.post(&queue("used"), 1, 3_600).await;
     for _ in 0..3 * limits::REST_ROUNDS {
-        assert_eq!(whole.broker.rest_round(), (0, 1));
+        assert_eq!(whole.broker.close_idle_round(), (0, 1));
         whole.broker.queue_stats(&queue("used")).await.unwrap();
     }
     assert!(rounds(&whole) == 1);

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
 use super::faulty::Fault;
 use super::outcomes::{Faulty, faulty};
-use super::retaken::{claim_when_served, take_slot_of};
+use super::recovery::{claim_when_served, take_slot_of};
 use super::{metadata, queue};
 
 /// Far too long for anything that happens here.

@@ -24,11 +24,11 @@ use tracing::debug;
 
 use super::Broker;
 use super::changes::Change;
-use super::messages::{Outcome, settled};
-use super::moves::closed;
+use super::duplicates;
+use super::message_transfer::closed;
+use super::messages::{WriteOutcome, settled};
 use super::pool_table::NamedStore;
 use super::slot::{OpenQueue, Slot};
-use super::twins;
 use crate::catalogue::{MigrationRecord, Placement, QueueRecord};
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits;
@@ -81,7 +81,7 @@ pub(super) async fn still(migration: Option<&Migration>) -> Option<MutexGuard<'_
 }
 
 /// A queue that is copied, at its owner.
-struct Course {
+struct CopyPhase {
     slot: Arc<Slot>,
     at: QueueRef,
     id: QueueId,
@@ -90,12 +90,12 @@ struct Course {
 
 /// Where a walk over the older pool is.
 #[derive(Clone, Copy)]
-struct Walk {
+struct CopyCursor {
     order: Order,
     after: Option<Position>,
 }
 
-impl Walk {
+impl CopyCursor {
     const FIRST: Self = Self { order: Order::Ready, after: None };
 
     /// The next part of the walk behind a page; none when it was the last one.
@@ -110,13 +110,13 @@ impl Walk {
 
 impl Broker {
     /// Begins to copy a queue that lies in two pools.
-    pub(super) fn start_copier(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &OpenQueue) {
+    pub(super) fn start_copy_phase(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &OpenQueue) {
         let Some(migration) = &queue.migration else { return };
         let (slot, at, migration) = (Arc::clone(slot), at.clone(), Arc::clone(migration));
-        let (broker, course) = (self.clone(), Course { slot, at, id: queue.id, migration });
+        let (broker, course) = (self.clone(), CopyPhase { slot, at, id: queue.id, migration });
         self.spawn_in(&Arc::clone(&course.slot), async move {
             tokio::select! {
-                () = broker.run_copier(&course) => {}
+                () = broker.run_copy_phase(&course) => {}
                 // What is under way is told of by the lanes, or found by whoever opens the queue next.
                 () = course.slot.closed.cancelled() => {}
                 () = broker.0.stop.cancelled() => {}
@@ -124,22 +124,22 @@ impl Broker {
         });
     }
 
-    async fn run_copier(&self, course: &Course) {
+    async fn run_copy_phase(&self, course: &CopyPhase) {
         let (first, longest) = limits::COPY_PAUSES;
         let (mut pause, mut is_prepared) = (first, false);
         loop {
             let round = match is_prepared {
                 true => self.copy_round(course).await,
-                false => self.prepare_copy(course).await.map(|()| Round::Prepared),
+                false => self.prepare_copy(course).await.map(|()| CopyTick::Prepared),
             };
             match round {
-                Ok(Round::Over) => return,
-                Ok(Round::Prepared) => is_prepared = true,
-                Ok(Round::Copied) => {
+                Ok(CopyTick::Over) => return,
+                Ok(CopyTick::Prepared) => is_prepared = true,
+                Ok(CopyTick::Copied) => {
                     course.migration.is_held.store(false, Ordering::Relaxed);
                     pause = first;
                 }
-                Ok(Round::Idle) => {
+                Ok(CopyTick::Idle) => {
                     course.migration.is_held.store(true, Ordering::Relaxed);
                     let changed = Arc::clone(&course.slot.changed).notified_owned();
                     tokio::time::sleep(pause.min(limits::COPY_REST)).await;
@@ -160,7 +160,7 @@ impl Broker {
 
     /// Waits until nobody writes or reads as if the queue were in the older pool alone, and writes the ids of
     /// deduplication to the newer one.
-    async fn prepare_copy(&self, course: &Course) -> Result<(), Error> {
+    async fn prepare_copy(&self, course: &CopyPhase) -> Result<(), Error> {
         settled(self.change_course(course, Change::Leave(Vec::new()))?).await?;
         course.migration.readers.wait().await;
         let mut after = None;
@@ -171,7 +171,8 @@ impl Broker {
                 let twins = queue.engine.durable_dedup(after, limits::NOTES_PAGE);
                 let Some((key, _, expires)) = twins.last() else { return Ok(()) };
                 after = Some((*expires, *key));
-                let notes = twins.iter().map(|(key, id, expires)| twins::note(key, *id, *expires)).collect();
+                let notes =
+                    twins.iter().map(|(key, id, expires)| duplicates::note(key, *id, *expires)).collect();
                 self.submit(&course.slot, &mut state, &course.at, Change::CopyNotes(notes))?
             };
             settled(twins).await?;
@@ -179,10 +180,10 @@ impl Broker {
     }
 
     /// Goes once over what the older pool has, and ends the migration when that is nothing.
-    async fn copy_round(&self, course: &Course) -> Result<Round, Error> {
-        let (mut round, mut walk) = (Round::Idle, Some(Walk::FIRST));
+    async fn copy_round(&self, course: &CopyPhase) -> Result<CopyTick, Error> {
+        let (mut round, mut walk) = (CopyTick::Idle, Some(CopyCursor::FIRST));
         while let Some(part) = walk {
-            let Some((older, newer)) = self.stores_of(course)? else { return Ok(Round::Over) };
+            let Some((older, newer)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
             // Nothing is hidden in vain.
             newer.check_room().map_err(|error| newer.failed(error))?;
             let (id, most, bytes) = (course.id, batch(course.migration.record.rate), limits::MOVE_BYTES);
@@ -190,9 +191,11 @@ impl Broker {
             let page = page.map_err(|error| older.failed(error))?;
             let end = page.messages.last().map(|message| Position::id(message.header.id));
             let found = page.messages.into_iter().map(|message| message.header).collect();
-            let Some(copied) = self.copy_some(course, &older, found).await? else { return Ok(Round::Over) };
+            let Some(copied) = self.copy_some(course, &older, found).await? else {
+                return Ok(CopyTick::Over);
+            };
             if copied > 0 {
-                round = Round::Copied;
+                round = CopyTick::Copied;
                 course.migration.copied.fetch_add(copied, Ordering::Relaxed);
                 debug!(queue = %course.at.name, copied, "messages copied to other pool");
             }
@@ -201,18 +204,18 @@ impl Broker {
             }
             walk = part.next(end.filter(|_| !page.is_last));
         }
-        let Some((older, _)) = self.stores_of(course)? else { return Ok(Round::Over) };
+        let Some((older, _)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
         // What is left in the older pool goes with it.
         if older.holds_any(course.id).await? {
             return Ok(round);
         }
         self.finish_migration(&course.slot, &course.at, course.id, &course.migration).await?;
-        Ok(Round::Over)
+        Ok(CopyTick::Over)
     }
 
     /// The pool that the queue leaves and the one that it goes to; none when it is not open any more, or another migration
     /// has begun.
-    fn stores_of(&self, course: &Course) -> Result<Option<(NamedStore, NamedStore)>, Error> {
+    fn stores_of(&self, course: &CopyPhase) -> Result<Option<(NamedStore, NamedStore)>, Error> {
         let mut state = course.slot.state.lock();
         let queue = state.queue_mut(&course.at, course.id);
         let is_this = |queue: &&mut OpenQueue| {
@@ -228,7 +231,7 @@ impl Broker {
     /// Copies those of these messages that nobody changes. Returns how many; none when the migration is over.
     async fn copy_some(
         &self,
-        course: &Course,
+        course: &CopyPhase,
         older: &NamedStore,
         found: Vec<Header>,
     ) -> Result<Option<u64>, Error> {
@@ -263,7 +266,7 @@ impl Broker {
     /// Steps 2 and 3 for hidden messages, as they were read since.
     async fn carry_across(
         &self,
-        course: &Course,
+        course: &CopyPhase,
         hidden: &[MessageId],
         read: Vec<Message>,
     ) -> Result<u64, Error> {
@@ -312,7 +315,7 @@ impl Broker {
         Note { kind, key, value, expires: self.0.clock.now().plus_seconds(limits::COPIED_NOTE_SECONDS) }
     }
 
-    fn change_course(&self, course: &Course, change: Change) -> Result<Outcome, Error> {
+    fn change_course(&self, course: &CopyPhase, change: Change) -> Result<WriteOutcome, Error> {
         let mut state = course.slot.state.lock();
         state.queue_mut(&course.at, course.id).ok_or_else(|| closed(&course.at))?;
         self.submit(&course.slot, &mut state, &course.at, change)
@@ -328,7 +331,7 @@ impl Broker {
         let placement = record.placement()?;
         for name in placement.pools() {
             let pool = self.pool_of_record(name).await?;
-            self.open_lane(slot, name, &pool).await?;
+            self.open_writer(slot, name, &pool).await?;
         }
         self.settle_copied(slot, record.id, &placement).await?;
         let migration = placement.older.as_ref().map(|_| record.migration.unwrap_or_default());
@@ -368,7 +371,7 @@ fn batch(rate: Option<u32>) -> usize {
 }
 
 /// What one turn of a copier came to.
-enum Round {
+enum CopyTick {
     /// It can begin.
     Prepared,
     Copied,

@@ -27,8 +27,8 @@ use crate::error::{Error, Part};
 use crate::storage::Epoch;
 
 /// All places, by number of slot.
-pub(super) struct Cells {
-    places: Vec<watch::Sender<Place>>,
+pub(super) struct SlotTable {
+    places: Vec<watch::Sender<SlotEntry>>,
     /// Of a queue: held by whoever moves messages into it, from the first write there to the last, and by whoever deletes it:
     /// two never deal with the same message, and the queue does not go between two steps of a move (P5). They outlive the
     /// objects that serve the slots, since a move may have begun under another one.
@@ -40,7 +40,7 @@ pub(super) struct Cells {
 
 /// What is in a place.
 #[derive(Clone)]
-enum Place {
+enum SlotEntry {
     Owned(Arc<Slot>),
     /// Somebody here works on it. Why it is not served meanwhile.
     Away(&'static str),
@@ -50,7 +50,7 @@ enum Place {
     Elsewhere(SlotOwner),
 }
 
-impl Place {
+impl SlotEntry {
     fn slot(&self) -> Option<Arc<Slot>> {
         match self {
             Self::Owned(slot) => Some(Arc::clone(slot)),
@@ -68,7 +68,7 @@ impl Place {
 
 /// Where a slot is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum SlotLocation {
     /// By this replica, in this epoch.
     Here(Epoch),
     /// By another one.
@@ -77,14 +77,14 @@ pub enum Whereabouts {
     Nowhere,
 }
 
-impl Cells {
+impl SlotTable {
     /// Places of slots that nobody serves.
     pub(super) fn new() -> Self {
-        let places = SlotNumber::all().map(|_| watch::Sender::new(Place::Free)).collect();
+        let places = SlotNumber::all().map(|_| watch::Sender::new(SlotEntry::Free)).collect();
         Self { places, moves: Gates::default(), departures: Gates::default() }
     }
 
-    fn place(&self, SlotNumber(number): SlotNumber) -> &watch::Sender<Place> {
+    fn place(&self, SlotNumber(number): SlotNumber) -> &watch::Sender<SlotEntry> {
         &self.places[usize::from(number)]
     }
 
@@ -96,40 +96,40 @@ impl Cells {
     /// The slot, waiting for it while nobody serves it, but not for longer than [`limits::SLOT_WAIT`].
     pub(super) async fn wait(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
         let mut place = self.place(number).subscribe();
-        let settled = place.wait_for(Place::is_settled);
+        let settled = place.wait_for(SlotEntry::is_settled);
         let why = match tokio::time::timeout(limits::SLOT_WAIT, settled).await {
             Ok(Ok(place)) => match &*place {
-                Place::Owned(slot) => return Ok(Arc::clone(slot)),
-                Place::Elsewhere(_) => return Err(Error::Moved(number)),
-                Place::Away(why) => why,
-                Place::Free => FREE,
+                SlotEntry::Owned(slot) => return Ok(Arc::clone(slot)),
+                SlotEntry::Elsewhere(_) => return Err(Error::Moved(number)),
+                SlotEntry::Away(why) => why,
+                SlotEntry::Free => FREE,
             },
             Ok(Err(_)) | Err(_) => match &*self.place(number).borrow() {
-                Place::Owned(_) | Place::Elsewhere(_) => "it was taken a moment ago",
-                Place::Away(why) => why,
-                Place::Free => FREE,
+                SlotEntry::Owned(_) | SlotEntry::Elsewhere(_) => "it was taken a moment ago",
+                SlotEntry::Away(why) => why,
+                SlotEntry::Free => FREE,
             },
         };
         Err(Error::unavailable(Part::Coordination, format!("slot {number} is not served: {why}")))
     }
 
     /// Where a slot is served now.
-    pub(super) fn whereabouts(&self, number: SlotNumber) -> Whereabouts {
+    pub(super) fn slot_location(&self, number: SlotNumber) -> SlotLocation {
         match &*self.place(number).borrow() {
-            Place::Owned(slot) => Whereabouts::Here(slot.epoch),
-            Place::Elsewhere(owner) => Whereabouts::There(owner.clone()),
-            Place::Away(_) | Place::Free => Whereabouts::Nowhere,
+            SlotEntry::Owned(slot) => SlotLocation::Here(slot.epoch),
+            SlotEntry::Elsewhere(owner) => SlotLocation::There(owner.clone()),
+            SlotEntry::Away(_) | SlotEntry::Free => SlotLocation::Nowhere,
         }
     }
 
     /// Waits until a slot is served, and elsewhere or in another epoch than there.
-    pub(super) async fn moved(&self, number: SlotNumber, before: &Whereabouts) {
+    pub(super) async fn moved(&self, number: SlotNumber, before: &SlotLocation) {
         let mut place = self.place(number).subscribe();
-        let is_other = |place: &Place| match (place, before) {
-            (Place::Owned(slot), Whereabouts::Here(before)) => slot.epoch != *before,
-            (Place::Elsewhere(owner), Whereabouts::There(before)) => owner != before,
-            (Place::Away(_) | Place::Free, _) => false,
-            (Place::Owned(_) | Place::Elsewhere(_), _) => true,
+        let is_other = |place: &SlotEntry| match (place, before) {
+            (SlotEntry::Owned(slot), SlotLocation::Here(before)) => slot.epoch != *before,
+            (SlotEntry::Elsewhere(owner), SlotLocation::There(before)) => owner != before,
+            (SlotEntry::Away(_) | SlotEntry::Free, _) => false,
+            (SlotEntry::Owned(_) | SlotEntry::Elsewhere(_), _) => true,
         };
         // The sender is ours, and lives as long as this.
         let _ = place.wait_for(is_other).await;
@@ -142,9 +142,9 @@ impl Cells {
 
     /// The other replicas that serve slots, each once.
     pub(super) fn others(&self) -> Vec<SlotOwner> {
-        let owner = |place: &watch::Sender<Place>| match &*place.borrow() {
-            Place::Elsewhere(owner) => Some(owner.clone()),
-            Place::Owned(_) | Place::Away(_) | Place::Free => None,
+        let owner = |place: &watch::Sender<SlotEntry>| match &*place.borrow() {
+            SlotEntry::Elsewhere(owner) => Some(owner.clone()),
+            SlotEntry::Owned(_) | SlotEntry::Away(_) | SlotEntry::Free => None,
         };
         let mut owners: Vec<SlotOwner> = self.places.iter().filter_map(owner).collect();
         owners.sort_by_key(|owner| owner.instance);
@@ -154,16 +154,16 @@ impl Cells {
 
     /// How many are served here now.
     pub(super) fn count(&self) -> usize {
-        self.places.iter().filter(|place| matches!(&*place.borrow(), Place::Owned(_))).count()
+        self.places.iter().filter(|place| matches!(&*place.borrow(), SlotEntry::Owned(_))).count()
     }
 
     /// Empties the place of a slot for whoever takes it anew or hands it over. False when somebody else did, or put
     /// another object there.
     pub(super) fn leave(&self, slot: &Arc<Slot>, why: &'static str) -> bool {
         self.place(slot.owned.slot).send_if_modified(|place| {
-            let is_there = matches!(place, Place::Owned(there) if Arc::ptr_eq(there, slot));
+            let is_there = matches!(place, SlotEntry::Owned(there) if Arc::ptr_eq(there, slot));
             if is_there {
-                *place = Place::Away(why);
+                *place = SlotEntry::Away(why);
             }
             is_there
         })
@@ -172,9 +172,9 @@ impl Cells {
     /// Makes a free place that of whoever takes the slot. False when it is not free.
     pub(super) fn claim(&self, number: SlotNumber, why: &'static str) -> bool {
         self.place(number).send_if_modified(|place| {
-            let is_free = matches!(place, Place::Free);
+            let is_free = matches!(place, SlotEntry::Free);
             if is_free {
-                *place = Place::Away(why);
+                *place = SlotEntry::Away(why);
             }
             is_free
         })
@@ -182,27 +182,27 @@ impl Cells {
 
     /// Puts a slot in its place and wakes those who wait for it.
     pub(super) fn enter(&self, slot: Arc<Slot>) {
-        self.place(slot.owned.slot).send_replace(Place::Owned(slot));
+        self.place(slot.owned.slot).send_replace(SlotEntry::Owned(slot));
     }
 
     /// Whoever made the place away is done with it, and does not serve the slot.
     pub(super) fn free(&self, number: SlotNumber) {
-        self.place(number).send_replace(Place::Free);
+        self.place(number).send_replace(SlotEntry::Free);
     }
 
     /// Takes in who serves a slot. Returns the slot that is served here though another replica has it.
     pub(super) fn learn(&self, number: SlotNumber, owner: Option<SlotOwner>) -> Option<Arc<Slot>> {
         let mut overtaken = None;
         self.place(number).send_if_modified(|place| match (&*place, owner) {
-            (Place::Owned(slot), Some(_)) => {
+            (SlotEntry::Owned(slot), Some(_)) => {
                 overtaken = Some(Arc::clone(slot));
                 false
             }
             // An owner node that went with its session is made again; a place that somebody works on is his.
-            (Place::Owned(_), None) | (Place::Away(_), _) | (Place::Free, None) => false,
-            (Place::Elsewhere(before), Some(owner)) if *before == owner => false,
-            (Place::Free | Place::Elsewhere(_), owner) => {
-                *place = owner.map_or(Place::Free, Place::Elsewhere);
+            (SlotEntry::Owned(_), None) | (SlotEntry::Away(_), _) | (SlotEntry::Free, None) => false,
+            (SlotEntry::Elsewhere(before), Some(owner)) if *before == owner => false,
+            (SlotEntry::Free | SlotEntry::Elsewhere(_), owner) => {
+                *place = owner.map_or(SlotEntry::Free, SlotEntry::Elsewhere);
                 true
             }
         });

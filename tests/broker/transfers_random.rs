@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 
 use super::deadletters::{FOR_EVER, Lives, ONCE};
 use super::faulty::{Fault, Plan};
-use super::moves::{id_of, until};
+use super::transfers::{id_of, until};
 use super::{Whole, limit, metadata, queue, terms};
 use crate::support::settings;
 

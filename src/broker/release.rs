@@ -22,7 +22,7 @@ use crate::error::{Error, Part};
 
 /// Why a claim ends, for whoever counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum ReleaseCause {
     /// Its holder gave it up.
     Released,
     /// Its time was over.
@@ -32,18 +32,18 @@ pub(super) enum Cause {
 }
 
 /// A claim of a queue.
-pub(super) type Claimed = (QueueRef, ClaimId);
+pub(super) type ClaimKey = (QueueRef, ClaimId);
 
-type Outcome = oneshot::Receiver<Result<(), Error>>;
+type WriteReceiver = oneshot::Receiver<Result<(), Error>>;
 
 impl Broker {
     /// Releases a claim: its messages are ready again when this returns. One that is over is no error.
     pub async fn claim_release(&self, at: &QueueRef, id: ClaimId) -> Result<(), Error> {
-        self.claim_put_off(at, id, None).await
+        self.release_later(at, id, None).await
     }
 
     /// As [`Broker::claim_release`], but that the messages are ready only after a delay, if there is one.
-    pub async fn claim_put_off(&self, at: &QueueRef, id: ClaimId, delay: Option<Delay>) -> Result<(), Error> {
+    pub async fn release_later(&self, at: &QueueRef, id: ClaimId, delay: Option<Delay>) -> Result<(), Error> {
         let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
             return self.check_ours(&slot);
@@ -54,7 +54,7 @@ impl Broker {
         let ending = Release { ready, ..Release::COUNTED };
         let release = async move {
             loop {
-                broker.end_claims(&slot, vec![(at.clone(), id)], ending, Cause::Released).await?;
+                broker.release_claims(&slot, vec![(at.clone(), id)], ending, ReleaseCause::Released).await?;
                 // Somebody else may be ending or renewing it: nobody hears that it is over before it is.
                 let changed = Arc::clone(&slot.changed).notified_owned();
                 let is_over =
@@ -73,27 +73,27 @@ impl Broker {
     }
 
     /// Ends claims. Those that are over, or being ended by somebody else, are passed over.
-    pub(super) async fn end_claims(
+    pub(super) async fn release_claims(
         &self,
         slot: &Arc<Slot>,
-        claims: Vec<Claimed>,
+        claims: Vec<ClaimKey>,
         ending: Release,
-        cause: Cause,
+        cause: ReleaseCause,
     ) -> Result<(), Error> {
         let _guard = slot.lost_on_panic();
-        let begun = self.begin_ends(slot, claims, ending);
-        let outcome = self.finish_ends(slot, begun, cause).await;
+        let begun = self.begin_releases(slot, claims, ending);
+        let outcome = self.finish_releases(slot, begun, cause).await;
         slot.changed.notify_waiters();
         outcome
     }
 
     /// Hides the messages of claims for good and sends their headers on their way.
-    fn begin_ends(
+    fn begin_releases(
         &self,
         slot: &Arc<Slot>,
-        claims: Vec<Claimed>,
+        claims: Vec<ClaimKey>,
         ending: Release,
-    ) -> Vec<(Claimed, Option<Outcome>)> {
+    ) -> Vec<(ClaimKey, Option<WriteReceiver>)> {
         let mut begun = Vec::with_capacity(claims.len());
         let mut state = slot.state.lock();
         for (at, id) in claims {
@@ -112,11 +112,11 @@ impl Broker {
     }
 
     /// Waits for the headers, removes the records, shows the messages.
-    async fn finish_ends(
+    async fn finish_releases(
         &self,
         slot: &Arc<Slot>,
-        begun: Vec<(Claimed, Option<Outcome>)>,
-        cause: Cause,
+        begun: Vec<(ClaimKey, Option<WriteReceiver>)>,
+        cause: ReleaseCause,
     ) -> Result<(), Error> {
         let mut durable = Vec::with_capacity(begun.len());
         let (mut failure, mut is_written) = (None, false);
@@ -149,7 +149,7 @@ impl Broker {
         for (at, id) in durable {
             if let Some(queue) = state.queues.get_mut(&at) {
                 let given_back = queue.engine.finish_release(id);
-                queue.count_given_back(cause, given_back);
+                queue.count_released(cause, given_back);
                 state.note_wake(&at);
                 self.serve(slot, &mut state, &at);
             }
@@ -159,13 +159,13 @@ impl Broker {
 
     /// These claims did not end, or nobody knows. They are claims still, for their records may be there; one
     /// whose time is over is ended again in a second, which does no harm to what was done.
-    fn try_later(&self, state: &mut SlotState, claims: &[Claimed]) {
+    fn try_later(&self, state: &mut SlotState, claims: &[ClaimKey]) {
         let at = self.0.clock.now().plus_seconds(limits::RETRY_SECONDS);
         for (queue, claim) in claims {
             if let Some(open) = state.queues.get_mut(queue) {
                 open.engine.release_failed(*claim);
             }
-            state.await_end(Deadline { at, claim: *claim, queue: queue.clone() });
+            state.note_deadline(Deadline { at, claim: *claim, queue: queue.clone() });
         }
     }
 }

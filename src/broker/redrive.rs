@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Broker;
 use super::changes::Change;
+use super::message_transfer::{Side, closed};
 use super::messages::settled;
-use super::moves::{Side, closed};
 use super::slot::Slot;
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::{MessageId, QueueId};
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::storage::{Direction, Order, Position};
 
 /// Messages that were set aside.
-pub(super) struct SetOff {
+pub(super) struct RedriveBatch {
     /// Which ones.
     pub(super) ids: Vec<MessageId>,
     /// Why others were not.
@@ -29,17 +29,17 @@ pub(super) struct SetOff {
 }
 
 /// Where each of some messages is to go.
-type Ways = Vec<(Header, Result<QueueRef, MoveFailure>)>;
+type RedriveRoutes = Vec<(Header, Result<QueueRef, MoveFailure>)>;
 
 impl Broker {
     /// Sets at most `most` messages aside, durably. None when none is ready.
-    pub(super) async fn set_off(
+    pub(super) async fn start_redrive(
         &self,
         slot: &Arc<Slot>,
         at: &QueueRef,
         id: QueueId,
         (task, most): (&MoveTask, usize),
-    ) -> Result<Option<SetOff>, Error> {
+    ) -> Result<Option<RedriveBatch>, Error> {
         let Some(side) = self.side(slot, at, id)? else { return Err(closed(at)) };
         let (headers, token, is_pending) = {
             let now = self.0.clock.now();
@@ -60,11 +60,11 @@ impl Broker {
             (dead, token, is_pending)
         };
         if headers.is_empty() {
-            return Ok(is_pending.then(|| SetOff { ids: Vec::new(), failure: None }));
+            return Ok(is_pending.then(|| RedriveBatch { ids: Vec::new(), failure: None }));
         }
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         let set_off = match self.ways(&side, task, headers).await {
-            Ok(ways) => self.set_aside_all(&side, ways).await,
+            Ok(ways) => self.mark_all_in_transfer(&side, ways).await,
             Err(error) => {
                 self.keep(&side, &ids);
                 Err(error)
@@ -84,7 +84,12 @@ impl Broker {
     }
 
     /// Where messages are to go: a queue that exists.
-    async fn ways(&self, side: &Side<'_>, task: &MoveTask, headers: Vec<Header>) -> Result<Ways, Error> {
+    async fn ways(
+        &self,
+        side: &Side<'_>,
+        task: &MoveTask,
+        headers: Vec<Header>,
+    ) -> Result<RedriveRoutes, Error> {
         let mut origins = HashMap::new();
         if task.target.is_none() {
             let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
@@ -116,7 +121,11 @@ impl Broker {
     }
 
     /// Sets those aside that have somewhere to go; the others stay.
-    async fn set_aside_all(&self, side: &Side<'_>, ways: Ways) -> Result<SetOff, Error> {
+    async fn mark_all_in_transfer(
+        &self,
+        side: &Side<'_>,
+        ways: RedriveRoutes,
+    ) -> Result<RedriveBatch, Error> {
         let now = self.0.clock.now();
         let (mut ids, mut kept, mut failure) = (Vec::new(), Vec::new(), None);
         let mut leaving: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::new();
@@ -126,7 +135,7 @@ impl Broker {
                     ids.push(header.id);
                     let peer = || Arc::new(Peer { at: at.clone(), queue: None });
                     let (peer, headers) = leaving.entry(at.clone()).or_insert_with(|| (peer(), Vec::new()));
-                    headers.push(anew(header, peer, now));
+                    headers.push(redriven_header(header, peer, now));
                 }
                 Err(why) => {
                     kept.push(header.id);
@@ -152,7 +161,7 @@ impl Broker {
                 }
             }
         }
-        Ok(SetOff { ids, failure })
+        Ok(RedriveBatch { ids, failure })
     }
 
     /// Waits until messages that were set aside have left, and the pass of the mover that took them away is over: they
@@ -182,7 +191,7 @@ impl Broker {
             if !is_leaving && (!is_moving || passes > *pass.get_or_insert(passes)) {
                 return Ok(());
             }
-            if !self.next_turn(limits::MOVE_TASK_STEP).await || slot.closed.is_cancelled() {
+            if !self.sleep_tick(limits::MOVE_TASK_STEP).await || slot.closed.is_cancelled() {
                 return Err(closed(at));
             }
         }
@@ -218,7 +227,7 @@ impl Broker {
 }
 
 /// The header of a message that is sent anew to another queue: its life begins, and nobody has claimed it.
-fn anew(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
+fn redriven_header(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
     let (life, state) = (header.life.begun_again(now), State::Moving(Arc::clone(target)));
     Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Broker;
-use super::moves::by_peer;
+use super::message_transfer::by_peer;
 use super::pool_table::NamedStore;
 use super::slot::Slot;
 use crate::catalogue::QueueRecord;
@@ -22,7 +22,7 @@ use crate::error::{Error, Part};
 use crate::storage::{Direction, Epoch, Order, Position};
 
 /// What is known of a slot whose queues could not all be looked at.
-struct Missed {
+struct SkippedQueues {
     epoch: Epoch,
     /// The pools that did not answer, and whether their health was good at that time all the same.
     silent: Vec<(PoolName, bool)>,
@@ -34,9 +34,9 @@ struct Missed {
 impl Broker {
     /// Looks at the queues of each slot once after it was taken. A slot with queues in a pool that did not answer is looked at
     /// again when the pool does; while it does not, no record is read for it.
-    pub(super) async fn resume_moves(&self) {
-        let mut missed: HashMap<SlotNumber, Missed> = HashMap::new();
-        while self.next_turn(limits::UNFINISHED_TICK).await {
+    pub(super) async fn resume_transfers(&self) {
+        let mut missed: HashMap<SlotNumber, SkippedQueues> = HashMap::new();
+        while self.sleep_tick(limits::UNFINISHED_TICK).await {
             // Pools that did not answer are asked once in a round, and not by each slot.
             let mut down = HashSet::new();
             for slot in self.0.cells.owned() {
@@ -46,8 +46,8 @@ impl Broker {
                     continue;
                 }
                 if let Some(before) = before.as_ref().filter(|before| !self.may_find_more(before)) {
-                    let Missed { epoch, ref silent, at, pause } = *before;
-                    missed.insert(number, Missed { epoch, silent: silent.clone(), at, pause });
+                    let SkippedQueues { epoch, ref silent, at, pause } = *before;
+                    missed.insert(number, SkippedQueues { epoch, silent: silent.clone(), at, pause });
                     continue;
                 }
                 let mut silent = HashSet::new();
@@ -57,7 +57,8 @@ impl Broker {
                     let pause = pause.min(limits::UNFINISHED_PAUSES.1);
                     let silent =
                         silent.into_iter().map(|pool| (pool.clone(), self.is_pool_up(&pool))).collect();
-                    let again = Missed { epoch: slot.epoch, silent, at: Instant::now() + pause, pause };
+                    let again =
+                        SkippedQueues { epoch: slot.epoch, silent, at: Instant::now() + pause, pause };
                     missed.insert(number, again);
                 }
             }
@@ -65,7 +66,7 @@ impl Broker {
     }
 
     /// Whether a pool that did not answer may do so now.
-    fn may_find_more(&self, missed: &Missed) -> bool {
+    fn may_find_more(&self, missed: &SkippedQueues) -> bool {
         let mut up = missed.silent.iter().filter(|(pool, _)| self.is_pool_up(pool)).peekable();
         let is_any_up = up.peek().is_some() || missed.silent.is_empty();
         up.any(|(_, was_up)| !was_up) || (is_any_up && missed.at <= Instant::now())
@@ -109,7 +110,7 @@ impl Broker {
                         outcome = Err(error);
                     }
                 }
-                if !self.next_turn(limits::UNFINISHED_STEP).await || slot.closed.is_cancelled() {
+                if !self.sleep_tick(limits::UNFINISHED_STEP).await || slot.closed.is_cancelled() {
                     return Ok(());
                 }
             }
@@ -155,15 +156,15 @@ impl Broker {
         record: &QueueRecord,
     ) -> Result<(), Error> {
         // What is being copied goes on, and takes up what was cut short.
-        if record.placement()?.older.is_some() || !self.stores_with_aside(slot, record).await?.is_empty() {
+        if record.placement()?.older.is_some() || !self.stores_in_transfer(slot, record).await?.is_empty() {
             return self.open(slot, at).await.map(|_| ());
         }
-        self.note_resting(slot, at, record.id).await
+        self.note_closed(slot, at, record.id).await
     }
 
     /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:
     /// no owner before can add to them.
-    async fn stores_with_aside(
+    async fn stores_in_transfer(
         &self,
         slot: &Arc<Slot>,
         record: &QueueRecord,
@@ -171,9 +172,9 @@ impl Broker {
         let mut stores = Vec::new();
         for name in record.placement()?.pools() {
             let pool = self.pool_of_record(name).await?;
-            self.open_lane(slot, name, &pool).await?;
+            self.open_writer(slot, name, &pool).await?;
             let store = pool.store()?;
-            if store.holds_aside(record.id).await? {
+            if store.holds_in_transfer(record.id).await? {
                 stores.push(store);
             }
         }
@@ -186,7 +187,7 @@ impl Broker {
     pub(super) async fn keep_at_sources(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else { return Ok(()) };
         let mut known = HashSet::new();
-        for store in self.stores_with_aside(slot, &record).await? {
+        for store in self.stores_in_transfer(slot, &record).await? {
             let mut after = None;
             loop {
                 let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
