@@ -152,7 +152,7 @@ impl Service<Request> for PeerFront {
             self.front.0.failures.note(failure, request.extensions(), failures::PEER);
             return Box::pin(async { Ok(refusal(StatusCode::FORBIDDEN)) });
         }
-        if questions::is_question(request.uri().path()) {
+        if questions::is_peer_request(request.uri().path()) {
             return Box::pin(self.questions.call(request));
         }
         if !peer::note(&mut request, &self.secret) {

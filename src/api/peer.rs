@@ -9,11 +9,11 @@ use serde::Serialize;
 use tracing::debug;
 
 use crate::broker::Broker;
-use crate::cluster::questions::{
-    ARRIVE, Arrival, COUNTS, CountsAnswer, CountsQuestion, DEPART, Departure, HOLDINGS, HoldingsAnswer,
-    HoldingsQuestion, LOADS, LoadsAnswer, LoadsQuestion, MIGRATE, MigrationQuestion, REPORT, ReportAnswer,
-    ReportQuestion, SESSION, STATES, SessionAnswer, SessionQuestion, StatesAnswer, StatesQuestion, UNHELD,
-    Unheld,
+use crate::cluster::peer_client::{
+    ARRIVE, ArrivalRequest, COUNTS, CountsRequest, CountsResponse, DEPART, DepartureRequest, HOLDINGS,
+    HoldingsRequest, HoldingsResponse, LOADS, LoadsRequest, LoadsResponse, MIGRATE, PeerMigrationRequest,
+    REPORT, ReportRequest, ReportResponse, SESSION, STATES, SessionRequest, SessionResponse, StatesRequest,
+    StatesResponse, UNHELD, UndeliveredClaim,
 };
 use crate::error::Error;
 
@@ -23,7 +23,7 @@ type Answer<T> = Result<Json<T>, StatusCode>;
 const QUESTIONS: &str = "/peer/";
 
 /// Whether a path is one of a question.
-pub fn is_question(path: &str) -> bool {
+pub fn is_peer_request(path: &str) -> bool {
     path.starts_with(QUESTIONS)
 }
 
@@ -43,55 +43,58 @@ pub fn questions(broker: Broker) -> Router {
         .with_state(broker)
 }
 
-async fn arrive(State(broker): State<Broker>, Json(arrival): Json<Arrival>) -> Answer<()> {
+async fn arrive(State(broker): State<Broker>, Json(arrival): Json<ArrivalRequest>) -> Answer<()> {
     told(broker.accept_transfers(arrival).await)
 }
 
-async fn depart(State(broker): State<Broker>, Json(departure): Json<Departure>) -> Answer<()> {
+async fn depart(State(broker): State<Broker>, Json(departure): Json<DepartureRequest>) -> Answer<()> {
     told(broker.remove_departed(departure).await)
 }
 
-async fn states(State(broker): State<Broker>, Json(question): Json<StatesQuestion>) -> Answer<StatesAnswer> {
+async fn states(State(broker): State<Broker>, Json(question): Json<StatesRequest>) -> Answer<StatesResponse> {
     told(broker.read_transfer_states(question).await)
 }
 
 async fn holdings(
     State(broker): State<Broker>,
-    Json(question): Json<HoldingsQuestion>,
-) -> Answer<HoldingsAnswer> {
+    Json(question): Json<HoldingsRequest>,
+) -> Answer<HoldingsResponse> {
     told(broker.local_holdings(&question).await)
 }
 
-async fn migrate(State(broker): State<Broker>, Json(question): Json<MigrationQuestion>) -> Answer<()> {
+async fn migrate(State(broker): State<Broker>, Json(question): Json<PeerMigrationRequest>) -> Answer<()> {
     told(broker.migrate_local(question).await)
 }
 
 async fn report(
     State(broker): State<Broker>,
-    Json(ReportQuestion {}): Json<ReportQuestion>,
-) -> Json<ReportAnswer> {
+    Json(ReportRequest {}): Json<ReportRequest>,
+) -> Json<ReportResponse> {
     Json(broker.local_report())
 }
 
 async fn loads(
     State(broker): State<Broker>,
-    Json(LoadsQuestion {}): Json<LoadsQuestion>,
-) -> Json<LoadsAnswer> {
+    Json(LoadsRequest {}): Json<LoadsRequest>,
+) -> Json<LoadsResponse> {
     Json(broker.local_loads())
 }
 
-async fn counts(State(broker): State<Broker>, Json(question): Json<CountsQuestion>) -> Answer<CountsAnswer> {
+async fn counts(State(broker): State<Broker>, Json(question): Json<CountsRequest>) -> Answer<CountsResponse> {
     told(broker.local_counts(question).await)
 }
 
 async fn session(
     State(broker): State<Broker>,
-    Json(SessionQuestion {}): Json<SessionQuestion>,
-) -> Json<SessionAnswer> {
-    Json(SessionAnswer { has_session: broker.has_session() })
+    Json(SessionRequest {}): Json<SessionRequest>,
+) -> Json<SessionResponse> {
+    Json(SessionResponse { has_session: broker.has_session() })
 }
 
-async fn unheld(State(broker): State<Broker>, Json(Unheld { queue, claim }): Json<Unheld>) -> Answer<()> {
+async fn unheld(
+    State(broker): State<Broker>,
+    Json(UndeliveredClaim { queue, claim }): Json<UndeliveredClaim>,
+) -> Answer<()> {
     told(async { broker.claim_unheld(queue.queue()?, claim).await }.await)
 }
 

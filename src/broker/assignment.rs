@@ -23,7 +23,7 @@ use super::slot::Slot;
 use super::slot_reservation::SlotReservation;
 use super::slot_table::SlotLocation;
 use crate::catalogue::{Change, ComponentState, MetaWatch, OwnedSlot};
-use crate::cluster::view::View;
+use crate::cluster::view::AssignmentView;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
 use crate::domain::time::millis;
@@ -74,7 +74,7 @@ impl Default for Assignment {
 
 /// What the task that follows the cluster knows.
 pub(super) struct FollowedCluster {
-    view: View,
+    view: AssignmentView,
     /// When slots that are served may go to others, if the view stays as it is.
     settled: Instant,
     /// What may have changed since it was looked at.
@@ -88,7 +88,7 @@ impl FollowedCluster {
     /// Nothing is known yet.
     pub(super) fn new() -> Self {
         Self {
-            view: View::default(),
+            view: AssignmentView::default(),
             settled: Instant::now() + limits::SETTLE,
             are_components_new: true,
             new: SlotNumber::all().collect(),
@@ -140,7 +140,7 @@ impl Broker {
             }
             let has_others = registry.others(self.0.owner.instance).next().is_some();
             self.0.assignment.has_others.store(has_others, Ordering::Relaxed);
-            let view = View::of(registry.all());
+            let view = AssignmentView::of(registry.all());
             self.0.reach.note_others(registry.others(self.0.owner.instance));
             let unreached = registry.all().filter_map(|component| component.unreached.as_ref());
             self.0.pool_use.note_missed(unreached.flat_map(|unreached| &unreached.pools));
@@ -167,7 +167,7 @@ impl Broker {
 
     /// Says what has changed, and for how long it must stay so: replicas come and go in a moment, but one that does not reach
     /// everything may reach it again, and its slots would have moved twice.
-    fn note_view(&self, following: &mut FollowedCluster, view: &View) {
+    fn note_view(&self, following: &mut FollowedCluster, view: &AssignmentView) {
         let now = Instant::now();
         if !view.has_replicas_of(&following.view) {
             info!(running = view.running(), "running replicas changed");

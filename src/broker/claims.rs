@@ -17,7 +17,7 @@ use super::slot::{OpenQueue, Slot, SlotState};
 use super::transfer_watch::{self, ArrivalReceiver};
 use super::waiters::{ChoiceAttempt, ChosenMessages, ClaimChoice};
 use crate::catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
-use crate::cluster::questions::{UNHELD, Unheld};
+use crate::cluster::peer_client::{UNHELD, UndeliveredClaim};
 use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
 use crate::domain::ids::{ClaimId, ClientId, MessageId, QueueId};
 use crate::domain::limits;
@@ -160,7 +160,7 @@ impl Broker {
 
     /// Tells the replica that has granted a claim that its holder never got it.
     async fn report_undelivered(&self, address: &str, at: &QueueRef, claim: ClaimId) -> Result<(), Error> {
-        let unheld = Unheld { queue: at.into(), claim };
+        let unheld = UndeliveredClaim { queue: at.into(), claim };
         self.asker()?.ask(address, UNHELD, &unheld).await
     }
 

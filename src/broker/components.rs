@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use crate::catalogue::{Component, Schema};
-use crate::cluster::view::View;
+use crate::cluster::view::AssignmentView;
 use crate::domain::access::{PeerSecret, new_token};
 use crate::domain::ids::Slot;
 use crate::error::{Error, Resource};
@@ -49,7 +49,7 @@ impl Broker {
         if registry.all().all(|component| component.instance != instance) {
             return Err(missing());
         }
-        if !View::of(registry.all()).has_heirs(instance) {
+        if !AssignmentView::of(registry.all()).has_heirs(instance) {
             return Err(Error::Conflict("no other replica runs that could take its queues".to_owned()));
         }
         let is_told = self.0.catalogue.component_drain(&registry, instance).await?;

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::Broker;
 use super::slot::SlotState;
-use crate::cluster::questions::{LOADS, LoadsAnswer, LoadsQuestion, QueueLoad};
+use crate::cluster::peer_client::{LOADS, LoadsRequest, LoadsResponse, QueueLoad};
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
@@ -96,7 +96,7 @@ impl SlotState {
 
 impl Broker {
     /// What is written to the queues that are served here: the busiest [`limits::LOADS`].
-    pub fn local_loads(&self) -> LoadsAnswer {
+    pub fn local_loads(&self) -> LoadsResponse {
         let now = self.0.clock.now();
         let mut queues: Vec<QueueLoad> = Vec::new();
         for slot in self.0.cells.owned() {
@@ -104,7 +104,7 @@ impl Broker {
         }
         queues.sort_unstable_by_key(|load| Reverse(load.per_minute));
         queues.truncate(limits::LOADS);
-        LoadsAnswer { queues }
+        LoadsResponse { queues }
     }
 
     /// Changes a minute of the queues of all replicas, and the addresses of replicas that did not say.
@@ -115,7 +115,7 @@ impl Broker {
                 return Ok(self.local_loads());
             }
             let answer = match self.asker() {
-                Ok(asker) => asker.ask(&component.address, LOADS, &LoadsQuestion {}).await,
+                Ok(asker) => asker.ask(&component.address, LOADS, &LoadsRequest {}).await,
                 Err(error) => Err(error),
             };
             answer.map_err(|error: Error| {
@@ -127,7 +127,7 @@ impl Broker {
         let (mut loads, mut silent) = (HashMap::new(), Vec::new());
         for answer in answers {
             match answer {
-                Ok(LoadsAnswer { queues }) => {
+                Ok(LoadsResponse { queues }) => {
                     loads.extend(queues.into_iter().map(|load| (load.queue, load.per_minute)));
                 }
                 Err(address) => silent.push(address),

@@ -131,8 +131,8 @@ pub use crate::catalogue::Act;
 use crate::catalogue::{Catalogue, ComponentState, Owner};
 use crate::clock::Clock;
 use crate::cluster;
-use crate::cluster::questions::Asker;
-pub use crate::cluster::questions::QueueCounts;
+use crate::cluster::peer_client::PeerClient;
+pub use crate::cluster::peer_client::QueueCounts;
 use crate::cluster::replicas::Replica;
 use crate::domain::limits::Limits;
 use crate::domain::receipt::ReceiptKey;
@@ -185,7 +185,7 @@ struct Shared {
     /// The greater part of every epoch.
     generation: u32,
     /// The way to ask other replicas; a service that is alone has none.
-    asker: OnceLock<Asker>,
+    asker: OnceLock<PeerClient>,
     heard: TargetEpochs,
     /// Of listings that look through many names.
     listing_turns: ListingAdmission,

@@ -15,7 +15,7 @@ use super::Broker;
 use super::pool_health::reason;
 use super::pool_table::OpenPool;
 use crate::catalogue::Component;
-use crate::cluster::questions::{REPORT, ReportAnswer, ReportQuestion};
+use crate::cluster::peer_client::{REPORT, ReportRequest, ReportResponse};
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::error::Error;
@@ -36,7 +36,7 @@ pub struct ReplicaReport {
     /// As it is registered.
     pub component: Component,
     /// What it serves, and how it does.
-    pub said: PartReport<ReportAnswer>,
+    pub said: PartReport<ReportResponse>,
 }
 
 /// What the whole installation holds.
@@ -56,7 +56,7 @@ pub(super) struct ReportCache {
     queues: LastReport<(), u64>,
     pools: LastReport<PoolName, Usage>,
     components: LastReport<(), Vec<Component>>,
-    reports: LastReport<Uuid, ReportAnswer>,
+    reports: LastReport<Uuid, ReportResponse>,
 }
 
 #[derive(Debug)]
@@ -115,11 +115,11 @@ impl ReportCache {
 
 impl Broker {
     /// What this replica says when it is asked: all of it is in its memory.
-    pub fn local_report(&self) -> ReportAnswer {
-        let mut report = ReportAnswer {
+    pub fn local_report(&self) -> ReportResponse {
+        let mut report = ReportResponse {
             not_ready: self.check_ready().err().map(|error| reason(&error)),
             session: self.session_state().as_str().to_owned(),
-            ..ReportAnswer::default()
+            ..ReportResponse::default()
         };
         let pools = self.0.pools.all();
         let silent = pools.iter().filter(|pool| !pool.observed().is_up);
@@ -154,13 +154,13 @@ impl Broker {
         PartReport { last: Some((join_all(reports).await, age)), silence }
     }
 
-    async fn fetch_report(&self, component: &Component) -> Result<ReportAnswer, String> {
+    async fn fetch_report(&self, component: &Component) -> Result<ReportResponse, String> {
         if component.instance == self.0.owner.instance {
             return Ok(self.local_report());
         }
         let told = |error: Error| reason(&error);
         let asker = self.asker().map_err(told)?;
-        asker.ask(&component.address, REPORT, &ReportQuestion {}).await.map_err(told)
+        asker.ask(&component.address, REPORT, &ReportRequest {}).await.map_err(told)
     }
 
     /// What the whole installation holds. Takes at most twice [`limits::HEALTH_DEADLINE`].

@@ -20,7 +20,7 @@ use super::copy_phase;
 use super::figure_sums::Contents;
 use super::slot::Slot;
 use crate::catalogue::SlotOwner;
-use crate::cluster::questions::{COUNTS, CountsAnswer, CountsQuestion, QueueAddress, QueueCounts};
+use crate::cluster::peer_client::{COUNTS, CountsRequest, CountsResponse, QueueAddress, QueueCounts};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
@@ -70,22 +70,22 @@ impl Broker {
     /// # Errors
     ///
     /// [`Error::TooMany`] for more queues than a page has.
-    pub async fn local_counts(&self, question: CountsQuestion) -> Result<CountsAnswer, Error> {
+    pub async fn local_counts(&self, question: CountsRequest) -> Result<CountsResponse, Error> {
         let bound = limits::PAGE_MOST;
         if question.queues.len() > bound {
             return Err(Error::TooMany { what: "queues in a question", bound });
         }
         let queues = question.queues.iter().map(QueueAddress::queue).collect::<Result<Vec<_>, _>>()?;
-        Ok(CountsAnswer { queues: self.counts_of_own(&queues, limits::COUNTS_ANSWER).await })
+        Ok(CountsResponse { queues: self.counts_of_own(&queues, limits::COUNTS_ANSWER).await })
     }
 
     async fn fetch_counts(&self, owner: &SlotOwner, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
         let ask = async {
-            let question = CountsQuestion { queues: queues.iter().map(QueueAddress::from).collect() };
-            self.asker()?.ask::<CountsAnswer>(&owner.address, COUNTS, &question).await
+            let question = CountsRequest { queues: queues.iter().map(QueueAddress::from).collect() };
+            self.asker()?.ask::<CountsResponse>(&owner.address, COUNTS, &question).await
         };
         match timeout(limits::HEALTH_DEADLINE, ask).await {
-            Ok(Ok(CountsAnswer { queues })) => queues,
+            Ok(Ok(CountsResponse { queues })) => queues,
             Ok(Err(error)) => {
                 debug!(replica = %owner.address, %error, "queues of replica not counted");
                 Vec::new()

@@ -4,7 +4,7 @@
 //! metadata, and only as many as the page still takes. What one page looks at is bounded all the same.
 
 use super::Broker;
-use crate::cluster::questions::QueueCounts;
+use crate::cluster::peer_client::QueueCounts;
 use crate::domain::limits;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::page::PageLimit;

@@ -19,7 +19,7 @@ use super::ledger::{CountState, PoolCount, Reservation, uncounted};
 use super::queue_store::QueueStore;
 use super::slot::Slot;
 use crate::catalogue::Placement;
-use crate::cluster::questions::{HOLDINGS, HoldingsAnswer, HoldingsQuestion};
+use crate::cluster::peer_client::{HOLDINGS, HoldingsRequest, HoldingsResponse};
 use crate::domain::ids::{QueueId, Slot as SlotNumber};
 use crate::domain::limits;
 use crate::domain::names::{PoolName, ProjectId, QueueName, QueueRef};
@@ -55,9 +55,9 @@ impl Broker {
             view.used = self.count_without_books(project).await?;
             return Ok(view);
         };
-        let question = HoldingsQuestion { project: project.to_string() };
+        let question = HoldingsRequest { project: project.to_string() };
         for owner in self.0.cells.others() {
-            let there: HoldingsAnswer = self.asker()?.ask(&owner.address, HOLDINGS, &question).await?;
+            let there: HoldingsResponse = self.asker()?.ask(&owner.address, HOLDINGS, &question).await?;
             used.queues += there.queues;
             used.amount = used.amount.plus(Amount { messages: there.messages, bytes: there.bytes });
         }
@@ -119,10 +119,10 @@ impl Broker {
     }
 
     /// What a project holds in the slots that are served here.
-    pub async fn local_holdings(&self, question: &HoldingsQuestion) -> Result<HoldingsAnswer, Error> {
+    pub async fn local_holdings(&self, question: &HoldingsRequest) -> Result<HoldingsResponse, Error> {
         let view = self.local_quota(&ProjectId::new(&question.project)?).await?;
         let Holdings { queues, amount } = view.used.unwrap_or_default();
-        Ok(HoldingsAnswer { queues, messages: amount.messages, bytes: amount.bytes })
+        Ok(HoldingsResponse { queues, messages: amount.messages, bytes: amount.bytes })
     }
 
     async fn local_quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use crate::catalogue::{Component, ComponentState, ReachReport, Unreached};
-use crate::cluster::questions::Peering;
+use crate::cluster::peer_client::PeerStatus;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
 use crate::error::Error;
@@ -43,7 +43,7 @@ impl<K> Default for Contacts<K> {
 
 impl<K: Eq + Hash + Clone + Ord> Contacts<K> {
     /// Keeps what the parts have answered that were asked at one time, and forgets those that were not asked.
-    fn note(&mut self, asked: Instant, answers: Vec<(K, Option<Peering>)>) {
+    fn note(&mut self, asked: Instant, answers: Vec<(K, Option<PeerStatus>)>) {
         let is_asked: BTreeSet<K> = answers.iter().map(|(key, _)| key.clone()).collect();
         self.0.retain(|key, _| is_asked.contains(key));
         for (key, answer) in answers {
@@ -164,19 +164,19 @@ impl Broker {
         }
     }
 
-    async fn reach_pools(&self, deadline: Duration) -> Vec<(PoolName, Option<Peering>)> {
+    async fn reach_pools(&self, deadline: Duration) -> Vec<(PoolName, Option<PeerStatus>)> {
         let asked = self.0.pools.all().into_iter().map(|pool| async move {
             let answers = async {
                 let Ok(store) = pool.store() else { return false };
                 timeout(deadline, store.health()).await.is_ok_and(|answer| answer.is_ok())
             };
-            let answer = answers.await.then(Peering::default);
+            let answer = answers.await.then(PeerStatus::default);
             (pool.entry.name.clone(), answer)
         });
         join_all(asked).await
     }
 
-    async fn reach_peers(&self, deadline: Duration) -> Vec<(Uuid, Option<Peering>)> {
+    async fn reach_peers(&self, deadline: Duration) -> Vec<(Uuid, Option<PeerStatus>)> {
         let Ok(asker) = self.asker() else { return Vec::new() };
         let others = self.0.reach.others.lock().clone();
         let asked = others
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn part_silent_for_a_session_is_lost_until_it_answers() {
-        let (start, there) = (Instant::now(), Some(Peering::default()));
+        let (start, there) = (Instant::now(), Some(PeerStatus::default()));
         let mut contacts = Contacts::default();
         contacts.note(start, vec![("a", there), ("b", there)]);
         for second in 1..12 {
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn only_peers_that_said_so_have_a_session() {
         let reach = Reach::default();
-        let said = |has_session| Some(Peering { has_session });
-        let note = |peers: Vec<Option<Peering>>| {
+        let said = |has_session| Some(PeerStatus { has_session });
+        let note = |peers: Vec<Option<PeerStatus>>| {
             let peers = (0..).map(Uuid::from_u128).zip(peers).collect();
             reach.peers.lock().note(Instant::now(), peers);
             reach.has_peer_with_session()

@@ -25,8 +25,9 @@ use super::retention::{metadata_of_made, retention_of};
 use super::slot::Slot;
 use super::slot_table::SlotLocation;
 use crate::catalogue::SlotOwner;
-use crate::cluster::questions::{
-    ARRIVE, Arrival, Asker, DEPART, Departure, OwnerEpoch, STATES, StatesAnswer, StatesQuestion,
+use crate::cluster::peer_client::{
+    ARRIVE, ArrivalRequest, DEPART, DepartureRequest, OwnerEpoch, PeerClient, STATES, StatesRequest,
+    StatesResponse,
 };
 use crate::domain::ids::{MessageId, Slot as SlotNumber};
 use crate::domain::limits;
@@ -68,12 +69,12 @@ impl OwnerEpoch {
 
 impl Broker {
     /// Has the ways to the other replicas, which a service that is alone does without.
-    pub fn meet(&self, asker: Asker) {
+    pub fn meet(&self, asker: PeerClient) {
         // The first ones stay; there is one start.
         let _ = self.0.asker.set(asker);
     }
 
-    pub(super) fn asker(&self) -> Result<&Asker, Error> {
+    pub(super) fn asker(&self) -> Result<&PeerClient, Error> {
         let alone = || Error::unavailable(Part::Coordination, "there is no way to the other replicas yet");
         self.0.asker.get().ok_or_else(alone)
     }
@@ -115,7 +116,7 @@ impl Broker {
             if ids.is_empty() {
                 continue;
             }
-            let arrival = Arrival {
+            let arrival = ArrivalRequest {
                 target: target.into(),
                 source: source.at.into(),
                 source_id: source.id,
@@ -131,12 +132,12 @@ impl Broker {
     }
 
     /// Takes over messages that another replica has set aside for a queue of ours.
-    pub async fn accept_transfers(&self, arrival: Arrival) -> Result<(), Error> {
+    pub async fn accept_transfers(&self, arrival: ArrivalRequest) -> Result<(), Error> {
         let broker = self.clone();
         self.carry_out(async move { broker.take_over(arrival).await }).await
     }
 
-    async fn take_over(&self, arrival: Arrival) -> Result<(), Error> {
+    async fn take_over(&self, arrival: ArrivalRequest) -> Result<(), Error> {
         let target = arrival.target.queue()?;
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
         let _moves = self.hold_transfers(&target).await?;
@@ -168,14 +169,14 @@ impl Broker {
         target: &Side<'_>,
         peer: &Arc<Peer>,
         messages: Vec<Message>,
-        arrival: Arrival,
+        arrival: ArrivalRequest,
     ) -> Result<(), Error> {
         if messages.is_empty() {
             return Ok(());
         }
         let ttl = arrival.ttl.map(MessageTtl::stored);
         let prepared = self.prepare(target, (peer, ttl), messages).await?;
-        let departure = Departure {
+        let departure = DepartureRequest {
             source: arrival.source,
             source_id: arrival.source_id,
             ids: prepared.iter().map(|header| header.id).collect(),
@@ -195,13 +196,13 @@ impl Broker {
     }
 
     /// Removes messages that the owner of their target has, prepared.
-    pub async fn remove_departed(&self, departure: Departure) -> Result<(), Error> {
+    pub async fn remove_departed(&self, departure: DepartureRequest) -> Result<(), Error> {
         let broker = self.clone();
         self.carry_out(async move { broker.take_out(departure).await }).await
     }
 
     /// As [`Broker::remove_departed`], in the task of the caller.
-    async fn take_out(&self, departure: Departure) -> Result<(), Error> {
+    async fn take_out(&self, departure: DepartureRequest) -> Result<(), Error> {
         let at = departure.source.queue()?;
         // Whoever speaks for the target next and asks for these messages waits until this has its outcome.
         let _departures = self.0.cells.departures.hold(&at).await;
@@ -290,13 +291,13 @@ impl Broker {
             let states = self.states_at_source(peer, ids).await?;
             return Ok(ids.iter().map(|id| (*id, TransferFate::of(states.get(id)))).collect());
         };
-        let question = StatesQuestion {
+        let question = StatesRequest {
             source: (&peer.at).into(),
             source_id: peer.queue,
             ids: ids.to_vec(),
             owner: speaker(slot),
         };
-        let answer: StatesAnswer = self.asker()?.ask(&owner.address, STATES, &question).await?;
+        let answer: StatesResponse = self.asker()?.ask(&owner.address, STATES, &question).await?;
         let fate = |id: &MessageId| match (answer.moving.contains(id), answer.kept.contains(id)) {
             (true, _) => TransferFate::Wait,
             (false, true) => TransferFate::Drop,
@@ -307,12 +308,12 @@ impl Broker {
 
     /// Says which of these messages are here, to the owner of the queue that they were prepared for. From then on nobody
     /// before that owner takes any of them out.
-    pub async fn read_transfer_states(&self, question: StatesQuestion) -> Result<StatesAnswer, Error> {
+    pub async fn read_transfer_states(&self, question: StatesRequest) -> Result<StatesResponse, Error> {
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
         let _departures = self.0.cells.departures.hold(&peer.at).await;
         self.heed(question.owner).await?;
         let states = self.states_at_source(&peer, &question.ids).await?;
-        let mut answer = StatesAnswer::default();
+        let mut answer = StatesResponse::default();
         for (id, state) in states {
             match TransferFate::of(Some(&state)) {
                 TransferFate::Wait => answer.moving.push(id),

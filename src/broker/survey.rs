@@ -10,7 +10,7 @@ use super::Broker;
 use super::migration::Destination;
 use super::pool_table::OpenPool;
 use crate::catalogue::Placement;
-use crate::cluster::questions::{MIGRATE, MigrationQuestion};
+use crate::cluster::peer_client::{MIGRATE, PeerMigrationRequest};
 use crate::domain::ids::{QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::names::{PoolName, QueueRef};
@@ -189,13 +189,13 @@ impl Broker {
 
     async fn queue_migrate_anywhere(&self, at: &QueueRef, to: Destination) -> Result<(), Error> {
         let Some(owner) = self.elsewhere(at) else { return self.queue_migrate(at, to).await.map(|_| ()) };
-        let question = MigrationQuestion { queue: at.into(), pool: to.pool.to_string(), rate: to.rate };
+        let question = PeerMigrationRequest { queue: at.into(), pool: to.pool.to_string(), rate: to.rate };
         self.asker()?.ask(&owner.address, MIGRATE, &question).await
     }
 
     /// Begins a migration that another replica asks for, of a queue that is served here.
-    pub async fn migrate_local(&self, question: MigrationQuestion) -> Result<(), Error> {
-        let MigrationQuestion { queue, pool, rate } = question;
+    pub async fn migrate_local(&self, question: PeerMigrationRequest) -> Result<(), Error> {
+        let PeerMigrationRequest { queue, pool, rate } = question;
         let to = Destination::new(PoolName::new(&pool)?, rate.map(i64::from))?;
         self.queue_migrate(&queue.queue()?, to).await.map(|_| ())
     }

@@ -20,22 +20,22 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tower::Service;
 
-use super::forward::Failure;
+use super::peers::PeerFailure;
 use crate::domain::limits;
 
 /// Connects, and keeps the connections that nobody uses.
 pub(super) struct Connections {
     connector: HttpConnector,
-    idle: Arc<Idle>,
+    idle: Arc<IdleConnections>,
 }
 
 /// Connections without a request, by the address of the replica; the one used last is at the end. The lock is held for single
 /// looks.
 #[derive(Default)]
-struct Idle(Mutex<HashMap<String, Vec<(Link, Instant)>>>);
+struct IdleConnections(Mutex<HashMap<String, Vec<(PeerConnection, Instant)>>>);
 
 /// A connection.
-struct Link {
+struct PeerConnection {
     sender: SendRequest<Full<Bytes>>,
     /// None once it has ended, for whatever reason. It is dropped in that moment: by that hyper gives a request back that it
     /// has taken and not begun to write. One that is kept would hold the request without an answer.
@@ -43,11 +43,11 @@ struct Link {
     host: HeaderValue,
 }
 
-/// A connection with a request under way. Dropped before [`Busy::give_back`] it is cut, by which the other replica knows.
-pub(super) struct Busy {
-    link: Link,
+/// A connection with a request under way. Dropped before [`BusyConnection::give_back`] it is cut, by which the other replica knows.
+pub(super) struct BusyConnection {
+    link: PeerConnection,
     address: String,
-    idle: Arc<Idle>,
+    idle: Arc<IdleConnections>,
 }
 
 impl Default for Connections {
@@ -67,13 +67,13 @@ impl Default for Connections {
 
 impl Connections {
     /// Sends a request, which names a path and no host, to the replica at `address`, and returns the head of its answer; the
-    /// body is read with [`Busy::poll_frame`]. A kept connection that has ended takes no request; one that ends before it has
+    /// body is read with [`BusyConnection::poll_frame`]. A kept connection that has ended takes no request; one that ends before it has
     /// begun to write the request gives it back, and the request is sent on the next.
     pub(super) async fn exchange(
         &self,
         address: &str,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<(Response<Incoming>, Busy), Failure> {
+    ) -> Result<(Response<Incoming>, BusyConnection), PeerFailure> {
         while let Some(mut link) = self.idle.take(address) {
             if !link.is_usable().await {
                 continue;
@@ -91,29 +91,29 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, address: &str) -> Result<Link, Failure> {
-        let no_place = |why: String| Failure::NotSent(format!("{address:?} is no address: {why}"));
+    async fn connect(&self, address: &str) -> Result<PeerConnection, PeerFailure> {
+        let no_place = |why: String| PeerFailure::NotSent(format!("{address:?} is no address: {why}"));
         let uri = Uri::builder().scheme(Scheme::HTTP).authority(address).path_and_query("/").build();
         let uri = uri.map_err(|error| no_place(error.to_string()))?;
         let host = HeaderValue::try_from(address).map_err(|error| no_place(error.to_string()))?;
         let stream = self.open(uri).await?;
         let (sender, connection) =
-            http1::handshake(stream).await.map_err(|error| Failure::NotSent(described(&error)))?;
-        Ok(Link { sender, connection: Some(connection), host })
+            http1::handshake(stream).await.map_err(|error| PeerFailure::NotSent(described(&error)))?;
+        Ok(PeerConnection { sender, connection: Some(connection), host })
     }
 
-    async fn open(&self, uri: Uri) -> Result<TokioIo<TcpStream>, Failure> {
+    async fn open(&self, uri: Uri) -> Result<TokioIo<TcpStream>, PeerFailure> {
         let stream = self.connector.clone().call(uri).await;
-        stream.map_err(|error| Failure::NotSent(described(&error)))
+        stream.map_err(|error| PeerFailure::NotSent(described(&error)))
     }
 
-    fn busy(&self, link: Link, address: &str) -> Busy {
-        Busy { link, address: address.to_owned(), idle: Arc::clone(&self.idle) }
+    fn busy(&self, link: PeerConnection, address: &str) -> BusyConnection {
+        BusyConnection { link, address: address.to_owned(), idle: Arc::clone(&self.idle) }
     }
 }
 
-impl Idle {
-    fn take(&self, address: &str) -> Option<Link> {
+impl IdleConnections {
+    fn take(&self, address: &str) -> Option<PeerConnection> {
         let mut idle = self.0.lock();
         let (link, since) = idle.get_mut(address)?.pop()?;
         if since.elapsed() < limits::PEER_IDLE {
@@ -124,7 +124,7 @@ impl Idle {
         None
     }
 
-    fn put(&self, address: &str, link: Link) {
+    fn put(&self, address: &str, link: PeerConnection) {
         let mut idle = self.0.lock();
         let Some(links) = idle.get_mut(address) else {
             // A replica that has gone leaves some behind.
@@ -140,7 +140,7 @@ impl Idle {
     }
 }
 
-impl Link {
+impl PeerConnection {
     /// Whether it takes a request still, after a look at what has come since it was last used: the other replica may have closed
     /// it, which nobody has read.
     async fn is_usable(&mut self) -> bool {
@@ -156,7 +156,7 @@ impl Link {
     async fn send(
         &mut self,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, (Failure, Option<Request<Full<Bytes>>>)> {
+    ) -> Result<Response<Incoming>, (PeerFailure, Option<Request<Full<Bytes>>>)> {
         request.headers_mut().insert(header::HOST, self.host.clone());
         let Self { sender, connection, .. } = self;
         let mut answer = pin!(sender.try_send_request(request));
@@ -167,7 +167,7 @@ impl Link {
         answered.await.map_err(|mut refused| {
             let unsent = refused.take_message();
             let why = described(refused.error());
-            (if unsent.is_some() { Failure::NotSent(why) } else { Failure::Unknown(why) }, unsent)
+            (if unsent.is_some() { PeerFailure::NotSent(why) } else { PeerFailure::Unknown(why) }, unsent)
         })
     }
 }
@@ -181,7 +181,7 @@ fn drive(connection: &mut Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>, c
     }
 }
 
-impl Busy {
+impl BusyConnection {
     /// The next part of the body of its answer.
     pub(super) fn poll_frame(
         &mut self,
@@ -285,7 +285,7 @@ mod tests {
         assert!(answer.is_ok(), "{:?}", answer.err().map(|(failure, _)| failure));
         // No look comes between.
         let sent = tokio::time::timeout(limits::PEER_CONNECT, link.send(request())).await.unwrap();
-        assert!(matches!(sent, Err((Failure::NotSent(_), Some(_)))), "it is given back");
+        assert!(matches!(sent, Err((PeerFailure::NotSent(_), Some(_)))), "it is given back");
         assert!(!link.is_usable().await);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! It knows nothing of what is in a slot.
 
-mod answer;
 mod connection;
-pub mod forward;
-pub mod questions;
+pub mod peer_client;
+mod peer_response;
+pub mod peers;
 pub mod replicas;
 pub mod slots;
 pub mod view;

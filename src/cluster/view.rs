@@ -18,7 +18,7 @@ const CUT_OFF_OTHERS: usize = 2;
 /// only while each of them says what it does not reach: a program that does not say it does not look at it either, and all must
 /// have the same view. While one of them does not say which pools are used all pools count, as that one sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct AssignmentView {
     /// In order.
     serving: Vec<(Uuid, u32)>,
     /// Those of them that should have no slot, since others reach more. In order.
@@ -29,7 +29,7 @@ pub struct View {
     owners: Vec<Option<Uuid>>,
 }
 
-impl View {
+impl AssignmentView {
     /// The view of these replicas. Those that start should have no slot, and those that drain only while none runs: queues
     /// that nobody serves are worse than a replica that is not empty yet.
     pub fn of<'c>(components: impl Iterator<Item = &'c Component> + Clone) -> Self {
@@ -94,7 +94,7 @@ impl View {
     }
 }
 
-/// Those of the replicas that serve which should have slots: see [`View`].
+/// Those of the replicas that serve which should have slots: see [`AssignmentView`].
 fn preferred<'c>(serving: &[&'c Component]) -> Vec<&'c Component> {
     let unreached: Option<HashMap<Uuid, &Unreached>> =
         serving.iter().map(|one| Some((one.instance, one.unreached.as_ref()?))).collect();
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn nobody_should_have_a_slot_while_nobody_serves() {
         let idle = [component(1, 100, ComponentState::Starting), component(2, 100, ComponentState::Starting)];
-        let view = View::of(idle.iter());
+        let view = AssignmentView::of(idle.iter());
         assert!(Slot::all().all(|slot| view.owner(slot).is_none()));
         assert!(!view.has_heirs(Uuid::nil()));
     }
@@ -154,11 +154,11 @@ mod tests {
     fn those_that_drain_should_have_slots_only_while_none_runs() {
         let state = |number, state| component(number, 100, state);
         let mut all = vec![state(1, ComponentState::Draining), state(2, ComponentState::Starting)];
-        let view = View::of(all.iter());
+        let view = AssignmentView::of(all.iter());
         assert!(Slot::all().all(|slot| view.owner(slot) == Some(all[0].instance)));
         assert_eq!((view.running(), view.has_heirs(all[1].instance)), (0, false));
         all.push(state(3, ComponentState::Running));
-        let view = View::of(all.iter());
+        let view = AssignmentView::of(all.iter());
         assert!(Slot::all().all(|slot| view.owner(slot) == Some(all[2].instance)));
         assert_eq!((view.running(), view.has_heirs(all[0].instance)), (1, true));
     }
@@ -166,14 +166,14 @@ mod tests {
     #[test]
     fn one_alone_should_have_them_all() {
         let one = running(1..2);
-        let view = View::of(one.iter());
+        let view = AssignmentView::of(one.iter());
         assert!(Slot::all().all(|slot| view.owner(slot) == Some(one[0].instance)));
         assert!(!view.has_heirs(one[0].instance));
     }
 
     /// The numbers of the replicas that should have slots, of running ones that do not reach these pools and replicas.
     fn owners(all: &[Component]) -> BTreeSet<usize> {
-        let view = View::of(all.iter());
+        let view = AssignmentView::of(all.iter());
         let number = |instance| all.iter().position(|one| one.instance == instance).unwrap();
         Slot::all().filter_map(|slot| view.owner(slot)).map(number).collect()
     }
@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn slots_prefer_replicas_that_reach_most_pools() {
         let mut all = running(1..4);
-        let before = View::of(all.iter());
+        let before = AssignmentView::of(all.iter());
         misses(&mut all, 0, &["a"], &[]);
         assert_eq!(owners(&all), [1, 2].into());
         // Those of the others stay where they are.
-        let after = View::of(all.iter());
+        let after = AssignmentView::of(all.iter());
         let moved: Vec<Slot> = Slot::all().filter(|slot| before.owner(*slot) != after.owner(*slot)).collect();
         assert!(!moved.is_empty());
         assert!(moved.into_iter().all(|slot| before.owner(slot) == Some(all[0].instance)));
@@ -280,12 +280,12 @@ mod tests {
     #[test]
     fn preference_changes_apart_from_replicas() {
         let mut all = running(1..4);
-        let plain = View::of(all.iter());
+        let plain = AssignmentView::of(all.iter());
         misses(&mut all, 0, &["a"], &[]);
-        let cut = View::of(all.iter());
+        let cut = AssignmentView::of(all.iter());
         assert!(cut.has_replicas_of(&plain) && !cut.prefers_as(&plain) && !plain.prefers_as(&cut));
         // The one that was passed over leaves: that is no change of preference.
-        let left = View::of(all[1..].iter());
+        let left = AssignmentView::of(all[1..].iter());
         assert!(!left.has_replicas_of(&cut) && left.prefers_as(&cut) && cut.prefers_as(&left));
     }
 
@@ -294,7 +294,7 @@ mod tests {
         #[test]
         fn one_that_comes_or_goes_moves_its_share_and_no_more(seed in 0_u128..1 << 60, count in 2_u32..12) {
             let all = running((seed..).take(count as usize + 1));
-            let (few, many) = (View::of(all[1..].iter()), View::of(all.iter()));
+            let (few, many) = (AssignmentView::of(all[1..].iter()), AssignmentView::of(all.iter()));
             let moved: Vec<Slot> = Slot::all().filter(|slot| few.owner(*slot) != many.owner(*slot)).collect();
             prop_assert!(moved.iter().all(|slot| many.owner(*slot) == Some(all[0].instance)));
             let share = 1.0 / f64::from(count + 1);
@@ -305,9 +305,9 @@ mod tests {
         #[test]
         fn the_order_of_replicas_does_not_matter(seed in 0_u128..1 << 60, count in 1_usize..8) {
             let mut all = running((seed..).take(count));
-            let view = View::of(all.iter());
+            let view = AssignmentView::of(all.iter());
             all.reverse();
-            prop_assert_eq!(view, View::of(all.iter()));
+            prop_assert_eq!(view, AssignmentView::of(all.iter()));
         }
     }
 }

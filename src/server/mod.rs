@@ -36,8 +36,8 @@ use crate::api::{self, PeerFront, RegionalAccess, Relay};
 use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
-use crate::cluster::forward::Peers;
-use crate::cluster::questions::Asker;
+use crate::cluster::peer_client::PeerClient;
+use crate::cluster::peers::Peers;
 use crate::cluster::replicas::Replica;
 use crate::config::{Config, ConfigError, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
@@ -219,7 +219,7 @@ impl Server {
         let broker = self.broker.clone();
         let relay = |face: &PeerFace| {
             let peers: Arc<Peers> = Arc::default();
-            broker.meet(Asker::new(Arc::clone(&peers), face.secret.clone()));
+            broker.meet(PeerClient::new(Arc::clone(&peers), face.secret.clone()));
             Relay::new(broker.clone(), peers, face.secret.clone())
         };
         let relay = self.peers.as_ref().map(relay);

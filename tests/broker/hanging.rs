@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use angarium::broker::{Broker, FirstPool, Opener, PoolSettings};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
-use angarium::cluster::questions::{CountsQuestion, QueueAddress};
+use angarium::cluster::peer_client::{CountsRequest, QueueAddress};
 use angarium::coordination::embedded::EmbeddedTree;
 use angarium::domain::limits::{self, Limits};
 use angarium::domain::names::{PoolName, QueueRef};
@@ -148,14 +148,14 @@ async fn pool_that_hangs_hides_no_counts_of_other_pools() {
     pools.stores[0].hang(true);
     let asked = many.iter().chain([&in_a, &in_b]).map(QueueAddress::from).collect();
     let began = Instant::now();
-    let answer = whole.broker.local_counts(CountsQuestion { queues: asked }).await.unwrap();
+    let answer = whole.broker.local_counts(CountsRequest { queues: asked }).await.unwrap();
     // The replica that asks waits no longer.
     assert!(began.elapsed() < limits::HEALTH_DEADLINE, "{:?}", began.elapsed());
     let counted: Vec<u64> = answer.queues.iter().flatten().map(|counts| counts.ready).collect();
     assert_eq!((answer.queues.len(), counted), (many.len() + 2, vec![1]));
     pools.stores[0].hang(false);
     let asked = [&in_a, &in_b].map(QueueAddress::from).into();
-    let answer = whole.broker.local_counts(CountsQuestion { queues: asked }).await.unwrap();
+    let answer = whole.broker.local_counts(CountsRequest { queues: asked }).await.unwrap();
     assert!(answer.queues.iter().all(Option::is_some), "{answer:?}");
 }
 

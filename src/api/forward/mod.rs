@@ -32,7 +32,7 @@ use super::error::ApiError;
 use super::handed::{Hands, handing};
 use super::quota::is_long_poll;
 use crate::broker::{Broker, SlotLocation};
-use crate::cluster::forward::{Failure, Peers};
+use crate::cluster::peers::{PeerFailure, Peers};
 use crate::domain::access::PeerSecret;
 use crate::domain::ids::Slot;
 use crate::domain::limits;
@@ -248,7 +248,7 @@ impl Relay {
         let sent = tokio::select! {
             sent = self.send(address.clone(), request, asking.deadline()) => sent,
             () = ended => return Tried::CutShort,
-            () = replaced => Err(Failure::Unknown("its owner was replaced".into())),
+            () = replaced => Err(PeerFailure::Unknown("its owner was replaced".into())),
         };
         let note = |outcome| self.meter.note(outcome, began.elapsed());
         match sent {
@@ -261,12 +261,12 @@ impl Relay {
                 response.extensions_mut().insert(Relayed);
                 Tried::Done(response)
             }
-            Err(Failure::NotSent(why)) => {
+            Err(PeerFailure::NotSent(why)) => {
                 note(Forwarded::NotSent);
                 let error = Error::unavailable(Part::Coordination, format!("replica {address}: {why}"));
                 Tried::Moved(slot, ApiError::from(error).into_response())
             }
-            Err(Failure::Unknown(why)) => {
+            Err(PeerFailure::Unknown(why)) => {
                 note(Forwarded::Unknown);
                 let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
                 let response = ApiError::from(error).into_response();

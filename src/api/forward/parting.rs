@@ -8,10 +8,10 @@ use axum::response::Response;
 use tokio::time::timeout;
 
 use crate::broker::Broker;
-use crate::cluster::forward::Failure;
+use crate::cluster::peers::PeerFailure;
 use crate::domain::limits;
 
-type Exchange = Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send>>;
+type Exchange = Pin<Box<dyn Future<Output = Result<Response, PeerFailure>> + Send>>;
 
 /// The exchange with the other replica. Dropped before it is done it goes on for [`limits::PEER_PARTING`], and its answer is
 /// dropped.
@@ -25,14 +25,14 @@ impl Underway {
     /// Begins when it is first waited for.
     pub(super) fn new(
         broker: Broker,
-        exchange: impl Future<Output = Result<Response, Failure>> + Send + 'static,
+        exchange: impl Future<Output = Result<Response, PeerFailure>> + Send + 'static,
     ) -> Self {
         Self { broker, exchange: Some(Box::pin(exchange)) }
     }
 }
 
 impl Future for Underway {
-    type Output = Result<Response, Failure>;
+    type Output = Result<Response, PeerFailure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(exchange) = &mut self.exchange else { return Poll::Pending };

@@ -21,12 +21,12 @@ use axum::response::Response;
 
 use crate::api::auth::Identity;
 use crate::api::handed::Hands;
-use crate::cluster::questions;
+use crate::cluster::peer_client;
 use crate::domain::access::PeerSecret;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::source::Source;
 
-const SECRET: HeaderName = HeaderName::from_static(questions::SECRET);
+const SECRET: HeaderName = HeaderName::from_static(peer_client::SECRET);
 const PROJECT: HeaderName = HeaderName::from_static("x-angarium-project");
 const ROLE: HeaderName = HeaderName::from_static("x-angarium-role");
 const SOURCE: HeaderName = HeaderName::from_static("x-angarium-source");

@@ -13,15 +13,15 @@ use thiserror::Error as ThisError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answer::Rest;
-use super::connection::{Busy, Connections, described};
+use super::connection::{BusyConnection, Connections, described};
+use super::peer_response::StreamTail;
 use crate::domain::limits;
 
-pub use super::answer::AnswerBody;
+pub use super::peer_response::PeerResponseBody;
 
 /// Why there is no answer of another replica.
 #[derive(Debug, ThisError)]
-pub enum Failure {
+pub enum PeerFailure {
     /// The request was not sent: nothing was done.
     #[error("it was not sent: {0}")]
     NotSent(String),
@@ -58,7 +58,7 @@ impl Peers {
         address: &str,
         request: Request<Bytes>,
         patience: Duration,
-    ) -> Result<Response<Bytes>, Failure> {
+    ) -> Result<Response<Bytes>, PeerFailure> {
         let _place = self.place()?;
         within(patience, async {
             let (answer, link) = self.exchange(address, request).await?;
@@ -75,14 +75,14 @@ impl Peers {
         address: &str,
         request: Request<Bytes>,
         patience: Duration,
-    ) -> Result<Response<AnswerBody>, Failure> {
+    ) -> Result<Response<PeerResponseBody>, PeerFailure> {
         let place = self.place()?;
         within(patience, async {
             let (answer, link) = self.exchange(address, request).await?;
             let (parts, body) = answer.into_parts();
             let is_short = body.size_hint().upper().is_some_and(|bytes| bytes <= limits::PEER_ANSWER_KEPT);
             if !is_short {
-                return Ok(Response::from_parts(parts, Either::Right(Rest::new((body, link), place))));
+                return Ok(Response::from_parts(parts, Either::Right(StreamTail::new((body, link), place))));
             }
             let body = whole(link, body, limits::PEER_ANSWER_BYTES).await?;
             Ok(Response::from_parts(parts, Either::Left(Full::new(body))))
@@ -90,8 +90,8 @@ impl Peers {
         .await
     }
 
-    fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let busy = |_| Failure::NotSent("too many requests to other replicas are under way".into());
+    fn place(&self) -> Result<OwnedSemaphorePermit, PeerFailure> {
+        let busy = |_| PeerFailure::NotSent("too many requests to other replicas are under way".into());
         Arc::clone(&self.places).try_acquire_owned().map_err(busy)
     }
 
@@ -99,27 +99,27 @@ impl Peers {
         &self,
         address: &str,
         request: Request<Bytes>,
-    ) -> Result<(Response<Incoming>, Busy), Failure> {
+    ) -> Result<(Response<Incoming>, BusyConnection), PeerFailure> {
         self.connections.exchange(address, request.map(Full::new)).await
     }
 }
 
 /// The whole body of an answer, of `most` bytes at most.
-async fn whole(link: Busy, body: Incoming, most: usize) -> Result<Bytes, Failure> {
+async fn whole(link: BusyConnection, body: Incoming, most: usize) -> Result<Bytes, PeerFailure> {
     match link.whole(body, most).await {
         Ok(Some(body)) => Ok(body),
-        Ok(None) => Err(Failure::Unknown(format!("its answer has more than {most} bytes"))),
-        Err(error) => Err(Failure::Unknown(described(&error))),
+        Ok(None) => Err(PeerFailure::Unknown(format!("its answer has more than {most} bytes"))),
+        Err(error) => Err(PeerFailure::Unknown(described(&error))),
     }
 }
 
 async fn within<T>(
     patience: Duration,
-    answer: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    answer: impl Future<Output = Result<T, PeerFailure>>,
+) -> Result<T, PeerFailure> {
     match timeout(patience, answer).await {
         Ok(answer) => answer,
-        Err(_) => Err(Failure::Unknown(format!("nothing came within {} ms", patience.as_millis()))),
+        Err(_) => Err(PeerFailure::Unknown(format!("nothing came within {} ms", patience.as_millis()))),
     }
 }
 
@@ -141,10 +141,10 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
         let failure = Peers::default().send(&address, request(), Duration::from_secs(5)).await.unwrap_err();
-        assert!(matches!(failure, Failure::NotSent(_)), "{failure}");
+        assert!(matches!(failure, PeerFailure::NotSent(_)), "{failure}");
         let failure =
             Peers::default().send("no address", request(), Duration::from_secs(5)).await.unwrap_err();
-        assert!(matches!(failure, Failure::NotSent(_)), "{failure}");
+        assert!(matches!(failure, PeerFailure::NotSent(_)), "{failure}");
     }
 
     #[tokio::test]
@@ -168,7 +168,7 @@ mod tests {
         let asking = async {
             for _ in 0..3 {
                 let sent = Peers::default().pass_on(&address, request(), Duration::from_millis(500)).await;
-                assert!(matches!(sent, Err(Failure::Unknown(_))), "{sent:?}");
+                assert!(matches!(sent, Err(PeerFailure::Unknown(_))), "{sent:?}");
             }
         };
         tokio::join!(serving, asking);

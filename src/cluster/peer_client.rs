@@ -9,7 +9,7 @@ use http::{HeaderValue, Request, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::forward::{Failure, Peers};
+use super::peers::{PeerFailure, Peers};
 use crate::domain::access::PeerSecret;
 use crate::domain::ids::{ClaimId, MessageId, QueueId};
 use crate::domain::limits;
@@ -73,7 +73,7 @@ pub struct OwnerEpoch {
 
 /// To the owner of the target: messages that are set aside at their source are to be taken over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Arrival {
+pub struct ArrivalRequest {
     /// Where they go.
     pub target: QueueAddress,
     /// Where they are.
@@ -96,7 +96,7 @@ pub struct Arrival {
 
 /// To the owner of the source: the target has these messages, prepared, and they are to be removed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Departure {
+pub struct DepartureRequest {
     /// Where they are.
     pub source: QueueAddress,
     /// The incarnation of that queue.
@@ -109,7 +109,7 @@ pub struct Departure {
 
 /// To the owner of the source: what it has of these messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StatesQuestion {
+pub struct StatesRequest {
     /// Where they are, or were.
     pub source: QueueAddress,
     /// The incarnation of that queue; any when absent.
@@ -120,9 +120,9 @@ pub struct StatesQuestion {
     pub owner: OwnerEpoch,
 }
 
-/// The answer to [`StatesQuestion`]. Those that are in neither list are gone.
+/// The answer to [`StatesRequest`]. Those that are in neither list are gone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct StatesAnswer {
+pub struct StatesResponse {
     /// Those that are set aside to be moved.
     pub moving: Vec<MessageId>,
     /// Those that stay.
@@ -131,7 +131,7 @@ pub struct StatesAnswer {
 
 /// To the replica that has granted a claim: its holder left before the answer was handed over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Unheld {
+pub struct UndeliveredClaim {
     /// The queue that it is of.
     pub queue: QueueAddress,
     /// Its id.
@@ -140,14 +140,14 @@ pub struct Unheld {
 
 /// How much of a project is counted by a replica.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct HoldingsQuestion {
+pub struct HoldingsRequest {
     /// Of which one.
     pub project: String,
 }
 
-/// The answer to [`HoldingsQuestion`].
+/// The answer to [`HoldingsRequest`].
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct HoldingsAnswer {
+pub struct HoldingsResponse {
     /// Queues.
     pub queues: u64,
     /// Their messages.
@@ -158,11 +158,11 @@ pub struct HoldingsAnswer {
 
 /// What a replica serves and how it does. Everything is asked.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct ReportQuestion {}
+pub struct ReportRequest {}
 
-/// The answer to [`ReportQuestion`].
+/// The answer to [`ReportRequest`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ReportAnswer {
+pub struct ReportResponse {
     /// Why it is not ready, if it is not.
     pub not_ready: Option<String>,
     /// Its session with the tree: `connected`, `suspended` or `lost`.
@@ -181,11 +181,11 @@ pub struct ReportAnswer {
 
 /// How much is written to the queues that a replica serves.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct LoadsQuestion {}
+pub struct LoadsRequest {}
 
-/// The answer to [`LoadsQuestion`].
+/// The answer to [`LoadsRequest`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct LoadsAnswer {
+pub struct LoadsResponse {
     /// The busiest queues, at most [`limits::LOADS`].
     pub queues: Vec<QueueLoad>,
 }
@@ -201,14 +201,14 @@ pub struct QueueLoad {
 
 /// To the owner of queues: how much is in each of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CountsQuestion {
+pub struct CountsRequest {
     /// Which ones, at most [`limits::PAGE_MOST`].
     pub queues: Vec<QueueAddress>,
 }
 
-/// The answer to [`CountsQuestion`].
+/// The answer to [`CountsRequest`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct CountsAnswer {
+pub struct CountsResponse {
     /// Of each queue in the order of the question; none of one that is not there, or whose pool does not say.
     pub queues: Vec<Option<QueueCounts>>,
 }
@@ -234,25 +234,25 @@ pub struct QueueCounts {
 
 /// Whether it has a session with the tree.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct SessionQuestion {}
+pub struct SessionRequest {}
 
-/// The answer to [`SessionQuestion`].
+/// The answer to [`SessionRequest`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct SessionAnswer {
+pub struct SessionResponse {
     /// Whether it is registered in a session that has a connection.
     pub has_session: bool,
 }
 
 /// What is known of a replica that was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Peering {
+pub struct PeerStatus {
     /// Whether it has a session. None when it did not say, as programs that do not know the question.
     pub has_session: Option<bool>,
 }
 
 /// To the owner of a queue: it is to go to another pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct MigrationQuestion {
+pub struct PeerMigrationRequest {
     /// Which queue.
     pub queue: QueueAddress,
     /// Which pool.
@@ -263,12 +263,12 @@ pub struct MigrationQuestion {
 
 /// A replica that can ask others.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct PeerClient {
     peers: Arc<Peers>,
     secret: PeerSecret,
 }
 
-impl Asker {
+impl PeerClient {
     /// Over these connections, showing this secret.
     pub fn new(peers: Arc<Peers>, secret: PeerSecret) -> Self {
         Self { peers, secret }
@@ -286,10 +286,10 @@ impl Asker {
         let unknown = |why: String| Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
         let answer = self.peers.send(address, request, limits::PEER_QUESTION).await;
         let answer = answer.map_err(|failure| match failure {
-            Failure::NotSent(why) => {
+            PeerFailure::NotSent(why) => {
                 Error::unavailable(Part::Coordination, format!("replica {address}: {why}"))
             }
-            Failure::Unknown(why) => unknown(why),
+            PeerFailure::Unknown(why) => unknown(why),
         })?;
         if answer.status() != StatusCode::OK {
             return Err(unknown(format!("it answers {}", answer.status())));
@@ -299,11 +299,11 @@ impl Asker {
 
     /// Asks the replica at `address` whether it has a session; none when it does not answer within `patience`. Any answer shows
     /// that it is reached.
-    pub async fn reach(&self, address: &str, patience: Duration) -> Option<Peering> {
-        let request = self.request(SESSION, &SessionQuestion {});
+    pub async fn reach(&self, address: &str, patience: Duration) -> Option<PeerStatus> {
+        let request = self.request(SESSION, &SessionRequest {});
         let answer = self.peers.send(address, request, patience).await.ok()?;
         let said = serde_json::from_slice(answer.body()).ok().filter(|_| answer.status() == StatusCode::OK);
-        Some(Peering { has_session: said.map(|SessionAnswer { has_session }| has_session) })
+        Some(PeerStatus { has_session: said.map(|SessionResponse { has_session }| has_session) })
     }
 
     fn request(&self, path: &'static str, question: &impl Serialize) -> Request<Bytes> {

@@ -10,38 +10,38 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 
-use super::connection::Busy;
+use super::connection::BusyConnection;
 use crate::domain::limits;
 
 /// The body of an answer.
-pub type AnswerBody = Either<Full<Bytes>, Rest>;
+pub type PeerResponseBody = Either<Full<Bytes>, StreamTail>;
 
 /// What comes of an answer that is too long to be kept. It fails when nothing comes for [`limits::PEER_STEP`]; then whoever
 /// reads it sees it break off, and has no answer.
-pub struct Rest {
+pub struct StreamTail {
     body: Incoming,
     /// Where it comes from; none once it is read.
-    link: Option<Busy>,
+    link: Option<BusyConnection>,
     /// Set while something is waited for.
     late: Option<Pin<Box<Sleep>>>,
     /// The request is under way until the answer is read.
     _place: OwnedSemaphorePermit,
 }
 
-impl Rest {
+impl StreamTail {
     /// The rest of an answer to a request that holds this place.
-    pub(super) fn new((body, link): (Incoming, Busy), place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new((body, link): (Incoming, BusyConnection), place: OwnedSemaphorePermit) -> Self {
         Self { body, link: Some(link), late: None, _place: place }
     }
 }
 
-impl fmt::Debug for Rest {
+impl fmt::Debug for StreamTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Rest")
     }
 }
 
-impl Body for Rest {
+impl Body for StreamTail {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
