@@ -37,7 +37,7 @@
 //!
 //! 1. [`server::listener`] accepted the connection, [`server::tls`] shook hands; [`server::deadline`] watches its bytes. hyper parses the
 //!    header, [`server::exchange`] hands the request to `api::front`, whose one service is all that follows.
-//! 2. `api::layers` gives it an id, `api::auth` learns who asks (by a token of the file, or of [`keystone`]) and refuses who may not, `api::quota` refuses what is
+//! 2. `api::layers` gives it an id, `api::auth` learns who asks (by a token of the file, or of [`keystone`]) and refuses who may not, `api::admission` refuses what is
 //!    too much, `api::bodies` charges the bytes of the body as they come, `api::forward` passes on what another replica serves. `api::extract` makes a [`domain::names::QueueRef`] of project and name,
 //!    `api::json` reads the body within its bounds; bodies of messages stay text. `api::v2::messages` makes one
 //!    call: [`broker::Broker::messages_post`], which keeps room for them within the project's quota (`broker::quotas`).

@@ -13,13 +13,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 use utoipa::openapi::OpenApi;
 
+use super::admission::AdmissionControl;
 use super::bodies::{BodyBudget, BodyCharge, BodyOwner};
 use super::credentials::{Credentials, named_project};
 use super::error::{ApiError, refusals};
 use super::failures::{self, FailureLog};
-use super::forward::peer::FromPeer;
+use super::forward::peer::PeerOrigin;
 use super::origin;
-use super::quota::Quota;
 use super::versions;
 use crate::domain::access::Role;
 use crate::domain::hosts::AllowedHosts;
@@ -86,7 +86,7 @@ pub struct Gate {
     /// Requests for what is not there.
     unknown: OperationMeter,
     /// How much is let in.
-    quota: Arc<Quota>,
+    quota: Arc<AdmissionControl>,
     /// How much of it is in memory.
     bodies: BodyBudget,
     regional: RegionalAccess,
@@ -104,19 +104,19 @@ pub enum RegionalAccess {
 
 /// Why a request is not let in.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct AuthRefusal {
     error: Error,
     /// What failed, if the caller is not known.
     pub(super) failure: Option<AuthenticationFailure>,
 }
 
-impl From<Error> for Refused {
+impl From<Error> for AuthRefusal {
     fn from(error: Error) -> Self {
         Self { error, failure: None }
     }
 }
 
-impl Refused {
+impl AuthRefusal {
     /// The caller is not known.
     pub(super) fn of(failure: AuthenticationFailure, error: Error) -> Self {
         Self { error, failure: Some(failure) }
@@ -130,7 +130,7 @@ impl Gate {
         authentication: Authentication,
         document: &OpenApi,
         meter: &Meter,
-        quota: Arc<Quota>,
+        quota: Arc<AdmissionControl>,
         bodies: BodyBudget,
         regional: RegionalAccess,
         failures: Arc<FailureLog>,
@@ -164,14 +164,14 @@ impl Gate {
         let began = Instant::now();
         let (need, meter) = self.operation(&request);
         let asking = self.identify(request.uri(), request.headers(), request.extensions(), need).await;
-        let identified = asking.map_err(|Refused { error, failure }| {
+        let identified = asking.map_err(|AuthRefusal { error, failure }| {
             if let Some(failure) = failure {
                 self.failures.note(failure, request.extensions(), failures::kind(request.uri().path()));
             }
             error
         });
         let admitted = identified.and_then(|identity| {
-            let place = self.quota.let_in(&request, &identity)?;
+            let place = self.quota.admit(&request, &identity)?;
             let (request, charge) = self.charge(request, &identity)?;
             Ok((request, identity, place, charge))
         });
@@ -216,15 +216,15 @@ impl Gate {
         headers: &HeaderMap,
         extensions: &Extensions,
         need: Need,
-    ) -> Result<Identity, Refused> {
+    ) -> Result<Identity, AuthRefusal> {
         // The replica that passed it on has looked, and its quota has let it in.
-        if let Some(from) = extensions.get::<FromPeer>() {
+        if let Some(from) = extensions.get::<PeerOrigin>() {
             return Ok(from.identity.clone());
         }
         let identity = match &self.authentication {
             Authentication::Off(hosts) => {
                 origin::check(hosts, uri, headers)
-                    .map_err(|error| Refused::of(AuthenticationFailure::ForeignOrigin, error))?;
+                    .map_err(|error| AuthRefusal::of(AuthenticationFailure::ForeignOrigin, error))?;
                 Identity {
                     project: ProjectId::new(named_project(headers)?.unwrap_or_default())?,
                     role: claimed_role(headers),

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::quota::RequestLimits;
+use super::admission::RequestLimits;
 use crate::budget::{Bounds, Budget, Holder, Refused, Reserved, Usage};
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
@@ -113,7 +113,7 @@ impl BodyBudget {
             return Ok((body, BodyCharge::Short(reserved)));
         }
         let holder = Arc::new(self.budget.open(self.user(owner())));
-        let charged = Body::new(Charged { inner: body, holder: Arc::clone(&holder), refused: None });
+        let charged = Body::new(ChargedBody { inner: body, holder: Arc::clone(&holder), refused: None });
         Ok((charged, BodyCharge::Long(holder)))
     }
 
@@ -144,17 +144,17 @@ pub fn paced(body: Body) -> Body {
         return body;
     }
     let until = Instant::now() + limits::UNPROVEN_BODY;
-    Body::new(Paced { inner: body, until, late: Box::pin(sleep_until(until)) })
+    Body::new(PacedBody { inner: body, until, late: Box::pin(sleep_until(until)) })
 }
 
 /// See [`paced`].
-struct Paced {
+struct PacedBody {
     inner: Body,
     until: Instant,
     late: Pin<Box<Sleep>>,
 }
 
-impl HttpBody for Paced {
+impl HttpBody for PacedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -187,13 +187,13 @@ impl HttpBody for Paced {
 }
 
 /// A body whose bytes are charged as they come. It fails when there is no room for more of it, with what its reader answers.
-struct Charged {
+struct ChargedBody {
     inner: Body,
     holder: Arc<Holder<BodyOwner>>,
     refused: Option<Refused>,
 }
 
-impl Charged {
+impl ChargedBody {
     fn refuse(&mut self, refused: Refused) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.refused = Some(refused);
         let error = match refused {
@@ -204,7 +204,7 @@ impl Charged {
     }
 }
 
-impl HttpBody for Charged {
+impl HttpBody for ChargedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -301,14 +301,14 @@ mod tests {
 
     /// A body of pieces that come this long after each other.
     fn pieces(count: usize, bytes: usize, pause: Duration) -> Body {
-        struct Pieces {
+        struct PieceBody {
             left: usize,
             bytes: usize,
             pause: Duration,
             next: Pin<Box<Sleep>>,
         }
 
-        impl HttpBody for Pieces {
+        impl HttpBody for PieceBody {
             type Data = Bytes;
             type Error = axum::Error;
 
@@ -326,7 +326,7 @@ mod tests {
         }
 
         let next = Box::pin(sleep_until(Instant::now() + pause));
-        Body::new(Pieces { left: count, bytes, pause, next })
+        Body::new(PieceBody { left: count, bytes, pause, next })
     }
 
     #[tokio::test(start_paused = true)]

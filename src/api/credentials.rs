@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::http::{Extensions, HeaderMap, HeaderValue, header};
 use tokio::sync::watch;
 
-use super::auth::{Identity, Refused};
+use super::auth::{AuthRefusal, Identity};
 use super::bodies::client_address;
 use super::error::CHALLENGE;
 use super::extract::PROJECT;
@@ -62,7 +62,7 @@ impl Credentials {
         &self,
         headers: &HeaderMap,
         extensions: &Extensions,
-    ) -> Result<Identity, Refused> {
+    ) -> Result<Identity, AuthRefusal> {
         let token = token(headers)?;
         if let Some(grant) = self.granted(token) {
             return of_grant(grant, headers);
@@ -81,7 +81,7 @@ impl Credentials {
 }
 
 /// The caller with a token of the file: an administrator may name any project.
-fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, Refused> {
+fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AuthRefusal> {
     let project = match named_project(headers)? {
         None => grant.project,
         Some(named) if named == grant.project.as_str() => grant.project,
@@ -97,43 +97,44 @@ async fn of_keystone(
     token: &str,
     headers: &HeaderMap,
     extensions: &Extensions,
-) -> Result<Identity, Refused> {
+) -> Result<Identity, AuthRefusal> {
     let holder = keystone.validate(token, client_address(extensions)).await.map_err(refused)?;
     let Some(project) = holder.project else {
-        return Err(Refused::of(AuthenticationFailure::UnscopedToken, Error::Unscoped));
+        return Err(AuthRefusal::of(AuthenticationFailure::UnscopedToken, Error::Unscoped));
     };
     if named_project(headers)?.is_some_and(|named| named != project.as_str()) {
         return Err(foreign());
     }
     let Some(role) = holder.role else {
         let error = Error::NotAuthorized(Role::Reader.as_str());
-        return Err(Refused::of(AuthenticationFailure::UnknownRole, error));
+        return Err(AuthRefusal::of(AuthenticationFailure::UnknownRole, error));
     };
     Ok(Identity { project, role, is_anonymous: false })
 }
 
-fn refused(refusal: Refusal) -> Refused {
+fn refused(refusal: Refusal) -> AuthRefusal {
     match refusal {
         Refusal::Malformed => malformed("the token has not the form of a token"),
         Refusal::Unknown => unknown(),
-        Refusal::Expired => {
-            Refused::of(AuthenticationFailure::ExpiredToken, Error::Unauthenticated("the token has expired"))
-        }
+        Refusal::Expired => AuthRefusal::of(
+            AuthenticationFailure::ExpiredToken,
+            Error::Unauthenticated("the token has expired"),
+        ),
         Refusal::Busy => Error::Overloaded.into(),
         Refusal::Unavailable => Error::Unavailable { part: Part::Keystone, cause: None }.into(),
     }
 }
 
-fn unknown() -> Refused {
-    Refused::of(AuthenticationFailure::UnknownToken, Error::Unauthenticated("the token is not known"))
+fn unknown() -> AuthRefusal {
+    AuthRefusal::of(AuthenticationFailure::UnknownToken, Error::Unauthenticated("the token is not known"))
 }
 
-fn foreign() -> Refused {
-    Refused::of(AuthenticationFailure::ForeignProject, Error::ForeignProject)
+fn foreign() -> AuthRefusal {
+    AuthRefusal::of(AuthenticationFailure::ForeignProject, Error::ForeignProject)
 }
 
-fn malformed(why: &'static str) -> Refused {
-    Refused::of(AuthenticationFailure::MalformedToken, Error::Unauthenticated(why))
+fn malformed(why: &'static str) -> AuthRefusal {
+    AuthRefusal::of(AuthenticationFailure::MalformedToken, Error::Unauthenticated(why))
 }
 
 /// The value of a header that is there once.
@@ -147,7 +148,7 @@ fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h HeaderVal
 
 /// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it; the former when
 /// both are there. A header that is there twice may be read in another way by a proxy in front, so it is refused.
-fn token(headers: &HeaderMap) -> Result<&str, Refused> {
+fn token(headers: &HeaderMap) -> Result<&str, AuthRefusal> {
     let twice = |()| malformed("a header with a token must be there once");
     let (bearer, plain) = (single(headers, header::AUTHORIZATION.as_str()), single(headers, TOKEN));
     let token = match (bearer.map_err(twice)?, plain.map_err(twice)?) {
@@ -164,7 +165,7 @@ fn token(headers: &HeaderMap) -> Result<&str, Refused> {
     };
     if token.is_empty() {
         let missing = Error::Unauthenticated("the request has no token");
-        return Err(Refused::of(AuthenticationFailure::MissingToken, missing));
+        return Err(AuthRefusal::of(AuthenticationFailure::MissingToken, missing));
     }
     Ok(token)
 }

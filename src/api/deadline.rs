@@ -27,8 +27,8 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
+use super::admission::is_long_poll;
 use super::error::ApiError;
-use super::quota::is_long_poll;
 use super::sqs::Operation;
 use crate::domain::limits;
 use crate::error::{Error, Part};
@@ -74,8 +74,8 @@ pub async fn serve<F: Future<Output = Response>>(
             Err(_) => ApiError::from(too_late(is_read, deadline)).into_response(),
         };
     }
-    let arrival = Arc::new(Arrival::default());
-    let request = request.map(|inner| Body::new(Watched { inner, arrival: Arc::clone(&arrival) }));
+    let arrival = Arc::new(LastArrival::default());
+    let request = request.map(|inner| Body::new(ProgressBody { inner, arrival: Arc::clone(&arrival) }));
     tokio::select! {
         biased;
         response = serve(request) => response,
@@ -97,19 +97,19 @@ fn too_late(is_read: bool, deadline: Duration) -> Error {
 
 /// When the last byte of a body came that is being read.
 #[derive(Debug)]
-struct Arrival {
+struct LastArrival {
     began: Instant,
     /// Milliseconds after `began`; the greatest number while its reader waits for more.
     last: AtomicU64,
 }
 
-impl Default for Arrival {
+impl Default for LastArrival {
     fn default() -> Self {
         Self { began: Instant::now(), last: AtomicU64::new(0) }
     }
 }
 
-impl Arrival {
+impl LastArrival {
     const WAITED_FOR: u64 = u64::MAX;
 
     fn note(&self, is_waited_for: bool) {
@@ -138,12 +138,12 @@ impl Arrival {
 }
 
 /// The body of a request, which notes its progress.
-struct Watched {
+struct ProgressBody {
     inner: Body,
-    arrival: Arc<Arrival>,
+    arrival: Arc<LastArrival>,
 }
 
-impl HttpBody for Watched {
+impl HttpBody for ProgressBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -165,7 +165,7 @@ impl HttpBody for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ProgressBody {
     fn drop(&mut self) {
         self.arrival.note(false);
     }
@@ -229,9 +229,9 @@ mod tests {
     }
 
     /// A body whose frames come when a test sends them.
-    struct Sent(mpsc::Receiver<&'static str>);
+    struct ChannelBody(mpsc::Receiver<&'static str>);
 
-    impl HttpBody for Sent {
+    impl HttpBody for ChannelBody {
         type Data = Bytes;
         type Error = axum::Error;
 
@@ -252,7 +252,7 @@ mod tests {
                 sender.send("{").await.unwrap();
             }
         };
-        let asking = hung(Method::POST, "/v2/queues/q/messages", Body::new(Sent(receiver)));
+        let asking = hung(Method::POST, "/v2/queues/q/messages", Body::new(ChannelBody(receiver)));
         let ((), (seconds, _)) = tokio::join!(sending, asking);
         assert_eq!(seconds, 345);
     }

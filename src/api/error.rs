@@ -86,11 +86,11 @@ impl ApiError {
 
     /// The body, for the request with this id.
     pub fn body(&self, request_id: &str) -> Vec<u8> {
-        serde_json::to_vec(&self.said(request_id)).expect("text and flags are always JSON")
+        serde_json::to_vec(&self.error_body(request_id)).expect("text and flags are always JSON")
     }
 
     /// What is answered of it, to the request with this id.
-    pub fn said(&self, request_id: &str) -> ErrorBody {
+    pub fn error_body(&self, request_id: &str) -> ErrorBody {
         let (_, title) = self.status_and_title();
         ErrorBody {
             title: title.to_owned(),

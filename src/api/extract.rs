@@ -77,7 +77,7 @@ pub struct QueuePath {
 
 /// The queue that a request means, and who asks.
 #[derive(Debug)]
-pub struct Asked {
+pub struct QueueRequest {
     /// The queue.
     pub queue: QueueRef,
     /// The `Client-ID`, if there is one.
@@ -88,7 +88,7 @@ pub struct Asked {
     pub is_detailed: bool,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Asked {
+impl<S: Send + Sync> FromRequestParts<S> for QueueRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {

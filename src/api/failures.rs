@@ -19,19 +19,19 @@ use crate::metrics::{AuthenticationFailure, Meter};
 pub struct FailureLog {
     meter: Meter,
     /// Held for one look.
-    window: Mutex<Window>,
+    window: Mutex<LogWindow>,
 }
 
 /// What was logged lately.
 #[derive(Debug, Default)]
-struct Window {
+struct LogWindow {
     began: Option<Instant>,
     logged: Vec<(Option<IpAddr>, AuthenticationFailure)>,
     /// Failures since the last line.
     left_out: u64,
 }
 
-impl Window {
+impl LogWindow {
     /// Whether a failure has a line of its own: if so, how many had none since the last line.
     fn admit(&mut self, now: Instant, failure: (Option<IpAddr>, AuthenticationFailure)) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= limits::AUTHENTICATION_LOG) {
@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_are_logged_once_for_each_address_and_reason() {
         use AuthenticationFailure::{MissingToken, UnknownToken};
-        let mut window = Window::default();
+        let mut window = LogWindow::default();
         let address = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
         let start = Instant::now();
         assert_eq!(window.admit(start, (address(1), UnknownToken)), Some(0));

@@ -23,9 +23,9 @@ use tower::Service;
 use super::auth::Gate;
 use super::error::ApiError;
 use super::failures::{self, FailureLog};
-use super::forward::peer::FromPeer;
-use super::forward::{Relay, Serving, peer};
-use super::{deadline, layers, peer as questions, sqs};
+use super::forward::peer::PeerOrigin;
+use super::forward::{Relay, ServeFuture, peer};
+use super::{deadline, layers, peer as peer_routes, sqs};
 use crate::broker::Broker;
 use crate::domain::access::PeerSecret;
 use crate::domain::hosts::WrongHost;
@@ -35,22 +35,22 @@ use crate::metrics::{AuthenticationFailure, Meter};
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// An answer in the making.
-type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
 /// The whole API, as the clients' listener calls it.
 #[derive(Clone)]
-pub struct Front(Arc<Way>);
+pub struct Front(Arc<Pipeline>);
 
 /// The whole API and the questions of other replicas, as their listener calls it.
 #[derive(Clone)]
 pub struct PeerFront {
     front: Front,
     secret: PeerSecret,
-    questions: Router,
+    peer_routes: Router,
 }
 
 /// What a request passes.
-pub(super) struct Way {
+pub(super) struct Pipeline {
     pub(super) sqs: sqs::Sqs,
     pub(super) meter: Meter,
     pub(super) gate: Gate,
@@ -63,7 +63,7 @@ pub(super) struct Way {
 /// The routes of the REST API.
 pub(super) struct Routes(pub(super) Router);
 
-impl Serving for Routes {
+impl ServeFuture for Routes {
     fn serve(&self, request: Request) -> impl Future<Output = Response> + Send {
         let served = self.0.clone().call(request);
         async { served.await.unwrap_or_else(|never| match never {}) }
@@ -71,7 +71,7 @@ impl Serving for Routes {
 }
 
 impl Front {
-    pub(super) fn new(way: Way) -> Self {
+    pub(super) fn new(way: Pipeline) -> Self {
         Self(Arc::new(way))
     }
 }
@@ -79,15 +79,16 @@ impl Front {
 impl PeerFront {
     /// What `front` serves, for replicas that show `secret`, and what they ask `broker` of their own accord.
     pub fn new(broker: Broker, front: Front, secret: PeerSecret) -> Self {
-        Self { front, secret, questions: questions::questions(broker) }
+        Self { front, secret, peer_routes: peer_routes::peer_routes(broker) }
     }
 }
 
-impl Way {
+impl Pipeline {
     async fn serve(&self, request: Request) -> Response {
         // Other replicas name none.
         let extensions = request.extensions();
-        let is_host_wrong = extensions.get::<WrongHost>().is_some() && extensions.get::<FromPeer>().is_none();
+        let is_host_wrong =
+            extensions.get::<WrongHost>().is_some() && extensions.get::<PeerOrigin>().is_none();
         let mut response = match sqs::protocol(&request) {
             _ if is_host_wrong => layers::frame(&self.meter, request, refuse_host).await,
             // Apart, as every request would carry the room that all operations of SQS need.
@@ -125,7 +126,7 @@ fn refusal(status: StatusCode) -> Response {
 impl Service<Request> for Front {
     type Response = Response;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -140,7 +141,7 @@ impl Service<Request> for Front {
 impl Service<Request> for PeerFront {
     type Response = Response;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -152,8 +153,8 @@ impl Service<Request> for PeerFront {
             self.front.0.failures.note(failure, request.extensions(), failures::PEER);
             return Box::pin(async { Ok(refusal(StatusCode::FORBIDDEN)) });
         }
-        if questions::is_peer_request(request.uri().path()) {
-            return Box::pin(self.questions.call(request));
+        if peer_routes::is_peer_request(request.uri().path()) {
+            return Box::pin(self.peer_routes.call(request));
         }
         if !peer::note(&mut request, &self.secret) {
             return Box::pin(async { Ok(refusal(StatusCode::BAD_REQUEST)) });

@@ -10,7 +10,7 @@ use uuid::Builder;
 
 use super::accept;
 use super::error::{ApiError, plain_body};
-use super::forward::Relayed;
+use super::forward::PeerResponseMark;
 use super::forward::peer::RequestId;
 use super::{query, trace, unread};
 use crate::domain::probe;
@@ -64,7 +64,7 @@ pub async fn frame<F: Future<Output = Response>>(
     }
     match response.status() {
         // The replica that served it has said all.
-        _ if response.extensions().get::<Relayed>().is_some() => {}
+        _ if response.extensions().get::<PeerResponseMark>().is_some() => {}
         StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, &path, &id),
         StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
             let body =

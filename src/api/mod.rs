@@ -4,10 +4,12 @@
 //! lock; nothing below this layer sees a status code.
 
 mod accept;
+mod admission;
 mod auth;
 mod bodies;
 mod credentials;
 mod deadline;
+mod delivery;
 mod error;
 pub mod error_table;
 mod explain;
@@ -15,7 +17,6 @@ mod extract;
 mod failures;
 mod forward;
 mod front;
-mod handed;
 mod health;
 mod json;
 mod layers;
@@ -24,7 +25,6 @@ pub mod openapi;
 mod origin;
 mod peer;
 mod query;
-mod quota;
 mod roles;
 mod sqs;
 mod trace;
@@ -40,12 +40,12 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use admission::RequestLimits;
 pub use auth::{Authentication, RegionalAccess};
 pub use credentials::Credentials;
 pub use forward::Relay;
 pub use front::{Front, PeerFront};
-pub use quota::RequestLimits;
-pub use sqs::{Most, Pauses, SqsSettings};
+pub use sqs::{ContextLimits, Pauses, SqsSettings};
 
 use crate::broker::Broker;
 use crate::clock::Clock;
@@ -64,7 +64,7 @@ pub fn front(
     let (routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
     let accounts = sqs.accounts(&authentication);
-    let quota = Arc::new(quota::Quota::new(limits, accounts, clock.clone()));
+    let quota = Arc::new(admission::AdmissionControl::new(limits, accounts, clock.clone()));
     let bodies = bodies::BodyBudget::new(limits, accounts);
     watch(&meter, bodies.clone());
     if let Authentication::On(credentials) = &authentication
@@ -87,7 +87,7 @@ pub fn front(
         auth::Gate::new(authentication, &document, &meter, quota, bodies, regional, Arc::clone(&failures));
     let routes = routes.route(versions::HOME_WITHOUT_SLASH, get(versions::home));
     let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
-    Front::new(front::Way { sqs, meter, gate, failures, relay, routes })
+    Front::new(front::Pipeline { sqs, meter, gate, failures, relay, routes })
 }
 
 /// Shows the budget of bodies on the page of metrics.

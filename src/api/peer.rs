@@ -17,7 +17,7 @@ use crate::cluster::peer_client::{
 };
 use crate::error::Error;
 
-type Answer<T> = Result<Json<T>, StatusCode>;
+type PeerReply<T> = Result<Json<T>, StatusCode>;
 
 /// What their paths begin with; no path of clients does.
 const QUESTIONS: &str = "/peer/";
@@ -28,7 +28,7 @@ pub fn is_peer_request(path: &str) -> bool {
 }
 
 /// The questions.
-pub fn questions(broker: Broker) -> Router {
+pub fn peer_routes(broker: Broker) -> Router {
     Router::new()
         .route(ARRIVE, post(arrive))
         .route(DEPART, post(depart))
@@ -43,26 +43,29 @@ pub fn questions(broker: Broker) -> Router {
         .with_state(broker)
 }
 
-async fn arrive(State(broker): State<Broker>, Json(arrival): Json<ArrivalRequest>) -> Answer<()> {
+async fn arrive(State(broker): State<Broker>, Json(arrival): Json<ArrivalRequest>) -> PeerReply<()> {
     told(broker.accept_transfers(arrival).await)
 }
 
-async fn depart(State(broker): State<Broker>, Json(departure): Json<DepartureRequest>) -> Answer<()> {
+async fn depart(State(broker): State<Broker>, Json(departure): Json<DepartureRequest>) -> PeerReply<()> {
     told(broker.remove_departed(departure).await)
 }
 
-async fn states(State(broker): State<Broker>, Json(question): Json<StatesRequest>) -> Answer<StatesResponse> {
+async fn states(
+    State(broker): State<Broker>,
+    Json(question): Json<StatesRequest>,
+) -> PeerReply<StatesResponse> {
     told(broker.read_transfer_states(question).await)
 }
 
 async fn holdings(
     State(broker): State<Broker>,
     Json(question): Json<HoldingsRequest>,
-) -> Answer<HoldingsResponse> {
+) -> PeerReply<HoldingsResponse> {
     told(broker.local_holdings(&question).await)
 }
 
-async fn migrate(State(broker): State<Broker>, Json(question): Json<PeerMigrationRequest>) -> Answer<()> {
+async fn migrate(State(broker): State<Broker>, Json(question): Json<PeerMigrationRequest>) -> PeerReply<()> {
     told(broker.migrate_local(question).await)
 }
 
@@ -80,7 +83,10 @@ async fn loads(
     Json(broker.local_loads())
 }
 
-async fn counts(State(broker): State<Broker>, Json(question): Json<CountsRequest>) -> Answer<CountsResponse> {
+async fn counts(
+    State(broker): State<Broker>,
+    Json(question): Json<CountsRequest>,
+) -> PeerReply<CountsResponse> {
     told(broker.local_counts(question).await)
 }
 
@@ -94,11 +100,11 @@ async fn session(
 async fn unheld(
     State(broker): State<Broker>,
     Json(UndeliveredClaim { queue, claim }): Json<UndeliveredClaim>,
-) -> Answer<()> {
+) -> PeerReply<()> {
     told(async { broker.claim_unheld(queue.queue()?, claim).await }.await)
 }
 
-fn told<T: Serialize>(outcome: Result<T, Error>) -> Answer<T> {
+fn told<T: Serialize>(outcome: Result<T, Error>) -> PeerReply<T> {
     outcome.map(Json).map_err(|error| {
         debug!(%error, "peer request failed");
         StatusCode::SERVICE_UNAVAILABLE

@@ -16,28 +16,28 @@ use crate::domain::limits;
 
 /// Where a body comes back to that its reader drops before the end.
 #[derive(Debug)]
-pub struct Unread(oneshot::Receiver<Rest>);
+pub struct UnreadBodies(oneshot::Receiver<PartialBody>);
 
 /// A body and how much of it was read.
 #[derive(Debug)]
-struct Rest {
+struct PartialBody {
     body: Body,
     read: usize,
 }
 
 /// Watches the body of a request. None when it has none, or when its client waits to be told to send it: that client
 /// sends nothing after a refusal.
-pub fn watch(request: Request) -> (Request, Option<Unread>) {
+pub fn watch(request: Request) -> (Request, Option<UnreadBodies>) {
     if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
         return (request, None);
     }
     let (home, unread) = oneshot::channel();
-    let request =
-        request.map(|body| Body::new(Watched { rest: Some(Rest { body, read: 0 }), home: Some(home) }));
-    (request, Some(Unread(unread)))
+    let request = request
+        .map(|body| Body::new(ReturningBody { rest: Some(PartialBody { body, read: 0 }), home: Some(home) }));
+    (request, Some(UnreadBodies(unread)))
 }
 
-impl Unread {
+impl UnreadBodies {
     /// Reads and drops what is left, so that a client which is still sending sees the answer and not a broken
     /// connection. Gives up after [`limits::EXCESS_BYTES`] in all, and after [`limits::BODY_DEADLINE`].
     pub async fn read(mut self) {
@@ -55,13 +55,13 @@ impl Unread {
 }
 
 /// A body that goes home when it is dropped before its end.
-struct Watched {
+struct ReturningBody {
     /// None when the body has ended.
-    rest: Option<Rest>,
-    home: Option<oneshot::Sender<Rest>>,
+    rest: Option<PartialBody>,
+    home: Option<oneshot::Sender<PartialBody>>,
 }
 
-impl HttpBody for Watched {
+impl HttpBody for ReturningBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -91,7 +91,7 @@ impl HttpBody for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ReturningBody {
     fn drop(&mut self) {
         if let (Some(rest), Some(home)) = (self.rest.take(), self.home.take())
             && !rest.body.is_end_stream()
@@ -112,9 +112,9 @@ mod tests {
     use super::*;
 
     /// A body without an end: pieces of a MiB, or nothing when there is none to count in.
-    struct Endless(Option<Arc<AtomicUsize>>);
+    struct EndlessBody(Option<Arc<AtomicUsize>>);
 
-    impl HttpBody for Endless {
+    impl HttpBody for EndlessBody {
         type Data = Bytes;
         type Error = axum::Error;
 
@@ -131,7 +131,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_than_the_bound_is_read() {
         let given = Arc::new(AtomicUsize::new(0));
-        let (request, unread) = watch(Request::new(Body::new(Endless(Some(given.clone())))));
+        let (request, unread) = watch(Request::new(Body::new(EndlessBody(Some(given.clone())))));
         drop(request);
         unread.unwrap().read().await;
         assert_eq!(given.load(Ordering::Relaxed), (limits::EXCESS_BYTES >> 20) + 1);
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_stops_sending_is_waited_for_until_the_deadline() {
-        let (request, unread) = watch(Request::new(Body::new(Endless(None))));
+        let (request, unread) = watch(Request::new(Body::new(EndlessBody(None))));
         drop(request);
         let since = Instant::now();
         unread.unwrap().read().await;

@@ -104,10 +104,10 @@ pub async fn home(_: Caller) -> Result<Response, ApiError> {
 }
 
 /// A resource: its name, its path with the parameters of the query, and its methods.
-type Resource = (&'static str, &'static str, &'static [&'static str]);
+type HomeResource = (&'static str, &'static str, &'static [&'static str]);
 
 /// In Zaqar's names. A test compares the paths with those of the router.
-const RESOURCES: &[Resource] = &[
+const RESOURCES: &[HomeResource] = &[
     ("queues", "/v2/queues{?marker,limit,detailed,with_count,with_stats,name}", &["GET"]),
     ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH", "DELETE"]),
     ("queue_stats", "/v2/queues/{queue_name}/stats", &["GET"]),

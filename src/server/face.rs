@@ -14,7 +14,7 @@ use super::reload::{Reloader, UnreadableFile};
 use super::secret_files;
 use super::source::Proxies;
 use super::tls::{Credentials, Transport};
-use crate::api::{Authentication, Credentials as Callers, Most, Pauses, RequestLimits, SqsSettings};
+use crate::api::{Authentication, ContextLimits, Credentials as Callers, Pauses, RequestLimits, SqsSettings};
 use crate::clock::Clock;
 use crate::config::connections::ConnectionSettings;
 use crate::config::keystone::{ChosenKeystone, ChosenLogin};
@@ -184,7 +184,7 @@ fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, Unreadab
         public_url: settings.sqs_public_url.clone(),
         scheme: config.scheme(),
         keys: keys.transpose()?,
-        most: Most { batch: settings.sqs_batch, in_flight: settings.sqs_in_flight },
+        most: ContextLimits { batch: settings.sqs_batch, in_flight: settings.sqs_in_flight },
         pauses: if settings.sqs_pauses { Pauses::Kept } else { Pauses::Off },
     })
 }

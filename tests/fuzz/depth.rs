@@ -193,7 +193,7 @@ fn names_of_2000_parts_are_refused() {
 
 #[test]
 fn batch_of_500_entries_with_ten_attributes_passes() {
-    use angarium::api::{Most, SqsSettings};
+    use angarium::api::{ContextLimits, SqsSettings};
     use angarium::clock::Clock;
 
     let batch = |entries: usize| {
@@ -210,8 +210,8 @@ fn batch_of_500_entries_with_ten_attributes_passes() {
         }
         format!("POST /\nContent-Type: application/x-www-form-urlencoded\n\n{body}").into_bytes()
     };
-    let most = Most { batch: 500, ..Most::default() };
-    for (most, entries) in [(most, 500), (Most::default(), 10)] {
+    let most = ContextLimits { batch: 500, ..ContextLimits::default() };
+    for (most, entries) in [(most, 500), (ContextLimits::default(), 10)] {
         let service = Service::start_with(Clock::system(), SqsSettings { most, ..SqsSettings::default() });
         assert_eq!(service.check(b"PUT /v2/queues/deep\n\n{}"), Some(201));
         assert_eq!(service.check(&batch(entries)), Some(200), "{entries} entries");

@@ -57,7 +57,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("api/bodies.rs", &["budget", "domain", "error"]),
     // Of the clock only the handle: rates are by the second.
     ("api/mod.rs", &["broker", "clock", "domain", "metrics"]),
-    ("api/quota.rs", &["clock", "domain", "error"]),
+    ("api/admission.rs", &["clock", "domain", "error"]),
     // The clock judges dates of signatures. Of the errors the one that REST gives callers of the same projects.
     ("api/sqs/endpoint.rs", &["broker", "clock", "domain", "error", "metrics"]),
     // Of the cluster only the way to the other replicas: where a queue is served is the broker's to say.
@@ -148,8 +148,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "api/bodies.rs",
             // The body of a request is watched on its way.
             "api/deadline.rs",
-            "api/forward/kept.rs",
-            "api/handed.rs",
+            "api/forward/replayable_body.rs",
+            "api/delivery.rs",
             "api/unread.rs",
             "cli/bench",
             "cluster/peer_response.rs",
@@ -173,8 +173,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
         "parking_lot",
         &[
             "api/failures.rs",
-            "api/forward/kept.rs",
-            "api/quota.rs",
+            "api/forward/replayable_body.rs",
+            "api/admission.rs",
             "api/sqs/pauses.rs",
             "broker",
             "budget.rs",

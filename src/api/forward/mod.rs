@@ -11,9 +11,9 @@
 //! A request goes one hop: the owner answers "moved" for what it does not serve. It is made again only when it is
 //! certain that nothing was done, or when it may be done twice. Otherwise the client is told that nobody knows.
 
-mod kept;
-mod parting;
+mod in_flight;
 pub mod peer;
+mod replayable_body;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::admission::is_long_poll;
 use super::auth::Identity;
 use super::deadline;
+use super::delivery::{DeliveryMark, deliver};
 use super::error::ApiError;
-use super::handed::{Hands, handing};
-use super::quota::is_long_poll;
 use crate::broker::{Broker, SlotLocation};
 use crate::cluster::peers::{PeerFailure, Peers};
 use crate::domain::access::PeerSecret;
@@ -40,17 +40,17 @@ use crate::domain::names::{QueueName, QueueRef};
 use crate::domain::probe;
 use crate::error::{Error, Part};
 use crate::metrics::{ForwardMeter, Forwarded};
-use kept::Kept;
-use parting::Underway;
-use peer::{FromPeer, MOVED, RequestId, Waited, passed_back, passed_on, taken_back};
+use in_flight::InFlightForward;
+use peer::{MOVED, PeerOrigin, RequestId, WaitedTime, passed_back, passed_on, take_delivery};
+use replayable_body::ReplayableBody;
 
 /// On an answer that another replica has made: its form is final.
 #[derive(Clone, Copy, Debug)]
-pub struct Relayed;
+pub struct PeerResponseMark;
 
 /// With a request whose path does not say what it means.
 #[derive(Clone, Copy, Debug)]
-pub struct Meant {
+pub struct NamedTarget {
     /// The slot of the queue that it means, if it means one.
     pub slot: Option<Slot>,
     /// Whether doing it twice is as doing it once.
@@ -62,7 +62,7 @@ pub struct Meant {
 }
 
 /// What serves a request at the replica where its queue is.
-pub trait Serving: Send + Sync {
+pub trait ServeFuture: Send + Sync {
     /// Serves it.
     fn serve(&self, request: Request) -> impl Future<Output = Response> + Send;
 }
@@ -78,7 +78,7 @@ pub struct Relay {
 }
 
 /// What came of one try.
-enum Tried {
+enum AttemptResult {
     /// This is the answer.
     Done(Response),
     /// It waited for a message, and this replica is about to stop: it is made again without waiting.
@@ -88,9 +88,9 @@ enum Tried {
 }
 
 /// A request as it is tried.
-struct Asking {
+struct Attempt {
     parts: Parts,
-    body: Kept,
+    body: ReplayableBody,
     began: Instant,
     /// How long it has waited before it came here.
     waited: Duration,
@@ -106,8 +106,8 @@ impl Relay {
 
 impl Relay {
     /// Serves a request by `local` here, or where its queue is served.
-    pub async fn serve(&self, request: Request, local: &impl Serving) -> Response {
-        let is_clients = request.extensions().get::<FromPeer>().is_none();
+    pub async fn serve(&self, request: Request, local: &impl ServeFuture) -> Response {
+        let is_clients = request.extensions().get::<PeerOrigin>().is_none();
         let is_alone = !self.broker.has_others() && is_clients;
         let is_h1 = request.version() <= Version::HTTP_11;
         if is_clients && self.broker.is_leaving() && !probe::is_health(request.uri().path()) {
@@ -126,23 +126,31 @@ impl Relay {
     }
 
     /// Serves a request of a service of several replicas.
-    async fn serve_among_others(&self, request: Request, local: &impl Serving) -> Response {
-        if let Some(patience) = request.extensions().get::<FromPeer>().map(|from| from.patience) {
+    async fn serve_among_others(&self, request: Request, local: &impl ServeFuture) -> Response {
+        if let Some(patience) = request.extensions().get::<PeerOrigin>().map(|from| from.patience) {
             return self.serve_for_peer(request, local, patience).await;
         }
         let (parts, body) = request.into_parts();
-        let waited = parts.extensions.get::<Waited>().copied().unwrap_or_default().0;
-        let asking = Asking { parts, body: Kept::new(body), began: Instant::now(), waited };
+        let waited = parts.extensions.get::<WaitedTime>().copied().unwrap_or_default().0;
+        let asking = Attempt { parts, body: ReplayableBody::new(body), began: Instant::now(), waited };
         self.serve_anywhere(asking, local).await
     }
 
     /// The last hop: what is not served here is not done, and is not made again here.
-    async fn serve_for_peer(&self, request: Request, local: &impl Serving, patience: Duration) -> Response {
+    async fn serve_for_peer(
+        &self,
+        request: Request,
+        local: &impl ServeFuture,
+        patience: Duration,
+    ) -> Response {
         let place = slot_of(request.uri(), request.extensions());
         let place = place.map(|slot| (slot, self.broker.slot_location(slot)));
-        match timeout(patience, local.serve(request)).await.map(|response| self.tried(response, place)) {
-            Ok(Tried::Done(response)) => passed_back(response),
-            Ok(Tried::Moved(..) | Tried::CutShort) => {
+        match timeout(patience, local.serve(request))
+            .await
+            .map(|response| self.judge_attempt(response, place))
+        {
+            Ok(AttemptResult::Done(response)) => passed_back(response),
+            Ok(AttemptResult::Moved(..) | AttemptResult::CutShort) => {
                 (StatusCode::MISDIRECTED_REQUEST, [(MOVED, "1")]).into_response()
             }
             // Nobody waits for it any more.
@@ -152,7 +160,7 @@ impl Relay {
     }
 
     /// The first hop: wherever the slot is, as long as it is somewhere soon.
-    async fn serve_anywhere(&self, mut asking: Asking, local: &impl Serving) -> Response {
+    async fn serve_anywhere(&self, mut asking: Attempt, local: &impl ServeFuture) -> Response {
         let mut slot = asking.slot();
         let mut trouble: Option<Instant> = None;
         loop {
@@ -161,17 +169,21 @@ impl Relay {
             let tried = match &place {
                 Some((slot, SlotLocation::There(owner))) => {
                     match asking.body.whole(self.most(&asking)).await {
-                        Ok(body) => self.there(&asking, body, *slot, owner.address.clone(), &place).await,
+                        Ok(body) => {
+                            self.attempt_remote(&asking, body, *slot, owner.address.clone(), &place).await
+                        }
                         // The handler finds out what is wrong with the body, and says so.
-                        Err(kept::Incomplete) => Tried::Done(local.serve(asking.again()).await),
+                        Err(replayable_body::IncompleteBody) => {
+                            AttemptResult::Done(local.serve(asking.again()).await)
+                        }
                     }
                 }
-                _ => self.here(&asking, local, place.clone()).await,
+                _ => self.attempt_local(&asking, local, place.clone()).await,
             };
             let (moved, response) = match tried {
-                Tried::Done(response) => return response,
-                Tried::Moved(moved, response) => (moved, response),
-                Tried::CutShort => {
+                AttemptResult::Done(response) => return response,
+                AttemptResult::Moved(moved, response) => (moved, response),
+                AttemptResult::CutShort => {
                     asking.waited = limits::FORWARD_WAITED;
                     continue;
                 }
@@ -192,45 +204,45 @@ impl Relay {
     }
 
     /// Tries it here.
-    async fn here(
+    async fn attempt_local(
         &self,
-        asking: &Asking,
-        local: &impl Serving,
+        asking: &Attempt,
+        local: &impl ServeFuture,
         place: Option<(Slot, SlotLocation)>,
-    ) -> Tried {
-        self.tried(local.serve(asking.again()).await, place)
+    ) -> AttemptResult {
+        self.judge_attempt(local.serve(asking.again()).await, place)
     }
 
     /// What came of a try here, when the slot was there.
-    fn tried(&self, response: Response, place: Option<(Slot, SlotLocation)>) -> Tried {
+    fn judge_attempt(&self, response: Response, place: Option<(Slot, SlotLocation)>) -> AttemptResult {
         let Some(ApiError(error)) = response.extensions().get::<ApiError>() else {
-            return Tried::Done(response);
+            return AttemptResult::Done(response);
         };
         match &**error {
             Error::Moved(slot) if place.as_ref().is_none_or(|(asked, _)| asked == slot) => {
-                Tried::Moved(*slot, response)
+                AttemptResult::Moved(*slot, response)
             }
             // It was closed under the request.
             Error::Unavailable { .. } => match place {
                 Some((slot, place)) if self.broker.slot_location(slot) != place => {
-                    Tried::Moved(slot, response)
+                    AttemptResult::Moved(slot, response)
                 }
-                _ => Tried::Done(response),
+                _ => AttemptResult::Done(response),
             },
-            _ => Tried::Done(response),
+            _ => AttemptResult::Done(response),
         }
     }
 
     /// Passes it on to the owner of its slot.
-    async fn there(
+    async fn attempt_remote(
         &self,
-        asking: &Asking,
+        asking: &Attempt,
         body: Bytes,
         slot: Slot,
         address: String,
         place: &Option<(Slot, SlotLocation)>,
-    ) -> Tried {
-        let Some(request) = self.passed_on(asking, body) else { return Tried::Done(nobody_asks()) };
+    ) -> AttemptResult {
+        let Some(request) = self.passed_on(asking, body) else { return AttemptResult::Done(admit_unnamed()) };
         let replaced = async {
             if let Some((slot, place)) = place {
                 self.broker.moved(*slot, place).await;
@@ -247,48 +259,59 @@ impl Relay {
         let began = Instant::now();
         let sent = tokio::select! {
             sent = self.send(address.clone(), request, asking.deadline()) => sent,
-            () = ended => return Tried::CutShort,
+            () = ended => return AttemptResult::CutShort,
             () = replaced => Err(PeerFailure::Unknown("its owner was replaced".into())),
         };
         let note = |outcome| self.meter.note(outcome, began.elapsed());
         match sent {
             Ok(answer) if answer.headers().contains_key(MOVED) => {
                 note(Forwarded::Moved);
-                Tried::Moved(slot, ApiError::from(Error::Moved(slot)).into_response())
+                AttemptResult::Moved(slot, ApiError::from(Error::Moved(slot)).into_response())
             }
             Ok(mut response) => {
                 note(Forwarded::Answered);
-                response.extensions_mut().insert(Relayed);
-                Tried::Done(response)
+                response.extensions_mut().insert(PeerResponseMark);
+                AttemptResult::Done(response)
             }
             Err(PeerFailure::NotSent(why)) => {
                 note(Forwarded::NotSent);
                 let error = Error::unavailable(Part::Coordination, format!("replica {address}: {why}"));
-                Tried::Moved(slot, ApiError::from(error).into_response())
+                AttemptResult::Moved(slot, ApiError::from(error).into_response())
             }
             Err(PeerFailure::Unknown(why)) => {
                 note(Forwarded::Unknown);
                 let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
                 let response = ApiError::from(error).into_response();
-                if asking.may_be_done_twice() { Tried::Moved(slot, response) } else { Tried::Done(response) }
+                if asking.may_be_done_twice() {
+                    AttemptResult::Moved(slot, response)
+                } else {
+                    AttemptResult::Done(response)
+                }
             }
         }
     }
 
     /// Sends a request to the replica at `address`. If the answer hands a claim over and never gets to the client, the claim is
     /// given back there.
-    fn send(&self, address: String, request: axum::http::Request<Bytes>, deadline: Duration) -> Underway {
+    fn send(
+        &self,
+        address: String,
+        request: axum::http::Request<Bytes>,
+        deadline: Duration,
+    ) -> InFlightForward {
         let (peers, broker) = (Arc::clone(&self.peers), self.broker.clone());
-        Underway::new(self.broker.clone(), async move {
+        InFlightForward::new(self.broker.clone(), async move {
             let mut answer = peers.pass_on(&address, request, deadline).await?.map(Body::new);
-            Ok(match taken_back(answer.headers_mut()) {
-                Some(Hands { queue, claim }) => handing(answer, broker.handover_from(address, queue, claim)),
+            Ok(match take_delivery(answer.headers_mut()) {
+                Some(DeliveryMark { queue, claim }) => {
+                    deliver(answer, broker.handover_from(address, queue, claim))
+                }
                 None => answer,
             })
         })
     }
 
-    fn passed_on(&self, asking: &Asking, body: Bytes) -> Option<axum::http::Request<Bytes>> {
+    fn passed_on(&self, asking: &Attempt, body: Bytes) -> Option<axum::http::Request<Bytes>> {
         let parts = &asking.parts;
         let (identity, id) = (parts.extensions.get::<Identity>()?, parts.extensions.get::<RequestId>()?);
         let mut request = axum::http::Request::new(body);
@@ -301,8 +324,8 @@ impl Relay {
     }
 
     /// Bytes of the longest body that a handler takes.
-    fn most(&self, asking: &Asking) -> usize {
-        if let Some(Meant { most, .. }) = asking.parts.extensions.get() {
+    fn most(&self, asking: &Attempt) -> usize {
+        if let Some(NamedTarget { most, .. }) = asking.parts.extensions.get() {
             return *most;
         }
         let (parts, limits) = (&asking.parts, self.broker.limits());
@@ -315,11 +338,11 @@ impl Relay {
     }
 }
 
-impl Asking {
+impl Attempt {
     /// The request, from the beginning.
     fn again(&self) -> Request {
         let mut parts = self.parts.clone();
-        parts.extensions.insert(Waited(self.waited()));
+        parts.extensions.insert(WaitedTime(self.waited()));
         Request::from_parts(parts, self.body.again())
     }
 
@@ -330,7 +353,7 @@ impl Asking {
     /// How long it may take, here as at another replica.
     fn deadline(&self) -> Duration {
         match self.parts.extensions.get() {
-            Some(Meant { deadline, .. }) => *deadline,
+            Some(NamedTarget { deadline, .. }) => *deadline,
             None => deadline::of_route(&self.parts.method, &self.parts.uri),
         }
     }
@@ -348,7 +371,7 @@ impl Asking {
 
     /// Whether doing it twice is as doing it once: it reads, or ends what has an id.
     fn may_be_done_twice(&self) -> bool {
-        if let Some(Meant { is_repeatable, .. }) = self.parts.extensions.get() {
+        if let Some(NamedTarget { is_repeatable, .. }) = self.parts.extensions.get() {
             return *is_repeatable;
         }
         let path = self.parts.uri.path();
@@ -365,7 +388,7 @@ impl Asking {
 
 /// The slot of the queue that a request means, if it means one.
 fn slot_of(uri: &Uri, extensions: &Extensions) -> Option<Slot> {
-    if let Some(Meant { slot, .. }) = extensions.get() {
+    if let Some(NamedTarget { slot, .. }) = extensions.get() {
         return *slot;
     }
     let name = uri.path().strip_prefix("/v2/queues/")?.split('/').next()?;
@@ -376,7 +399,7 @@ fn slot_of(uri: &Uri, extensions: &Extensions) -> Option<Slot> {
 }
 
 /// The gate has let a request through without noting who asks.
-fn nobody_asks() -> Response {
+fn admit_unnamed() -> Response {
     ApiError::from(Error::Unauthenticated("nobody has looked who asks")).into_response()
 }
 
@@ -384,11 +407,11 @@ fn nobody_asks() -> Response {
 mod tests {
     use super::*;
 
-    fn asking(method: Method, target: &str, meant: Option<Meant>) -> Asking {
+    fn asking(method: Method, target: &str, meant: Option<NamedTarget>) -> Attempt {
         let mut request = Request::builder().method(method).uri(target).body(Body::empty()).unwrap();
         meant.map(|meant| request.extensions_mut().insert(meant));
         let (parts, body) = request.into_parts();
-        Asking { parts, body: Kept::new(body), began: Instant::now(), waited: Duration::ZERO }
+        Attempt { parts, body: ReplayableBody::new(body), began: Instant::now(), waited: Duration::ZERO }
     }
 
     #[tokio::test]
@@ -398,7 +421,7 @@ mod tests {
         let post = asking(Method::POST, "/v2/queues/q/messages", None);
         assert_eq!(post.deadline(), limits::REQUEST_DEADLINE);
         let deadline = Duration::from_secs(7);
-        let meant = Meant { slot: None, is_repeatable: false, most: 1, deadline };
+        let meant = NamedTarget { slot: None, is_repeatable: false, most: 1, deadline };
         assert_eq!(asking(Method::POST, "/", Some(meant)).deadline(), deadline);
     }
 }

@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
 use crate::api::auth::Identity;
-use crate::api::handed::Hands;
+use crate::api::delivery::DeliveryMark;
 use crate::cluster::peer_client;
 use crate::domain::access::PeerSecret;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
@@ -72,9 +72,9 @@ pub struct RequestId(pub String);
 
 /// How long a request has waited already at other replicas, or here before its slot moved.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Waited(pub Duration);
+pub struct WaitedTime(pub Duration);
 
-impl<S: Send + Sync> FromRequestParts<S> for Waited {
+impl<S: Send + Sync> FromRequestParts<S> for WaitedTime {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -84,7 +84,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Waited {
 
 /// With every request that another replica has passed on.
 #[derive(Clone, Debug)]
-pub struct FromPeer {
+pub struct PeerOrigin {
     /// Who asks, as the other replica found out.
     pub identity: Identity,
     /// How long the other replica waits for the answer.
@@ -135,7 +135,7 @@ fn unsealed(headers: &HeaderMap, RequestId(id): &RequestId, secret: &PeerSecret)
 
 /// The answer for the replica that passes it on, which is told what it hands over.
 pub fn passed_back(mut response: Response) -> Response {
-    if let Some(Hands { queue, claim }) = response.extensions_mut().remove() {
+    if let Some(DeliveryMark { queue, claim }) = response.extensions_mut().remove() {
         let hands = form_urlencoded::Serializer::new(String::new())
             .append_pair("project", queue.project.as_str())
             .append_pair("queue", queue.name.as_str())
@@ -148,7 +148,7 @@ pub fn passed_back(mut response: Response) -> Response {
 }
 
 /// Takes from an answer what is for this replica alone, and what of it is of the connection. What it hands over.
-pub fn taken_back(headers: &mut HeaderMap) -> Option<Hands> {
+pub fn take_delivery(headers: &mut HeaderMap) -> Option<DeliveryMark> {
     NOT_PASSED_BACK.iter().for_each(|name| drop(headers.remove(name)));
     let hands = headers.remove(HANDS)?;
     let (mut project, mut queue, mut claim) = (None, None, None);
@@ -160,7 +160,7 @@ pub fn taken_back(headers: &mut HeaderMap) -> Option<Hands> {
             _ => {}
         }
     }
-    Some(Hands { queue: QueueRef { project: project?, name: queue? }, claim: claim? })
+    Some(DeliveryMark { queue: QueueRef { project: project?, name: queue? }, claim: claim? })
 }
 
 /// Whether a replica sends it.
@@ -170,7 +170,7 @@ pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
 
 /// Notes what a replica that shows `secret` says of a request that it passes on. Returns whether it says all that is needed.
 pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
-    let Some((id, from, waited)) = said(request.headers()) else { return false };
+    let Some((id, from, waited)) = error_body(request.headers()) else { return false };
     let source = unsealed(request.headers(), &id, secret);
     let extensions = request.extensions_mut();
     // The connection is the other replica's.
@@ -182,7 +182,7 @@ pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
     true
 }
 
-fn said(headers: &HeaderMap) -> Option<(RequestId, FromPeer, Waited)> {
+fn error_body(headers: &HeaderMap) -> Option<(RequestId, PeerOrigin, WaitedTime)> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok();
     let millis = |name: HeaderName| text(name)?.parse().ok().map(Duration::from_millis);
     let project = form_urlencoded::parse(text(PROJECT)?.as_bytes()).next().map(|(project, _)| project)?;
@@ -191,8 +191,8 @@ fn said(headers: &HeaderMap) -> Option<(RequestId, FromPeer, Waited)> {
         role: text(ROLE)?.parse().ok()?,
         is_anonymous: false,
     };
-    let from = FromPeer { identity, patience: millis(PATIENCE)? };
-    Some((RequestId(text(REQUEST_ID)?.to_owned()), from, Waited(millis(WAITED)?)))
+    let from = PeerOrigin { identity, patience: millis(PATIENCE)? };
+    Some((RequestId(text(REQUEST_ID)?.to_owned()), from, WaitedTime(millis(WAITED)?)))
 }
 
 #[cfg(test)]
@@ -217,11 +217,11 @@ mod tests {
             let passed = passed_on(&headers, &secret, (&identity, None), &RequestId("req-1".into()), times);
             assert_eq!(passed.get("client-id").unwrap(), "c");
             assert!(!passed.contains_key(header::AUTHORIZATION) && !passed.contains_key("x-angarium-other"));
-            let (id, from, waited) = said(&passed).unwrap();
+            let (id, from, waited) = error_body(&passed).unwrap();
             assert_eq!((id.0.as_str(), waited.0, from.patience), ("req-1", times.0, times.1));
             assert_eq!((from.identity.project, from.identity.role), (project, Role::Admin));
         }
-        assert!(said(&HeaderMap::new()).is_none());
+        assert!(error_body(&HeaderMap::new()).is_none());
     }
 
     #[test]
@@ -268,14 +268,14 @@ mod tests {
             project: ProjectId::new("a b/ü=&+%").unwrap(),
             name: QueueName::new("q.1_-").unwrap(),
         };
-        let hands = Hands { queue, claim: "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17".parse().unwrap() };
+        let hands = DeliveryMark { queue, claim: "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17".parse().unwrap() };
         let mut response = Response::new(Body::empty());
         response.extensions_mut().insert(hands.clone());
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/there"));
         let mut headers = passed_back(response).into_parts().0.headers;
-        assert_eq!(taken_back(&mut headers), Some(hands));
+        assert_eq!(take_delivery(&mut headers), Some(hands));
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["location"]);
-        assert_eq!(taken_back(&mut HeaderMap::new()), None);
+        assert_eq!(take_delivery(&mut HeaderMap::new()), None);
     }
 }

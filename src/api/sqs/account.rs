@@ -36,14 +36,14 @@ const REGIONAL: &str = "queue";
 
 /// The names of queues, in the service's own region and others.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct RegionalQueues {
     /// The region of projects that name none.
     pub region: String,
     /// The regions that requests may be for beside it.
     pub regions: Regions,
 }
 
-impl Places {
+impl RegionalQueues {
     /// The project of an account in a region that is served. An account that is itself the project of another one in some
     /// region is refused: one project would have two names.
     pub fn project(&self, account: &str, region: &str) -> Result<ProjectId, Fault> {
@@ -143,8 +143,8 @@ pub fn is_account(segment: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn places() -> Places {
-        Places { region: "us-east-1".into(), regions: Regions::Any }
+    fn places() -> RegionalQueues {
+        RegionalQueues { region: "us-east-1".into(), regions: Regions::Any }
     }
 
     #[test]

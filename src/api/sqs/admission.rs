@@ -4,17 +4,17 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use tokio::sync::SemaphorePermit;
 
-use super::account::{Caller, Places};
+use super::account::{Caller, RegionalQueues};
 use super::fault::Fault;
 use super::signature;
+use crate::api::admission::Counted;
 use crate::api::bodies::{self, BodyOwner};
-use crate::api::quota::Counted;
 
 /// A request of which only the headers are known, and hold.
-pub(super) struct Judged<'a> {
+pub(super) struct ScreenedRequest<'a> {
     pub(super) by: Sender,
     /// None for what another replica has let in.
-    pub(super) place: Option<Place<'a>>,
+    pub(super) place: Option<AdmissionPermit<'a>>,
 }
 
 /// Who sends a request.
@@ -22,11 +22,11 @@ pub(super) enum Sender {
     /// Somebody known.
     Caller(Caller),
     /// Who has signed it, if it is signed so.
-    Signer(signature::Judged),
+    Signer(signature::ScreenedHeaders),
 }
 
 /// Where a request counts among those in progress.
-pub(super) struct Place<'a> {
+pub(super) struct AdmissionPermit<'a> {
     pub(super) permit: SemaphorePermit<'a>,
     /// Whether it is one of those that wait for a message.
     pub(super) waits: bool,
@@ -36,17 +36,17 @@ pub(super) struct Place<'a> {
     pub(super) forwarded: Option<Counted<'a>>,
 }
 
-impl Judged<'_> {
+impl ScreenedRequest<'_> {
     /// The body as it is to be read: one whose sender is not proven may not hold up the place of a request.
     pub(super) fn paced(&self, body: Body) -> Body {
         match &self.place {
-            Some(Place { unproven: Some(_), .. }) => bodies::paced(body),
+            Some(AdmissionPermit { unproven: Some(_), .. }) => bodies::paced(body),
             _ => body,
         }
     }
 
     /// Whose the body is until it has been read: the key of a request is no secret, its signature may be for another body.
-    pub(super) fn owner(&self, head: &Parts, places: &Places) -> BodyOwner {
+    pub(super) fn owner(&self, head: &Parts, places: &RegionalQueues) -> BodyOwner {
         let (account, region) = self.by.account();
         match (&self.by, places.project(account, region)) {
             (by, _) if !by.is_proven() => BodyOwner::client(&head.extensions),

@@ -11,34 +11,34 @@ use crate::error::Error;
 
 /// A whole number. The query protocol writes all as text, and some clients of JSON do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole(pub i64);
+pub struct WholeNumber(pub i64);
 
-impl<'de> Deserialize<'de> for Whole {
+impl<'de> Deserialize<'de> for WholeNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
+        struct NumberForm;
 
-        impl Visitor<'_> for Written {
-            type Value = Whole;
+        impl Visitor<'_> for NumberForm {
+            type Value = WholeNumber;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a whole number")
             }
 
-            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Whole, E> {
-                Ok(Whole(number))
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<WholeNumber, E> {
+                Ok(WholeNumber(number))
             }
 
-            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Whole, E> {
-                i64::try_from(number).map(Whole).map_err(|_| E::custom("a whole number is expected"))
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<WholeNumber, E> {
+                i64::try_from(number).map(WholeNumber).map_err(|_| E::custom("a whole number is expected"))
             }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Whole, E> {
-                text.trim().parse().map(Whole).map_err(|_| E::custom("a whole number is expected"))
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<WholeNumber, E> {
+                text.trim().parse().map(WholeNumber).map_err(|_| E::custom("a whole number is expected"))
             }
         }
 
         // Not an untagged enum: that keeps a copy of whatever stands in the place of the number.
-        deserializer.deserialize_any(Written)
+        deserializer.deserialize_any(NumberForm)
     }
 }
 
@@ -57,9 +57,13 @@ pub fn token<T>(name: &str, text: &str, of: impl Fn(&str) -> Result<T, Error>) -
 }
 
 /// A number within its bounds, if there is one.
-pub fn within(name: &str, value: Option<Whole>, (least, most): (i64, i64)) -> Result<Option<i64>, Fault> {
+pub fn within(
+    name: &str,
+    value: Option<WholeNumber>,
+    (least, most): (i64, i64),
+) -> Result<Option<i64>, Fault> {
     match value {
-        Some(Whole(number)) if !(least..=most).contains(&number) => {
+        Some(WholeNumber(number)) if !(least..=most).contains(&number) => {
             let why = match name {
                 "DelaySeconds" => format!("DelaySeconds must be >= {least} and <= {most}"),
                 "WaitTimeSeconds" => format!("Must be >= {least} and <= {most}, if provided"),
@@ -67,7 +71,7 @@ pub fn within(name: &str, value: Option<Whole>, (least, most): (i64, i64)) -> Re
             };
             Err(Fault::parameter(name, number, &why))
         }
-        value => Ok(value.map(|Whole(number)| number)),
+        value => Ok(value.map(|WholeNumber(number)| number)),
     }
 }
 
@@ -77,7 +81,8 @@ mod tests {
 
     #[test]
     fn whole_number_is_a_number_or_its_text() {
-        let read = |text: &str| serde_json::from_str::<Whole>(text).ok().map(|Whole(number)| number);
+        let read =
+            |text: &str| serde_json::from_str::<WholeNumber>(text).ok().map(|WholeNumber(number)| number);
         for (text, number) in [("7", 7), ("-7", -7), ("\" 7 \"", 7)] {
             assert_eq!(read(text), Some(number), "{text}");
         }
@@ -85,7 +90,7 @@ mod tests {
             assert_eq!(read(wrong), None, "{wrong}");
         }
         // Refused at its first byte: what follows is neither read nor kept.
-        let error = serde_json::from_str::<Whole>("[0,0,what").unwrap_err().to_string();
+        let error = serde_json::from_str::<WholeNumber>("[0,0,what").unwrap_err().to_string();
         assert!(error.contains("expected a whole number"), "{error}");
     }
 }

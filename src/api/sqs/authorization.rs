@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::account::Places;
+use super::account::RegionalQueues;
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 use super::permissions;
@@ -15,7 +15,7 @@ use crate::domain::attributes;
 /// whose policy forbids it. The replica that serves the request asks with the same value that the operation is run with.
 pub async fn authorize(
     broker: &Broker,
-    places: &Places,
+    places: &RegionalQueues,
     request: &ResolvedRequest,
     facts: &RequestFacts<'_>,
 ) -> Result<(), Fault> {

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::fault::{Fault, Kind};
-use super::lists::Listed;
+use super::lists::BoundedList;
 use super::operation::Operation;
 use crate::domain::limits;
 
 /// The entries of a batch as they are read: as many as a setting can allow.
-pub type Entries<T> = Listed<T, { limits::SQS_BATCH_MOST }>;
+pub type Entries<T> = BoundedList<T, { limits::SQS_BATCH_MOST }>;
 
 /// What became of the entries of a batch.
 #[derive(Debug, Serialize)]
@@ -17,17 +17,17 @@ pub struct Results<T> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     successful: Vec<T>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    failed: Vec<Failed>,
+    failed: Vec<BatchFailure>,
 }
 
 /// An entry with only its id: it was done.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Done {
+pub struct BatchSuccess {
     id: String,
 }
 
-impl Done {
+impl BatchSuccess {
     /// This entry was done.
     pub fn new(id: String) -> Self {
         Self { id }
@@ -36,7 +36,7 @@ impl Done {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Failed {
+struct BatchFailure {
     id: String,
     sender_fault: bool,
     code: String,
@@ -53,7 +53,7 @@ impl<T> Results<T> {
                 Err(fault) => {
                     let form = fault.kind.form();
                     let sender_fault = form.side() == "Sender";
-                    failed.push(Failed { id, sender_fault, code: form.code(), message: fault.message });
+                    failed.push(BatchFailure { id, sender_fault, code: form.code(), message: fault.message });
                 }
             }
         }

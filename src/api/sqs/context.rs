@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::account::Places;
+use super::account::RegionalQueues;
 use super::pauses::Pauses;
 use super::resolution::ResolvedRequest;
 use crate::broker::Broker;
@@ -17,7 +17,7 @@ pub struct Context<'a> {
     /// Who asks for what, with which queues.
     pub request: &'a ResolvedRequest,
     /// How queues are named.
-    pub places: &'a Places,
+    pub places: &'a RegionalQueues,
     /// What the URLs of queues begin with.
     pub base: &'a str,
     /// The trace of the request.
@@ -27,28 +27,28 @@ pub struct Context<'a> {
     /// How long it has waited already, at other replicas or for its slot.
     pub waited: Duration,
     /// What a request may ask for.
-    pub most: Most,
+    pub most: ContextLimits,
     /// What SQS refuses to do again at once.
     pub pauses: Pauses,
 }
 
 /// Bounds that an operator may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Most {
+pub struct ContextLimits {
     /// Messages of a receive, and entries of a batch.
     pub batch: usize,
     /// Messages of a queue under claims.
     pub in_flight: usize,
 }
 
-impl Most {
+impl ContextLimits {
     /// Parameters of a request of the query protocol: those of its whole batch.
     pub fn parameters(&self) -> usize {
         limits::SQS_PARAMETERS + self.batch * limits::SQS_ENTRY_PARAMETERS
     }
 }
 
-impl Default for Most {
+impl Default for ContextLimits {
     fn default() -> Self {
         Self { batch: limits::SQS_BATCH, in_flight: limits::SQS_IN_FLIGHT }
     }

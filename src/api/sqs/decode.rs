@@ -59,27 +59,27 @@ impl Arguments {
 
 /// The form of a member that the query protocol writes as several parameters.
 #[derive(Clone, Copy)]
-enum Many {
+enum ListForm {
     List,
     /// A map, with the names of the parts of an entry.
     Map(&'static str, &'static str),
 }
 
 /// Members that are several parameters each: as the parameters begin, as the JSON calls them, and their form.
-const MANY: [(&str, &str, Many); 13] = [
-    ("AWSAccountId", "AWSAccountIds", Many::List),
-    ("ActionName", "Actions", Many::List),
-    ("Attribute", "Attributes", Many::Map("Name", "Value")),
-    ("AttributeName", "AttributeNames", Many::List),
-    ("ChangeMessageVisibilityBatchRequestEntry", "Entries", Many::List),
-    ("DeleteMessageBatchRequestEntry", "Entries", Many::List),
-    ("MessageAttribute", "MessageAttributes", Many::Map("Name", "Value")),
-    ("MessageAttributeName", "MessageAttributeNames", Many::List),
-    ("MessageSystemAttribute", "MessageSystemAttributes", Many::Map("Name", "Value")),
-    ("MessageSystemAttributeName", "MessageSystemAttributeNames", Many::List),
-    ("SendMessageBatchRequestEntry", "Entries", Many::List),
-    ("Tag", "Tags", Many::Map("Key", "Value")),
-    ("TagKey", "TagKeys", Many::List),
+const MANY: [(&str, &str, ListForm); 13] = [
+    ("AWSAccountId", "AWSAccountIds", ListForm::List),
+    ("ActionName", "Actions", ListForm::List),
+    ("Attribute", "Attributes", ListForm::Map("Name", "Value")),
+    ("AttributeName", "AttributeNames", ListForm::List),
+    ("ChangeMessageVisibilityBatchRequestEntry", "Entries", ListForm::List),
+    ("DeleteMessageBatchRequestEntry", "Entries", ListForm::List),
+    ("MessageAttribute", "MessageAttributes", ListForm::Map("Name", "Value")),
+    ("MessageAttributeName", "MessageAttributeNames", ListForm::List),
+    ("MessageSystemAttribute", "MessageSystemAttributes", ListForm::Map("Name", "Value")),
+    ("MessageSystemAttributeName", "MessageSystemAttributeNames", ListForm::List),
+    ("SendMessageBatchRequestEntry", "Entries", ListForm::List),
+    ("Tag", "Tags", ListForm::Map("Key", "Value")),
+    ("TagKey", "TagKeys", ListForm::List),
 ];
 
 /// The parameters of a query or a form, without their escapes.
@@ -195,7 +195,7 @@ fn in_json_form(tree: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
 }
 
 /// The entries of a list or a map, in the order of their numbers.
-fn several(entries: Map<String, Value>, many: Many) -> Result<Value, Fault> {
+fn several(entries: Map<String, Value>, many: ListForm) -> Result<Value, Fault> {
     let mut numbered: Vec<(u64, Value)> =
         entries.into_iter().filter_map(|(number, value)| Some((number.parse().ok()?, value))).collect();
     numbered.sort_by_key(|(number, _)| *number);
@@ -205,8 +205,8 @@ fn several(entries: Map<String, Value>, many: Many) -> Result<Value, Fault> {
     });
     let values = values.collect::<Result<Vec<_>, _>>()?;
     let (key, part) = match many {
-        Many::List => return Ok(Value::Array(values)),
-        Many::Map(key, value) => (key, value),
+        ListForm::List => return Ok(Value::Array(values)),
+        ListForm::Map(key, value) => (key, value),
     };
     let mut map = Map::new();
     for entry in values {

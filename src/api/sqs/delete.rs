@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::arguments::required;
-use super::batch::{Done, Entries, Results, check_ids, entries};
+use super::batch::{BatchSuccess, Entries, Results, check_ids, entries};
 use super::context::Context;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, HANDLE};
 
 #[derive(Debug, Deserialize)]
@@ -35,17 +35,17 @@ pub struct DeleteMessageBatch {
 }
 
 /// Deletes one message. One that is gone is deleted already.
-pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Answer, Fault> {
+pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let handle = required(HANDLE, asked.receipt_handle)?;
     let outcomes = context.broker.receipts_delete(queue, &[&handle]).await?;
     let told = |error| Fault::of_parameter(error, &[(HANDLE, handle.as_str())]);
     outcomes.into_iter().collect::<Result<(), _>>().map_err(told)?;
-    Ok(Answer::done())
+    Ok(OperationResult::done())
 }
 
 /// Deletes several messages, each for itself.
-pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<Answer, Fault> {
+pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let operation = context.request.operation;
     let entries = entries(operation, asked.entries, context.most.batch)?;
@@ -60,8 +60,8 @@ pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<A
                 let told = |error| Fault::of_parameter(error, &[(HANDLE, handle)]);
                 outcomes.next().map_or(Ok(()), |outcome| outcome.map_err(told))
             });
-            (id.clone(), result.map(|()| Done::new(id)))
+            (id.clone(), result.map(|()| BatchSuccess::new(id)))
         })
         .collect();
-    Ok(Answer::new(Results::new(results)))
+    Ok(OperationResult::new(Results::new(results)))
 }

@@ -10,8 +10,8 @@ use super::decode::Protocol;
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 use super::xml;
+use crate::api::delivery::deliver;
 use crate::api::error::RETRY_AFTER;
-use crate::api::handed::handing;
 use crate::broker::DeliveryGuard;
 
 /// The answer to a request of the query protocol that names no action.
@@ -23,18 +23,18 @@ const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const XML: HeaderValue = HeaderValue::from_static("text/xml");
 
 /// What an operation answers.
-pub struct Answer {
-    body: Box<dyn Written>,
+pub struct OperationResult {
+    body: Box<dyn Render>,
     handover: Option<DeliveryGuard>,
 }
 
 /// An answer that can be written in both protocols.
-trait Written: Send {
+trait Render: Send {
     fn json(&self) -> serde_json::Result<Vec<u8>>;
     fn value(&self) -> serde_json::Result<Value>;
 }
 
-impl<T: Serialize + Send> Written for T {
+impl<T: Serialize + Send> Render for T {
     fn json(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(self)
     }
@@ -44,7 +44,7 @@ impl<T: Serialize + Send> Written for T {
     }
 }
 
-impl Answer {
+impl OperationResult {
     /// An answer with this content.
     pub fn new(body: impl Serialize + Send + 'static) -> Self {
         Self { body: Box::new(body), handover: None }
@@ -56,7 +56,7 @@ impl Answer {
     }
 
     /// The same, handing messages over with its first byte.
-    pub fn handing(self, handover: Option<DeliveryGuard>) -> Self {
+    pub fn deliver(self, handover: Option<DeliveryGuard>) -> Self {
         Self { handover, ..self }
     }
 
@@ -73,7 +73,7 @@ impl Answer {
         };
         let response = framed(StatusCode::OK, protocol, id, Body::from(written));
         match self.handover {
-            Some(handover) => handing(response, handover),
+            Some(handover) => deliver(response, handover),
             None => response,
         }
     }

@@ -17,26 +17,26 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::account::{self, Caller, Places};
-use super::admission::{Judged, Place, Sender};
+use super::account::{self, Caller, RegionalQueues};
+use super::admission::{AdmissionPermit, ScreenedRequest, Sender};
 use super::authorization::authorize;
-use super::context::{Context, Most};
+use super::context::{Context, ContextLimits};
 use super::decode::{Arguments, Protocol};
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, Kind};
-use super::incoming::{Asked, asked, credential, is_plain_json, most_bytes, queue_of_path, target};
+use super::incoming::{IncomingRequest, asked, credential, is_plain_json, most_bytes, queue_of_path, target};
 use super::operation::{ALL, Operation};
 use super::pauses::Pauses;
 use super::policy::RequestFacts;
 use super::resolution::{Part, Region, ResolvedRequest};
 use super::signature;
+use crate::api::admission::{AdmissionControl, LetIn};
 use crate::api::auth::{Authentication, Identity, RegionalAccess};
 use crate::api::bodies::{BodyBudget, BodyOwner, client_address};
 use crate::api::error::ApiError;
 use crate::api::failures::{self, FailureLog};
-use crate::api::forward::peer::{FromPeer, RequestId, Waited};
-use crate::api::forward::{Meant, Relay, Relayed, Serving};
-use crate::api::quota::{LetIn, Quota};
+use crate::api::forward::peer::{PeerOrigin, RequestId, WaitedTime};
+use crate::api::forward::{NamedTarget, PeerResponseMark, Relay, ServeFuture};
 use crate::api::{deadline, json, layers, origin, trace, unread};
 use crate::broker::Broker;
 use crate::clock::Clock;
@@ -70,7 +70,7 @@ pub struct SqsSettings {
     /// The keys that requests must be signed with, which may change while it runs; none: they need no signature.
     pub keys: Option<watch::Receiver<Arc<AccessKeyTable>>>,
     /// What requests may ask for.
-    pub most: Most,
+    pub most: ContextLimits,
     /// Whether a queue is not purged or made again at once.
     pub pauses: Pauses,
 }
@@ -83,7 +83,7 @@ impl Default for SqsSettings {
             public_url: None,
             scheme: "http",
             keys: None,
-            most: Most::default(),
+            most: ContextLimits::default(),
             pauses: Pauses::Off,
         }
     }
@@ -113,12 +113,12 @@ impl SqsSettings {
 pub struct Endpoint {
     broker: Broker,
     settings: SqsSettings,
-    places: Places,
+    places: RegionalQueues,
     /// Whether callers without keys are what they say they are.
     is_open: bool,
     /// The host names that such callers may use.
     hosts: Arc<AllowedHosts>,
-    quota: Arc<Quota>,
+    quota: Arc<AdmissionControl>,
     clock: Clock,
     failures: Arc<FailureLog>,
     meters: Vec<(Operation, OperationMeter)>,
@@ -145,7 +145,7 @@ struct Call {
 
 /// On an answer in the form of SQS.
 #[derive(Clone, Copy, Debug)]
-struct Told;
+struct SqsResponseMark;
 
 impl Sqs {
     /// `endpoint`, with bodies for which `bodies` has room, and what other replicas serve passed on by `relay`.
@@ -234,9 +234,11 @@ impl Sqs {
     /// Serves a request, here or elsewhere.
     async fn pass_on(&self, relay: &Relay, request: Request, protocol: Protocol, id: &str) -> Response {
         let response = relay.serve(request, &self.endpoint).await;
-        let is_final = response.extensions().get::<Told>().is_some();
+        let is_final = response.extensions().get::<SqsResponseMark>().is_some();
         match response.extensions().get::<ApiError>() {
-            Some(ApiError(error)) if !is_final && response.extensions().get::<Relayed>().is_none() => {
+            Some(ApiError(error))
+                if !is_final && response.extensions().get::<PeerResponseMark>().is_none() =>
+            {
                 self.endpoint.refuse(Fault::from(Arc::clone(error)), protocol, id)
             }
             _ => response,
@@ -251,7 +253,7 @@ impl Endpoint {
         broker: Broker,
         authentication: &Authentication,
         settings: SqsSettings,
-        quota: Arc<Quota>,
+        quota: Arc<AdmissionControl>,
         clock: Clock,
         failures: Arc<FailureLog>,
     ) -> Self {
@@ -263,21 +265,21 @@ impl Endpoint {
             Authentication::Off(hosts) => (true, Arc::clone(hosts)),
             Authentication::On(_) => (false, Arc::default()),
         };
-        let places = Places { region: settings.region.clone(), regions: settings.regions.clone() };
+        let places = RegionalQueues { region: settings.region.clone(), regions: settings.regions.clone() };
         Self { broker, settings, places, is_open, hosts, quota, clock, failures, meters }
     }
 
     /// Judges a request by its headers, before anything of its body is read.
-    fn judge(&self, head: &Parts, protocol: Protocol) -> Result<Judged<'_>, Fault> {
+    fn judge(&self, head: &Parts, protocol: Protocol) -> Result<ScreenedRequest<'_>, Fault> {
         if head.uri.query().is_some_and(|query| query.len() > limits::QUERY_BYTES) {
             let why = format!("The query is longer than {} bytes: send a form.", limits::QUERY_BYTES);
             return Err(Fault::value(why));
         }
-        let is_clients = head.extensions.get::<FromPeer>().is_none();
+        let is_clients = head.extensions.get::<PeerOrigin>().is_none();
         let by = self.sender(head, is_clients).inspect_err(|fault| self.note_failure(fault, head))?;
         if !is_clients {
             // The replica that passed it on has let it in.
-            return Ok(Judged { by, place: None });
+            return Ok(ScreenedRequest { by, place: None });
         }
         let (account, region) = by.account();
         if matches!(by, Sender::Signer(_))
@@ -291,8 +293,8 @@ impl Endpoint {
         let address = || client_address(&head.extensions);
         let unproven = (!by.is_proven()).then(|| self.quota.unproven(waits, address())).transpose()?;
         let forwarded = self.quota.forwarded(&head.extensions)?;
-        let place = Place { permit: self.quota.place(waits)?, waits, unproven, forwarded };
-        Ok(Judged { by, place: Some(place) })
+        let place = AdmissionPermit { permit: self.quota.place(waits)?, waits, unproven, forwarded };
+        Ok(ScreenedRequest { by, place: Some(place) })
     }
 
     /// Finds out who asks, and refuses who may not and what is too much. What is returned beside the call is held while it is
@@ -302,8 +304,8 @@ impl Endpoint {
         head: &Parts,
         body: &Bytes,
         protocol: Protocol,
-        asked: Asked,
-        Judged { by, place }: Judged<'a>,
+        asked: IncomingRequest,
+        ScreenedRequest { by, place }: ScreenedRequest<'a>,
     ) -> Result<(Call, Option<LetIn<'a>>), Fault> {
         let region = if matches!(by, Sender::Signer(_)) { Region::Signed } else { Region::Said };
         let caller = by.verify(head, body).inspect_err(|fault| self.note_failure(fault, head))?;
@@ -336,7 +338,7 @@ impl Endpoint {
         let slot = call.request.queue(Part::Subject).map(QueueRef::slot);
         let is_repeatable = call.request.operation.may_be_done_twice();
         let (most, deadline) = (limits::SQS_REQUEST_BYTES, deadline::of_operation(call.request.operation));
-        head.extensions.insert(Meant { slot, is_repeatable, most, deadline });
+        head.extensions.insert(NamedTarget { slot, is_repeatable, most, deadline });
         head.extensions.insert(call.identity.clone());
         head.extensions.insert(RequestId(id.to_owned()));
         head.extensions.insert(Arc::new(call));
@@ -344,7 +346,7 @@ impl Endpoint {
 
     /// Who asks, where no signature says it. Without authentication the account and the region are what the request says.
     fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
-        if let Some(FromPeer { identity, .. }) = head.extensions.get() {
+        if let Some(PeerOrigin { identity, .. }) = head.extensions.get() {
             let (account, region) = self.places.split(&identity.project);
             return Ok(Caller { account: account.into(), region: region.into() });
         }
@@ -362,7 +364,7 @@ impl Endpoint {
 
     /// Whether nothing was checked of who sends a request: there are no keys, and no other replica vouches for it.
     fn is_unproven(&self, head: &Parts) -> bool {
-        self.settings.keys.is_none() && head.extensions.get::<FromPeer>().is_none()
+        self.settings.keys.is_none() && head.extensions.get::<PeerOrigin>().is_none()
     }
 
     /// Who sends a request, as its headers say.
@@ -395,7 +397,7 @@ impl Endpoint {
 
     /// What the URLs of queues begin with.
     fn base(&self, head: &Parts) -> String {
-        let told = head.headers.get(BASE).filter(|_| head.extensions.get::<FromPeer>().is_some());
+        let told = head.headers.get(BASE).filter(|_| head.extensions.get::<PeerOrigin>().is_some());
         if let Some(told) = told.and_then(|told| told.to_str().ok()) {
             return told.to_owned();
         }
@@ -426,14 +428,14 @@ impl Endpoint {
         head: &Parts,
         call: &Call,
         arguments: Cow<'_, Arguments>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<OperationResult, Fault> {
         // Without keys nobody knows who somebody is.
         if self.settings.keys.is_some() {
             let (account, now) = (&call.request.caller.account, self.clock.wall());
             let facts = RequestFacts { account, source: call.source, now };
             authorize(&self.broker, &self.places, &call.request, &facts).await?;
         }
-        let waited = head.extensions.get::<Waited>().copied().unwrap_or_default().0;
+        let waited = head.extensions.get::<WaitedTime>().copied().unwrap_or_default().0;
         let aws_trace = head.headers.get(AWS_TRACE).and_then(|trace| trace.to_str().ok());
         let aws_trace = aws_trace.filter(|trace| (1..=limits::SQS_TRACE_CHARS).contains(&trace.len()));
         let context = Context {
@@ -457,7 +459,7 @@ impl Endpoint {
     }
 }
 
-impl Serving for Endpoint {
+impl ServeFuture for Endpoint {
     /// Carries a request out that is served here. An error keeps what it stems from: the slot may have moved.
     async fn serve(&self, request: Request) -> Response {
         let (head, _) = request.into_parts();
@@ -476,7 +478,7 @@ impl Serving for Endpoint {
             }
             Err(fault) => fault.into_response(call.protocol, id),
         };
-        response.extensions_mut().insert(Told);
+        response.extensions_mut().insert(SqsResponseMark);
         response
     }
 }

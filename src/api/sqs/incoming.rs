@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::account::{self, Address};
-use super::context::Most;
+use super::context::ContextLimits;
 use super::decode::{Arguments, Protocol, pairs, parameters, shown};
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
@@ -22,7 +22,7 @@ const REST: [&str; 4] = ["v2", "livez", "readyz", "metrics"];
 
 /// A request whose operation is known.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct IncomingRequest {
     /// What is to be done.
     pub operation: Operation,
     /// With what.
@@ -86,7 +86,12 @@ pub fn most_bytes(head: &Parts, protocol: Protocol) -> usize {
 }
 
 /// The operation of a request, and what it is to be done with.
-pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Result<Asked, Fault> {
+pub fn asked(
+    head: &Parts,
+    protocol: Protocol,
+    body: Bytes,
+    most: &ContextLimits,
+) -> Result<IncomingRequest, Fault> {
     if protocol == Protocol::Json {
         let target = head.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
         let name = target.strip_prefix(SERVICE).unwrap_or_default();
@@ -94,7 +99,7 @@ pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Resu
             || Fault::new(Kind::UnknownOperation, format!("There is no operation {:?}.", shown(name)));
         let operation = Operation::named(name).ok_or_else(unknown)?;
         check_length(operation, &body)?;
-        return Ok(Asked { operation, arguments: Arguments::Json(body) });
+        return Ok(IncomingRequest { operation, arguments: Arguments::Json(body) });
     }
     let query = head.uri.query().unwrap_or_default();
     let form = if head.method == Method::POST { &body[..] } else { &[] };
@@ -102,7 +107,7 @@ pub fn asked(head: &Parts, protocol: Protocol, body: Bytes, most: &Most) -> Resu
     let operation = action(&parameters, queue_of_path(head.uri.path()).is_some())?;
     check_length(operation, &body)?;
     complete(operation, &mut parameters)?;
-    Ok(Asked { operation, arguments: Arguments::Query(Value::Object(parameters)) })
+    Ok(IncomingRequest { operation, arguments: Arguments::Query(Value::Object(parameters)) })
 }
 
 /// Says what a form says by what it lacks: a list without elements is no parameter at all.
@@ -185,7 +190,7 @@ mod tests {
     fn form_longer_than_its_operation_takes_is_refused() {
         let read = |action: &str, length: usize| {
             let body = format!("Action={action}&Pad={}", "x".repeat(length));
-            asked(&head(""), Protocol::Query, body.into(), &Most::default())
+            asked(&head(""), Protocol::Query, body.into(), &ContextLimits::default())
         };
         assert!(read("ReceiveMessage", 1_000).is_ok());
         let refused = read("ReceiveMessage", limits::SQS_RECEIVE_BYTES).unwrap_err();

@@ -13,22 +13,22 @@ use crate::domain::limits;
 
 /// A list of which at most `MOST` elements are kept.
 #[derive(Debug)]
-pub struct Listed<T, const MOST: usize> {
+pub struct BoundedList<T, const MOST: usize> {
     kept: Vec<T>,
     count: usize,
 }
 
 /// A map of which at most `MOST` entries are kept. Of entries with the same key the last one counts.
 #[derive(Debug)]
-pub struct Mapped<V, const MOST: usize> {
+pub struct BoundedMap<V, const MOST: usize> {
     kept: BTreeMap<String, V>,
     count: usize,
 }
 
 /// Names of attributes, accounts, actions or tags.
-pub type Names = Listed<String, { limits::SQS_NAMES }>;
+pub type Names = BoundedList<String, { limits::SQS_NAMES }>;
 
-impl<T, const MOST: usize> Listed<T, MOST> {
+impl<T, const MOST: usize> BoundedList<T, MOST> {
     /// How many elements there were.
     pub fn len(&self) -> usize {
         self.count
@@ -44,13 +44,13 @@ impl<T, const MOST: usize> Listed<T, MOST> {
     }
 }
 
-impl<T, const MOST: usize> Default for Listed<T, MOST> {
+impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
     fn default() -> Self {
         Self { kept: Vec::new(), count: 0 }
     }
 }
 
-impl<V, const MOST: usize> Mapped<V, MOST> {
+impl<V, const MOST: usize> BoundedMap<V, MOST> {
     /// All entries.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl<V, const MOST: usize> Mapped<V, MOST> {
     }
 }
 
-impl<V, const MOST: usize> Default for Mapped<V, MOST> {
+impl<V, const MOST: usize> Default for BoundedMap<V, MOST> {
     fn default() -> Self {
         Self { kept: BTreeMap::new(), count: 0 }
     }
@@ -77,12 +77,12 @@ pub fn names(asked: Option<Names>, name: &str) -> Result<Vec<String>, Fault> {
     })
 }
 
-impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Listed<T, MOST> {
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for BoundedList<T, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Elements<T, const MOST: usize>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Elements<T, MOST> {
-            type Value = Listed<T, MOST>;
+            type Value = BoundedList<T, MOST>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list")
@@ -92,7 +92,7 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Listed<T,
                 let mut kept = Vec::new();
                 while kept.len() < MOST {
                     let Some(next) = elements.next_element()? else {
-                        return Ok(Listed { count: kept.len(), kept });
+                        return Ok(BoundedList { count: kept.len(), kept });
                     };
                     kept.push(next);
                 }
@@ -100,7 +100,7 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Listed<T,
                 while elements.next_element::<IgnoredAny>()?.is_some() {
                     count += 1;
                 }
-                Ok(Listed { kept, count })
+                Ok(BoundedList { kept, count })
             }
         }
 
@@ -108,12 +108,12 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Listed<T,
     }
 }
 
-impl<'de, V: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Mapped<V, MOST> {
+impl<'de, V: Deserialize<'de>, const MOST: usize> Deserialize<'de> for BoundedMap<V, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries<V, const MOST: usize>(PhantomData<V>);
 
         impl<'de, V: Deserialize<'de>, const MOST: usize> Visitor<'de> for Entries<V, MOST> {
-            type Value = Mapped<V, MOST>;
+            type Value = BoundedMap<V, MOST>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map")
@@ -129,7 +129,7 @@ impl<'de, V: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Mapped<V,
                         beyond += 1;
                     }
                 }
-                Ok(Mapped { count: kept.len() + beyond, kept })
+                Ok(BoundedMap { count: kept.len() + beyond, kept })
             }
         }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn elements_beyond_the_bound_are_counted_and_dropped() {
         let text = |count: usize| format!("[{}]", vec!["{\"a\":[1]}"; count].join(","));
-        let listed = |count: usize| -> Listed<BTreeMap<String, Vec<u8>>, 3> {
+        let listed = |count: usize| -> BoundedList<BTreeMap<String, Vec<u8>>, 3> {
             serde_json::from_str(&text(count)).unwrap()
         };
         assert_eq!(listed(3).whole().unwrap().len(), 3);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn entries_beyond_the_bound_are_counted_and_dropped() {
-        let read = |text: &str| -> Mapped<u8, 2> { serde_json::from_str(text).unwrap() };
+        let read = |text: &str| -> BoundedMap<u8, 2> { serde_json::from_str(text).unwrap() };
         let last = read(r#"{"a":1,"b":2,"a":3}"#).whole().unwrap();
         assert_eq!(last, BTreeMap::from([("a".to_owned(), 3), ("b".to_owned(), 2)]));
         let many = read(r#"{"a":1,"b":2,"c":{"d":[]},"d":4}"#);

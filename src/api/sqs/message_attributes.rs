@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::shown;
 use super::fault::{Fault, Kind};
-use super::lists::Mapped;
+use super::lists::BoundedMap;
 use crate::domain::limits;
 use crate::domain::message_attribute::{MessageAttribute, MessageAttributes, Value};
 
 /// An attribute as it is written. Binary values are base64.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Written {
+pub struct AttributeEntry {
     data_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     string_value: Option<String>,
@@ -31,12 +31,12 @@ pub struct Written {
 }
 
 /// Attributes by their names.
-pub type WrittenMap = BTreeMap<String, Written>;
+pub type AttributeEntries = BTreeMap<String, AttributeEntry>;
 
 /// The attributes of a message as they are read: as many as it may have.
-pub type WrittenAttributes = Mapped<Written, { limits::SQS_ATTRIBUTES }>;
+pub type AttributeInput = BoundedMap<AttributeEntry, { limits::SQS_ATTRIBUTES }>;
 
-impl From<&MessageAttribute> for Written {
+impl From<&MessageAttribute> for AttributeEntry {
     fn from(attribute: &MessageAttribute) -> Self {
         let (string_value, binary_value) = match &attribute.value {
             Value::Text(text) => (Some(text.clone()), None),
@@ -47,7 +47,7 @@ impl From<&MessageAttribute> for Written {
 }
 
 /// The attributes that a request has for a message, if those are not too many.
-pub fn written(asked: Option<WrittenAttributes>) -> Result<WrittenMap, Fault> {
+pub fn written(asked: Option<AttributeInput>) -> Result<AttributeEntries, Fault> {
     asked.unwrap_or_default().whole().map_err(|count| {
         let most = limits::SQS_ATTRIBUTES;
         Fault::value(format!("Number of message attributes [{count}] exceeds the allowed maximum [{most}]."))
@@ -55,7 +55,7 @@ pub fn written(asked: Option<WrittenAttributes>) -> Result<WrittenMap, Fault> {
 }
 
 /// Checks the attributes of a message; errors call them those of the `owner`, as AWS does.
-pub fn checked(owner: &str, written: WrittenMap) -> Result<MessageAttributes, Fault> {
+pub fn checked(owner: &str, written: AttributeEntries) -> Result<MessageAttributes, Fault> {
     let checked = written.into_iter().map(|(name, written)| {
         check_name(owner, &name).map_err(Fault::value)?;
         let attribute = one(owner, &name, written)?;
@@ -97,7 +97,7 @@ fn check_name(owner: &str, name: &str) -> Result<(), String> {
     }
 }
 
-fn one(owner: &str, name: &str, written: Written) -> Result<MessageAttribute, Fault> {
+fn one(owner: &str, name: &str, written: AttributeEntry) -> Result<MessageAttribute, Fault> {
     let wrong = |why: &str| Fault::value(format!("Message {owner} attribute '{name}' {why}."));
     let no_type = || {
         let why = "must contain a non-empty message attribute type.";
@@ -208,12 +208,16 @@ mod tests {
         assert!(is_allowed(""));
     }
 
-    fn text(data_type: &str, value: &str) -> Written {
-        Written { data_type: Some(data_type.into()), string_value: Some(value.into()), ..Written::default() }
+    fn text(data_type: &str, value: &str) -> AttributeEntry {
+        AttributeEntry {
+            data_type: Some(data_type.into()),
+            string_value: Some(value.into()),
+            ..AttributeEntry::default()
+        }
     }
 
-    fn check(name: &str, written: Written) -> bool {
-        checked("(user)", WrittenMap::from([(name.to_owned(), written)])).is_ok()
+    fn check(name: &str, written: AttributeEntry) -> bool {
+        checked("(user)", AttributeEntries::from([(name.to_owned(), written)])).is_ok()
     }
 
     #[test]
@@ -244,7 +248,7 @@ mod tests {
     #[test]
     fn checksums_are_those_that_clients_compute() {
         assert_eq!(md5_of(b""), "d41d8cd98f00b204e9800998ecf8427e");
-        let timestamp = WrittenMap::from([("timestamp".into(), text("Number", "1493147359900"))]);
+        let timestamp = AttributeEntries::from([("timestamp".into(), text("Number", "1493147359900"))]);
         let one = checked("(user)", timestamp).unwrap();
         assert_eq!(md5(&one).as_deref(), Some("235c5c510d26fb653d073faed50ae77c"));
         assert_eq!(md5(&MessageAttributes::default()), None);

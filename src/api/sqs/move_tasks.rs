@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::arguments::{Whole, required, within};
+use super::arguments::{WholeNumber, required, within};
 use super::context::Context;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, Kind};
 use super::resolution::Part;
 use crate::broker::MoveRefusal;
@@ -28,13 +28,13 @@ const RATE: &str = "MaxNumberOfMessagesPerSecond";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct StartMessageMoveTask {
-    max_number_of_messages_per_second: Option<Whole>,
+    max_number_of_messages_per_second: Option<WholeNumber>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ListMessageMoveTasks {
-    max_results: Option<Whole>,
+    max_results: Option<WholeNumber>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,27 +45,27 @@ pub struct CancelMessageMoveTask {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Started {
+struct StartMoveReply {
     task_handle: String,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Listed {
+struct ListMovesReply {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    results: Vec<Shown>,
+    results: Vec<TaskEntry>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Cancelled {
+struct CancelMoveReply {
     approximate_number_of_messages_moved: u64,
 }
 
 /// A task in a list.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Shown {
+struct TaskEntry {
     /// Only of one that can be cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     task_handle: Option<String>,
@@ -112,14 +112,14 @@ pub fn source_of(handle: &str) -> Result<String, Fault> {
 }
 
 /// Starts a task.
-pub async fn start(context: &Context<'_>, asked: StartMessageMoveTask) -> Result<Answer, Fault> {
+pub async fn start(context: &Context<'_>, asked: StartMessageMoveTask) -> Result<OperationResult, Fault> {
     let (source, target) = (context.request.subject()?, context.request.queue(Part::Destination).cloned());
     let (least, most) = limits::MOVE_TASK_RATE;
     let rate = within(RATE, asked.max_number_of_messages_per_second, (least.into(), most.into()))?;
     let rate = rate.map(|rate| MoveRate::new(rate, RATE)).transpose()?;
     let started = context.broker.move_task_start(source, target, rate).await?;
     let id = started.map_err(refused)?;
-    Ok(Answer::new(Started { task_handle: Handle::text(id, context.places.arn(source))? }))
+    Ok(OperationResult::new(StartMoveReply { task_handle: Handle::text(id, context.places.arn(source))? }))
 }
 
 fn refused(refusal: MoveRefusal) -> Fault {
@@ -147,25 +147,25 @@ fn refused(refusal: MoveRefusal) -> Fault {
 }
 
 /// The latest tasks of a queue, the newest first.
-pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<Answer, Fault> {
+pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<OperationResult, Fault> {
     let source = context.request.subject()?;
     let most = i64::try_from(limits::MOVE_TASKS).unwrap_or(i64::MAX);
     let most = within("MaxResults", asked.max_results, (1, most))?.unwrap_or(1);
     let tasks = context.broker.move_tasks_list(source).await?.ok_or_else(|| missing(SOURCE))?;
     let tasks = tasks.into_iter().take(usize::try_from(most).unwrap_or(1));
-    let results = tasks.map(|task| Shown::new(context, source, task)).collect::<Result<_, _>>()?;
-    Ok(Answer::new(Listed { results }))
+    let results = tasks.map(|task| TaskEntry::new(context, source, task)).collect::<Result<_, _>>()?;
+    Ok(OperationResult::new(ListMovesReply { results }))
 }
 
 /// Stops a task.
-pub async fn cancel(context: &Context<'_>, asked: CancelMessageMoveTask) -> Result<Answer, Fault> {
+pub async fn cancel(context: &Context<'_>, asked: CancelMessageMoveTask) -> Result<OperationResult, Fault> {
     let handle = Handle::read(&required(HANDLE, asked.task_handle)?)?;
     let source = context.request.subject()?;
     context.broker.queue_metadata(source).await?.ok_or_else(|| missing(SOURCE))?;
     let unknown = || Fault::new(Kind::ResourceNotFound, "Task does not exist.");
     let id = handle.task_id.parse().map_err(|_| unknown())?;
     let moved = context.broker.move_task_cancel(source, id).await?.ok_or_else(unknown)?;
-    Ok(Answer::new(Cancelled { approximate_number_of_messages_moved: moved }))
+    Ok(OperationResult::new(CancelMoveReply { approximate_number_of_messages_moved: moved }))
 }
 
 /// There is no queue where this parameter says.
@@ -174,7 +174,7 @@ pub fn missing(parameter: &str) -> Fault {
     Fault::new(Kind::ResourceNotFound, why)
 }
 
-impl Shown {
+impl TaskEntry {
     fn new(context: &Context<'_>, source: &QueueRef, task: MoveTask) -> Result<Self, Fault> {
         let (status, failure_reason) = match task.status {
             MoveStatus::Running => ("RUNNING", None),

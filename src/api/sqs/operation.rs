@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::context::Context;
 use super::decode::Arguments;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::Fault;
 use super::{
     delete, move_tasks, permissions, queue_attributes, queues, receive, redrive, send, tags, visibility,
@@ -108,7 +108,11 @@ impl Operation {
     }
 
     /// Carries it out, with these arguments.
-    pub async fn run(self, context: &Context<'_>, arguments: Cow<'_, Arguments>) -> Result<Answer, Fault> {
+    pub async fn run(
+        self,
+        context: &Context<'_>,
+        arguments: Cow<'_, Arguments>,
+    ) -> Result<OperationResult, Fault> {
         match self {
             Self::AddPermission => permissions::add(context, arguments.read()?).await,
             Self::CancelMessageMoveTask => move_tasks::cancel(context, arguments.read()?).await,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::arguments::required;
 use super::context::Context;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, Kind};
 use super::lists::{Names, names};
 use super::operation::Operation;
@@ -38,7 +38,7 @@ pub struct RemovePermission {
 }
 
 /// Adds a statement that allows actions to accounts.
-pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Answer, Fault> {
+pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let label = label(asked.label)?;
     let accounts = names(asked.accounts, "AWSAccountIds")?;
@@ -108,7 +108,7 @@ fn with_statement(mut policy: Value, label: &str, statement: Value) -> Result<Va
 }
 
 /// Removes the statement with this label; with the last one goes the policy.
-pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<Answer, Fault> {
+pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let label = label(asked.label)?;
     rewrite(context, queue, keys::POLICY, |mut policy| {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::decode::shown;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, Kind};
 use super::fifo::{self, Fifo, Throughput};
 use super::lists::{Names, names};
@@ -87,13 +87,13 @@ pub struct GetQueueAttributes {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Shown {
+struct AttributesReply {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     attributes: BTreeMap<&'static str, String>,
 }
 
 /// The attributes that are asked for.
-pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Answer, Fault> {
+pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let names = names(asked.attribute_names, "AttributeNames")?;
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
@@ -104,7 +104,7 @@ pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<Ans
     if !names.iter().any(|name| name == ALL) {
         attributes.retain(|name, _| names.iter().any(|asked| asked == name));
     }
-    Ok(Answer::new(Shown { attributes }))
+    Ok(OperationResult::new(AttributesReply { attributes }))
 }
 
 #[derive(Debug, Deserialize)]
@@ -115,14 +115,14 @@ pub struct SetQueueAttributes {
 }
 
 /// Sets attributes, all of them or none.
-pub async fn set(context: &Context<'_>, asked: SetQueueAttributes) -> Result<Answer, Fault> {
+pub async fn set(context: &Context<'_>, asked: SetQueueAttributes) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let attributes = asked.attributes.ok_or_else(|| Fault::missing("Attributes"))?;
     let changes = checked(context, queue, &attributes).await?;
     let metadata = context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
     fifo::check_throughput(&attributes, &Throughput::of(&metadata))?;
     context.broker.queue_patch_within(queue, changes, Limits::WIDEST).await?;
-    Ok(Answer::done())
+    Ok(OperationResult::done())
 }
 
 /// What setting these attributes of a queue changes in its metadata.

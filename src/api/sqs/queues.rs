@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Whole, within};
+use super::arguments::{WholeNumber, within};
 use super::context::Context;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, Kind};
 use super::queue_attributes::{self, Attributes};
 use super::tags;
@@ -21,7 +21,7 @@ pub struct CreateQueue {
     #[serde(default)]
     attributes: Option<Attributes>,
     #[serde(default, alias = "tags")]
-    tags: Option<tags::AskedTags>,
+    tags: Option<tags::TagsInput>,
 }
 
 #[derive(Debug, Serialize)]
@@ -31,7 +31,7 @@ struct QueueUrl {
 }
 
 /// Creates a queue. One that exists must not differ in what the request says.
-pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer, Fault> {
+pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), tags::asked(asked.tags)?);
     context.pauses.check_creation(context.broker, queue).await?;
@@ -41,7 +41,7 @@ pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Answer,
     if context.broker.queue_create(queue, metadata).await? == Created::Existed {
         check_same(context, queue, &attributes).await?;
     }
-    Ok(Answer::new(QueueUrl { queue_url: context.url(queue) }))
+    Ok(OperationResult::new(QueueUrl { queue_url: context.url(queue) }))
 }
 
 async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes) -> Result<(), Fault> {
@@ -63,17 +63,17 @@ async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes)
 }
 
 /// The URL of a queue that exists.
-pub async fn url(context: &Context<'_>) -> Result<Answer, Fault> {
+pub async fn url(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
-    Ok(Answer::new(QueueUrl { queue_url: context.url(queue) }))
+    Ok(OperationResult::new(QueueUrl { queue_url: context.url(queue) }))
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ListQueues {
     queue_name_prefix: Option<String>,
-    max_results: Option<Whole>,
+    max_results: Option<WholeNumber>,
     next_token: Option<String>,
 }
 
@@ -87,17 +87,17 @@ struct QueueUrls {
 }
 
 /// A page of the queues of the account, by name.
-pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<Answer, Fault> {
+pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<OperationResult, Fault> {
     let (filter, is_paged) = filter(context, asked.max_results, asked.next_token)?;
     let prefix = asked.queue_name_prefix.filter(|prefix| !prefix.is_empty());
     let (urls, next) = urls(context, &context.request.project, QueueFilter { prefix, ..filter }).await?;
-    Ok(Answer::new(QueueUrls { queue_urls: urls, next_token: next.filter(|_| is_paged) }))
+    Ok(OperationResult::new(QueueUrls { queue_urls: urls, next_token: next.filter(|_| is_paged) }))
 }
 
 /// Which page of a listing is asked for, and whether the answer says how to go on: only to who bounds it.
 pub fn filter(
     context: &Context<'_>,
-    most: Option<Whole>,
+    most: Option<WholeNumber>,
     token: Option<String>,
 ) -> Result<(QueueFilter, bool), Fault> {
     let page = u32::try_from(limits::SQS_PAGE).unwrap_or(u32::MAX);
@@ -142,19 +142,19 @@ pub async fn urls(
 }
 
 /// Removes all messages of a queue that exists.
-pub async fn purge(context: &Context<'_>) -> Result<Answer, Fault> {
+pub async fn purge(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
     context.pauses.begin_purge(context.broker, queue).await?;
     context.broker.queue_purge(queue).await?;
-    Ok(Answer::done())
+    Ok(OperationResult::done())
 }
 
 /// Deletes a queue that exists.
-pub async fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
+pub async fn delete(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
     context.pauses.begin_deletion(context.broker, queue).await?;
     context.broker.queue_delete(queue).await?;
-    Ok(Answer::done())
+    Ok(OperationResult::done())
 }

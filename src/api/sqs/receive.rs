@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Whole, token, within};
+use super::arguments::{WholeNumber, token, within};
 use super::context::Context;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, OTHER_TYPE};
 use super::fifo::Fifo;
 use super::lists::{Names, names};
-use super::message_attributes::{self, Written, is_wanted, md5_of};
+use super::message_attributes::{self, AttributeEntry, is_wanted, md5_of};
 use super::queue_attributes;
 use crate::broker::{MessageView, Receive};
 use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
@@ -38,9 +38,9 @@ const ATTEMPT: &str = "ReceiveRequestAttemptId";
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ReceiveMessage {
-    max_number_of_messages: Option<Whole>,
-    visibility_timeout: Option<Whole>,
-    wait_time_seconds: Option<Whole>,
+    max_number_of_messages: Option<WholeNumber>,
+    visibility_timeout: Option<WholeNumber>,
+    wait_time_seconds: Option<WholeNumber>,
     receive_request_attempt_id: Option<String>,
     #[serde(default)]
     attribute_names: Option<Names>,
@@ -72,17 +72,17 @@ struct Message {
     #[serde(rename = "MD5OfMessageAttributes", skip_serializing_if = "Option::is_none")]
     md5_of_attributes: Option<String>,
     #[serde(rename = "MessageAttributes", skip_serializing_if = "BTreeMap::is_empty")]
-    message_attributes: BTreeMap<String, Written>,
+    message_attributes: BTreeMap<String, AttributeEntry>,
 }
 
 /// Which attributes of messages a receive wants.
-struct Wanted {
+struct AttributeSelection {
     system: Vec<String>,
     own: Vec<String>,
 }
 
 /// Receives messages, waiting for the first one as long as the request or the queue says.
-pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Answer, Fault> {
+pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let most = i64::try_from(context.most.batch).unwrap_or(i64::MAX);
     let count = within("MaxNumberOfMessages", asked.max_number_of_messages, (1, most))?.unwrap_or(1);
@@ -99,13 +99,13 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ans
     let older = names(asked.attribute_names, "AttributeNames")?;
     let newer = names(asked.message_system_attribute_names, "MessageSystemAttributeNames")?;
     let own = names(asked.message_attribute_names, "MessageAttributeNames")?;
-    let wanted = Wanted { system: system_names(older, newer)?, own };
+    let wanted = AttributeSelection { system: system_names(older, newer)?, own };
     let Some(received) = context.broker.receive(queue, receive).await? else {
-        return Ok(Answer::new(Messages { messages: Vec::new() }));
+        return Ok(OperationResult::new(Messages { messages: Vec::new() }));
     };
     let message = |(view, handle)| Message::new(context, queue, &wanted, view, handle);
     let messages = received.messages.into_iter().map(message).collect();
-    Ok(Answer::new(Messages { messages }).handing(received.handover))
+    Ok(OperationResult::new(Messages { messages }).deliver(received.handover))
 }
 
 /// What makes a receive the same as another one: only of queues in order of groups.
@@ -135,7 +135,7 @@ impl Message {
     fn new(
         context: &Context<'_>,
         queue: &QueueRef,
-        wanted: &Wanted,
+        wanted: &AttributeSelection,
         view: MessageView,
         receipt_handle: String,
     ) -> Self {
@@ -171,7 +171,7 @@ fn body(kept: &[u8]) -> String {
 fn system_attributes(
     context: &Context<'_>,
     queue: &QueueRef,
-    wanted: &Wanted,
+    wanted: &AttributeSelection,
     view: &MessageView,
 ) -> BTreeMap<&'static str, String> {
     let is_wanted = |name: &str| wanted.system.iter().any(|wanted| wanted == name || wanted == ALL);

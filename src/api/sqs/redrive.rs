@@ -6,10 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::arguments::Whole;
+use super::arguments::WholeNumber;
 use super::context::Context;
 use super::decode::shown;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::Fault;
 use super::fifo::Fifo;
 use super::queue_attributes::refused;
@@ -35,7 +35,7 @@ const COUNT: &str = "maxReceiveCount";
 #[serde(rename_all = "camelCase")]
 struct Policy {
     dead_letter_target_arn: String,
-    max_receive_count: Whole,
+    max_receive_count: WholeNumber,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -65,7 +65,7 @@ fn read(value: &str) -> Result<Policy, Fault> {
         return Err(wrong(value, &why));
     }
     serde_json::from_str(value).map_err(|error| {
-        match serde_json::from_value::<Whole>(members[COUNT].clone()) {
+        match serde_json::from_value::<WholeNumber>(members[COUNT].clone()) {
             Err(_) => wrong_count(value, &members[COUNT]),
             Ok(_) if !members[TARGET].is_string() => wrong(value, NO_ARN),
             Ok(_) => no_map(error),
@@ -98,7 +98,7 @@ pub async fn policy(
     };
     let wrong = |why: &str| wrong(value, why);
     let (least, most) = limits::SQS_RECEIVES;
-    let Whole(asked) = read(value)?.max_receive_count;
+    let WholeNumber(asked) = read(value)?.max_receive_count;
     let count = u32::try_from(asked).ok().filter(|count| (least..=most).contains(count));
     let count = count.ok_or_else(|| wrong_count(value, asked))?;
     if target == queue {
@@ -211,7 +211,7 @@ pub fn is_same(there: &str, asked: &str) -> bool {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ListSources {
-    max_results: Option<Whole>,
+    max_results: Option<WholeNumber>,
     next_token: Option<String>,
 }
 
@@ -224,11 +224,11 @@ struct Sources {
 }
 
 /// The queues whose dead letters a queue takes.
-pub async fn sources(context: &Context<'_>, asked: ListSources) -> Result<Answer, Fault> {
+pub async fn sources(context: &Context<'_>, asked: ListSources) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
     let (filter, is_paged) = filter(context, asked.max_results, asked.next_token)?;
     let metadata = vec![(keys::DEAD_LETTER_QUEUE.to_owned(), queue.name.to_string())];
     let (queue_urls, next) = urls(context, &queue.project, QueueFilter { metadata, ..filter }).await?;
-    Ok(Answer::new(Sources { queue_urls, next_token: next.filter(|_| is_paged) }))
+    Ok(OperationResult::new(Sources { queue_urls, next_token: next.filter(|_| is_paged) }))
 }

@@ -15,11 +15,11 @@ use std::fmt;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::account::{self, Address, Caller, Places};
+use super::account::{self, Address, Caller, RegionalQueues};
 use super::arguments::required;
 use super::decode::Arguments;
 use super::fault::Fault;
-use super::incoming::Asked;
+use super::incoming::IncomingRequest;
 use super::operation::Operation;
 use super::{move_tasks, queue_attributes, redrive};
 use crate::api::json;
@@ -65,7 +65,7 @@ pub enum Part {
 }
 
 /// What the path of a request says that was sent to the URL of a queue.
-pub type Addressed = Option<Address>;
+pub type PathQueue = Option<Address>;
 
 /// Whether the region of a request is known for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +94,14 @@ struct ByName {
 #[serde(rename_all = "PascalCase")]
 struct NewQueue {
     queue_name: Option<String>,
-    attributes: Option<Distinct>,
+    attributes: Option<DistinctAttributes>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ChangedQueue {
     queue_url: Option<String>,
-    attributes: Option<Distinct>,
+    attributes: Option<DistinctAttributes>,
 }
 
 #[derive(Deserialize)]
@@ -124,20 +124,20 @@ struct ByHandle {
 }
 
 /// Attributes of which none is there twice.
-struct Distinct(BTreeMap<String, String>);
+struct DistinctAttributes(BTreeMap<String, String>);
 
-impl<'de> Deserialize<'de> for Distinct {
+impl<'de> Deserialize<'de> for DistinctAttributes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
 
         impl<'de> Visitor<'de> for Entries {
-            type Value = Distinct;
+            type Value = DistinctAttributes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("attributes by their names")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Distinct, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DistinctAttributes, A::Error> {
                 let mut entries = BTreeMap::new();
                 while let Some((name, value)) = map.next_entry::<String, String>()? {
                     if entries.len() == limits::SQS_NAMES {
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for Distinct {
                         return Err(serde::de::Error::custom("an attribute is there twice"));
                     }
                 }
-                Ok(Distinct(entries))
+                Ok(DistinctAttributes(entries))
             }
         }
 
@@ -159,13 +159,13 @@ impl<'de> Deserialize<'de> for Distinct {
 impl ResolvedRequest {
     /// Finds the queues of a request of `caller`, and so its region; or refuses it.
     pub fn new(
-        asked: Asked,
+        asked: IncomingRequest,
         mut caller: Caller,
         region: Region,
-        addressed: &Addressed,
-        places: &Places,
+        addressed: &PathQueue,
+        places: &RegionalQueues,
     ) -> Result<Self, Fault> {
-        let Asked { operation, arguments } = asked;
+        let IncomingRequest { operation, arguments } = asked;
         let names = Names { places, caller: &caller, addressed };
         let targets = names.targets(operation, &arguments)?;
         if let Some(subject) = targets.first() {
@@ -197,9 +197,9 @@ impl ResolvedRequest {
 
 /// What names are read with.
 struct Names<'a> {
-    places: &'a Places,
+    places: &'a RegionalQueues,
     caller: &'a Caller,
-    addressed: &'a Addressed,
+    addressed: &'a PathQueue,
 }
 
 impl Names<'_> {
@@ -317,9 +317,9 @@ impl Names<'_> {
         &self,
         queue: QueueRef,
         actions: &'static [Operation],
-        attributes: Option<Distinct>,
+        attributes: Option<DistinctAttributes>,
     ) -> Result<Vec<Target>, Fault> {
-        let Distinct(attributes) = attributes.unwrap_or(Distinct(BTreeMap::new()));
+        let DistinctAttributes(attributes) = attributes.unwrap_or(DistinctAttributes(BTreeMap::new()));
         if let Some((name, value)) = attributes.iter().find(|(_, value)| json::is_too_deep(value.as_bytes()))
         {
             return Err(queue_attributes::invalid(name, value));

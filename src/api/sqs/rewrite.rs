@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::context::Context;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::Fault;
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
@@ -32,7 +32,7 @@ pub async fn rewrite(
     queue: &QueueRef,
     key: &str,
     change: impl Fn(Value) -> Result<Value, Fault>,
-) -> Result<Answer, Fault> {
+) -> Result<OperationResult, Fault> {
     let mut tries = 0;
     loop {
         let (value, written) = value(context, queue, key).await?;
@@ -40,7 +40,7 @@ pub async fn rewrite(
         let changes = vec![Change::Expect(key.to_owned(), written), Change::Add(key.to_owned(), new)];
         match context.broker.queue_patch_within(queue, changes, Limits::WIDEST).await {
             Err(Error::Conflict(_)) if tries < TRIES => tries += 1,
-            changed => return Ok(changed.map(|_| Answer::done())?),
+            changed => return Ok(changed.map(|_| OperationResult::done())?),
         }
     }
 }

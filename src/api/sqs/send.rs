@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Whole, token, within};
+use super::arguments::{WholeNumber, token, within};
 use super::batch::{Entries, Results, check_ids, entries, missing_of};
 use super::context::Context;
 use super::decode::shown;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, Kind, OTHER_TYPE};
 use super::fifo::Fifo;
-use super::message_attributes::{self, WrittenAttributes, WrittenMap, md5_of, written};
+use super::message_attributes::{self, AttributeEntries, AttributeInput, md5_of, written};
 use crate::broker::SendEntry;
 use crate::domain::delay::Delay;
 use crate::domain::envelope::Envelope;
@@ -31,11 +31,11 @@ const AWS_TRACE: &str = "AWSTraceHeader";
 pub struct SendMessage {
     id: Option<String>,
     message_body: Option<String>,
-    delay_seconds: Option<Whole>,
+    delay_seconds: Option<WholeNumber>,
     #[serde(default)]
-    message_attributes: Option<WrittenAttributes>,
+    message_attributes: Option<AttributeInput>,
     #[serde(default)]
-    message_system_attributes: Option<WrittenAttributes>,
+    message_system_attributes: Option<AttributeInput>,
     message_group_id: Option<String>,
     message_deduplication_id: Option<String>,
 }
@@ -49,7 +49,7 @@ pub struct SendMessageBatch {
 
 /// What the sender of a message is told.
 #[derive(Clone, Debug, Serialize)]
-struct Sent {
+struct SendReply {
     #[serde(rename = "Id", skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(rename = "MessageId")]
@@ -64,7 +64,7 @@ struct Sent {
     sequence_number: Option<String>,
 }
 
-impl Sent {
+impl SendReply {
     /// It is this message.
     fn is(&mut self, id: MessageId, fifo: Fifo) {
         self.message_id = Some(id);
@@ -73,28 +73,28 @@ impl Sent {
 }
 
 /// A message that was checked, and what its sender will be told.
-struct Checked {
+struct CheckedMessage {
     sending: SendEntry,
-    sent: Sent,
+    sent: SendReply,
 }
 
 /// Sends one message.
-pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<Answer, Fault> {
+pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let fifo = Fifo::of(&queue.name);
     if fifo == Fifo::Yes && asked.message_group_id.is_none() {
         return Err(Fault::missing(GROUP));
     }
-    let Checked { sending, mut sent } = checked(context, fifo, asked)?;
+    let CheckedMessage { sending, mut sent } = checked(context, fifo, asked)?;
     let mut ids = context.broker.messages_send(queue, vec![sending]).await?;
     if let Some(id) = ids.pop().transpose().map_err(|error| told(error, "are invalid"))? {
         sent.is(id, fifo);
     }
-    Ok(Answer::new(sent))
+    Ok(OperationResult::new(sent))
 }
 
 /// Sends several messages, each for itself.
-pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Answer, Fault> {
+pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let operation = context.request.operation;
     let entries = entries(operation, asked.entries, context.most.batch)?;
@@ -115,9 +115,9 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ans
     check_total(checks.iter().filter_map(|(_, check)| Some(check.as_ref().ok()?.sending.size)).sum())?;
     let (mut sendings, mut waiting) = (Vec::new(), Vec::with_capacity(checks.len()));
     for (id, check) in checks {
-        let sent = check.map(|Checked { sending, sent }| {
+        let sent = check.map(|CheckedMessage { sending, sent }| {
             sendings.push(sending);
-            Sent { id: Some(id.clone()), ..sent }
+            SendReply { id: Some(id.clone()), ..sent }
         });
         waiting.push((id, sent));
     }
@@ -132,7 +132,7 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ans
         });
         (id, result)
     });
-    Ok(Answer::new(Results::new(results.collect::<Vec<_>>())))
+    Ok(OperationResult::new(Results::new(results.collect::<Vec<_>>())))
 }
 
 /// What is said of a message that is too long: AWS has other words for one in a batch.
@@ -156,7 +156,7 @@ fn check_total(size: usize) -> Result<(), Fault> {
     Err(Fault::new(Kind::BatchRequestTooLong, why))
 }
 
-fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Checked, Fault> {
+fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<CheckedMessage, Fault> {
     let group = message.message_group_id;
     let group = group.map(|group| token(GROUP, &group, |text| GroupName::new(text, GROUP))).transpose()?;
     let dedup = message.message_deduplication_id;
@@ -174,15 +174,15 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
     let most = i64::try_from(context.broker.limits().message_delay.most()).unwrap_or(i64::MAX);
     let delay = match message.delay_seconds {
         // There the queue alone says how long its messages are delayed.
-        Some(Whole(0)) if fifo == Fifo::Yes => None,
-        Some(Whole(seconds)) if fifo == Fifo::Yes => {
+        Some(WholeNumber(0)) if fifo == Fifo::Yes => None,
+        Some(WholeNumber(seconds)) if fifo == Fifo::Yes => {
             return Err(Fault::parameter("DelaySeconds", seconds, OTHER_TYPE));
         }
         asked => within("DelaySeconds", asked, (0, most))?,
     };
     let attributes = message_attributes::checked("(user)", written(message.message_attributes)?)?;
     let system = system_attributes(written(message.message_system_attributes)?)?;
-    let sent = Sent {
+    let sent = SendReply {
         id: None,
         message_id: None,
         md5_of_body: md5_of(body.as_bytes()),
@@ -204,11 +204,11 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
     let body = serde_json::to_vec(&body).expect("text is JSON").into();
     let delay = delay.and_then(|delay| u32::try_from(delay).ok()).map(Delay::Seconds);
     let message = NewMessage { body, delay, group, dedup, ..NewMessage::default() }.in_envelope(&envelope);
-    Ok(Checked { sending: SendEntry { message, size }, sent })
+    Ok(CheckedMessage { sending: SendEntry { message, size }, sent })
 }
 
 /// Of the attributes that a service of AWS may send along there is only one.
-fn system_attributes(written: WrittenMap) -> Result<MessageAttributes, Fault> {
+fn system_attributes(written: AttributeEntries) -> Result<MessageAttributes, Fault> {
     if let Some(other) = written.keys().find(|name| *name != AWS_TRACE) {
         return Err(Fault::value(format!("Message system attribute name '{}' is invalid.", shown(other))));
     }

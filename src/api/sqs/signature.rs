@@ -35,7 +35,7 @@ pub struct Signer {
 
 /// A signature, and what it says that it covers.
 #[derive(Debug)]
-struct Signed {
+struct Signature {
     key: String,
     /// `DATE/REGION/SERVICE/aws4_request`
     scope: String,
@@ -47,8 +47,8 @@ struct Signed {
 }
 
 /// A request whose headers hold: what is left to check is its body.
-pub struct Judged {
-    signed: Signed,
+pub struct ScreenedHeaders {
+    signed: Signature,
     query: Vec<(String, String)>,
     secret: String,
     project: ProjectId,
@@ -57,7 +57,7 @@ pub struct Judged {
     told: Option<String>,
 }
 
-impl fmt::Debug for Judged {
+impl fmt::Debug for ScreenedHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Judged").field("signed", &self.signed).finish_non_exhaustive()
     }
@@ -65,7 +65,7 @@ impl fmt::Debug for Judged {
 
 /// Checks what the headers of a request say: whether the key is known, for what the signature is, whether its date is good,
 /// and, if they tell the hash of the body, the signature itself.
-pub fn judge(head: &Parts, keys: &AccessKeyTable, now: Timestamp) -> Result<Judged, Fault> {
+pub fn judge(head: &Parts, keys: &AccessKeyTable, now: Timestamp) -> Result<ScreenedHeaders, Fault> {
     let query = pairs(head.uri.query().unwrap_or_default());
     let signed = match query.iter().any(|(name, _)| name == SIGNATURE) {
         true => in_query(&query)?,
@@ -85,14 +85,14 @@ pub fn judge(head: &Parts, keys: &AccessKeyTable, now: Timestamp) -> Result<Judg
     let region = region.to_owned();
     let told = told(head, &signed);
     let (secret, project) = (key.secret.clone(), key.project.clone());
-    let judged = Judged { signed, query, secret, project, region, told };
+    let judged = ScreenedHeaders { signed, query, secret, project, region, told };
     if let Some(told) = &judged.told {
         judged.check(head, told)?;
     }
     Ok(judged)
 }
 
-impl Judged {
+impl ScreenedHeaders {
     /// The account of the key, and the region that the signature is for.
     pub fn project(&self) -> (&ProjectId, &str) {
         (&self.project, &self.region)
@@ -135,7 +135,7 @@ fn mismatch(why: &str) -> Fault {
     Fault::new(Kind::SignatureDoesNotMatch, why)
 }
 
-fn in_header(headers: &HeaderMap) -> Result<Signed, Fault> {
+fn in_header(headers: &HeaderMap) -> Result<Signature, Fault> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let authorization = text(header::AUTHORIZATION.as_str());
     if authorization.is_empty() {
@@ -152,10 +152,10 @@ fn in_header(headers: &HeaderMap) -> Result<Signed, Fault> {
     else {
         return Err(incomplete("it lacks Credential, SignedHeaders or Signature"));
     };
-    Signed::new(&credential, &headers, signature, text(DATE).to_owned(), None)
+    Signature::new(&credential, &headers, signature, text(DATE).to_owned(), None)
 }
 
-fn in_query(query: &[(String, String)]) -> Result<Signed, Fault> {
+fn in_query(query: &[(String, String)]) -> Result<Signature, Fault> {
     let value = |name: &str| query.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
     if value("X-Amz-Algorithm").as_deref() != Some(ALGORITHM) {
         return Err(incomplete("it is not AWS4-HMAC-SHA256"));
@@ -171,10 +171,10 @@ fn in_query(query: &[(String, String)]) -> Result<Signed, Fault> {
     ) else {
         return Err(incomplete("it lacks Credential, Date, SignedHeaders or Signature, or expires never"));
     };
-    Signed::new(&credential, &headers, signature, date, Some(expires))
+    Signature::new(&credential, &headers, signature, date, Some(expires))
 }
 
-impl Signed {
+impl Signature {
     fn new(
         credential: &str,
         headers: &str,
@@ -194,7 +194,7 @@ impl Signed {
     }
 }
 
-fn check_date(signed: &Signed, now: Timestamp) -> Result<(), Fault> {
+fn check_date(signed: &Signature, now: Timestamp) -> Result<(), Fault> {
     let date =
         instant(&signed.date).ok_or_else(|| incomplete("X-Amz-Date is not a date as in 20150830T123600Z"))?;
     let skew = limits::SQS_CLOCK_SKEW_SECONDS;
@@ -219,7 +219,7 @@ fn instant(date: &str) -> Option<Timestamp> {
 }
 
 /// The host must be signed, and what says which operation is meant.
-fn check_headers(head: &Parts, signed: &Signed) -> Result<(), Fault> {
+fn check_headers(head: &Parts, signed: &Signature) -> Result<(), Fault> {
     let is_signed = |name: &str| signed.headers.iter().any(|header| header == name);
     let target = "x-amz-target";
     if !is_signed("host") || (head.headers.contains_key(target) && !is_signed(target)) {
@@ -229,14 +229,14 @@ fn check_headers(head: &Parts, signed: &Signed) -> Result<(), Fault> {
 }
 
 /// The hash of the body, as a signed header tells it.
-fn told(head: &Parts, signed: &Signed) -> Option<String> {
+fn told(head: &Parts, signed: &Signature) -> Option<String> {
     let told = head.headers.get(CONTENT).filter(|_| signed.headers.iter().any(|name| name == CONTENT))?;
     // What is no text is no hash of any body.
     Some(String::from_utf8_lossy(told.as_bytes()).into_owned())
 }
 
 /// What was signed of the request.
-fn canonical(head: &Parts, query: &[(String, String)], signed: &Signed, content: &str) -> String {
+fn canonical(head: &Parts, query: &[(String, String)], signed: &Signature, content: &str) -> String {
     let mut parameters: Vec<(String, String)> = query
         .iter()
         .filter(|(name, _)| name != SIGNATURE)
@@ -284,7 +284,7 @@ fn value_of(head: &Parts, name: &str) -> String {
 }
 
 /// What the signature is made over.
-fn to_sign(canonical: &str, signed: &Signed) -> String {
+fn to_sign(canonical: &str, signed: &Signature) -> String {
     format!("{ALGORITHM}\n{}\n{}\n{}", signed.date, signed.scope, hex(&Sha256::digest(canonical.as_bytes())))
 }
 

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::decode::shown;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::Fault;
-use super::lists::{Mapped, Names, names};
+use super::lists::{BoundedMap, Names, names};
 use super::rewrite::{rewrite, value};
 use crate::domain::attributes as keys;
 use crate::domain::limits;
@@ -17,13 +17,13 @@ use crate::domain::limits;
 type Tags = BTreeMap<String, String>;
 
 /// The tags of a request as they are read: as many as a queue may have.
-pub type AskedTags = Mapped<String, { limits::SQS_TAGS.0 }>;
+pub type TagsInput = BoundedMap<String, { limits::SQS_TAGS.0 }>;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct TagQueue {
     #[serde(default)]
-    tags: Option<AskedTags>,
+    tags: Option<TagsInput>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -35,13 +35,13 @@ pub struct UntagQueue {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Listed {
+struct TagsReply {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tags: Tags,
 }
 
 /// The tags of a request, if those are not too many.
-pub fn asked(tags: Option<AskedTags>) -> Result<Tags, Fault> {
+pub fn asked(tags: Option<TagsInput>) -> Result<Tags, Fault> {
     tags.unwrap_or_default().whole().map_err(|_| Fault::value(too_many()))
 }
 
@@ -85,7 +85,7 @@ fn check(tags: &Tags) -> Result<(), String> {
 }
 
 /// Sets tags, and leaves the others.
-pub async fn add(context: &Context<'_>, request: TagQueue) -> Result<Answer, Fault> {
+pub async fn add(context: &Context<'_>, request: TagQueue) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let new = asked(request.tags)?;
     if new.is_empty() {
@@ -100,7 +100,7 @@ pub async fn add(context: &Context<'_>, request: TagQueue) -> Result<Answer, Fau
 }
 
 /// Takes tags away; those that are not there are gone already.
-pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<Answer, Fault> {
+pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let names = names(asked.tag_keys, "TagKeys")?;
     if names.is_empty() {
@@ -115,10 +115,10 @@ pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<Answer, 
 }
 
 /// The tags of a queue.
-pub async fn list(context: &Context<'_>) -> Result<Answer, Fault> {
+pub async fn list(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let (kept, _) = value(context, queue, keys::TAGS).await?;
-    Ok(Answer::new(Listed { tags: read(kept) }))
+    Ok(OperationResult::new(TagsReply { tags: read(kept) }))
 }
 
 /// Tags as they are kept.

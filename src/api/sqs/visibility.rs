@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::arguments::{Whole, required, within};
-use super::batch::{Done, Entries, Results, check_ids, entries, missing_of};
+use super::arguments::{WholeNumber, required, within};
+use super::batch::{BatchSuccess, Entries, Results, check_ids, entries, missing_of};
 use super::context::Context;
-use super::encode::Answer;
+use super::encode::OperationResult;
 use super::fault::{Fault, HANDLE};
 use super::fifo::Fifo;
 use crate::broker::VisibilityResult;
@@ -21,7 +21,7 @@ const TIMEOUT: &str = "VisibilityTimeout";
 #[serde(rename_all = "PascalCase")]
 pub struct ChangeMessageVisibility {
     receipt_handle: Option<String>,
-    visibility_timeout: Option<Whole>,
+    visibility_timeout: Option<WholeNumber>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -29,7 +29,7 @@ pub struct ChangeMessageVisibility {
 struct Entry {
     id: Option<String>,
     receipt_handle: Option<String>,
-    visibility_timeout: Option<Whole>,
+    visibility_timeout: Option<WholeNumber>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -40,21 +40,21 @@ pub struct ChangeMessageVisibilityBatch {
 }
 
 /// Hides one message for another time from now on, or shows it.
-pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Result<Answer, Fault> {
+pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let handle = required(HANDLE, asked.receipt_handle)?;
     let visibility = visibility(asked.visibility_timeout)?;
     let outcomes = context.broker.receipts_change(queue, &[(&handle, visibility)]).await?;
     let asked = (handle.as_str(), visibility);
     outcomes.into_iter().try_for_each(|outcome| told(Fifo::of(&queue.name), asked, outcome))?;
-    Ok(Answer::done())
+    Ok(OperationResult::done())
 }
 
 /// The same of several messages, each for itself.
 pub async fn change_batch(
     context: &Context<'_>,
     asked: ChangeMessageVisibilityBatch,
-) -> Result<Answer, Fault> {
+) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let operation = context.request.operation;
     let entries = entries(operation, asked.entries, context.most.batch)?;
@@ -79,13 +79,13 @@ pub async fn change_batch(
             let result = check.and_then(|asked| {
                 outcomes.next().map_or(Ok(()), |outcome| told(Fifo::of(&queue.name), asked, outcome))
             });
-            (id.clone(), result.map(|()| Done::new(id)))
+            (id.clone(), result.map(|()| BatchSuccess::new(id)))
         })
         .collect();
-    Ok(Answer::new(Results::new(results)))
+    Ok(OperationResult::new(Results::new(results)))
 }
 
-fn visibility(asked: Option<Whole>) -> Result<Visibility, Fault> {
+fn visibility(asked: Option<WholeNumber>) -> Result<Visibility, Fault> {
     let (least, most) = limits::VISIBILITY;
     let seconds = within(TIMEOUT, asked, (least.into(), most.into()))?;
     Ok(Visibility::new(seconds.ok_or_else(|| Fault::missing(TIMEOUT))?, TIMEOUT)?)

@@ -13,7 +13,7 @@ use super::bulk::{bounded, known};
 use super::messages::{MessagePostRequest, traced};
 use super::queues;
 use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
-use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::forward::peer::RequestId;
 use crate::api::json::{Json, reply};
 use crate::api::query::{Query, required};
@@ -60,7 +60,7 @@ impl BatchResult {
 
     fn failed(error: Error, id: Option<String>, request_id: &str) -> Self {
         let error = ApiError::from(error);
-        Self { status: error.status().as_u16(), id, href: None, error: Some(error.said(request_id)) }
+        Self { status: error.status().as_u16(), id, href: None, error: Some(error.error_body(request_id)) }
     }
 }
 
@@ -75,7 +75,7 @@ impl BatchResult {
 )]
 pub async fn post(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Extension(RequestId(request_id)): Extension<RequestId>,
     Json(body): Json<MessagePostRequest>,
 ) -> Result<Response, ApiError> {
@@ -125,7 +125,7 @@ pub struct BatchDeletionQuery {
 )]
 pub async fn delete(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Extension(RequestId(request_id)): Extension<RequestId>,
     Query(query): Query<BatchDeletionQuery>,
 ) -> Result<Response, ApiError> {

@@ -10,7 +10,7 @@ use super::messages::Message;
 use super::page::{Link, links, spelled};
 use super::queues;
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, QueuePath};
+use crate::api::extract::{CallerHeaders, DetailsHeader, QueuePath, QueueRequest};
 use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer, list};
 use crate::api::trace::{self, TraceBody, Traces};
@@ -47,7 +47,7 @@ pub struct MessagesQuery {
 
 impl MessagesQuery {
     /// None when no page has what is behind the marker.
-    fn filter(&self, asked: &Asked, limits: &Limits) -> Result<Option<MessageFilter>, Error> {
+    fn filter(&self, asked: &QueueRequest, limits: &Limits) -> Result<Option<MessageFilter>, Error> {
         let limit = PageLimit::new(integer("limit", self.limit.as_deref())?, limits.messages_page)?;
         let echoes = boolean("echo", self.echo.as_deref())?.unwrap_or(false);
         let includes_claimed = boolean("include_claimed", self.include_claimed.as_deref())?.unwrap_or(false);
@@ -59,7 +59,7 @@ impl MessagesQuery {
         Ok(Some(MessageFilter { after, limit, not_of, includes_claimed, includes_delayed }))
     }
 
-    fn links(&self, asked: &Asked, next: Option<MessageId>) -> Vec<Link> {
+    fn links(&self, asked: &QueueRequest, next: Option<MessageId>) -> Vec<Link> {
         let carried = [
             ("limit", self.limit.as_deref()),
             ("echo", spelled(self.echo.as_deref())),
@@ -87,14 +87,14 @@ pub struct MessagesBody {
 }
 
 impl MessagesBody {
-    fn new(asked: &Asked, found: Vec<MessageView>, links: Option<Vec<Link>>) -> Self {
+    fn new(asked: &QueueRequest, found: Vec<MessageView>, links: Option<Vec<Link>>) -> Self {
         let traces = trace::of_messages(&found);
         let messages = found.into_iter().map(|view| Message::new(asked, view)).collect();
         Self { messages, links, traces }
     }
 }
 
-fn path(asked: &Asked) -> String {
+fn path(asked: &QueueRequest) -> String {
     format!("{}/messages", queues::path(&asked.queue))
 }
 
@@ -135,7 +135,7 @@ pub(super) fn bounded<'a>(
 )]
 pub async fn get(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Query(query): Query<MessagesQuery>,
 ) -> Result<Response, ApiError> {
     if let Some(ids) = &query.ids {
@@ -149,7 +149,7 @@ pub async fn get(
     Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, page.messages, links)))
 }
 
-async fn by_ids(broker: &Broker, asked: &Asked, ids: &str) -> Result<Response, ApiError> {
+async fn by_ids(broker: &Broker, asked: &QueueRequest, ids: &str) -> Result<Response, ApiError> {
     let found = broker.messages_get(&asked.queue, &known("ids", Some(ids), broker.limits())?).await?;
     if found.is_empty() {
         return Err(Error::NotFound { resource: Resource::Message, name: ids.to_owned() }.into());
@@ -190,7 +190,7 @@ pub struct DeletionQuery {
 )]
 pub async fn delete(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Query(query): Query<DeletionQuery>,
 ) -> Result<Response, ApiError> {
     match (&query.ids, integer("pop", query.pop.as_deref())?) {

@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::page::{Link, links};
 use super::queues;
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::reply;
 use crate::api::query::{Query, integer};
 use crate::broker::{Broker, ClaimFilter, ListedClaim};
@@ -63,7 +63,7 @@ struct ClaimEntry {
 )]
 pub async fn get(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Query(query): Query<ClaimsQuery>,
 ) -> Result<Response, ApiError> {
     let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, broker.limits().messages_page)?;

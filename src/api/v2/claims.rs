@@ -8,10 +8,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::messages::Message;
 use super::queues;
+use crate::api::delivery::deliver;
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, ClaimPath, DetailsHeader, Path, QueuePath};
-use crate::api::forward::peer::Waited;
-use crate::api::handed::handing;
+use crate::api::extract::{CallerHeaders, ClaimPath, DetailsHeader, Path, QueuePath, QueueRequest};
+use crate::api::forward::peer::WaitedTime;
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
 use crate::api::trace::{self, TraceBody, Traces};
@@ -89,8 +89,8 @@ pub struct Claim {
 )]
 pub async fn post(
     State(broker): State<Broker>,
-    asked: Asked,
-    Waited(waited): Waited,
+    asked: QueueRequest,
+    WaitedTime(waited): WaitedTime,
     Query(query): Query<ClaimQuery>,
     Json(body): Json<ClaimBody>,
 ) -> Result<Response, ApiError> {
@@ -105,7 +105,7 @@ pub async fn post(
     let traces = trace::of_messages(&claim.messages);
     let messages = claim.messages.into_iter().map(|view| Message::new(&asked, view)).collect();
     let claim = Claim { id: claim.id, messages, traces };
-    let reply = handing(reply(StatusCode::CREATED, &claim), handover);
+    let reply = deliver(reply(StatusCode::CREATED, &claim), handover);
     Ok(([(header::LOCATION, location)], reply).into_response())
 }
 
@@ -140,7 +140,7 @@ pub struct ClaimStatus {
 )]
 pub async fn get(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
 ) -> Result<Response, ApiError> {
     let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
@@ -178,7 +178,7 @@ impl RequestBody for RenewBody {
 )]
 pub async fn patch(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
     Json(RenewBody(body)): Json<RenewBody>,
 ) -> Result<StatusCode, ApiError> {
@@ -213,7 +213,7 @@ pub struct ReleaseQuery {
 )]
 pub async fn delete(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
     Query(query): Query<ReleaseQuery>,
 ) -> Result<StatusCode, ApiError> {

@@ -10,10 +10,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::attributes::Durability;
 use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
-use crate::api::extract::{Asked, CallerHeaders, DetailsHeader, MessagePath, Path, QueuePath};
+use crate::api::extract::{CallerHeaders, DetailsHeader, MessagePath, Path, QueuePath, QueueRequest};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
 use crate::api::query::{Query, required};
-use crate::api::sqs::Listed;
+use crate::api::sqs::BoundedList;
 use crate::api::trace::{self, TraceHeaders};
 use crate::broker::{Broker, MessageView, PostResult};
 use crate::domain::claim::ClaimTerms;
@@ -31,7 +31,7 @@ use crate::error::{Error, Place, Resource};
 pub struct MessagePostRequest {
     /// In the order in which they are to be claimed.
     #[schema(min_items = 1, max_items = 24_000, value_type = Vec<PostedMessage>)]
-    messages: Listed<Object<PostedMessage>, { limits::POST_MESSAGES }>,
+    messages: BoundedList<Object<PostedMessage>, { limits::POST_MESSAGES }>,
 }
 
 /// A message to post. Unknown keys are dropped.
@@ -139,7 +139,7 @@ pub struct MessagePostResult {
 )]
 pub async fn post(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Json(body): Json<MessagePostRequest>,
 ) -> Result<Response, ApiError> {
     let messages = body.into_messages(broker.limits())?.collect::<Result<_, _>>()?;
@@ -158,7 +158,7 @@ pub async fn post(
 }
 
 /// The messages in the trace of the request.
-pub(super) fn traced(asked: &Asked, messages: Vec<NewMessage>) -> Vec<NewMessage> {
+pub(super) fn traced(asked: &QueueRequest, messages: Vec<NewMessage>) -> Vec<NewMessage> {
     if asked.trace.is_none() {
         return messages;
     }
@@ -236,7 +236,7 @@ impl MessageDetails {
 }
 
 impl Message {
-    pub(super) fn new(asked: &Asked, view: MessageView) -> Self {
+    pub(super) fn new(asked: &QueueRequest, view: MessageView) -> Self {
         let mut href = format!("{}/messages/{}", queues::path(&asked.queue), view.id);
         if let Some(claim) = view.claim {
             href.push_str(&format!("?claim_id={claim}"));
@@ -272,7 +272,7 @@ impl Message {
 )]
 pub async fn get(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Path(MessagePath { message_id }): Path<MessagePath>,
 ) -> Result<Response, ApiError> {
     let missing = |_| Error::NotFound { resource: Resource::Message, name: message_id.clone() };
@@ -311,7 +311,7 @@ pub struct DeleteQuery {
 )]
 pub async fn delete(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Path(MessagePath { message_id }): Path<MessagePath>,
     Query(DeleteQuery { claim_id }): Query<DeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
@@ -378,7 +378,7 @@ pub struct MessageVisibility {
 )]
 pub async fn patch(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Path(MessagePath { message_id }): Path<MessagePath>,
     Query(HideQuery { claim_id }): Query<HideQuery>,
     Json(body): Json<MessageVisibilityUpdate>,

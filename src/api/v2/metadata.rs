@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::attributes::QueueAttributes;
 use super::queues::ShownBody;
 use crate::api::error::{ApiError, ErrorBody, Errors};
-use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, Object, RequestBody, Shape, reply};
 use crate::api::sqs;
 use crate::broker::Broker;
@@ -83,7 +83,7 @@ impl RequestBody for QueuePatch {
 )]
 pub async fn patch(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Json(QueuePatch(changes)): Json<QueuePatch>,
 ) -> Result<Response, ApiError> {
     let change = |(at, Object(change)): (usize, Object<QueuePatchOperation>)| {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::error::{ApiError, ErrorBody, Errors};
-use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, Destination, MigrationView};
@@ -95,7 +95,7 @@ impl From<MigrationView> for Migration {
 pub async fn post(
     State(broker): State<Broker>,
     _: Admin,
-    asked: Asked,
+    asked: QueueRequest,
     Json(body): Json<MigrationRequest>,
 ) -> Result<Response, ApiError> {
     let view = broker.queue_migrate(&asked.queue, body.check()?).await?;
@@ -114,7 +114,7 @@ pub async fn post(
         Errors
     )
 )]
-pub async fn get(State(broker): State<Broker>, _: Admin, asked: Asked) -> Result<Response, ApiError> {
+pub async fn get(State(broker): State<Broker>, _: Admin, asked: QueueRequest) -> Result<Response, ApiError> {
     let view = broker.migration_get(&asked.queue).await?;
     Ok(reply(StatusCode::OK, &Migration::from(view)))
 }
@@ -135,7 +135,11 @@ pub async fn get(State(broker): State<Broker>, _: Admin, asked: Asked) -> Result
         Errors
     )
 )]
-pub async fn delete(State(broker): State<Broker>, _: Admin, asked: Asked) -> Result<Response, ApiError> {
+pub async fn delete(
+    State(broker): State<Broker>,
+    _: Admin,
+    asked: QueueRequest,
+) -> Result<Response, ApiError> {
     let view = broker.migration_cancel(&asked.queue).await?;
     Ok(reply(StatusCode::ACCEPTED, &Migration::from(view)))
 }

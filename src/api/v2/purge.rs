@@ -6,7 +6,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody};
 use crate::broker::Broker;
 use crate::domain::limits::{self, Limits};
@@ -67,7 +67,7 @@ impl PurgeRequest {
 )]
 pub async fn post(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Json(body): Json<PurgeRequest>,
 ) -> Result<StatusCode, ApiError> {
     if body.names_messages()? {

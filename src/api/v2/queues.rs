@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::attributes::QueueAttributes;
 use crate::api::error::{ApiError, Errors};
-use crate::api::extract::{Asked, CallerHeaders, QueuePath};
+use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody, reply};
 use crate::api::sqs;
 use crate::broker::Broker;
@@ -55,7 +55,7 @@ pub struct ShownBody(pub Entries);
 )]
 pub async fn put(
     State(broker): State<Broker>,
-    asked: Asked,
+    asked: QueueRequest,
     Json(MetadataBody(metadata)): Json<MetadataBody>,
 ) -> Result<Response, ApiError> {
     asked.queue.name.check_creatable()?;
@@ -83,7 +83,7 @@ pub async fn put(
         Errors
     )
 )]
-pub async fn get(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
+pub async fn get(State(broker): State<Broker>, asked: QueueRequest) -> Result<Response, ApiError> {
     let found = broker.queue_metadata(&asked.queue).await?;
     let exists = found.is_some();
     let limits = broker.limits();
@@ -107,7 +107,7 @@ fn telling(exists: bool, mut answer: Response) -> Response {
     params(QueuePath, CallerHeaders),
     responses((status = 204, description = "There is no such queue any more."), Errors)
 )]
-pub async fn delete(State(broker): State<Broker>, asked: Asked) -> Result<StatusCode, ApiError> {
+pub async fn delete(State(broker): State<Broker>, asked: QueueRequest) -> Result<StatusCode, ApiError> {
     broker.queue_delete(&asked.queue).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -124,7 +124,7 @@ pub async fn delete(State(broker): State<Broker>, asked: Asked) -> Result<Status
         Errors
     )
 )]
-pub async fn stats(State(broker): State<Broker>, asked: Asked) -> Result<Response, ApiError> {
+pub async fn stats(State(broker): State<Broker>, asked: QueueRequest) -> Result<Response, ApiError> {
     let stats = broker.queue_stats(&asked.queue).await?;
     Ok(telling(stats.exists, reply(StatusCode::OK, &StatsBody::new(&asked.queue, &stats))))
 }

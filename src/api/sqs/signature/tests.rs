@@ -17,7 +17,7 @@ fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Parts {
 
 fn signature(head: &Parts, body: &[u8], headers: &str) -> String {
     let credential = "AKIDEXAMPLE/20150830/us-east-1/service/aws4_request";
-    let signed = Signed::new(credential, headers, String::new(), NOON.to_owned(), None).unwrap();
+    let signed = Signature::new(credential, headers, String::new(), NOON.to_owned(), None).unwrap();
     let query = pairs(head.uri.query().unwrap_or_default());
     let canonical = canonical(head, &query, &signed, &hex(&Sha256::digest(body)));
     let mut mac = mac(&signing_key(SECRET, &signed.scope));
@@ -70,7 +70,7 @@ fn signatures_are_those_of_the_published_suite() {
 #[test]
 fn signed_header_named_twice_is_refused() {
     let refused =
-        Signed::new("K/20150830/r/sqs/aws4_request", "host;Host", String::new(), NOON.to_owned(), None);
+        Signature::new("K/20150830/r/sqs/aws4_request", "host;Host", String::new(), NOON.to_owned(), None);
     assert_eq!(refused.unwrap_err().kind, Kind::IncompleteSignature);
 }
 
@@ -104,7 +104,7 @@ fn check(headers: &[(&str, &str)], signed: &str, now: Timestamp) -> Result<Signe
     let all = [&[("host", "h"), (DATE, NOON)], headers].concat();
     let unsigned = head("POST", "/", &all);
     let credential = "AKIDEXAMPLE/20150830/eu-west-1/sqs/aws4_request";
-    let made = Signed::new(credential, signed, String::new(), NOON.to_owned(), None).unwrap();
+    let made = Signature::new(credential, signed, String::new(), NOON.to_owned(), None).unwrap();
     let mut mac = mac(&signing_key(SECRET, &made.scope));
     let text = to_sign(&canonical(&unsigned, &[], &made, &hex(&Sha256::digest(b"{}"))), &made);
     mac.update(text.as_bytes());

@@ -11,17 +11,17 @@ use crate::broker::Broker;
 use crate::cluster::peers::PeerFailure;
 use crate::domain::limits;
 
-type Exchange = Pin<Box<dyn Future<Output = Result<Response, PeerFailure>> + Send>>;
+type PeerExchange = Pin<Box<dyn Future<Output = Result<Response, PeerFailure>> + Send>>;
 
 /// The exchange with the other replica. Dropped before it is done it goes on for [`limits::PEER_PARTING`], and its answer is
 /// dropped.
-pub(super) struct Underway {
+pub(super) struct InFlightForward {
     broker: Broker,
     /// None once it is done.
-    exchange: Option<Exchange>,
+    exchange: Option<PeerExchange>,
 }
 
-impl Underway {
+impl InFlightForward {
     /// Begins when it is first waited for.
     pub(super) fn new(
         broker: Broker,
@@ -31,7 +31,7 @@ impl Underway {
     }
 }
 
-impl Future for Underway {
+impl Future for InFlightForward {
     type Output = Result<Response, PeerFailure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -44,7 +44,7 @@ impl Future for Underway {
     }
 }
 
-impl Drop for Underway {
+impl Drop for InFlightForward {
     fn drop(&mut self) {
         let Some(exchange) = self.exchange.take() else { return };
         self.broker.drain_background(async move {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::auth::Identity;
-use super::forward::peer::FromPeer;
+use super::forward::peer::PeerOrigin;
 use crate::clock::Clock;
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
@@ -42,7 +42,7 @@ pub struct RequestLimits {
 
 /// What is in progress, and what each project has used.
 #[derive(Debug)]
-pub struct Quota {
+pub struct AdmissionControl {
     limits: RequestLimits,
     requests: Semaphore,
     long_polls: Semaphore,
@@ -78,7 +78,7 @@ impl<'a> LetIn<'a> {
     }
 }
 
-impl Quota {
+impl AdmissionControl {
     /// Nothing in progress, nothing used; rates are those of `accounts`.
     pub fn new(limits: RequestLimits, accounts: Accounts, clock: Clock) -> Self {
         let places = |number: usize| Semaphore::new(number.min(Semaphore::MAX_PERMITS));
@@ -93,8 +93,8 @@ impl Quota {
     /// # Errors
     ///
     /// [`Error::Overloaded`] or [`Error::TooFast`].
-    pub fn let_in(&self, request: &Request, identity: &Identity) -> Result<Option<LetIn<'_>>, Error> {
-        let is_counted_already = request.extensions().get::<FromPeer>().is_some();
+    pub fn admit(&self, request: &Request, identity: &Identity) -> Result<Option<LetIn<'_>>, Error> {
+        let is_counted_already = request.extensions().get::<PeerOrigin>().is_some();
         if is_counted_already || ALWAYS.contains(&request.uri().path()) {
             return Ok(None);
         }
@@ -178,7 +178,7 @@ impl Quota {
 /// A request that counts for an address. It no longer does when this is dropped.
 #[derive(Debug)]
 pub struct Counted<'a> {
-    quota: &'a Quota,
+    quota: &'a AdmissionControl,
     counter: Counter,
 }
 
@@ -206,11 +206,11 @@ mod tests {
 
     use super::*;
 
-    fn quota(requests: usize, long_polls: usize, per_second: Option<u32>) -> (Quota, Clock) {
+    fn quota(requests: usize, long_polls: usize, per_second: Option<u32>) -> (AdmissionControl, Clock) {
         let clock = Clock::manual(1_000);
         let project_rate = per_second.and_then(NonZeroU32::new).map(Rate::new);
         (
-            Quota::new(
+            AdmissionControl::new(
                 RequestLimits { requests, long_polls, per_address: 2, project_rate, body_bytes: 0 },
                 Accounts::Regions,
                 clock.clone(),

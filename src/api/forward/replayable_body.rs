@@ -15,32 +15,32 @@ use crate::error::Error;
 
 /// A body that can be read again from its beginning. The lock is held for single reads.
 #[derive(Clone)]
-pub struct Kept(Arc<Mutex<Read>>);
+pub struct ReplayableBody(Arc<Mutex<ReadState>>);
 
 /// How far a body was read.
-struct Read {
+struct ReadState {
     frames: Vec<Bytes>,
-    rest: Rest,
+    rest: UnreadRest,
 }
 
 /// What was not read yet.
-enum Rest {
+enum UnreadRest {
     More(Body),
     Ended,
     /// It failed, because it was late or otherwise, and does so for everybody who reads it again.
     Broken {
-        by: Break,
+        by: BodyBreak,
     },
 }
 
 #[derive(Clone, Copy)]
-enum Break {
+enum BodyBreak {
     Late,
     NoRoom,
     Other,
 }
 
-impl Break {
+impl BodyBreak {
     fn error(self) -> axum::Error {
         match self {
             Self::Late => axum::Error::new(Error::Late),
@@ -52,30 +52,30 @@ impl Break {
 
 /// Why a body is not there as a whole.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Incomplete;
+pub struct IncompleteBody;
 
-impl Kept {
+impl ReplayableBody {
     /// Keeps what is read of a body.
     pub fn new(body: Body) -> Self {
-        let rest = if body.is_end_stream() { Rest::Ended } else { Rest::More(body) };
-        Self(Arc::new(Mutex::new(Read { frames: Vec::new(), rest })))
+        let rest = if body.is_end_stream() { UnreadRest::Ended } else { UnreadRest::More(body) };
+        Self(Arc::new(Mutex::new(ReadState { frames: Vec::new(), rest })))
     }
 
     /// The body from its beginning. One at a time is read.
     pub fn again(&self) -> Body {
-        Body::new(Again { kept: self.0.clone(), next: 0 })
+        Body::new(BodyReplay { kept: self.0.clone(), next: 0 })
     }
 
     /// The whole body. Not when it has more than `most` bytes or broke off: whoever reads it again finds out why.
-    pub async fn whole(&self, most: usize) -> Result<Bytes, Incomplete> {
-        let mut body = Again { kept: self.0.clone(), next: 0 };
+    pub async fn whole(&self, most: usize) -> Result<Bytes, IncompleteBody> {
+        let mut body = BodyReplay { kept: self.0.clone(), next: 0 };
         let mut frames = Vec::new();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
-            let data = frame.map_err(|_| Incomplete)?.into_data().unwrap_or_default();
+            let data = frame.map_err(|_| IncompleteBody)?.into_data().unwrap_or_default();
             bytes += data.len();
             if bytes > most {
-                return Err(Incomplete);
+                return Err(IncompleteBody);
             }
             frames.push(data);
         }
@@ -92,12 +92,12 @@ impl Kept {
 }
 
 /// A body that is read again.
-struct Again {
-    kept: Arc<Mutex<Read>>,
+struct BodyReplay {
+    kept: Arc<Mutex<ReadState>>,
     next: usize,
 }
 
-impl HttpBody for Again {
+impl HttpBody for BodyReplay {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -113,9 +113,9 @@ impl HttpBody for Again {
         }
         loop {
             let rest = match &mut read.rest {
-                Rest::More(rest) => rest,
-                Rest::Ended => return Poll::Ready(None),
-                Rest::Broken { by } => return Poll::Ready(Some(Err(by.error()))),
+                UnreadRest::More(rest) => rest,
+                UnreadRest::Ended => return Poll::Ready(None),
+                UnreadRest::Broken { by } => return Poll::Ready(Some(Err(by.error()))),
             };
             match ready!(Pin::new(rest).poll_frame(cx)) {
                 Some(Ok(frame)) => {
@@ -127,14 +127,14 @@ impl HttpBody for Again {
                 }
                 Some(Err(error)) => {
                     let by = match () {
-                        () if Error::is_late(&error) => Break::Late,
-                        () if Error::is_bodies_full(&error) => Break::NoRoom,
-                        () => Break::Other,
+                        () if Error::is_late(&error) => BodyBreak::Late,
+                        () if Error::is_bodies_full(&error) => BodyBreak::NoRoom,
+                        () => BodyBreak::Other,
                     };
-                    read.rest = Rest::Broken { by };
+                    read.rest = UnreadRest::Broken { by };
                     return Poll::Ready(Some(Err(error)));
                 }
-                None => read.rest = Rest::Ended,
+                None => read.rest = UnreadRest::Ended,
             }
         }
     }
@@ -142,9 +142,9 @@ impl HttpBody for Again {
     fn is_end_stream(&self) -> bool {
         let read = self.kept.lock();
         let is_over = match &read.rest {
-            Rest::More(rest) => rest.is_end_stream(),
-            Rest::Ended => true,
-            Rest::Broken { .. } => false,
+            UnreadRest::More(rest) => rest.is_end_stream(),
+            UnreadRest::Ended => true,
+            UnreadRest::Broken { .. } => false,
         };
         is_over && self.next >= read.frames.len()
     }
@@ -154,9 +154,9 @@ impl HttpBody for Again {
         let kept: usize = read.frames.iter().skip(self.next).map(Bytes::len).sum();
         let kept = u64::try_from(kept).unwrap_or(u64::MAX);
         let rest = match &read.rest {
-            Rest::More(rest) => rest.size_hint(),
-            Rest::Ended => SizeHint::with_exact(0),
-            Rest::Broken { .. } => SizeHint::new(),
+            UnreadRest::More(rest) => rest.size_hint(),
+            UnreadRest::Ended => SizeHint::with_exact(0),
+            UnreadRest::Broken { .. } => SizeHint::new(),
         };
         let mut hint = SizeHint::new();
         if let Some(upper) = rest.upper() {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     /// A body of two frames, one of them trailers, or one that breaks off.
-    fn body(parts: &'static [Option<&'static str>]) -> Kept {
+    fn body(parts: &'static [Option<&'static str>]) -> ReplayableBody {
         struct Parts(std::slice::Iter<'static, Option<&'static str>>);
         impl HttpBody for Parts {
             type Data = Bytes;
@@ -188,7 +188,7 @@ mod tests {
                 Poll::Ready(self.0.next().map(frame))
             }
         }
-        Kept::new(Body::new(Parts(parts.iter())))
+        ReplayableBody::new(Body::new(Parts(parts.iter())))
     }
 
     #[tokio::test]
@@ -200,14 +200,14 @@ mod tests {
             assert_eq!(kept.again().collect().await.unwrap().to_bytes(), "one two three");
         }
         assert_eq!(kept.whole(13).await.unwrap(), "one two three");
-        assert_eq!(kept.whole(12).await, Err(Incomplete));
+        assert_eq!(kept.whole(12).await, Err(IncompleteBody));
         assert_eq!(kept.again().size_hint().exact(), Some(13));
     }
 
     #[tokio::test]
     async fn a_body_that_breaks_off_is_never_taken_for_whole() {
         let kept = body(&[Some("one"), None]);
-        assert_eq!(kept.whole(100).await, Err(Incomplete));
+        assert_eq!(kept.whole(100).await, Err(IncompleteBody));
         for _ in 0..2 {
             let mut again = kept.again();
             assert_eq!(again.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
@@ -217,7 +217,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_body_is_an_empty_one() {
-        let kept = Kept::new(Body::empty());
+        let kept = ReplayableBody::new(Body::empty());
         assert!(kept.again().is_end_stream());
         assert_eq!(kept.whole(0).await.unwrap(), "");
     }

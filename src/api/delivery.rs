@@ -14,29 +14,29 @@ use crate::domain::names::QueueRef;
 
 /// On an answer that hands a claim over, for a replica that passes it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hands {
+pub struct DeliveryMark {
     /// The queue of the claim.
     pub queue: QueueRef,
     /// Its id.
     pub claim: ClaimId,
 }
 
-/// The answer with its claim: see [`Handed`].
-pub fn handing(mut response: Response, handover: DeliveryGuard) -> Response {
+/// The answer with its claim: see [`DeliveryBody`].
+pub fn deliver(mut response: Response, handover: DeliveryGuard) -> Response {
     if let Some((queue, claim)) = handover.claim() {
-        response.extensions_mut().insert(Hands { queue: queue.clone(), claim });
+        response.extensions_mut().insert(DeliveryMark { queue: queue.clone(), claim });
     }
-    response.map(|body| Body::new(Handed { body, handover }))
+    response.map(|body| Body::new(DeliveryBody { body, handover }))
 }
 
 /// A body that finishes a handover when it is first read, which is when the answer is being written. Dropped
 /// before that, as when the client has gone, it takes the claim back.
-struct Handed {
+struct DeliveryBody {
     body: Body,
     handover: DeliveryGuard,
 }
 
-impl HttpBody for Handed {
+impl HttpBody for DeliveryBody {
     type Data = Bytes;
     type Error = axum::Error;
 
