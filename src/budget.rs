@@ -41,7 +41,7 @@ pub struct Bounds {
 
 /// Why a holder may hold no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum BudgetRefusal {
     /// There is no room, and no slow holder to take it from.
     Full,
     /// This holder was the slowest of the user that holds the most, of those with a slow one.
@@ -65,7 +65,7 @@ pub struct Usage {
 pub struct Budget<U>(Arc<Ledger<U>>);
 
 /// Bytes of a budget that nobody takes away; they are free when it is dropped.
-pub struct Reserved<'a, U> {
+pub struct Reservation<'a, U> {
     budget: &'a Budget<U>,
     bytes: usize,
 }
@@ -138,7 +138,7 @@ impl<U: Clone + Eq + Hash> fmt::Debug for Holder<U> {
     }
 }
 
-impl<U> fmt::Debug for Reserved<'_, U> {
+impl<U> fmt::Debug for Reservation<'_, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reserved").field("bytes", &self.bytes).finish_non_exhaustive()
     }
@@ -205,10 +205,10 @@ impl<U: Clone + Eq + Hash> Budget<U> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Full`].
-    pub fn reserve(&self, bytes: usize) -> Result<Reserved<'_, U>, Refused> {
+    /// [`BudgetRefusal::Full`].
+    pub fn reserve(&self, bytes: usize) -> Result<Reservation<'_, U>, BudgetRefusal> {
         self.0.reserved.fetch_add(bytes, Ordering::Relaxed);
-        let reserved = Reserved { budget: self, bytes };
+        let reserved = Reservation { budget: self, bytes };
         if self.is_full_for_reserved() {
             self.make_room(None).inspect_err(|_| self.note_refused())?;
         }
@@ -233,7 +233,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
 
     /// Evicts slow holders until there is room in all, and in the share of `own`: of the user that holds the most, among
     /// those that have a slow one.
-    fn make_room(&self, own: Option<&Account>) -> Result<(), Refused> {
+    fn make_room(&self, own: Option<&Account>) -> Result<(), BudgetRefusal> {
         loop {
             let is_over_share = own.is_some_and(|own| own.used() > self.0.bounds.share);
             let is_full =
@@ -251,7 +251,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
                 is_slow.then_some((slowest, &*holders.account))
             });
             let largest = slow.max_by_key(|(_, account)| account.used());
-            let Some((slowest, account)) = largest else { return Err(Refused::Full) };
+            let Some((slowest, account)) = largest else { return Err(BudgetRefusal::Full) };
             if slowest.evict() {
                 self.0.evicted.fetch_add(1, Ordering::Relaxed);
                 self.free(slowest, account);
@@ -267,7 +267,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
     }
 }
 
-impl<U> Drop for Reserved<'_, U> {
+impl<U> Drop for Reservation<'_, U> {
     fn drop(&mut self) {
         self.budget.0.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -310,8 +310,8 @@ impl<U: Clone + Eq + Hash> Holder<U> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Full`], and [`Refused::Slow`] when this holder was evicted, now or before.
-    pub fn add(&self, bytes: usize) -> Result<(), Refused> {
+    /// [`BudgetRefusal::Full`], and [`BudgetRefusal::Slow`] when this holder was evicted, now or before.
+    pub fn add(&self, bytes: usize) -> Result<(), BudgetRefusal> {
         self.add_piece(bytes, 0)
     }
 
@@ -320,14 +320,14 @@ impl<U: Clone + Eq + Hash> Holder<U> {
     /// # Errors
     ///
     /// Those of [`Holder::add`].
-    pub fn add_piece(&self, bytes: usize, overhead: usize) -> Result<(), Refused> {
+    pub fn add_piece(&self, bytes: usize, overhead: usize) -> Result<(), BudgetRefusal> {
         self.hold(bytes.saturating_add(overhead));
         self.note_progress(bytes);
         if self.account.used() > self.budget.0.bounds.share || self.budget.is_full_for_holders() {
             let made = self.budget.make_room(Some(&*self.account));
             made.inspect_err(|_| self.budget.note_refused())?;
         }
-        if self.is_evicted() { Err(Refused::Slow) } else { Ok(()) }
+        if self.is_evicted() { Err(BudgetRefusal::Slow) } else { Ok(()) }
     }
 
     /// Holds `bytes` more in any case: they are there already. When there is no room, slow holders are evicted, among them

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
-use course::{Course, Learnt, difference};
+use course::{Course, ServerTime, difference};
 
 /// Tells the time: tree time, by which messages and claims live (P3).
 ///
@@ -66,18 +66,18 @@ enum Source {
 
 /// When somebody else was asked for the time.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked(u64);
+pub struct ClockQuery(u64);
 
 /// What the replicas have recorded last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct TimeRecords {
     /// Tree time at the write.
     pub time: Timestamp,
     /// What the clock of the servers showed at the write.
     pub servers: Timestamp,
 }
 
-impl Recorded {
+impl TimeRecords {
     /// How far the servers' clock was ahead of tree time, in milliseconds; negative when it was behind.
     pub fn gap(&self) -> i64 {
         difference(self.servers.as_millis(), self.time.as_millis())
@@ -200,7 +200,7 @@ impl Clock {
     }
 
     /// To be kept before somebody else is asked for the time.
-    pub fn asking(&self) -> Asked {
+    pub fn asking(&self) -> ClockQuery {
         if let Source::System { started, booted } = self.source {
             let awake = u64::try_from(started.elapsed().as_millis()).unwrap_or(0);
             let slept = since_boot().saturating_sub(booted).saturating_sub(awake);
@@ -209,7 +209,7 @@ impl Clock {
                 self.shared.slept.store(slept, Ordering::Relaxed);
             }
         }
-        Asked(self.passed())
+        ClockQuery(self.passed())
     }
 
     /// Begins with the clock of the tree, which showed `theirs` some time after it was asked. To be called once, before
@@ -217,14 +217,14 @@ impl Clock {
     ///
     /// Time goes on from what was last recorded, by as much as the clock of the tree has moved since then: so a step that
     /// others are still following is no step here. Without a record the clock of the tree is the time.
-    pub fn begin(&self, asked: Asked, theirs: Timestamp, last: Option<Recorded>) {
+    pub fn begin(&self, asked: ClockQuery, theirs: Timestamp, last: Option<TimeRecords>) {
         self.shared.doubt.store(0, Ordering::Relaxed);
         self.shared.told.store(0, Ordering::Relaxed);
         self.change(|course, passed| {
             let (low, high) = bounds(asked, theirs, passed);
             *course = Course::new(course.base.clamp(low, high));
             course.learn((low, high), passed);
-            let Some(Recorded { time, servers }) = last else { return };
+            let Some(TimeRecords { time, servers }) = last else { return };
             let now = course.at(passed);
             let (time, age) = (time.as_millis(), now.saturating_sub(servers.as_millis()));
             if self.shared.accepts.load(Ordering::Relaxed) {
@@ -236,13 +236,13 @@ impl Clock {
             let gap = difference(now, goes_on);
             match self.is_doubtful(gap.unsigned_abs()) {
                 true => self.report(gap.unsigned_abs()),
-                false => self.follow(course, Learnt { step: gap, gap }),
+                false => self.follow(course, ServerTime { step: gap, gap }),
             }
         });
     }
 
     /// As [`Clock::agree`], right after [`Clock::begin`]: nobody acts on what it told so far, so it goes either way at once.
-    pub fn begin_beside(&self, asked: Asked, theirs: Timestamp) {
+    pub fn begin_beside(&self, asked: ClockQuery, theirs: Timestamp) {
         let behind = self.change(|course, passed| {
             let (low, high) = beside(asked, theirs, passed);
             let here = course.at(passed);
@@ -256,13 +256,13 @@ impl Clock {
 
     /// Goes over to the time of the other replicas, one of which has recorded `theirs` some time after it was asked: at once
     /// to a later time, at half the rate to an earlier one.
-    pub fn agree(&self, asked: Asked, theirs: Timestamp) {
+    pub fn agree(&self, asked: ClockQuery, theirs: Timestamp) {
         tell_agreed(self.change(|course, passed| course.agree(beside(asked, theirs, passed), passed)));
     }
 
     /// Learns what the clock of the tree showed some time after it was asked, no further than the length of the question
     /// leaves room for. Tree time follows it by at most 1 s in 10 s, and never stops.
-    pub fn learn(&self, asked: Asked, theirs: Timestamp) {
+    pub fn learn(&self, asked: ClockQuery, theirs: Timestamp) {
         self.change(|course, passed| {
             let learnt = course.learn(bounds(asked, theirs, passed), passed);
             if self.is_doubtful(learnt.gap.unsigned_abs()) {
@@ -275,7 +275,7 @@ impl Clock {
         });
     }
 
-    fn follow(&self, course: &mut Course, learnt: Learnt) {
+    fn follow(&self, course: &mut Course, learnt: ServerTime) {
         if u128::from(learnt.step.unsigned_abs()) > limits::CLOCK_STEP_TOLD.as_millis() {
             warn!(step_ms = learnt.step, gap_ms = learnt.gap, "coordination clock stepped");
         }
@@ -312,12 +312,12 @@ fn wall_millis() -> u64 {
 }
 
 /// The least and the greatest offset of the servers' clock that agree with an answer.
-fn bounds(Asked(asked): Asked, theirs: Timestamp, passed: u64) -> (u64, u64) {
+fn bounds(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> (u64, u64) {
     (theirs.as_millis().saturating_sub(passed), theirs.as_millis().saturating_sub(asked))
 }
 
 /// The least and the greatest that tree time can be by now at a replica that recorded `theirs` some time after it was asked.
-fn beside(Asked(asked): Asked, theirs: Timestamp, passed: u64) -> (u64, u64) {
+fn beside(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> (u64, u64) {
     let longest = passed.saturating_sub(asked);
     let latest = theirs.as_millis().saturating_add(longest + longest / limits::CLOCK_SLEW_PARTS);
     (theirs.as_millis(), latest)

@@ -81,7 +81,7 @@ codes! {
 
 /// Where in a request something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum InvalidPart {
     /// The shape of the body.
     Body,
     /// A value beyond its bounds, wherever it stands.
@@ -171,7 +171,7 @@ pub enum Error {
     #[error("{}", invalid_text(field, why))]
     Invalid {
         /// Where in the request.
-        place: Place,
+        place: InvalidPart,
         /// The field, as the client calls it; empty for the whole.
         field: String,
         /// What is wrong with it.
@@ -341,7 +341,7 @@ fn invalid_text(field: &str, why: &str) -> String {
 
 impl Error {
     /// Something is wrong with the request.
-    pub fn invalid(place: Place, field: impl Into<String>, why: impl Into<String>) -> Self {
+    pub fn invalid(place: InvalidPart, field: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Invalid { place, field: field.into(), why: why.into() }
     }
 

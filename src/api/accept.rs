@@ -4,7 +4,7 @@
 use axum::http::{HeaderMap, header};
 
 use super::versions::{HOME, HOME_WITHOUT_SLASH};
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// Answers that are something else than JSON: a path, and the media type of its answer.
 const OTHERS: &[(&str, &str)] =
@@ -25,7 +25,7 @@ pub fn check(path: &str, headers: &HeaderMap) -> Result<(), Error> {
     if admits(&values, JSON) || admits(&values, other) {
         return Ok(());
     }
-    Err(Error::invalid(Place::Accept, "Accept", format!("the answer is {other}")))
+    Err(Error::invalid(InvalidPart::Accept, "Accept", format!("the answer is {other}")))
 }
 
 /// Whether a client names the older text of Prometheus and not OpenMetrics, or wants none of that.

@@ -16,7 +16,7 @@ use crate::domain::limits;
 use crate::domain::names::ProjectId;
 use crate::domain::network::customer;
 use crate::domain::probe;
-use crate::domain::rate::{Rate, Used};
+use crate::domain::rate::{Rate, RateUse};
 use crate::domain::region::Accounts;
 use crate::domain::source::ForwardedFor;
 use crate::error::Error;
@@ -49,7 +49,7 @@ pub struct AdmissionControl {
     /// Requests in progress of each address. Held for one look at the map.
     counted: Mutex<HashMap<Counter, usize>>,
     /// Held for one look at the map.
-    used: Mutex<HashMap<ProjectId, Used>>,
+    used: Mutex<HashMap<ProjectId, RateUse>>,
     /// What requests are counted for: a project, or the account of it.
     accounts: Accounts,
     clock: Clock,

@@ -19,7 +19,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::admission::RequestLimits;
-use crate::budget::{Bounds, Budget, Holder, Refused, Reserved, Usage};
+use crate::budget::{Bounds, Budget, BudgetRefusal, Holder, Reservation, Usage};
 use crate::domain::limits;
 use crate::domain::names::ProjectId;
 use crate::domain::network::customer;
@@ -65,7 +65,7 @@ pub enum BodyCharge<'a> {
     /// There is no body.
     Nothing,
     /// It counts for the service alone.
-    Short(#[expect(dead_code, reason = "it is there to be dropped")] Reserved<'a, BodyOwner>),
+    Short(#[expect(dead_code, reason = "it is there to be dropped")] Reservation<'a, BodyOwner>),
     /// It counts for its owner too.
     Long(Arc<Holder<BodyOwner>>),
 }
@@ -190,15 +190,15 @@ impl HttpBody for PacedBody {
 struct ChargedBody {
     inner: Body,
     holder: Arc<Holder<BodyOwner>>,
-    refused: Option<Refused>,
+    refused: Option<BudgetRefusal>,
 }
 
 impl ChargedBody {
-    fn refuse(&mut self, refused: Refused) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn refuse(&mut self, refused: BudgetRefusal) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.refused = Some(refused);
         let error = match refused {
-            Refused::Full => Error::BodiesFull,
-            Refused::Slow => Error::Late,
+            BudgetRefusal::Full => Error::BodiesFull,
+            BudgetRefusal::Slow => Error::Late,
         };
         Poll::Ready(Some(Err(axum::Error::new(error))))
     }
@@ -217,7 +217,7 @@ impl HttpBody for ChargedBody {
             return me.refuse(refused);
         }
         if me.holder.is_evicted() {
-            return me.refuse(Refused::Slow);
+            return me.refuse(BudgetRefusal::Slow);
         }
         match Pin::new(&mut me.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
@@ -234,7 +234,7 @@ impl HttpBody for ChargedBody {
                 me.holder.keep();
                 Poll::Ready(None)
             }
-            Poll::Pending if me.holder.poll_evicted(cx) => me.refuse(Refused::Slow),
+            Poll::Pending if me.holder.poll_evicted(cx) => me.refuse(BudgetRefusal::Slow),
             other => other,
         }
     }

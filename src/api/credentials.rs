@@ -14,7 +14,7 @@ use super::error::CHALLENGE;
 use super::extract::PROJECT;
 use crate::domain::access::{Grant, Role, TOKEN_PREFIX, TokenTable};
 use crate::domain::names::ProjectId;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, InvalidPart, Part};
 use crate::keystone::{Keystone, Refusal};
 use crate::metrics::AuthenticationFailure;
 
@@ -172,7 +172,7 @@ fn token(headers: &HeaderMap) -> Result<&str, AuthRefusal> {
 
 /// The project that a request names; an empty name is none.
 pub(super) fn named_project(headers: &HeaderMap) -> Result<Option<&str>, Error> {
-    let wrong = |why| Error::invalid(Place::Header, PROJECT, why);
+    let wrong = |why| Error::invalid(InvalidPart::Header, PROJECT, why);
     let Some(value) = single(headers, PROJECT).map_err(|()| wrong("it must be there once"))? else {
         return Ok(None);
     };

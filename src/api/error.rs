@@ -13,7 +13,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use crate::error::{Error, ErrorCode, Place};
+use crate::error::{Error, ErrorCode, InvalidPart};
 
 /// Seconds after which a client may try again when a part was unavailable.
 pub const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
@@ -35,17 +35,27 @@ impl ApiError {
     /// The status and Zaqar's title of a situation.
     fn status_and_title(&self) -> (StatusCode, &'static str) {
         match &*self.0 {
-            Error::Invalid { place: Place::Body, .. } => (StatusCode::BAD_REQUEST, "Invalid request body"),
-            Error::Invalid { place: Place::Limit, .. } => (StatusCode::BAD_REQUEST, "Invalid API request"),
-            Error::Invalid { place: Place::Query, .. } => (StatusCode::BAD_REQUEST, "Invalid parameter"),
-            Error::Invalid { place: Place::Header, .. } => (StatusCode::BAD_REQUEST, "Invalid header value"),
-            Error::Invalid { place: Place::Name, .. } => {
+            Error::Invalid { place: InvalidPart::Body, .. } => {
+                (StatusCode::BAD_REQUEST, "Invalid request body")
+            }
+            Error::Invalid { place: InvalidPart::Limit, .. } => {
+                (StatusCode::BAD_REQUEST, "Invalid API request")
+            }
+            Error::Invalid { place: InvalidPart::Query, .. } => {
+                (StatusCode::BAD_REQUEST, "Invalid parameter")
+            }
+            Error::Invalid { place: InvalidPart::Header, .. } => {
+                (StatusCode::BAD_REQUEST, "Invalid header value")
+            }
+            Error::Invalid { place: InvalidPart::Name, .. } => {
                 (StatusCode::BAD_REQUEST, "Invalid queue identification")
             }
-            Error::Invalid { place: Place::MediaType, .. } => {
+            Error::Invalid { place: InvalidPart::MediaType, .. } => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "415 Unsupported Media Type")
             }
-            Error::Invalid { place: Place::Accept, .. } => (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable"),
+            Error::Invalid { place: InvalidPart::Accept, .. } => {
+                (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable")
+            }
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),

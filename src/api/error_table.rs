@@ -7,7 +7,7 @@ use super::error::ApiError;
 use super::sqs;
 use crate::domain::ids::{MessageId, Slot};
 use crate::domain::names::PoolName;
-use crate::error::{Error, ErrorCode, Part, Place, Resource};
+use crate::error::{Error, ErrorCode, InvalidPart, Part, Resource};
 
 /// One code, and how it is answered.
 pub struct ErrorRow {
@@ -65,9 +65,9 @@ fn examples(code: ErrorCode) -> Vec<Error> {
     let in_use =
         |is_passing| Error::InUse { resource: Resource::Pool, name: String::new(), by: "", is_passing };
     match code {
-        ErrorCode::Invalid => {
-            [Place::Body, Place::Accept, Place::MediaType].map(|place| Error::invalid(place, "", "")).into()
-        }
+        ErrorCode::Invalid => [InvalidPart::Body, InvalidPart::Accept, InvalidPart::MediaType]
+            .map(|place| Error::invalid(place, "", ""))
+            .into(),
         ErrorCode::NotFound => [Resource::Queue, Resource::Message]
             .map(|resource| Error::NotFound { resource, name: String::new() })
             .into(),

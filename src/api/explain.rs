@@ -4,21 +4,21 @@
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// Reads text that could not be read once more, slowly, to learn where it went wrong.
 pub fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Error {
     if bytes.trim_ascii().is_empty() {
-        return Error::invalid(Place::Body, "", "the request body could not be parsed: it is empty");
+        return Error::invalid(InvalidPart::Body, "", "the request body could not be parsed: it is empty");
     }
     if let Err(error) = std::str::from_utf8(bytes) {
         let at = error.valid_up_to();
         let why = format!("the request body could not be parsed: byte {at} is not UTF-8");
-        return Error::invalid(Place::Body, "", why);
+        return Error::invalid(InvalidPart::Body, "", why);
     }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let failure = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-        Ok(_) => return Error::invalid(Place::Body, "", "there is text after the JSON value"),
+        Ok(_) => return Error::invalid(InvalidPart::Body, "", "there is text after the JSON value"),
         Err(failure) => failure,
     };
     let field = field(failure.path());
@@ -27,10 +27,10 @@ pub fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Error {
     let text = inner.to_string();
     let text = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
     if inner.is_data() {
-        return Error::invalid(Place::Body, field, in_our_words(text));
+        return Error::invalid(InvalidPart::Body, field, in_our_words(text));
     }
     let why = format!("the request body could not be parsed: {text} at line {line}, column {column}");
-    Error::invalid(Place::Body, field, why)
+    Error::invalid(InvalidPart::Body, field, why)
 }
 
 /// The path of a field, as in `messages[0].ttl`; empty for the whole, and as far as it is known.

@@ -13,7 +13,7 @@ use super::error::ApiError;
 use super::query::boolean;
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::trace::TraceContext;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// The header that names the project.
 pub const PROJECT: &str = "x-project-id";
@@ -29,7 +29,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let path = axum::extract::Path::from_request_parts(parts, state).await;
         let axum::extract::Path(value) =
-            path.map_err(|rejection| Error::invalid(Place::Name, "path", rejection.body_text()))?;
+            path.map_err(|rejection| Error::invalid(InvalidPart::Name, "path", rejection.body_text()))?;
         Ok(Self(value))
     }
 }
@@ -124,14 +124,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 fn client(headers: &HeaderMap) -> Result<Option<Uuid>, Error> {
     let Some(text) = text(headers, CLIENT)? else { return Ok(None) };
     let id = Uuid::parse_str(text);
-    id.map(Some).map_err(|_| Error::invalid(Place::Header, "Client-ID", "it is not a UUID"))
+    id.map(Some).map_err(|_| Error::invalid(InvalidPart::Header, "Client-ID", "it is not a UUID"))
 }
 
 /// A header that may be any text; none when it is absent.
 pub fn text<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Error> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes());
-    text.map(Some).map_err(|_| Error::invalid(Place::Header, name, "it is not UTF-8 text"))
+    text.map(Some).map_err(|_| Error::invalid(InvalidPart::Header, name, "it is not UTF-8 text"))
 }
 
 /// The last part of a path.

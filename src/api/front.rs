@@ -29,7 +29,7 @@ use super::{deadline, layers, peer as peer_routes, sqs};
 use crate::broker::Broker;
 use crate::domain::access::PeerSecret;
 use crate::domain::hosts::WrongHost;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 use crate::metrics::{AuthenticationFailure, Meter};
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -115,7 +115,7 @@ impl Pipeline {
 /// Answers a request that does not say for which host it is meant.
 async fn refuse_host(_: Request) -> Response {
     let why = "the request must have the header once, with the name or the address of the service";
-    ApiError::from(Error::invalid(Place::Header, "Host", why)).into_response()
+    ApiError::from(Error::invalid(InvalidPart::Header, "Host", why)).into_response()
 }
 
 /// What is told to whoever is no replica.

@@ -18,7 +18,7 @@ use super::error::ApiError;
 use super::explain::explain;
 use crate::broker::Broker;
 use crate::domain::limits::{self, Limits};
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// A value that arrives as a JSON body.
 pub trait RequestBody: DeserializeOwned {
@@ -72,7 +72,7 @@ fn check_media_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Error> {
     if wanted.is_empty() || wanted.iter().any(|wanted| given.eq_ignore_ascii_case(wanted)) {
         return Ok(());
     }
-    Err(Error::invalid(Place::MediaType, "Content-Type", format!("it must be {}", wanted.join(" or "))))
+    Err(Error::invalid(InvalidPart::MediaType, "Content-Type", format!("it must be {}", wanted.join(" or "))))
 }
 
 /// Reads a body whole, or none of it when it is too long or too late.
@@ -82,14 +82,14 @@ pub async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
         Ok(Ok(None)) => Err(too_large(most)),
         Ok(Err(error)) if Error::is_late(&error) => Err(Error::Late),
         Ok(Err(error)) if Error::is_bodies_full(&error) => Err(Error::BodiesFull),
-        Ok(Err(_)) => Err(Error::invalid(Place::Body, "", "the request body broke off")),
+        Ok(Err(_)) => Err(Error::invalid(InvalidPart::Body, "", "the request body broke off")),
         Err(_) => Err(Error::Late),
     }
 }
 
 /// A body has more than `most` bytes.
 pub fn too_large(most: usize) -> Error {
-    Error::invalid(Place::Limit, "", format!("the request body is too large: at most {most} bytes"))
+    Error::invalid(InvalidPart::Limit, "", format!("the request body is too large: at most {most} bytes"))
 }
 
 /// The bytes of a body, or none when there are more than `most`.
@@ -154,11 +154,11 @@ fn joined(mut blocks: Vec<BytesMut>) -> Bytes {
 fn parse<T: DeserializeOwned>(bytes: &[u8], shape: Shape) -> Result<T, Error> {
     if is_too_deep(bytes) {
         let why = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH);
-        return Err(Error::invalid(Place::Body, "", why));
+        return Err(Error::invalid(InvalidPart::Body, "", why));
     }
     // serde reads structs from arrays too, field by field.
     if shape == Shape::Object && bytes.trim_ascii_start().starts_with(b"[") {
-        return Err(Error::invalid(Place::Body, "", "the body must be a JSON object"));
+        return Err(Error::invalid(InvalidPart::Body, "", "the body must be a JSON object"));
     }
     serde_json::from_slice(bytes).map_err(|_| explain::<T>(bytes))
 }

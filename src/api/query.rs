@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use crate::domain::limits;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// The parameters of a query, each of them text. Unknown ones are dropped, unless `T` keeps them.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub fn check_length(uri: &Uri) -> Result<(), Error> {
         return Ok(());
     }
     let why = format!("it has more than {} bytes", limits::QUERY_BYTES);
-    Err(Error::invalid(Place::Query, "query", why))
+    Err(Error::invalid(InvalidPart::Query, "query", why))
 }
 
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
@@ -37,10 +37,10 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         // What is no UTF-8 arrives with the sign of replacement, which stands in no name and no number.
         if name.contains('\u{fffd}') {
-            return Err(Error::invalid(Place::Query, "", "the name of a parameter is not UTF-8 text"));
+            return Err(Error::invalid(InvalidPart::Query, "", "the name of a parameter is not UTF-8 text"));
         }
         if value.contains('\u{fffd}') {
-            return Err(Error::invalid(Place::Query, name, "it is not UTF-8 text"));
+            return Err(Error::invalid(InvalidPart::Query, name, "it is not UTF-8 text"));
         }
         if value.is_empty() {
             continue;
@@ -56,19 +56,19 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
         }
     }
     serde_json::from_value(Value::Object(values))
-        .map_err(|error| Error::invalid(Place::Query, "", error.to_string()))
+        .map_err(|error| Error::invalid(InvalidPart::Query, "", error.to_string()))
 }
 
 /// A whole number in the query.
 pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Error> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let number = text.parse();
-    number.map(Some).map_err(|_| Error::invalid(Place::Query, field, "it is not a whole number"))
+    number.map(Some).map_err(|_| Error::invalid(InvalidPart::Query, field, "it is not a whole number"))
 }
 
 /// A parameter that must be given.
 pub fn required<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'a str, Error> {
-    text.ok_or_else(|| Error::invalid(Place::Query, field, "it is missing"))
+    text.ok_or_else(|| Error::invalid(InvalidPart::Query, field, "it is missing"))
 }
 
 /// A boolean in the query, in the spellings of Zaqar's framework.
@@ -77,7 +77,7 @@ pub fn boolean(field: &'static str, text: Option<&str>) -> Result<Option<bool>, 
         None | Some("") => Ok(None),
         Some("true" | "True" | "t" | "yes" | "y" | "1" | "on") => Ok(Some(true)),
         Some("false" | "False" | "f" | "no" | "n" | "0" | "off") => Ok(Some(false)),
-        Some(_) => Err(Error::invalid(Place::Query, field, "it is neither true nor false")),
+        Some(_) => Err(Error::invalid(InvalidPart::Query, field, "it is neither true nor false")),
     }
 }
 

@@ -22,7 +22,7 @@ use super::recovery::RecoveryPace;
 use super::slot::Slot;
 use super::slot_reservation::SlotReservation;
 use super::slot_table::SlotLocation;
-use crate::catalogue::{Change, ComponentState, MetaWatch, OwnedSlot};
+use crate::catalogue::{ComponentState, MetaChange, MetaWatch, OwnedSlot};
 use crate::cluster::view::AssignmentView;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;
@@ -337,15 +337,15 @@ impl Broker {
         self.0.assignment.is_passed_over.load(Ordering::Relaxed)
     }
 
-    fn note(&self, following: &mut FollowedCluster, change: Change) {
+    fn note(&self, following: &mut FollowedCluster, change: MetaChange) {
         match change {
-            Change::Pools => self.0.assignment.pools.notify_one(),
-            Change::Components => {
+            MetaChange::Pools => self.0.assignment.pools.notify_one(),
+            MetaChange::Components => {
                 self.0.assignment.time.notify_one();
                 following.are_components_new = true;
             }
-            Change::Slot(slot) => drop(following.new.insert(slot)),
-            Change::Resync => {
+            MetaChange::Slot(slot) => drop(following.new.insert(slot)),
+            MetaChange::Resync => {
                 self.0.assignment.pools.notify_one();
                 following.are_components_new = true;
                 following.new.extend(SlotNumber::all());

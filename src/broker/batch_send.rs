@@ -7,7 +7,7 @@ use crate::domain::ids::MessageId;
 use crate::domain::message::{MessageTtl, NewMessage};
 use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
-use crate::error::{Error, Part, Place, Resource};
+use crate::error::{Error, InvalidPart, Part, Resource};
 
 /// A message to send.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Broker {
             if attributes.is_fifo && message.dedup.is_none() && !attributes.has_content_dedup {
                 let why = "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId \
                            provided explicitly";
-                return Err(Error::invalid(Place::Limit, "", why));
+                return Err(Error::invalid(InvalidPart::Limit, "", why));
             }
             let too_long = (size > most).then(|| too_long(most));
             if too_long.is_none() {
@@ -82,5 +82,5 @@ impl Broker {
 /// A message is longer than its queue allows, as SQS says it.
 fn too_long(most: usize) -> Error {
     let why = format!("Message must be shorter than {most} bytes");
-    Error::invalid(Place::Limit, "MessageBody", why)
+    Error::invalid(InvalidPart::Limit, "MessageBody", why)
 }

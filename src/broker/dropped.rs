@@ -21,7 +21,7 @@ use crate::domain::ids::{ClaimId, QueueId};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::error::{Error, Part};
-use crate::storage::Dropped;
+use crate::storage::DropResult;
 
 /// Seconds until cleaning that failed is tried again.
 const PAUSE: u32 = 5;
@@ -162,9 +162,9 @@ impl Broker {
                 let dropped = dropped.await.map_err(|error| store.failed(error))?;
                 drop(gate);
                 match dropped {
-                    Dropped::Done => break,
-                    Dropped::More if self.0.stop.is_cancelled() => return Err(stopping()),
-                    Dropped::More => tokio::task::yield_now().await,
+                    DropResult::Done => break,
+                    DropResult::More if self.0.stop.is_cancelled() => return Err(stopping()),
+                    DropResult::More => tokio::task::yield_now().await,
                 }
             }
         }

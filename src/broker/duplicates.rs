@@ -23,7 +23,7 @@ use crate::domain::message::{Message, NewMessage};
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 use crate::engine::{GroupBounds, QueueEngine, StoredTotals};
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 use crate::storage::Note;
 
 /// The kind of the notes of ids of deduplication. It is in pools and never changes.
@@ -111,9 +111,11 @@ impl DedupPost {
     ) -> Result<Option<(NewMessage, Option<DedupKey>)>, Error> {
         if !queue.engine.is_ordered() {
             return match new.dedup {
-                Some(_) => {
-                    Err(Error::invalid(Place::Limit, "dedup_id", "only a queue with _fifo remembers it"))
-                }
+                Some(_) => Err(Error::invalid(
+                    InvalidPart::Limit,
+                    "dedup_id",
+                    "only a queue with _fifo remembers it",
+                )),
                 None => Ok(Some((new, None))),
             };
         }

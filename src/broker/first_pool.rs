@@ -4,7 +4,7 @@ use super::pool_table::{CHANGE_TRIES, FirstPool, PoolTable};
 use crate::catalogue::Catalogue;
 use crate::cluster::replicas::{self, Replica};
 use crate::domain::pool::Pool;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, InvalidPart, Part};
 use crate::storage::open::PoolOpenError;
 
 impl PoolTable {
@@ -40,7 +40,7 @@ impl PoolTable {
             if first.uri.is_embedded() {
                 replicas::check_alone(&registry, replica, &first.name)?;
             }
-            let unusable = |error: PoolOpenError| Error::invalid(Place::Body, "", error.to_string());
+            let unusable = |error: PoolOpenError| Error::invalid(InvalidPart::Body, "", error.to_string());
             let store = self.open(&first.uri).await.map_err(unusable)?;
             let id = self.register(&first.uri, &*store, &[]).await?;
             let pool = Pool::new(id, first.uri.clone(), first.weight);
@@ -60,5 +60,5 @@ fn unusable_first(first: &FirstPool, error: &Error) -> Error {
         Error::Invalid { why, .. } => why.clone(),
         other => other.detail(),
     };
-    Error::invalid(Place::Body, format!("cannot use {uri} as the first pool (--pool)"), why)
+    Error::invalid(InvalidPart::Body, format!("cannot use {uri} as the first pool (--pool)"), why)
 }

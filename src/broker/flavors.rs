@@ -9,7 +9,7 @@ use crate::domain::flavor::{Capability, Flavor};
 use crate::domain::limits;
 use crate::domain::names::{FlavorName, PoolName};
 use crate::domain::pool::Pool;
-use crate::error::{Error, Place, Resource};
+use crate::error::{Error, InvalidPart, Resource};
 
 /// A flavor as its users see it.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ fn memberships(
     all: Vec<PoolEntry>,
 ) -> Result<Vec<PoolUpdate>, Error> {
     if let Some(missing) = members.iter().find(|name| all.iter().all(|pool| pool.name != **name)) {
-        return Err(Error::invalid(Place::Body, "pool_list", format!("pool {missing} does not exist")));
+        return Err(Error::invalid(InvalidPart::Body, "pool_list", format!("pool {missing} does not exist")));
     }
     let mut updates = Vec::new();
     for entry in all {
@@ -144,7 +144,7 @@ fn memberships(
     }
     if updates.len() >= limits::TREE_BATCH_OPS {
         return Err(Error::invalid(
-            Place::Limit,
+            InvalidPart::Limit,
             "pool_list",
             "too many pools would change their flavor at once",
         ));

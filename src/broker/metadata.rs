@@ -10,7 +10,7 @@ use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Change;
 use crate::domain::queue::Metadata;
-use crate::error::{Error, Part, Place, Resource};
+use crate::error::{Error, InvalidPart, Part, Resource};
 
 /// How often a change looks again when the record changed under it.
 const TRIES: usize = 4;
@@ -89,7 +89,7 @@ impl Broker {
             let reach = self.pool_of_record(name).await?.store()?.reach();
             if !attributes.allow(reach) {
                 let why = format!("the pool of the queue only reaches {reach}");
-                return Err(Error::invalid(Place::Limit, attributes::DURABILITY, why));
+                return Err(Error::invalid(InvalidPart::Limit, attributes::DURABILITY, why));
             }
         }
         Ok(())

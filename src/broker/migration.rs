@@ -31,8 +31,8 @@ use crate::domain::limits;
 use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Part, Place, Resource};
-use crate::storage::Dropped;
+use crate::error::{Error, InvalidPart, Part, Resource};
+use crate::storage::DropResult;
 
 /// How far a migration is.
 #[derive(Clone, Debug)]
@@ -72,7 +72,8 @@ impl Destination {
     pub fn check_rate(rate: Option<i64>) -> Result<Option<u32>, Error> {
         let (least, most) = limits::MIGRATION_RATE;
         let check = |rate: i64| u32::try_from(rate).ok().filter(|rate| (least..=most).contains(rate));
-        let wrong = || Error::invalid(Place::Limit, "rate", format!("it is not between {least} and {most}"));
+        let wrong =
+            || Error::invalid(InvalidPart::Limit, "rate", format!("it is not between {least} and {most}"));
         rate.map(|rate| check(rate).ok_or_else(wrong)).transpose()
     }
 }
@@ -300,8 +301,8 @@ impl Broker {
         loop {
             let dropped = store.drop_queue(slot.owned.slot, slot.epoch, id, limits::DROPPED_TURN).await;
             match dropped.map_err(|error| store.failed(error))? {
-                Dropped::Done => return Ok(()),
-                Dropped::More => tokio::task::yield_now().await,
+                DropResult::Done => return Ok(()),
+                DropResult::More => tokio::task::yield_now().await,
             }
         }
     }
@@ -352,7 +353,7 @@ impl Broker {
         at: &QueueRef,
         name: &PoolName,
     ) -> Result<Arc<OpenPool>, Error> {
-        let unknown = || Error::invalid(Place::Body, "pool", format!("pool {name} does not exist"));
+        let unknown = || Error::invalid(InvalidPart::Body, "pool", format!("pool {name} does not exist"));
         if self.0.pools.get(name).is_none() {
             self.reload_pools().await?;
         }
@@ -361,7 +362,7 @@ impl Broker {
             slot.state.lock().queues.get(at).map(|queue| queue.attributes.clone()).unwrap_or_default();
         if pool.entry.pool.flavor != attributes.flavor {
             let why = format!("pool {name} does not have the flavor of the queue");
-            return Err(Error::invalid(Place::Limit, "pool", why));
+            return Err(Error::invalid(InvalidPart::Limit, "pool", why));
         }
         check_takes(&pool, &attributes)?;
         Ok(pool)

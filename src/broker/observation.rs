@@ -22,7 +22,7 @@ use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::engine::RemovalTally;
 use crate::error::Error;
-use crate::metrics::{Observed, ObservedQueue, SessionState};
+use crate::metrics::{ObservedQueue, ServiceState, SessionState};
 use crate::storage::Direction;
 
 /// Where pages of metrics look.
@@ -56,13 +56,13 @@ impl OpenQueue {
 impl Broker {
     /// The page of all metrics.
     pub async fn metrics_page(&self) -> String {
-        let mut observed = Observed {
+        let mut observed = ServiceState {
             is_ready: self.check_ready().is_ok(),
             session: self.session_state(),
             pools: self.observed_pools(),
             quotas: self.observed_quotas(),
             damaged_tree_reads: self.0.catalogue.damage().map_or(0, |(reads, _)| reads),
-            ..Observed::default()
+            ..ServiceState::default()
         };
         self.observe_queues(&mut observed).await;
         self.0.meter.page(&observed)
@@ -76,7 +76,7 @@ impl Broker {
         }
     }
 
-    async fn observe_queues(&self, observed: &mut Observed) {
+    async fn observe_queues(&self, observed: &mut ServiceState) {
         let _looking = self.0.watch.looking.lock().await;
         let mut slots: Vec<Arc<Slot>> = self.0.cells.owned().collect();
         observed.slots = slots.len();

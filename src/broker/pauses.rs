@@ -3,7 +3,7 @@
 
 use super::Broker;
 use super::slot::Slot;
-use crate::catalogue::{Act, NotedAct};
+use crate::catalogue::{Act, ActRecord};
 use crate::domain::limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
@@ -23,7 +23,7 @@ impl Broker {
             acts.remove(0);
         }
         let since = self.0.clock.now().as_millis();
-        acts.push(NotedAct { at: at.clone(), act, since });
+        acts.push(ActRecord { at: at.clone(), act, since });
         self.0.catalogue.noted_acts_write(&slot.owned, &acts).await?;
         Ok(true)
     }
@@ -34,17 +34,17 @@ impl Broker {
         Ok(has(&self.recent_acts(&slot).await?, at, act))
     }
 
-    async fn recent_acts(&self, slot: &Slot) -> Result<Vec<NotedAct>, Error> {
+    async fn recent_acts(&self, slot: &Slot) -> Result<Vec<ActRecord>, Error> {
         let mut acts = self.0.catalogue.noted_acts(&slot.owned).await?;
         self.check_ours(slot)?;
         let now = self.0.clock.now();
         let ends =
-            |noted: &NotedAct| Timestamp::from_millis(noted.since).plus_seconds(limits::SQS_PAUSE_SECONDS);
+            |noted: &ActRecord| Timestamp::from_millis(noted.since).plus_seconds(limits::SQS_PAUSE_SECONDS);
         acts.retain(|noted| now < ends(noted));
         Ok(acts)
     }
 }
 
-fn has(acts: &[NotedAct], at: &QueueRef, act: Act) -> bool {
+fn has(acts: &[ActRecord], at: &QueueRef, act: Act) -> bool {
     acts.iter().any(|noted| noted.act == act && noted.at == *at)
 }

@@ -4,7 +4,7 @@ use tracing::info;
 
 use super::storage_failed;
 use crate::domain::pool::PoolUri;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, InvalidPart, Part};
 use crate::storage::StoreError;
 use crate::storage::open::PoolOpenError;
 
@@ -12,7 +12,7 @@ use crate::storage::open::PoolOpenError;
 /// servers is told their failures; failures of a disk of this machine are not for clients.
 pub(super) fn storage_refusal(uri: &PoolUri, failure: StoreError) -> Error {
     match failure {
-        StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(Place::Body, "uri", why),
+        StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(InvalidPart::Body, "uri", why),
         other => storage_failed(Part::Storage, other),
     }
 }
@@ -25,12 +25,12 @@ pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
         | PoolOpenError::Redis(_)
         | PoolOpenError::File(_)
         | PoolOpenError::Path(_)
-        | PoolOpenError::Shared(_) => Error::invalid(Place::Body, "uri", error.to_string()),
+        | PoolOpenError::Shared(_) => Error::invalid(InvalidPart::Body, "uri", error.to_string()),
         PoolOpenError::Journal(_) | PoolOpenError::Absent(_) | PoolOpenError::Interrupted(_) => {
             // The reason may name paths of this machine, which are not for clients.
             info!(is_embedded = uri.is_embedded(), %error, "pool storage not opened");
             Error::invalid(
-                Place::Body,
+                InvalidPart::Body,
                 "uri",
                 "the storage cannot be opened; the log of the service says why",
             )

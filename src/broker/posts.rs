@@ -12,7 +12,7 @@ use crate::domain::ids::MessageId;
 use crate::domain::message::NewMessage;
 use crate::domain::names::QueueRef;
 use crate::domain::quota::Amount;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, InvalidPart, Part};
 
 /// What became of each message of a batch.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ fn check_bytes(message: &NewMessage, most: usize, field: impl FnOnce() -> String
     match message.bytes() {
         bytes if bytes > most => {
             let why = format!("a message of this queue has at most {most} bytes, and this one has {bytes}");
-            Err(Error::invalid(Place::Limit, field(), why))
+            Err(Error::invalid(InvalidPart::Limit, field(), why))
         }
         _ => Ok(()),
     }

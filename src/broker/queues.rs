@@ -13,10 +13,10 @@ use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::QueueId;
 use crate::domain::message::Header;
 use crate::domain::names::{FlavorName, QueueRef};
-use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
+use crate::domain::queue::{CreateResult, Metadata, Milestone, QueueStats};
 use crate::domain::quota::Quota;
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Part, Place};
+use crate::error::{Error, InvalidPart, Part};
 use crate::placement::Candidate;
 use crate::storage::{Direction, Order};
 
@@ -42,21 +42,26 @@ const CREATE_TRIES: usize = 8;
 
 impl Broker {
     /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
-    pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<Created, Error> {
+    pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<CreateResult, Error> {
         metadata.attributes().check_for(&at.name)?;
         let quota = self.counted_quota(&self.account_of(&at.project)).await?;
         self.create_within(at, metadata, quota).await
     }
 
     /// As [`Broker::queue_create`], if `quota` allows one more queue. It is counted what the project holds.
-    async fn create_within(&self, at: &QueueRef, metadata: Metadata, quota: Quota) -> Result<Created, Error> {
+    async fn create_within(
+        &self,
+        at: &QueueRef,
+        metadata: Metadata,
+        quota: Quota,
+    ) -> Result<CreateResult, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let create = async move {
             let slot = broker.slot(&at).await?;
             let _gate = slot.queue_gates.hold(&at).await;
             match broker.create_gated(&slot, &at, &metadata, &quota).await? {
-                Created::New => Ok(Created::New),
-                Created::Existed => broker.check_ours(&slot).map(|()| Created::Existed),
+                CreateResult::New => Ok(CreateResult::New),
+                CreateResult::Existed => broker.check_ours(&slot).map(|()| CreateResult::Existed),
             }
         };
         self.carry_out(create).await
@@ -203,10 +208,10 @@ impl Broker {
         at: &QueueRef,
         metadata: &Metadata,
         quota: &Quota,
-    ) -> Result<Created, Error> {
+    ) -> Result<CreateResult, Error> {
         for _ in 0..CREATE_TRIES {
             if self.open_gated(slot, at).await? {
-                return Ok(Created::Existed);
+                return Ok(CreateResult::Existed);
             }
             if metadata.attributes().is_fifo {
                 self.0.catalogue.schema_reach(Schema::GROUPS).await?;
@@ -227,7 +232,7 @@ impl Broker {
             if recorded? {
                 // The queue is there, whatever becomes of opening it.
                 let opened = self.open_record(slot, at, &record, RecordOrigin::Created).await;
-                return opened.map(|()| Created::New).map_err(Error::into_unknown);
+                return opened.map(|()| CreateResult::New).map_err(Error::into_unknown);
             }
             self.reload_pools().await?;
         }
@@ -253,7 +258,7 @@ impl Broker {
         let Some(name) = &metadata.attributes().flavor else { return Ok(None) };
         let unknown = || {
             let why = format!("flavor {name} does not exist");
-            Error::invalid(Place::Limit, attributes::FLAVOR, why)
+            Error::invalid(InvalidPart::Limit, attributes::FLAVOR, why)
         };
         if let Some(known) = self.0.catalogue.flavor(name).await? {
             return Ok(Some(known));
@@ -304,7 +309,7 @@ impl Broker {
         // One that does not answer may be durable enough.
         if is_writable && pools.is_empty() && refusal.is_none() {
             let why = "no pool that takes the queue is as durable";
-            return Err(Error::invalid(Place::Limit, attributes::DURABILITY, why));
+            return Err(Error::invalid(InvalidPart::Limit, attributes::DURABILITY, why));
         }
         if pools.iter().any(|pool| pool.is_writable()) {
             pools.retain(|pool| pool.is_writable());

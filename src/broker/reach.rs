@@ -14,7 +14,7 @@ use tracing::info;
 use uuid::Uuid;
 
 use super::Broker;
-use crate::catalogue::{Component, ComponentState, ReachReport, Unreached};
+use crate::catalogue::{Component, ComponentState, ReachReport, UnreachedParts};
 use crate::cluster::peer_client::PeerStatus;
 use crate::domain::limits;
 use crate::domain::names::PoolName;
@@ -100,11 +100,11 @@ impl Reach {
         self.peers.lock().0.values().any(|contact| contact.has_session == Some(true))
     }
 
-    fn unreached(&self, span: Duration) -> Unreached {
+    fn unreached(&self, span: Duration) -> UnreachedParts {
         let now = Instant::now();
         let pools = self.pools.lock().lost(span, now);
         let pools = pools.iter().map(ToString::to_string).collect();
-        Unreached { pools, peers: self.peers.lock().lost(span, now) }
+        UnreachedParts { pools, peers: self.peers.lock().lost(span, now) }
     }
 }
 
@@ -191,7 +191,7 @@ impl Broker {
         let node = self.0.membership.note_report(found);
         match self.0.catalogue.component_report(&node, found).await {
             Ok(true) => {
-                let Unreached { pools, peers } = &found.unreached;
+                let UnreachedParts { pools, peers } = &found.unreached;
                 info!(pools = pools.join(" "), peers = peers.len(), "unreached parts reported");
                 true
             }

@@ -22,7 +22,7 @@ use crate::domain::names::QueueRef;
 use crate::domain::receipt::{Receipt, ReceiptKey};
 use crate::domain::time::Timestamp;
 use crate::engine::{LookupResult, ReceiptStatus};
-use crate::error::{Error, Part, Place, Resource};
+use crate::error::{Error, InvalidPart, Part, Resource};
 
 /// The pause before a message is asked for again that is just being claimed or given back.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -177,7 +177,7 @@ impl Broker {
             ReceiptTarget::Held(_)
             | ReceiptTarget::Other(VisibilityResult::Done | VisibilityResult::Gone) => Ok(()),
             ReceiptTarget::Other(VisibilityResult::Over) => {
-                Err(Error::invalid(Place::Limit, "ReceiptHandle", "the receipt handle has expired"))
+                Err(Error::invalid(InvalidPart::Limit, "ReceiptHandle", "the receipt handle has expired"))
             }
         }
     }
@@ -284,7 +284,7 @@ impl Broker {
         let ends = self.0.clock.now().plus_seconds(visibility.seconds());
         if ends > receipt.received.plus_seconds(most) {
             let why = format!("Total VisibilityTimeout for the message is beyond the limit [{most} seconds]");
-            return Err(Error::invalid(Place::Limit, "VisibilityTimeout", why));
+            return Err(Error::invalid(InvalidPart::Limit, "VisibilityTimeout", why));
         }
         Ok(())
     }

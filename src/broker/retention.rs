@@ -24,7 +24,7 @@ use crate::domain::names::{PoolName, QueueRef};
 use crate::domain::queue::Metadata;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
-use crate::storage::{Retained, RetainedPlace};
+use crate::storage::{RetainedEntries, RetainedPlace};
 
 /// The earliest retained message of an open queue, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,7 +213,7 @@ impl Broker {
                 _ => None,
             }
         };
-        let Retained { found, resume, .. } = looked.map_err(|error| store.failed(error))?;
+        let RetainedEntries { found, resume, .. } = looked.map_err(|error| store.failed(error))?;
         let (is_full, is_any) = (found.len() == limits::SWEEP_MESSAGES, !found.is_empty());
         match (gone, look.at) {
             (Some(gone), _) => settled(gone).await.map(|()| is_full),
@@ -299,7 +299,7 @@ impl SlotState {
         &mut self,
         pool: &PoolName,
         look: &RetentionScan,
-        found: Option<&Retained>,
+        found: Option<&RetainedEntries>,
         now: Timestamp,
     ) -> Vec<MessageId> {
         let oldest = found.map_or(look.oldest, |found| found.oldest);

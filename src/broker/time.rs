@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Broker;
 use crate::catalogue::{Catalogue, ComponentState};
-use crate::clock::{Asked, Clock, Recorded};
+use crate::clock::{Clock, ClockQuery, TimeRecords};
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(super) async fn begin(catalogue: &Catalogue, clock: &Clock) -> Result<(), Er
 
 /// The record of the time as it was found, and when it was looked for: a later record is of another replica.
 pub(super) struct FoundRecord {
-    asked: Asked,
+    asked: ClockQuery,
     transaction: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ async fn next_record(
     clock: &Clock,
     found: FoundRecord,
     patience: Duration,
-) -> Result<Option<(Asked, Timestamp)>, Error> {
+) -> Result<Option<(ClockQuery, Timestamp)>, Error> {
     let end = Instant::now() + patience;
     let mut asked = found.asked;
     loop {
@@ -165,7 +165,7 @@ impl Broker {
         let before = clock.agreed();
         let servers = catalogue.time_probe(before).await?;
         let after = clock.agreed();
-        let (theirs, ours) = (last.recorded.gap(), |time| Recorded { time, servers }.gap());
+        let (theirs, ours) = (last.recorded.gap(), |time| TimeRecords { time, servers }.gap());
         let apart = ours(after).saturating_sub(theirs).max(theirs.saturating_sub(ours(before)));
         let is_apart = u128::try_from(apart).is_ok_and(|apart| apart > limits::CLOCK_APART.as_millis());
         Ok(is_apart.then_some((found, own.patience)))

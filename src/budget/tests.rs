@@ -13,7 +13,7 @@ async fn user_over_its_share_is_refused_and_others_are_not() {
     let budget = Budget::new(BOUNDS);
     let (first, second, other) = (budget.open("a"), budget.open("a"), budget.open("b"));
     assert_eq!(first.add(60), Ok(()));
-    assert_eq!(second.add(60), Err(Refused::Full), "the first one is not slow yet");
+    assert_eq!(second.add(60), Err(BudgetRefusal::Full), "the first one is not slow yet");
     assert_eq!(other.add(100), Ok(()));
     drop(second);
     assert_eq!(budget.used(), 160);
@@ -33,9 +33,9 @@ async fn slowest_holder_of_the_user_makes_room() {
     let next = budget.open("a");
     assert_eq!(next.add(40), Ok(()));
     assert!(slowest.is_evicted() && !slower.is_evicted());
-    assert_eq!((slowest.add(1), budget.used()), (Err(Refused::Slow), 91));
+    assert_eq!((slowest.add(1), budget.used()), (Err(BudgetRefusal::Slow), 91));
     assert_eq!(budget.usage(), Usage { used: 91, total: 400, refused: 0, evicted: 1 });
-    assert_eq!(budget.open("a").add(100), Err(Refused::Full));
+    assert_eq!(budget.open("a").add(100), Err(BudgetRefusal::Full));
     let usage = budget.usage();
     assert_eq!((usage.refused, usage.evicted), (1, 2), "the other slow one had to go too");
 }
@@ -72,14 +72,14 @@ async fn holders_leave_room_to_small_amounts() {
     let budget = Budget::new(Bounds { reserve: 100, ..BOUNDS });
     let holders = ["a", "b", "c"].map(|user| budget.open(user));
     holders.iter().for_each(|holder| holder.add(100).unwrap());
-    assert_eq!(budget.open("d").add(1), Err(Refused::Full), "the rest is for small amounts");
+    assert_eq!(budget.open("d").add(1), Err(BudgetRefusal::Full), "the rest is for small amounts");
     let reserved = budget.reserve(100).unwrap();
-    assert_eq!(budget.reserve(1).unwrap_err(), Refused::Full);
+    assert_eq!(budget.reserve(1).unwrap_err(), BudgetRefusal::Full);
     drop(reserved);
     // What holders do not take, small amounts may.
     drop(holders);
     let _reserved = budget.reserve(350).unwrap();
-    assert_eq!(budget.open("a").add(60), Err(Refused::Full));
+    assert_eq!(budget.open("a").add(60), Err(BudgetRefusal::Full));
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +89,7 @@ async fn kept_holder_is_not_evicted() {
     kept.add(100).unwrap();
     kept.keep();
     pass(200).await;
-    assert_eq!(budget.open("a").add(1), Err(Refused::Full));
+    assert_eq!(budget.open("a").add(1), Err(BudgetRefusal::Full));
     assert!(!kept.is_evicted());
 }
 
@@ -97,7 +97,7 @@ async fn kept_holder_is_not_evicted() {
 async fn small_amounts_count_for_the_whole_alone() {
     let budget: Budget<&str> = Budget::new(BOUNDS);
     let reserved: Vec<_> = (0..4).map(|_| budget.reserve(100).unwrap()).collect();
-    assert_eq!(budget.reserve(1).unwrap_err(), Refused::Full);
+    assert_eq!(budget.reserve(1).unwrap_err(), BudgetRefusal::Full);
     drop(reserved);
     assert_eq!(budget.used(), 0);
 }

@@ -64,7 +64,7 @@ pub struct Backup {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Line<'a> {
+enum BackupLine<'a> {
     Tree {
         form: u32,
         system: System,
@@ -88,7 +88,7 @@ impl Catalogue {
         write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
     ) -> Result<Backup, BackupError> {
         let system: System = from_json(&self.node(layout::SYSTEM).await?.ok_or(BackupError::Empty)?)?;
-        put(write, &Line::Tree { form: FORM, system: system.clone() })?;
+        put(write, &BackupLine::Tree { form: FORM, system: system.clone() })?;
         let mut nodes = 0;
         self.walk(&mut |path, node| {
             nodes += 1;
@@ -99,10 +99,10 @@ impl Catalogue {
                 [] => None,
                 data => Some(serde_json::from_slice(data).map_err(wrong)?),
             };
-            put(write, &Line::Node { path: path.into(), data })
+            put(write, &BackupLine::Node { path: path.into(), data })
         })
         .await?;
-        put(write, &Line::End { nodes })?;
+        put(write, &BackupLine::End { nodes })?;
         Ok(Backup { system, nodes })
     }
 
@@ -124,25 +124,25 @@ impl Catalogue {
         for (line, text) in &mut lines {
             let text = text?;
             match parsed(line, &text)? {
-                Line::Node { path, data } if layout::outlives(&path) => {
+                BackupLine::Node { path, data } if layout::outlives(&path) => {
                     nodes += 1;
                     let data = data.map_or(String::new(), |data| data.get().to_owned());
                     filling.add(self, Op::create(path, data)).await?;
                 }
-                Line::End { nodes: written } if written == nodes => {
+                BackupLine::End { nodes: written } if written == nodes => {
                     if lines.next().is_some() {
                         return Err(BackupError::Damaged { line: line + 1, why: "more than the end".into() });
                     }
                     filling.finish(self, &system).await?;
                     return Ok(Backup { system, nodes });
                 }
-                Line::End { .. } => {
+                BackupLine::End { .. } => {
                     return Err(BackupError::Damaged {
                         line,
                         why: "lines are missing before the end".into(),
                     });
                 }
-                Line::Node { .. } | Line::Tree { .. } => {
+                BackupLine::Node { .. } | BackupLine::Tree { .. } => {
                     return Err(BackupError::Damaged { line, why: "it has no place here".into() });
                 }
             }
@@ -151,7 +151,7 @@ impl Catalogue {
     }
 
     /// Marks the tree as being filled, and clears away what one that was cut short has left.
-    async fn begin_import(&self) -> Result<Filling, BackupError> {
+    async fn begin_import(&self) -> Result<RestoreBatch, BackupError> {
         self.create_missing(&layout::ROOTS.map(str::to_owned)).await?;
         self.create_missing(&[layout::IMPORT.to_owned()]).await?;
         // Of two at the same time the one before fails.
@@ -167,7 +167,7 @@ impl Catalogue {
         })
         .await?;
         let mut filling =
-            Filling { fence: Fence { path: layout::IMPORT.into(), version }, ops: Vec::new(), bytes: 0 };
+            RestoreBatch { fence: Fence { path: layout::IMPORT.into(), version }, ops: Vec::new(), bytes: 0 };
         for path in left.into_iter().rev() {
             filling.add(self, Op::Delete { path }).await?;
         }
@@ -216,14 +216,14 @@ impl Catalogue {
 }
 
 /// Nodes on their way into a tree.
-struct Filling {
+struct RestoreBatch {
     /// Nobody else is filling it.
     fence: Fence,
     ops: Vec<Op>,
     bytes: usize,
 }
 
-impl Filling {
+impl RestoreBatch {
     async fn add(&mut self, catalogue: &Catalogue, op: Op) -> Result<(), BackupError> {
         // The roots were made with the mark.
         if layout::ROOTS.contains(&op.path()) {
@@ -257,13 +257,13 @@ impl Filling {
     }
 }
 
-fn put(write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send), line: &Line<'_>) -> io::Result<()> {
+fn put(write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send), line: &BackupLine<'_>) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     write(&text)
 }
 
-fn parsed(line: u64, text: &str) -> Result<Line<'_>, BackupError> {
+fn parsed(line: u64, text: &str) -> Result<BackupLine<'_>, BackupError> {
     serde_json::from_str(text).map_err(|error| BackupError::Damaged { line, why: error.to_string() })
 }
 
@@ -272,7 +272,7 @@ fn head(first: Option<(u64, io::Result<String>)>) -> Result<System, BackupError>
     let damaged = |why: String| BackupError::Damaged { line: 1, why };
     let Some((line, text)) = first else { return Err(damaged("there is none".into())) };
     let text = text?;
-    let Line::Tree { form, system } = parsed(line, &text)? else {
+    let BackupLine::Tree { form, system } = parsed(line, &text)? else {
         return Err(damaged("it does not say which installation it is".into()));
     };
     let slots = usize::try_from(system.slots).ok();

@@ -32,7 +32,7 @@ pub struct Component {
     pub started: u64,
     /// What it does not reach. None of programs that do not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unreached: Option<Unreached>,
+    pub unreached: Option<UnreachedParts>,
     /// Pools in which queues lie that it has served since its start, by name, in order. None of programs that do not say
     /// so, and when they are too many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,20 +43,20 @@ pub struct Component {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReachReport {
     /// See [`Component::unreached`].
-    pub unreached: Unreached,
+    pub unreached: UnreachedParts,
     /// See [`Component::used_pools`].
     pub used_pools: Option<Vec<String>>,
 }
 
 impl Default for ReachReport {
     fn default() -> Self {
-        Self { unreached: Unreached::default(), used_pools: Some(Vec::new()) }
+        Self { unreached: UnreachedParts::default(), used_pools: Some(Vec::new()) }
     }
 }
 
 /// What a replica has not reached for a session timeout. Empty when it reaches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unreached {
+pub struct UnreachedParts {
     /// Pools, by name, in order.
     #[serde(default)]
     pub pools: Vec<String>,

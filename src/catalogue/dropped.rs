@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::queues::Placed;
+use super::queues::StoredPlacement;
 use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout, to_json};
 use crate::coordination::{Node, Op, Refusal, TreeError};
 use crate::domain::ids::QueueId;
@@ -72,7 +72,7 @@ impl Catalogue {
             let damaged = |error| Error::unavailable(Part::Coordination, error);
             let id: QueueId = element.parse().map_err(|error: uuid::Error| damaged(error.to_string()))?;
             let Some(node) = self.node(&layout::dropped(slot.slot, id)).await? else { continue };
-            let placed: Placed = from_json(&node)?;
+            let placed: StoredPlacement = from_json(&node)?;
             let names = placed.placement.iter().map(|name| PoolName::new(name));
             let placement = names.collect::<Result<_, _>>().map_err(|error| damaged(error.to_string()))?;
             found.push(DroppedQueue { id, placement });

@@ -32,26 +32,26 @@ use serde::de::DeserializeOwned;
 
 pub use backup::{Backup, BackupError};
 pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims};
-pub use components::{Component, ComponentState, ReachReport, Registry, Unreached};
+pub use components::{Component, ComponentState, ReachReport, Registry, UnreachedParts};
 pub use dropped::DroppedQueue;
 pub use flavors::{FlavorEntry, PoolUpdate};
 pub use listing::QueueNames;
 pub use metadata::QueueEntry;
 pub use move_tasks::MoveTasks;
-pub use pauses::{Act, NotedAct};
+pub use pauses::{Act, ActRecord};
 pub use pools::{PoolEntry, PoolUsers};
 pub use queues::{MigrationRecord, Placement, QueueRecord};
 pub use schema::Schema;
 pub use slots::{OwnedSlot, Owner, SlotOwner};
 pub use system::System;
 pub use time::LastTime;
-pub use watch::{Change, MetaWatch};
+pub use watch::{MetaChange, MetaWatch};
 
 pub use crate::coordination::{Link, Session};
 
 use crate::coordination::{Coordination, Node, TreeError};
 use crate::error::{Error, Part};
-use schema::InForce;
+use schema::SchemaInForce;
 use sync::Syncs;
 use tokio::sync::watch::Receiver;
 
@@ -60,7 +60,7 @@ use tokio::sync::watch::Receiver;
 pub struct Catalogue {
     tree: Arc<dyn Coordination>,
     syncs: Arc<Syncs>,
-    in_force: Arc<InForce>,
+    in_force: Arc<SchemaInForce>,
 }
 
 impl Catalogue {

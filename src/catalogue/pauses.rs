@@ -19,7 +19,7 @@ pub enum Act {
 
 /// An act on a queue, by its name: whether the queue is there still does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotedAct {
+pub struct ActRecord {
     /// The queue.
     #[serde(flatten, with = "address")]
     pub at: QueueRef,
@@ -31,13 +31,13 @@ pub struct NotedAct {
 
 impl Catalogue {
     /// What is noted of the queues of a slot, the oldest first.
-    pub async fn noted_acts(&self, slot: &OwnedSlot) -> Result<Vec<NotedAct>, Error> {
+    pub async fn noted_acts(&self, slot: &OwnedSlot) -> Result<Vec<ActRecord>, Error> {
         let node = self.node(&layout::pauses(slot.slot)).await?;
         Ok(node.as_ref().map(from_json).transpose()?.unwrap_or_default())
     }
 
     /// Notes these acts in place of those before. Whoever reads and writes them keeps others of the same process away.
-    pub async fn noted_acts_write(&self, slot: &OwnedSlot, acts: &[NotedAct]) -> Result<(), Error> {
+    pub async fn noted_acts_write(&self, slot: &OwnedSlot, acts: &[ActRecord]) -> Result<(), Error> {
         let (path, data) = (layout::pauses(slot.slot), to_json(&acts));
         let set = Op::Set { path: path.clone(), data: data.clone(), version: None };
         match self.commit_as_owner(slot, &[], &[set]).await {

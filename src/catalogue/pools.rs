@@ -1,6 +1,6 @@
 //! Records of pools.
 
-use super::queues::Placed;
+use super::queues::StoredPlacement;
 use super::{Catalogue, Registry, failed, from_json, layout, to_json};
 use crate::coordination::{Fence, Op, Refusal, TreeError};
 use crate::domain::ids::Slot;
@@ -145,7 +145,7 @@ impl Catalogue {
         let paths: Vec<String> = elements.iter().map(|element| format!("{directory}/{element}")).collect();
         for some in paths.chunks(limits::TREE_READS_AT_ONCE) {
             for node in self.tree.get_many(some).await.map_err(failed)?.iter().flatten() {
-                let placed: Placed = from_json(node)?;
+                let placed: StoredPlacement = from_json(node)?;
                 if placed.placement.iter().any(|name| name == pool.as_str()) {
                     return Ok(true);
                 }

@@ -83,7 +83,7 @@ impl Placement {
 
 /// Where a queue lies: the part of its record, or of what is left of it, that says so.
 #[derive(Deserialize)]
-pub(super) struct Placed {
+pub(super) struct StoredPlacement {
     pub(super) placement: Vec<String>,
 }
 

@@ -47,7 +47,7 @@ impl Schema {
 
 /// The form that was last seen in force: it never goes back.
 #[derive(Debug, Default)]
-pub(super) struct InForce(AtomicU32);
+pub(super) struct SchemaInForce(AtomicU32);
 
 impl Catalogue {
     /// Whether records of form `needed` may be written, as far as this process has seen.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Catalogue, failed, from_json, layout, to_json};
-use crate::coordination::{Committed, Fence, Mode, Op, TreeError};
+use crate::coordination::{CommitResult, Fence, Mode, Op, TreeError};
 use crate::domain::ids::Slot;
 use crate::error::{Error, Part};
 
@@ -174,7 +174,7 @@ impl Catalogue {
         slot: &OwnedSlot,
         fences: &[Fence],
         ops: &[Op],
-    ) -> Result<Committed, TreeError> {
+    ) -> Result<CommitResult, TreeError> {
         let mut all = vec![slot.fence()];
         all.extend_from_slice(fences);
         let outcome = self.tree.commit(&all, ops).await;

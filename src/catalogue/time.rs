@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, failed, from_json, layout, to_json};
-use crate::clock::Recorded;
+use crate::clock::TimeRecords;
 use crate::coordination::{Op, Refusal, TreeError};
 use crate::domain::time::Timestamp;
 use crate::error::Error;
@@ -19,14 +19,14 @@ struct TimeRecord {
 #[derive(Clone, Copy, Debug)]
 pub struct LastTime {
     /// What was recorded, and when.
-    pub recorded: Recorded,
+    pub recorded: TimeRecords,
     /// The transaction that wrote it: greater than that of any write before.
     pub transaction: u64,
 }
 
 /// A write that showed the tree's clock.
 #[derive(Clone, Copy, Debug)]
-pub struct TimeWritten {
+pub struct TimeWrite {
     /// What the tree's clock showed at the write or later.
     pub servers: Timestamp,
     /// The transaction that wrote it, or a later one.
@@ -43,12 +43,12 @@ impl Catalogue {
     pub async fn time(&self) -> Result<Option<LastTime>, Error> {
         let Some(node) = self.node(layout::TIME).await? else { return Ok(None) };
         let TimeRecord { time } = from_json(&node)?;
-        let recorded = Recorded { time: Timestamp::from_millis(time), servers: node.time };
+        let recorded = TimeRecords { time: Timestamp::from_millis(time), servers: node.time };
         Ok(Some(LastTime { recorded, transaction: node.modified }))
     }
 
     /// Records the time, and returns what the tree's clock showed.
-    pub async fn time_record(&self, now: Timestamp) -> Result<TimeWritten, Error> {
+    pub async fn time_record(&self, now: Timestamp) -> Result<TimeWrite, Error> {
         self.time_write(layout::TIME, now).await
     }
 
@@ -57,7 +57,7 @@ impl Catalogue {
         self.time_write(layout::CLOCK, now).await.map(|written| written.servers)
     }
 
-    async fn time_write(&self, path: &str, now: Timestamp) -> Result<TimeWritten, Error> {
+    async fn time_write(&self, path: &str, now: Timestamp) -> Result<TimeWrite, Error> {
         let data = to_json(&TimeRecord { time: now.as_millis() });
         let set = Op::Set { path: path.into(), data: data.clone(), version: None };
         let mut transaction = None;
@@ -74,6 +74,6 @@ impl Catalogue {
         }
         let node = self.node(path).await?;
         let (servers, modified) = node.map_or((now, 0), |node| (node.time, node.modified));
-        Ok(TimeWritten { servers, transaction: transaction.unwrap_or(modified) })
+        Ok(TimeWrite { servers, transaction: transaction.unwrap_or(modified) })
     }
 }

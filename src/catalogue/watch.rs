@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// What may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MetaChange {
     /// The record of a pool.
     Pools,
     /// Who is registered, or what it says of itself.
@@ -31,7 +31,7 @@ impl Catalogue {
 
 impl MetaWatch {
     /// Waits for the next change. None when the tree is closed. May be dropped at any time.
-    pub async fn next(&mut self) -> Option<Change> {
+    pub async fn next(&mut self) -> Option<MetaChange> {
         loop {
             match self.0.next().await? {
                 Event::Changed { path } => {
@@ -39,7 +39,7 @@ impl MetaWatch {
                         return Some(change);
                     }
                 }
-                Event::Resync => return Some(Change::Resync),
+                Event::Resync => return Some(MetaChange::Resync),
                 // When there is another session everything is looked at again.
                 Event::Lost => {}
             }
@@ -48,17 +48,17 @@ impl MetaWatch {
 }
 
 /// What a node is about; none of those that nobody keeps in memory.
-fn change_of(path: &str) -> Option<Change> {
+fn change_of(path: &str) -> Option<MetaChange> {
     let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
     if below(layout::POOLS).is_some() {
-        return Some(Change::Pools);
+        return Some(MetaChange::Pools);
     }
     if below(layout::REPLICAS).is_some() {
-        return Some(Change::Components);
+        return Some(MetaChange::Components);
     }
     let (slot, node) = below(layout::SLOTS)?.split_once('/')?;
     let slot = u8::from_str_radix(slot, 16).ok()?;
-    (node == layout::OWNER).then_some(Change::Slot(Slot(slot)))
+    (node == layout::OWNER).then_some(MetaChange::Slot(Slot(slot)))
 }
 
 #[cfg(test)]
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn a_node_is_about_what_its_directory_is_for() {
         for (path, change) in [
-            ("/meta/pools/a", Some(Change::Pools)),
-            ("/meta/components/replica/h-0000000001", Some(Change::Components)),
-            ("/meta/slots/0f/owner", Some(Change::Slot(Slot(15)))),
+            ("/meta/pools/a", Some(MetaChange::Pools)),
+            ("/meta/components/replica/h-0000000001", Some(MetaChange::Components)),
+            ("/meta/slots/0f/owner", Some(MetaChange::Slot(Slot(15)))),
             ("/meta/slots/0f", None),
             ("/meta/system", None),
             ("/meta/flavors/f", None),

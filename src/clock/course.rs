@@ -23,7 +23,7 @@ pub(super) struct Course {
 
 /// What was learnt of the servers' clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Learnt {
+pub(super) struct ServerTime {
     /// The step that it made since it was learnt before, in milliseconds.
     pub(super) step: i64,
     /// How far it is from tree time, in milliseconds.
@@ -76,17 +76,17 @@ impl Course {
 
     /// Takes in the least and the greatest offset of the servers' clock that agree with an answer. It is taken to be where it
     /// was before as far as that agrees.
-    pub(super) fn learn(&mut self, (low, high): (u64, u64), passed: u64) -> Learnt {
+    pub(super) fn learn(&mut self, (low, high): (u64, u64), passed: u64) -> ServerTime {
         self.settle(passed);
         let before = self.servers.unwrap_or(self.base);
         let servers = before.clamp(low, high);
         let step = if self.servers.is_some() { difference(servers, before) } else { 0 };
         self.servers = Some(servers);
-        Learnt { step, gap: difference(servers, self.base.saturating_sub(self.lead)) }
+        ServerTime { step, gap: difference(servers, self.base.saturating_sub(self.lead)) }
     }
 
     /// Follows the servers' clock over this gap from now on.
-    pub(super) fn follow(&mut self, Learnt { step, gap }: Learnt) {
+    pub(super) fn follow(&mut self, ServerTime { step, gap }: ServerTime) {
         let told = i64::try_from(limits::CLOCK_STEP_TOLD.as_millis()).unwrap_or(i64::MAX);
         self.is_behind_step |= step.abs() > told;
         self.is_behind_step &= gap.abs() > told / 5;

@@ -47,8 +47,8 @@ fn a_step_of_more_than_a_day_since_the_last_write_is_not_made_until_it_is_accept
     assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
 }
 
-fn recorded(time: u64, servers: u64) -> Option<Recorded> {
-    Some(Recorded { time: at(time), servers: at(servers) })
+fn recorded(time: u64, servers: u64) -> Option<TimeRecords> {
+    Some(TimeRecords { time: at(time), servers: at(servers) })
 }
 
 /// A clock that follows servers, and shows what they do.
@@ -162,7 +162,7 @@ fn a_tree_that_is_more_than_a_day_off_is_not_followed_until_it_is_right_again() 
 /// Replicas around one tree, in steps of a tenth of a second.
 struct World {
     servers: u64,
-    record: Recorded,
+    record: TimeRecords,
     replicas: Vec<Clock>,
     /// What is left until each records.
     due: Vec<u64>,
@@ -170,7 +170,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let record = Recorded { time: at(NOW), servers: at(NOW) };
+        let record = TimeRecords { time: at(NOW), servers: at(NOW) };
         let replicas: Vec<Clock> = (0..3).map(|n| Clock::manual(NOW + n * DAY)).collect();
         for clock in &replicas {
             clock.begin(clock.asking(), at(NOW), Some(record));
@@ -182,7 +182,7 @@ impl World {
     fn record(&mut self, replica: usize) {
         let clock = &self.replicas[replica];
         let asked = clock.asking();
-        self.record = Recorded { time: clock.now(), servers: at(self.servers) };
+        self.record = TimeRecords { time: clock.now(), servers: at(self.servers) };
         clock.learn(asked, at(self.servers));
         self.due[replica] = u64::try_from(limits::TREE_CLOCK_TICK.as_millis()).unwrap();
     }

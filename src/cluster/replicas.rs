@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::catalogue::{Catalogue, Component, ComponentState, Registry, Schema, Unreached};
+use crate::catalogue::{Catalogue, Component, ComponentState, Registry, Schema, UnreachedParts};
 use crate::domain::names::PoolName;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, Part};
@@ -39,7 +39,7 @@ impl Replica {
             state,
             weight: self.weight,
             started: started.as_millis(),
-            unreached: Some(Unreached::default()),
+            unreached: Some(UnreachedParts::default()),
             used_pools: Some(Vec::new()),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use uuid::Uuid;
 
-use crate::catalogue::{Component, ComponentState, Unreached};
+use crate::catalogue::{Component, ComponentState, UnreachedParts};
 use crate::domain::ids::Slot;
 use crate::placement::{Candidate, rendezvous};
 
@@ -96,7 +96,7 @@ impl AssignmentView {
 
 /// Those of the replicas that serve which should have slots: see [`AssignmentView`].
 fn preferred<'c>(serving: &[&'c Component]) -> Vec<&'c Component> {
-    let unreached: Option<HashMap<Uuid, &Unreached>> =
+    let unreached: Option<HashMap<Uuid, &UnreachedParts>> =
         serving.iter().map(|one| Some((one.instance, one.unreached.as_ref()?))).collect();
     let Some(unreached) = unreached else { return serving.to_vec() };
     // One without a weight gets no slot, whatever it reaches.
@@ -133,7 +133,7 @@ mod tests {
     fn component(number: u128, weight: u32, state: ComponentState) -> Component {
         let instance = Uuid::from_u128(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let (address, version) = (String::new(), String::new());
-        let unreached = Some(Unreached::default());
+        let unreached = Some(UnreachedParts::default());
         let used_pools = Some(Vec::new());
         Component { instance, address, version, schema: 1, state, weight, started: 0, unreached, used_pools }
     }
@@ -184,7 +184,7 @@ mod tests {
         let pools = pools.iter().map(ToString::to_string).collect();
         // Queues lie in each of them.
         all[one].used_pools = Some(Vec::clone(&pools));
-        all[one].unreached = Some(Unreached { pools, peers });
+        all[one].unreached = Some(UnreachedParts { pools, peers });
     }
 
     #[test]

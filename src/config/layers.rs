@@ -47,7 +47,7 @@ pub enum Unread {
 
 /// Why the settings of an environment cannot be used.
 #[derive(Debug, ThisError)]
-pub enum Unsettled {
+pub enum SettingsError {
     /// The file that it names.
     #[error(transparent)]
     File(#[from] BadFile),
@@ -58,7 +58,7 @@ pub enum Unsettled {
 
 /// The settings as they were given, each with its source.
 #[derive(Debug)]
-pub struct Given {
+pub struct GivenSettings {
     /// What was given, for the whole program.
     pub matches: ArgMatches,
     /// Variables of the environment that may be slips.
@@ -73,19 +73,19 @@ struct SettingsFile {
 }
 
 /// Reads the arguments of the process, the environment, and the file if one is named.
-pub fn read(command: Command) -> Result<Given, Unread> {
+pub fn read(command: Command) -> Result<GivenSettings, Unread> {
     let doubtful = doubtful(&command);
     let command = without_empty(command);
     let matches = command.clone().try_get_matches()?;
     let named = settings_of(&matches).and_then(|settings| settings.get_one::<PathBuf>(FILE));
-    let Some(path) = named else { return Ok(Given { matches, doubtful, file: None }) };
+    let Some(path) = named else { return Ok(GivenSettings { matches, doubtful, file: None }) };
     let file = SettingsFile::read(path)?;
     let matches = with_file(command, &file.values).try_get_matches()?;
-    Ok(Given { matches, doubtful, file: Some(file) })
+    Ok(GivenSettings { matches, doubtful, file: Some(file) })
 }
 
 /// The settings that a service has which is started in this environment without arguments.
-pub fn surrounding() -> Result<Config, Unsettled> {
+pub fn surrounding() -> Result<Config, SettingsError> {
     let command = without_empty(Config::augment_args(Command::new("angarium")));
     let mut matches = command.clone().try_get_matches_from(["angarium"])?;
     if let Some(path) = matches.get_one::<PathBuf>(FILE) {
@@ -229,7 +229,7 @@ fn first_line(error: &clap::Error) -> String {
     }
 }
 
-impl Given {
+impl GivenSettings {
     /// The settings as a file: what holds, and where each comes from. Passwords in addresses are left out.
     pub fn effective(&self) -> String {
         let Some(matches) = settings_of(&self.matches) else { return String::new() };

@@ -123,7 +123,7 @@ pub struct BadLimits {
 }
 
 /// A setting as a message names it; what no setting changes has no name.
-type Named = (&'static str, u32);
+type SettingName = (&'static str, u32);
 
 impl LimitSettings {
     /// The limits together, each default within its bounds.
@@ -168,8 +168,8 @@ impl LimitSettings {
     }
 }
 
-fn span(least: Named, default: Named, most: Named) -> Result<Span, BadLimits> {
-    let text = |(name, value): Named| format!("{name} {value}").trim_start().to_owned();
+fn span(least: SettingName, default: SettingName, most: SettingName) -> Result<Span, BadLimits> {
+    let text = |(name, value): SettingName| format!("{name} {value}").trim_start().to_owned();
     Span::new(least.1, default.1, most.1).ok_or_else(|| BadLimits {
         default: text(default),
         least: text(least),

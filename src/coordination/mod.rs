@@ -108,7 +108,7 @@ impl Op {
 
 /// What a commit did: of each operation that set a node, the node's new version and transaction, and of each that
 /// made a numbered one the number.
-pub type Committed = Vec<Option<Stat>>;
+pub type CommitResult = Vec<Option<Stat>>;
 
 /// A node's version and last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ pub trait Coordination: Send + Sync + 'static {
 
     /// Checks `fences`, then applies `ops` in order, each seeing those before it: all or none, durable on
     /// return. Commits made at the same time may share their cost and never each other's failure.
-    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError>;
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError>;
 
     /// Watches `path`, which need not exist, and all that is below it. Every change that a commit makes is told,
     /// or a [`Event::Resync`] that covers it; who reads a node after its event sees the change or a later one.

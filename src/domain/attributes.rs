@@ -14,7 +14,7 @@ use crate::domain::durability::Durability;
 use crate::domain::limits::{self, Limits};
 use crate::domain::message::{MessageTtl, Retention};
 use crate::domain::names::{FlavorName, QueueName};
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// Bytes of a message of the queue, with its attributes of SQS: `MaximumMessageSize`. Zaqar bounds a whole request by it.
 pub const MAX_MESSAGE_BYTES: &str = "_max_messages_post_size";
@@ -138,15 +138,15 @@ impl Attributes {
             None | Some("\"perQueue\"") => Ok(()),
             Some("\"perMessageGroupId\"") if self.dedup_scope == DedupScope::Group => Ok(()),
             Some("\"perMessageGroupId\"") => {
-                Err(limit.wrong(Place::Limit, format!("needs {DEDUP_SCOPE} to be \"group\"")))
+                Err(limit.wrong(InvalidPart::Limit, format!("needs {DEDUP_SCOPE} to be \"group\"")))
             }
-            Some(_) => Err(limit.wrong(Place::Limit, "must be \"perQueue\" or \"perMessageGroupId\"")),
+            Some(_) => Err(limit.wrong(InvalidPart::Limit, "must be \"perQueue\" or \"perMessageGroupId\"")),
         }
     }
 
     /// Checks that what is fixed when a queue is made stays as it is.
     pub fn check_after(&self, before: &Self) -> Result<(), Error> {
-        let fixed = |key, why| Err(Error::invalid(Place::Limit, key, why));
+        let fixed = |key, why| Err(Error::invalid(InvalidPart::Limit, key, why));
         if self.is_fifo != before.is_fifo {
             return fixed(FIFO, "a queue stays what it was created as");
         }
@@ -156,7 +156,7 @@ impl Attributes {
     /// Checks what depends on the queue that they are of: it cannot take its own dead letters.
     pub fn check_for(&self, queue: &QueueName) -> Result<(), Error> {
         if self.dead_letter_queue.as_ref() == Some(queue) {
-            return Err(Error::invalid(Place::Limit, DEAD_LETTER_QUEUE, "it is the queue itself"));
+            return Err(Error::invalid(InvalidPart::Limit, DEAD_LETTER_QUEUE, "it is the queue itself"));
         }
         Ok(())
     }
@@ -190,19 +190,19 @@ struct Key<'a> {
 }
 
 impl Key<'_> {
-    fn wrong(&self, place: Place, why: impl Into<String>) -> Error {
+    fn wrong(&self, place: InvalidPart, why: impl Into<String>) -> Error {
         Error::invalid(place, self.key, why)
     }
 
     fn integer(&self) -> Result<Option<i64>, Error> {
         let parse = |value: &RawValue| serde_json::from_str(value.get());
-        self.value.map(parse).transpose().map_err(|_| self.wrong(Place::Body, "must be an integer"))
+        self.value.map(parse).transpose().map_err(|_| self.wrong(InvalidPart::Body, "must be an integer"))
     }
 
     fn within(&self, (least, most): (u32, u32)) -> Result<(), Error> {
         match self.integer()? {
             Some(number) if !(i64::from(least)..=i64::from(most)).contains(&number) => {
-                Err(self.wrong(Place::Limit, format!("{number} is not between {least} and {most}")))
+                Err(self.wrong(InvalidPart::Limit, format!("{number} is not between {least} and {most}")))
             }
             _ => Ok(()),
         }
@@ -221,7 +221,7 @@ impl Key<'_> {
             Ok(bytes) if (1..=limits.message_bytes).contains(&bytes) => Ok(bytes),
             _ => {
                 let why = format!("{bytes} is not between 1 and {} bytes", limits.message_bytes);
-                Err(self.wrong(Place::Limit, why))
+                Err(self.wrong(InvalidPart::Limit, why))
             }
         };
         self.integer()?.map(within).transpose()
@@ -232,7 +232,7 @@ impl Key<'_> {
     fn count(&self) -> Result<Option<u32>, Error> {
         let count = |count| {
             let why = || format!("{count} is not between 0 and {}", u32::MAX);
-            u32::try_from(count).map_err(|_| self.wrong(Place::Limit, why()))
+            u32::try_from(count).map_err(|_| self.wrong(InvalidPart::Limit, why()))
         };
         Ok(self.integer()?.map(count).transpose()?.filter(|count| *count > 0))
     }
@@ -241,22 +241,22 @@ impl Key<'_> {
     fn name<T>(&self, check: impl Fn(&str) -> Result<T, Error>) -> Result<Option<T>, Error> {
         let Some(value) = self.value else { return Ok(None) };
         let Ok(name) = serde_json::from_str::<String>(value.get()) else {
-            return Err(self.wrong(Place::Body, "must be a string"));
+            return Err(self.wrong(InvalidPart::Body, "must be a string"));
         };
         let named = Some(name).filter(|name| !name.is_empty()).map(|name| check(&name)).transpose();
-        named.map_err(|error| self.wrong(Place::Limit, error.to_string()))
+        named.map_err(|error| self.wrong(InvalidPart::Limit, error.to_string()))
     }
 
     fn durability(&self) -> Result<Option<Durability>, Error> {
         let Some(value) = self.value else { return Ok(None) };
         let class = serde_json::from_str::<String>(value.get()).ok().and_then(|text| text.parse().ok());
-        let wrong = || self.wrong(Place::Limit, "must be \"sync\" or \"relaxed\"");
+        let wrong = || self.wrong(InvalidPart::Limit, "must be \"sync\" or \"relaxed\"");
         class.map(Some).ok_or_else(wrong)
     }
 
     fn check_object(&self) -> Result<(), Error> {
         match self.value.and_then(entries) {
-            None if self.value.is_some() => Err(self.wrong(Place::Body, "must be a JSON object")),
+            None if self.value.is_some() => Err(self.wrong(InvalidPart::Body, "must be a JSON object")),
             _ => Ok(()),
         }
     }
@@ -265,7 +265,7 @@ impl Key<'_> {
         match self.value.map(RawValue::get) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(self.wrong(Place::Body, "must be true or false")),
+            Some(_) => Err(self.wrong(InvalidPart::Body, "must be true or false")),
         }
     }
 
@@ -273,13 +273,13 @@ impl Key<'_> {
         match self.value.map(RawValue::get) {
             None | Some("\"queue\"") => Ok(DedupScope::Queue),
             Some("\"group\"") => Ok(DedupScope::Group),
-            Some(_) => Err(self.wrong(Place::Limit, "must be \"queue\" or \"group\"")),
+            Some(_) => Err(self.wrong(InvalidPart::Limit, "must be \"queue\" or \"group\"")),
         }
     }
 
     fn refuse_encryption(&self) -> Result<(), Error> {
         if self.truth()? {
-            return Err(self.wrong(Place::Limit, "encryption at rest is not available"));
+            return Err(self.wrong(InvalidPart::Limit, "encryption at rest is not available"));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::domain::limits::Limits;
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// What somebody who posts a message says of when it may first be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Delay {
     pub fn until(date: &str, field: impl Into<String>) -> Result<Self, Error> {
         let instant = Timestamp::from_calendar(date).map(Self::Until);
         let why = "it is not a date with time and offset as in RFC 3339";
-        instant.ok_or_else(|| Error::invalid(Place::Limit, field, why))
+        instant.ok_or_else(|| Error::invalid(InvalidPart::Limit, field, why))
     }
 
     /// When a message that is posted `now` becomes ready.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::domain::limits;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// The group that a message belongs to. Within one the order of messages is kept.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ fn token(text: &str, field: impl Into<String>) -> Result<Arc<str>, Error> {
         return Ok(text.into());
     }
     let why = format!("it has 1 to {} ASCII letters, digits or punctuation characters", limits::TOKEN_CHARS);
-    Err(Error::invalid(Place::Limit, field, why))
+    Err(Error::invalid(InvalidPart::Limit, field, why))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// Seconds that a message lives (Zaqar: 60 to 1,209,600, which are 14 days).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) fn seconds_within(
         Ok(within) if (bounds.0..=bounds.1).contains(&within) => Ok(within),
         _ => {
             let why = format!("{seconds} is not between {} and {} seconds", bounds.0, bounds.1);
-            Err(Error::invalid(Place::Limit, field, why))
+            Err(Error::invalid(InvalidPart::Limit, field, why))
         }
     }
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::domain::limits;
 use crate::domain::names::{QueueRef, address};
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// How many messages a task moves in a second at most (SQS: 1 to 500).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ impl MoveRate {
             Ok(rate) if (least..=most).contains(&rate) => Ok(Self(rate)),
             _ => {
                 let why = format!("{per_second} is not between {least} and {most} messages a second");
-                Err(Error::invalid(Place::Limit, field, why))
+                Err(Error::invalid(InvalidPart::Limit, field, why))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::ids::Slot;
 use crate::domain::limits;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// The tenant that owns queues: free text of 1 to 256 bytes. `X-Project-Id` in REST.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ impl ProjectId {
         }
         if text.len() > limits::PROJECT_BYTES {
             let why = format!("project ids have at most {} bytes", limits::PROJECT_BYTES);
-            return Err(Error::invalid(Place::Name, "X-Project-Id", why));
+            return Err(Error::invalid(InvalidPart::Name, "X-Project-Id", why));
         }
         Ok(Self(text.into()))
     }
@@ -119,10 +119,10 @@ fn word(text: &str, field: &'static str, most: usize) -> Result<Arc<str>, Error>
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if !fits || !text.bytes().all(plain) {
         let why = format!("names have 1 to {most} ASCII letters, digits, underscores, dashes or dots");
-        return Err(Error::invalid(Place::Name, field, why));
+        return Err(Error::invalid(InvalidPart::Name, field, why));
     }
     if matches!(text, "." | "..") {
-        return Err(Error::invalid(Place::Name, field, "'.' and '..' cannot be addressed in a URL"));
+        return Err(Error::invalid(InvalidPart::Name, field, "'.' and '..' cannot be addressed in a URL"));
     }
     Ok(text.into())
 }

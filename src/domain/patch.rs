@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::domain::attributes;
 use crate::domain::limits::Limits;
 use crate::domain::queue::Metadata;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -30,10 +30,11 @@ impl Change {
     pub fn new(at: usize, op: &str, path: &str, value: Option<Box<RawValue>>) -> Result<Self, Error> {
         let key = key_of(path).ok_or_else(|| {
             let why = format!("'{path}' is not '/metadata/' and a key, with '~0' for '~' and '~1' for '/'");
-            Error::invalid(Place::Body, format!("[{at}].path"), why)
+            Error::invalid(InvalidPart::Body, format!("[{at}].path"), why)
         })?;
         let value = || {
-            let missing = || Error::invalid(Place::Body, format!("[{at}]"), "the field 'value' is missing");
+            let missing =
+                || Error::invalid(InvalidPart::Body, format!("[{at}]"), "the field 'value' is missing");
             value.ok_or_else(missing)
         };
         match op {
@@ -42,7 +43,7 @@ impl Change {
             "remove" => Ok(Self::Remove(key)),
             _ => {
                 let why = format!("'{op}' is not 'add', 'replace' or 'remove'");
-                Err(Error::invalid(Place::Body, format!("[{at}].op"), why))
+                Err(Error::invalid(InvalidPart::Body, format!("[{at}].op"), why))
             }
         }
     }
@@ -192,7 +193,7 @@ impl Metadata {
         let text = written(&own);
         if text.len().saturating_sub(START_BYTES) > limits.metadata_bytes {
             let why = format!("queue metadata is too large: at most {} bytes", limits.metadata_bytes);
-            return Err(Error::invalid(Place::Limit, "", why));
+            return Err(Error::invalid(InvalidPart::Limit, "", why));
         }
         Self::read(raw(written(&set)), limits)?;
         Self::stored(raw(text))?.in_agreement()

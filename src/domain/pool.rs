@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::domain::limits;
 use crate::domain::names::FlavorName;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// What the catalogue holds of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ impl PoolState {
         match text {
             "active" => Ok(Self::Active),
             "draining" => Ok(Self::Draining),
-            _ => Err(Error::invalid(Place::Body, "state", "it is either active or draining")),
+            _ => Err(Error::invalid(InvalidPart::Body, "state", "it is either active or draining")),
         }
     }
 }
@@ -107,7 +107,7 @@ impl fmt::Debug for PoolUri {
 impl PoolUri {
     /// Checks a URI.
     pub fn new(text: &str) -> Result<Self, Error> {
-        let wrong = |why: String| Err(Error::invalid(Place::Body, "uri", why));
+        let wrong = |why: String| Err(Error::invalid(InvalidPart::Body, "uri", why));
         if !(1..=limits::POOL_URI_CHARS).contains(&text.chars().count()) {
             return wrong(format!("it has 1 to {} characters", limits::POOL_URI_CHARS));
         }
@@ -186,7 +186,7 @@ impl PoolOptions {
     /// Checks JSON text: it must be an object.
     pub fn new(text: Box<RawValue>) -> Result<Self, Error> {
         if !text.get().starts_with('{') {
-            return Err(Error::invalid(Place::Body, "options", "must be a JSON object"));
+            return Err(Error::invalid(InvalidPart::Body, "options", "must be a JSON object"));
         }
         Ok(Self(text))
     }
@@ -200,7 +200,7 @@ impl PoolOptions {
 /// A weight, checked: 0 to 2^32 - 1, as in Zaqar.
 pub fn weight(weight: i64) -> Result<u32, Error> {
     let why = || format!("{weight} is not between 0 and {}", u32::MAX);
-    u32::try_from(weight).map_err(|_| Error::invalid(Place::Limit, "weight", why()))
+    u32::try_from(weight).map_err(|_| Error::invalid(InvalidPart::Limit, "weight", why()))
 }
 
 /// What a request wants a pool to be. What is absent stays as it is.

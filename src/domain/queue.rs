@@ -6,7 +6,7 @@ use crate::domain::attributes::{self, Attributes};
 use crate::domain::ids::MessageId;
 use crate::domain::limits::Limits;
 use crate::domain::time::Timestamp;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// The metadata of a queue: a JSON object, kept as its text, and what its reserved keys say.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Metadata {
     /// As [`Metadata::new`], of some keys for themselves.
     pub(super) fn read(text: Box<RawValue>, limits: &Limits) -> Result<Self, Error> {
         let Some(entries) = attributes::entries(&text) else {
-            return Err(Error::invalid(Place::Body, "", "queue metadata must be a JSON object"));
+            return Err(Error::invalid(InvalidPart::Body, "", "queue metadata must be a JSON object"));
         };
         let attributes = Attributes::new(&entries, limits)?;
         Ok(Self { text, attributes })
@@ -80,7 +80,7 @@ impl Metadata {
 
 /// Whether a request to create a queue made one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Created {
+pub enum CreateResult {
     /// There was none.
     New,
     /// There was one, and it was left as it is.

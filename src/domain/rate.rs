@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000;
 /// What a project has used of its rate: the time, in microseconds, at which it will have all of it again. Source: the
 /// virtual scheduling of the Generic Cell Rate Algorithm (ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used(u64);
+pub struct RateUse(u64);
 
 impl Rate {
     /// So many requests in a second.
@@ -27,14 +27,14 @@ impl Rate {
     }
 
     /// Uses one request at `now`; none when there is none left.
-    pub fn spend(self, used: Used, now: Timestamp) -> Option<Used> {
+    pub fn spend(self, used: RateUse, now: Timestamp) -> Option<RateUse> {
         let now = micros(now);
         let whole = used.0.max(now) + SECOND / u64::from(self.0.get());
-        (whole - now <= SECOND).then_some(Used(whole))
+        (whole - now <= SECOND).then_some(RateUse(whole))
     }
 }
 
-impl Used {
+impl RateUse {
     /// Whether nothing is used any more at `now`.
     pub fn is_over(self, now: Timestamp) -> bool {
         self.0 <= micros(now)
@@ -54,7 +54,7 @@ mod tests {
     }
 
     /// How many requests of many at `now` go through.
-    fn spent(rate: Rate, used: &mut Used, now: u64) -> usize {
+    fn spent(rate: Rate, used: &mut RateUse, now: u64) -> usize {
         let mut spent = 0;
         while let Some(next) = rate.spend(*used, Timestamp::from_millis(now)) {
             *used = next;
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_rest_gives_one_second_at_once_and_no_more() {
         for per_second in [1, 7, 1_000, 50_000] {
-            let (rate, mut used) = (rate(per_second), Used::default());
+            let (rate, mut used) = (rate(per_second), RateUse::default());
             let expected = usize::try_from(per_second).unwrap();
             assert_eq!(spent(rate, &mut used, 1_000), expected);
             assert_eq!(spent(rate, &mut used, 1_000), 0);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_is_used_comes_back_evenly() {
-        let (rate, mut used) = (rate(10), Used::default());
+        let (rate, mut used) = (rate(10), RateUse::default());
         assert_eq!(spent(rate, &mut used, 0), 10);
         assert_eq!(spent(rate, &mut used, 99), 0);
         assert_eq!(spent(rate, &mut used, 100), 1);
@@ -87,6 +87,6 @@ mod tests {
 
     #[test]
     fn no_time_is_too_late_for_the_sum() {
-        assert!(rate(1).spend(Used::default(), Timestamp::from_millis(u64::MAX)).is_some());
+        assert!(rate(1).spend(RateUse::default(), Timestamp::from_millis(u64::MAX)).is_some());
     }
 }

@@ -24,7 +24,7 @@ use super::mend::{self, Refused, Scope};
 use super::reclaim::Reclaimer;
 use super::stall::{Queue, QueueEnd, Stall, StallWatch};
 use super::store::{Acceptance, Store};
-use super::work::{self, Answer, Work};
+use super::work::{self, Work, WorkReceiver};
 use super::{JournalError, Txn, rescue};
 use crate::clock::Clock;
 use crate::domain::durability::Durability;
@@ -92,7 +92,7 @@ impl Committer {
         &self,
         durability: Durability,
         work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
-    ) -> Result<Answer<T>, JournalError> {
+    ) -> Result<WorkReceiver<T>, JournalError> {
         self.current.check_open()?;
         let (work, answer) = work::new(durability, work);
         let Some(queue) = &self.queue else { return Err(JournalError::Closed("shutdown".into())) };
@@ -157,7 +157,7 @@ struct Merges {
 }
 
 /// What to do next.
-enum Turn {
+enum CommitterTick {
     Group(Vec<Box<dyn Work>>),
     Sync,
     Close,
@@ -169,9 +169,9 @@ impl Run {
             let next = self.next();
             self.stall.begin();
             let outcome = match next {
-                Turn::Group(group) => self.commit(group),
-                Turn::Sync => self.sync(),
-                Turn::Close => break,
+                CommitterTick::Group(group) => self.commit(group),
+                CommitterTick::Sync => self.sync(),
+                CommitterTick::Close => break,
             };
             let group = self.stall.end(outcome.is_ok());
             let failed = outcome.as_ref().err().map(|cause| self.close(cause));
@@ -196,22 +196,22 @@ impl Run {
     }
 
     /// Waits for work, and for the time of a sync when there is something to sync.
-    fn next(&self) -> Turn {
+    fn next(&self) -> CommitterTick {
         let queue = self.work.lock();
-        let Some(work) = queue.as_ref() else { return Turn::Close };
+        let Some(work) = queue.as_ref() else { return CommitterTick::Close };
         let first = match self.unsynced.map(|since| limits::RELAXED_SYNC.checked_sub(since.elapsed())) {
             None => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(None) => return Turn::Sync,
+            Some(None) => return CommitterTick::Sync,
             Some(Some(left)) => work.recv_timeout(left),
         };
         match first {
             Ok(first) => {
                 let mut group = vec![first];
                 group.extend(work.try_iter().take(limits::JOURNAL_GROUP - 1));
-                Turn::Group(group)
+                CommitterTick::Group(group)
             }
-            Err(RecvTimeoutError::Timeout) => Turn::Sync,
-            Err(RecvTimeoutError::Disconnected) => Turn::Close,
+            Err(RecvTimeoutError::Timeout) => CommitterTick::Sync,
+            Err(RecvTimeoutError::Disconnected) => CommitterTick::Close,
         }
     }
 

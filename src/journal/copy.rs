@@ -91,7 +91,7 @@ fn copy(from: &Path, to: &Path, is_tables: bool) -> io::Result<()> {
     Ok(())
 }
 
-impl log::Checked {
+impl log::StoreCheck {
     /// Copies the logs to another directory, as far as they can be read.
     fn copy_logs(&self, to: &Path) -> io::Result<()> {
         for (log, end) in self.readable() {

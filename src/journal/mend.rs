@@ -36,7 +36,7 @@ const PAGE: usize = 4_096;
 
 /// What was done about damaged tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mended {
+pub(super) struct MendResult {
     pub(super) tables: usize,
     pub(super) ranges: usize,
     /// Tables that are left as they are.
@@ -64,16 +64,16 @@ pub(super) enum Scope {
 
 /// Writes the damaged tables of the store at `path` anew, which nobody may have open. One that cannot be read at all is left
 /// as it is, and one of which the disk refuses a part as `refused` says.
-pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) -> io::Result<Mended> {
-    let Some(_lock) = log::lock(path)? else { return Ok(Mended::default()) };
+pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) -> io::Result<MendResult> {
+    let Some(_lock) = log::lock(path)? else { return Ok(MendResult::default()) };
     let mut known = DamagedRanges::read(path)?;
     // Without the list less can be mended.
     let keys = TableKeys::read(path).unwrap_or_default();
-    let mut done = Mended::default();
+    let mut done = MendResult::default();
     let damaged = tables::damaged(path, &known)?;
     let is_unknown = |table: &tables::TableFile| keys.find(table.space, table.number).is_none();
     if scope == Scope::Listed && damaged.iter().any(is_unknown) {
-        return Ok(Mended { left: damaged.len(), ..done });
+        return Ok(MendResult { left: damaged.len(), ..done });
     }
     for table in damaged {
         let listed = keys.find(table.space, table.number);
@@ -105,7 +105,7 @@ pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) 
 }
 
 /// A table that was written anew, beside its place.
-struct Rewritten {
+struct RewrittenTable {
     file: PathBuf,
     copy: PathBuf,
     table: MendedTable,
@@ -118,14 +118,14 @@ fn rewrite(
     listed: Option<Metadata>,
     now: Timestamp,
     refused: Refused,
-) -> io::Result<Rewritten> {
+) -> io::Result<RewrittenTable> {
     let bytes = read_all(&table.file, refused)?;
     let contents = Contents::read(&bytes, table, listed)?;
     let folder = log::damaged_folder(path, now);
     fs::create_dir_all(&folder)?;
     let name = format!("space-{}-table-{}", table.space, table.number);
     let copy = folder.join(&name);
-    put_aside(&table.file, &copy, &bytes)?;
+    move_into(&table.file, &copy, &bytes)?;
     let file = folder.join(format!("{name}.unfinished"));
     match fs::remove_file(&file) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -133,12 +133,12 @@ fn rewrite(
     }
     let check = contents.write(&file, table.number).map_err(io::Error::other)?;
     let mended = MendedTable { space: table.space, table: table.number, check };
-    Ok(Rewritten { file, copy, table: mended, ranges: contents.ranges })
+    Ok(RewrittenTable { file, copy, table: mended, ranges: contents.ranges })
 }
 
 /// Keeps a table as `copy`, whose place the rewritten one takes: the very file where the file system has links, since
 /// parts that the disk refuses now may be read later.
-fn put_aside(table: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
+fn move_into(table: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::hard_link(table, copy).is_err() {
         fs::write(copy, bytes)?;
         File::open(copy)?.sync_all()?;

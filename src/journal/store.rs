@@ -8,9 +8,9 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use tracing::warn;
 
 use super::damage::DamageWatch;
-use super::log::{self, CheckError, Checked, DamagedRanges, Mark, Numbering, Position, Remedy};
+use super::log::{self, CheckError, DamagedRanges, Mark, Numbering, Position, Remedy, StoreCheck};
 use super::lost::LostRanges;
-use super::mend::{self, Mended, Refused, Scope};
+use super::mend::{self, MendResult, Refused, Scope};
 use super::{FORMAT, JournalError, JournalOptions, OpenError, SPACES, Space, tables};
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
@@ -62,7 +62,7 @@ impl Store {
         };
         let mended = mend::mend(path, now, Refused::Leave, Scope::Listed);
         match mended.inspect_err(|error| warn!(%error, "damaged tables cannot be rewritten")) {
-            Ok(Mended { left: 0, .. }) => Self::open_whole(path, acceptance, now),
+            Ok(MendResult { left: 0, .. }) => Self::open_whole(path, acceptance, now),
             _ => Err(refused),
         }
     }
@@ -207,7 +207,7 @@ fn begin_numbers(database: &Database, meta: &Keyspace, mark: &Mark) -> Result<()
 
 /// Checks the files at `path` before the database opens them, and cuts what a power cut left of unsynced writes. Whether damage
 /// was accepted, beside what was found.
-fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(Checked, bool), OpenError> {
+fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(StoreCheck, bool), OpenError> {
     let failed = |source: std::io::Error| refusal(path, source.into());
     let _lock = log::lock(path).map_err(failed)?;
     let mut checked = log::check(path).map_err(failed)?;
@@ -223,7 +223,7 @@ fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(Checked
         (None, Acceptance::Accept) => {
             checked.accept(path, now).map_err(failed)?;
             // What was there is not what is there now.
-            Ok((Checked::default(), true))
+            Ok((StoreCheck::default(), true))
         }
         (worst, _) => Err(refusal(path, Box::new(worst.unwrap_or(first).clone()).into())),
     }

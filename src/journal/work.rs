@@ -18,9 +18,9 @@ pub(super) trait Work: Send {
 }
 
 /// What a caller waits on.
-pub(super) type Answer<T> = oneshot::Receiver<Result<T, JournalError>>;
+pub(super) type WorkReceiver<T> = oneshot::Receiver<Result<T, JournalError>>;
 
-struct Typed<F, T> {
+struct TypedWork<F, T> {
     durability: Durability,
     work: Option<F>,
     answer: Option<T>,
@@ -31,12 +31,12 @@ struct Typed<F, T> {
 pub(super) fn new<T: Send + 'static>(
     durability: Durability,
     work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
-) -> (Box<dyn Work>, Answer<T>) {
+) -> (Box<dyn Work>, WorkReceiver<T>) {
     let (reply, answer) = oneshot::channel();
-    (Box::new(Typed { durability, work: Some(work), answer: None, reply }), answer)
+    (Box::new(TypedWork { durability, work: Some(work), answer: None, reply }), answer)
 }
 
-impl<F, T> Work for Typed<F, T>
+impl<F, T> Work for TypedWork<F, T>
 where
     F: FnOnce(&mut Txn<'_>) -> T + Send,
     T: Send,

@@ -48,7 +48,7 @@ struct BudgetLabels {
     budget: &'static str,
 }
 
-type Read = Box<dyn Fn() -> BudgetFigures + Send + Sync>;
+type ReadFigures = Box<dyn Fn() -> BudgetFigures + Send + Sync>;
 
 /// Every budget that is watched.
 pub(super) struct Budgets {
@@ -57,7 +57,7 @@ pub(super) struct Budgets {
     refused: Family<BudgetLabels, Counter>,
     ended: Family<BudgetLabels, Counter>,
     /// Held while a page is made, and when a budget comes.
-    read: Mutex<BTreeMap<ByteBudget, Read>>,
+    read: Mutex<BTreeMap<ByteBudget, ReadFigures>>,
 }
 
 impl Budgets {
@@ -92,7 +92,7 @@ impl Budgets {
         budgets
     }
 
-    pub(super) fn watch(&self, budget: ByteBudget, read: Read) {
+    pub(super) fn watch(&self, budget: ByteBudget, read: ReadFigures) {
         self.read.lock().insert(budget, read);
     }
 

@@ -14,7 +14,7 @@ const DURATIONS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
 
 /// What became of a request that was passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forwarded {
+pub enum ForwardResult {
     /// Its answer is there, whatever it says.
     Answered,
     /// The other replica does not serve its queue and did nothing.
@@ -45,7 +45,7 @@ struct Forwards {
 
 impl ForwardMeter {
     /// Notes what became of a request, and how long that took.
-    pub fn note(&self, outcome: Forwarded, took: Duration) {
+    pub fn note(&self, outcome: ForwardResult, took: Duration) {
         self.0.outcomes[outcome as usize].inc();
         self.0.duration.observe(took.as_secs_f64());
     }

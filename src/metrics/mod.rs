@@ -26,9 +26,9 @@ use prometheus_client::registry::Registry;
 
 pub use authentication::AuthenticationFailure;
 pub use budgets::{BudgetFigures, ByteBudget};
-pub use forwards::{ForwardMeter, Forwarded};
+pub use forwards::{ForwardMeter, ForwardResult};
 pub use keystone::KeystoneFigures;
-pub use observed::{Observed, ObservedPool, ObservedQueue, ObservedQuota, QueueFigures, SessionState};
+pub use observed::{ObservedPool, ObservedQueue, ObservedQuota, QueueFigures, ServiceState, SessionState};
 pub use plain::{PLAIN_MEDIA_TYPE, plain};
 pub use queues::QueueCounters;
 pub use requests::{OperationMeter, Refusal};
@@ -220,7 +220,7 @@ impl Meter {
     }
 
     /// The page of all metrics that have samples, with the states as they were found.
-    pub fn page(&self, observed: &Observed) -> String {
+    pub fn page(&self, observed: &ServiceState) -> String {
         let states = self.0.states.lock();
         states.0.set(observed, &self.0.queues);
         states.1.set();
@@ -258,7 +258,7 @@ mod tests {
             meter.queue(&queue(name)).sent.inc();
         }
         let queues = ["a", "b", "c"].map(|name| ObservedQueue { at: queue(name), figures: figures(2) });
-        let page = meter.page(&Observed { queues: queues.to_vec(), ..Observed::default() });
+        let page = meter.page(&ServiceState { queues: queues.to_vec(), ..ServiceState::default() });
         assert!(has(&page, r#"angarium_messages_sent_total{project="p",queue="a"} 2"#), "{page}");
         assert!(has(&page, r#"angarium_messages_sent_total{project="_other",queue="_other"} 2"#), "{page}");
         assert!(has(&page, r#"angarium_messages{project="p",queue="a",state="ready"} 2"#), "{page}");
@@ -280,7 +280,7 @@ mod tests {
         meter.unname_queue(&queue("a"));
         assert!(meter.is_named(&queue("a")), "it was used first");
         meter.unname_queue(&queue("b"));
-        let page = meter.page(&Observed::default());
+        let page = meter.page(&ServiceState::default());
         assert!(!page.contains(r#"queue="b""#), "{page}");
         assert!(has(&page, r#"angarium_messages_sent_total{project="_other",queue="_other"} 6"#), "{page}");
         assert_eq!(meter.deep_queues(), (Vec::new(), 1));
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn families_without_samples_are_not_printed() {
         let meter = Meter::default();
-        assert!(!meter.page(&Observed::default()).contains("angarium_pool_up"));
+        assert!(!meter.page(&ServiceState::default()).contains("angarium_pool_up"));
         let pool = ObservedPool {
             name: "p".to_owned(),
             is_up: true,
@@ -299,7 +299,7 @@ mod tests {
             held: None,
             damaged_reads: 0,
         };
-        let page = meter.page(&Observed { pools: vec![pool], ..Observed::default() });
+        let page = meter.page(&ServiceState { pools: vec![pool], ..ServiceState::default() });
         assert!(has(&page, "# TYPE angarium_pool_up gauge"), "{page}");
         assert!(!page.contains("angarium_pool_latency_seconds"), "{page}");
         assert!(page.ends_with("# EOF\n"));
@@ -311,8 +311,10 @@ mod tests {
         let quota = Quota { messages: Some(10), ..Quota::NONE };
         let used = Holdings { queues: 3, amount: Amount { messages: 4, bytes: 50 } };
         let project = ProjectId::new("p").unwrap();
-        let page = meter
-            .page(&Observed { quotas: vec![ObservedQuota { project, quota, used }], ..Observed::default() });
+        let page = meter.page(&ServiceState {
+            quotas: vec![ObservedQuota { project, quota, used }],
+            ..ServiceState::default()
+        });
         let lines = [
             r#"angarium_quota_used{project="p",resource="messages"} 4"#,
             r#"angarium_quota_limit{project="p",resource="messages"} 10"#,
@@ -326,13 +328,13 @@ mod tests {
         let meter = Meter::default();
         meter.name_queues(1);
         meter.queue(&queue("a")).sent.inc();
-        meter.page(&Observed {
+        meter.page(&ServiceState {
             queues: vec![ObservedQueue { at: queue("a"), figures: figures(2) }],
-            ..Observed::default()
+            ..ServiceState::default()
         });
         meter.forget_queue(&queue("a"));
         meter.queue(&queue("b")).sent.inc();
-        let page = meter.page(&Observed::default());
+        let page = meter.page(&ServiceState::default());
         assert!(!page.contains(r#"queue="a""#), "{page}");
         assert!(has(&page, r#"angarium_messages_sent_total{project="p",queue="b"} 1"#), "{page}");
     }
@@ -346,7 +348,7 @@ mod tests {
             figures: QueueFigures { oldest_age, ..figures(1) },
         };
         let queues = vec![aged("a", Some(3)), aged("b", Some(7)), aged("c", None)];
-        let page = meter.page(&Observed { queues, ..Observed::default() });
+        let page = meter.page(&ServiceState { queues, ..ServiceState::default() });
         let line = r#"angarium_oldest_message_age_seconds{project="_other",queue="_other"} 7"#;
         assert!(has(&page, line), "{page}");
     }
@@ -356,7 +358,7 @@ mod tests {
         let meter = Meter::default();
         let project = ProjectId::new("a\"b\\c").unwrap();
         meter.queue(&QueueRef { project, name: QueueName::new("q").unwrap() }).sent.inc();
-        let page = meter.page(&Observed::default());
+        let page = meter.page(&ServiceState::default());
         assert!(has(&page, r#"angarium_messages_sent_total{project="a\"b\\c",queue="q"} 1"#), "{page}");
     }
 }

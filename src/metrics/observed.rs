@@ -14,7 +14,7 @@ use crate::domain::quota::{Holdings, Quota};
 
 /// What was found of the service.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
+pub struct ServiceState {
     /// Whether writes would be accepted.
     pub is_ready: bool,
     /// The session with the tree.
@@ -56,7 +56,7 @@ pub struct ObservedQuota {
     pub used: Holdings,
 }
 
-impl Observed {
+impl ServiceState {
     /// Adds figures of queues without a name.
     pub fn add_unnamed(&mut self, figures: Option<QueueFigures>) {
         if let Some(figures) = figures {
@@ -358,7 +358,7 @@ impl States {
         );
     }
 
-    pub(super) fn set(&self, observed: &Observed, names: &Queues) {
+    pub(super) fn set(&self, observed: &ServiceState, names: &Queues) {
         self.set_queues(observed, names);
         self.set_pools(&observed.pools);
         self.set_quotas(&observed.quotas);
@@ -376,7 +376,7 @@ impl States {
         self.ready.set(i64::from(observed.is_ready));
     }
 
-    fn set_queues(&self, observed: &Observed, names: &Queues) {
+    fn set_queues(&self, observed: &ServiceState, names: &Queues) {
         // Queues that are deleted have no figures.
         self.messages.clear();
         self.bytes.clear();
@@ -455,7 +455,7 @@ impl States {
 }
 
 impl States {
-    fn set_damage(&self, observed: &Observed) {
+    fn set_damage(&self, observed: &ServiceState) {
         self.damaged_reads.clear();
         let set = |part: &str, reads: u64| {
             self.damaged_reads.get_or_create(&PartLabels { part: part.to_owned() }).set(count(reads));

@@ -74,17 +74,17 @@ pub(super) struct Queues {
     families: [Counters; 7],
     others: Arc<QueueCounters>,
     /// Held for single look-ups, when a queue is opened or deleted.
-    named: Mutex<Named>,
+    named: Mutex<NamedQueue>,
 }
 
-struct Named {
+struct NamedQueue {
     most: usize,
     counters: HashMap<QueueRef, Arc<QueueCounters>>,
     /// Those of them that have their names for their depth.
     deep: HashSet<QueueRef>,
 }
 
-impl Named {
+impl NamedQueue {
     /// How many queues have names because they were used.
     fn used(&self) -> usize {
         self.counters.len() - self.deep.len()
@@ -108,7 +108,7 @@ impl Queues {
             family
         });
         let others = Arc::new(counters(&families, &QueueLabels::other()));
-        let named = Named { most: limits::NAMED_QUEUES, counters: HashMap::new(), deep: HashSet::new() };
+        let named = NamedQueue { most: limits::NAMED_QUEUES, counters: HashMap::new(), deep: HashSet::new() };
         Self { families, others, named: Mutex::new(named) }
     }
 

@@ -17,7 +17,7 @@ pub struct Addresses {
 
 /// A connection that counts. It no longer does when this is dropped.
 #[derive(Debug)]
-pub struct Counted {
+pub struct CountedConnection {
     address: IpAddr,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
@@ -29,7 +29,7 @@ impl Addresses {
     }
 
     /// Counts one more connection from `address`; none when that would be too many.
-    pub fn admit(&self, address: IpAddr) -> Option<Counted> {
+    pub fn admit(&self, address: IpAddr) -> Option<CountedConnection> {
         let address = customer(address);
         let mut open = self.open.lock();
         let count = open.entry(address).or_default();
@@ -37,11 +37,11 @@ impl Addresses {
             return None;
         }
         *count += 1;
-        Some(Counted { address, open: Arc::clone(&self.open) })
+        Some(CountedConnection { address, open: Arc::clone(&self.open) })
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut open = self.open.lock();
         if let Some(count) = open.get_mut(&self.address) {

@@ -23,7 +23,7 @@ use tracing::debug;
 use super::deadline::{DeadlineIo, Phase};
 use super::exchange::{App, Exchange};
 use super::listener::ConnectionLimits;
-use super::unsent::{Unsent, UnsentBudget};
+use super::unsent::{UnsentAnswers, UnsentBudget};
 
 /// The least read buffer hyper accepts, in bytes.
 const LEAST_BUFFER: usize = 8 * 1024;
@@ -63,7 +63,7 @@ where
     A: App,
 {
     let phase = Phase::requests();
-    let unsent = Unsent::of_requests(client.unsent, client.address);
+    let unsent = UnsentAnswers::of_requests(client.unsent, client.address);
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
     let mut http = http1::Builder::new();
     http.half_close(false).header_read_timeout(None).max_buf_size(limits.buffer.max(LEAST_BUFFER));
@@ -90,9 +90,9 @@ where
     A: App,
 {
     let phase = Phase::streams();
-    let unsent = Unsent::of_streams(client.unsent, client.address);
+    let unsent = UnsentAnswers::of_streams(client.unsent, client.address);
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
-    let mut http = http2::Builder::new(Tracked(tasks));
+    let mut http = http2::Builder::new(TrackedExecutor(tasks));
     http.timer(TokioTimer::new())
         .keep_alive_interval(limits.probe)
         .keep_alive_timeout(limits.probe)
@@ -129,9 +129,9 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
 
 /// Spawns what hyper runs beside a connection where the shutdown waits for it.
 #[derive(Clone, Debug)]
-struct Tracked(TaskTracker);
+struct TrackedExecutor(TaskTracker);
 
-impl<F> Executor<F> for Tracked
+impl<F> Executor<F> for TrackedExecutor
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

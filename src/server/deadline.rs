@@ -43,7 +43,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::listener::ConnectionLimits;
-use super::unsent::Unsent;
+use super::unsent::UnsentAnswers;
 
 /// What a client that did not finish its header is told before the connection closes.
 const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
@@ -172,7 +172,7 @@ impl Alarm {
 pub struct DeadlineIo<T> {
     inner: T,
     phase: Phase,
-    unsent: Unsent,
+    unsent: UnsentAnswers,
     limits: ConnectionLimits,
     /// The state in which the pending read began to wait, and when that state ends.
     reading: Option<(Mark, Instant)>,
@@ -183,7 +183,7 @@ pub struct DeadlineIo<T> {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
     /// Watches `inner`, whose requests are marked in `phase` and whose answers are counted in `unsent`.
-    pub fn new(inner: T, phase: Phase, unsent: Unsent, limits: ConnectionLimits) -> Self {
+    pub fn new(inner: T, phase: Phase, unsent: UnsentAnswers, limits: ConnectionLimits) -> Self {
         Self { inner, phase, unsent, limits, reading: None, writing: None, alarm: Alarm::default() }
     }
 

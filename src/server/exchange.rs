@@ -19,7 +19,7 @@ use tower::Service;
 
 use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
-use super::unsent::{AnswerCharge, Unsent};
+use super::unsent::{AnswerCharge, UnsentAnswers};
 use crate::domain::hosts::WrongHost;
 use crate::error::Error;
 
@@ -47,14 +47,14 @@ impl<T> App for T where
 pub struct Exchange<A> {
     app: A,
     phase: Phase,
-    unsent: Unsent,
+    unsent: UnsentAnswers,
     limits: ConnectionLimits,
 }
 
 impl<A: App> Exchange<A> {
     /// Answers the requests of one connection from `app`, marks them in `phase` and counts their
     /// answers in `unsent`.
-    pub fn new(app: A, phase: Phase, unsent: Unsent, limits: ConnectionLimits) -> Self {
+    pub fn new(app: A, phase: Phase, unsent: UnsentAnswers, limits: ConnectionLimits) -> Self {
         Self { app, phase, unsent, limits }
     }
 }
@@ -62,7 +62,7 @@ impl<A: App> Exchange<A> {
 impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
-    type Future = Answering<A::Future>;
+    type Future = HandlerFuture<A::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mark = self.phase.request();
@@ -72,7 +72,7 @@ impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
             request.extensions_mut().insert(WrongHost);
         }
         let unsent = self.unsent.clone();
-        Answering { answer: self.app.clone().call(request), mark: Some(mark), unsent }
+        HandlerFuture { answer: self.app.clone().call(request), mark: Some(mark), unsent }
     }
 }
 
@@ -84,15 +84,15 @@ fn has_wrong_host(request: &Request<Body>) -> bool {
 
 pin_project! {
     /// The handler at work. Dropped by hyper when the client goes away.
-    pub struct Answering<F> {
+    pub struct HandlerFuture<F> {
         #[pin]
         answer: F,
         mark: Option<InRequest>,
-        unsent: Unsent,
+        unsent: UnsentAnswers,
     }
 }
 
-impl<F: Future<Output = Result<Response<Body>, Infallible>>> Future for Answering<F> {
+impl<F: Future<Output = Result<Response<Body>, Infallible>>> Future for HandlerFuture<F> {
     type Output = Result<Response<AnswerBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

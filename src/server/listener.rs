@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::addresses::{Addresses, Counted};
+use super::addresses::{Addresses, CountedConnection};
 use super::connection::{Client, serve, serve_h2};
 use super::exchange::App;
 use super::reserve::{ProbesOnly, Reserve};
-use super::source::{Proxies, Sourced};
+use super::source::{Proxies, SourcedApp};
 use super::tls::{Protocol, Transport, shake_hands};
 use super::unsent::{self, UnsentBudget, unsent_budget};
 use crate::domain::limits;
@@ -235,7 +235,7 @@ impl<A: App> Host<A> {
             },
         };
         let client = Client { address, unsent: self.unsent };
-        let app = Sourced { app: self.app, connection, proxies: self.proxies };
+        let app = SourcedApp { app: self.app, connection, proxies: self.proxies };
         let ended = match &self.transport {
             Transport::Plain => serve(stream, app, client, self.limits, stop).await,
             Transport::Tls(current) => {
@@ -260,7 +260,7 @@ impl<A: App> Host<A> {
     }
 
     /// Counts a connection of a client at `address`; refuses it, and returns none, when that would be too many.
-    fn count(&self, stream: &TcpStream, address: IpAddr) -> Option<Counted> {
+    fn count(&self, stream: &TcpStream, address: IpAddr) -> Option<CountedConnection> {
         let counted = self.addresses.admit(address);
         if counted.is_none() {
             self.refuse(stream);

@@ -41,7 +41,7 @@ use crate::cluster::peers::Peers;
 use crate::cluster::replicas::Replica;
 use crate::config::{Config, ConfigError, TreeChoice};
 use crate::coordination::embedded::EmbeddedTree;
-use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
+use crate::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 use crate::coordination::{Coordination, TreeError};
 use crate::domain::names::PoolName;
 use crate::domain::pool::PoolUri;
@@ -300,7 +300,7 @@ async fn open_tree(
         }
         TreeChoice::ZooKeeper(address) => {
             let session = Duration::from_secs(config.cluster.session_timeout.into());
-            let patience = Patience { session, ..Patience::default() };
+            let patience = ZooKeeperTimeouts { session, ..ZooKeeperTimeouts::default() };
             let tree = ZooKeeperTree::open(address.clone(), patience).await?;
             Ok((Arc::new(tree), None))
         }

@@ -34,7 +34,7 @@ const TLS_BYTES: usize = 5;
 
 /// What a proxy says of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ProxyInfo {
     /// The address of its client; none when the connection is of the proxy itself.
     pub address: Option<IpAddr>,
     /// Whether its client speaks TLS with it; none when it does not say.
@@ -46,12 +46,12 @@ pub struct Told {
 /// # Errors
 ///
 /// A header that is wrong, or not there whole within `patience`.
-pub async fn take(stream: &TcpStream, patience: Duration) -> io::Result<Option<Told>> {
+pub async fn take(stream: &TcpStream, patience: Duration) -> io::Result<Option<ProxyInfo>> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no PROXY header within {patience:?}"));
     timeout(patience, taken(stream)).await.map_err(late)?
 }
 
-async fn taken(stream: &TcpStream) -> io::Result<Option<Told>> {
+async fn taken(stream: &TcpStream) -> io::Result<Option<ProxyInfo>> {
     let mut fixed = [0; FIXED];
     loop {
         let seen = stream.peek(&mut fixed).await?;
@@ -92,9 +92,9 @@ async fn fill(stream: &TcpStream, mut buffer: &mut [u8]) -> io::Result<()> {
 }
 
 /// What the rest of a header says, by its command and its family.
-fn parse(command: u8, family: u8, rest: &[u8]) -> Result<Told, &'static str> {
+fn parse(command: u8, family: u8, rest: &[u8]) -> Result<ProxyInfo, &'static str> {
     match command {
-        LOCAL => return Ok(Told::default()),
+        LOCAL => return Ok(ProxyInfo::default()),
         PASSED_ON => {}
         _ => return Err("the PROXY header is of another version or command"),
     }
@@ -112,7 +112,7 @@ fn parse(command: u8, family: u8, rest: &[u8]) -> Result<Told, &'static str> {
         }
         _ => return Err("the PROXY header is of another family than TCP over IP"),
     };
-    Ok(Told { address: Some(address), is_secure: tls(fields)? })
+    Ok(ProxyInfo { address: Some(address), is_secure: tls(fields)? })
 }
 
 const SHORT: &str = "the PROXY header is shorter than what it announces";
@@ -140,13 +140,14 @@ mod tests {
 
     const V4: [u8; 12] = [203, 0, 113, 9, 10, 0, 0, 1, 0x12, 0x67, 0x01, 0xbb];
 
-    fn v4(fields: &[u8]) -> Result<Told, &'static str> {
+    fn v4(fields: &[u8]) -> Result<ProxyInfo, &'static str> {
         parse(PASSED_ON, TCP_V4, &[&V4, fields].concat())
     }
 
     #[test]
     fn header_names_the_client() {
-        let told = |address: &str, is_secure| Ok(Told { address: Some(address.parse().unwrap()), is_secure });
+        let told =
+            |address: &str, is_secure| Ok(ProxyInfo { address: Some(address.parse().unwrap()), is_secure });
         assert_eq!(v4(&[]), told("203.0.113.9", None));
         assert_eq!(v4(&[0x20, 0, 5, 1, 0, 0, 0, 0]), told("203.0.113.9", Some(true)));
         assert_eq!(
@@ -158,7 +159,7 @@ mod tests {
         v6[15] = 1;
         assert_eq!(parse(PASSED_ON, TCP_V6, &v6), told("2001:db8::1", None));
         for (family, rest) in [(0, &[][..]), (TCP_V4, &V4), (TCP_V4, &[1, 2])] {
-            assert_eq!(parse(LOCAL, family, rest), Ok(Told::default()));
+            assert_eq!(parse(LOCAL, family, rest), Ok(ProxyInfo::default()));
         }
     }
 

@@ -40,7 +40,7 @@ fn stamp(paths: &[PathBuf]) -> Stamp {
 }
 
 /// Files that are read together.
-struct Watched {
+struct WatchedFiles {
     paths: Vec<PathBuf>,
     seen: Stamp,
     /// Reads the files and gives their content to whoever uses it.
@@ -49,7 +49,7 @@ struct Watched {
 
 /// Keeps what was read from files true to them.
 pub struct Reloader {
-    files: Vec<Watched>,
+    files: Vec<WatchedFiles>,
     hangup: Signal,
 }
 
@@ -74,7 +74,7 @@ impl Reloader {
             current.send_replace(Arc::new(read()?));
             Ok(())
         };
-        self.files.push(Watched { paths, seen, renew: Box::new(renew) });
+        self.files.push(WatchedFiles { paths, seen, renew: Box::new(renew) });
         Ok(receiver)
     }
 
@@ -82,18 +82,21 @@ impl Reloader {
     pub async fn run(mut self) {
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => self.files.iter_mut().for_each(Watched::read_again),
+                _ = self.hangup.recv() => self.files.iter_mut().for_each(WatchedFiles::read_again),
                 () = tokio::time::sleep(LOOK) => self.look(),
             }
         }
     }
 
     fn look(&mut self) {
-        self.files.iter_mut().filter(|file| stamp(&file.paths) != file.seen).for_each(Watched::read_again);
+        self.files
+            .iter_mut()
+            .filter(|file| stamp(&file.paths) != file.seen)
+            .for_each(WatchedFiles::read_again);
     }
 }
 
-impl Watched {
+impl WatchedFiles {
     fn read_again(&mut self) {
         // Before they are read: a change after that is seen at the next look.
         self.seen = stamp(&self.paths);

@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::addresses::{Addresses, Counted};
+use super::addresses::{Addresses, CountedConnection};
 use super::exchange::App;
 use super::listener::ConnectionLimits;
 use crate::domain::{limits, probe};
@@ -70,9 +70,9 @@ pub struct Reserve {
 
 /// A place of a probe, for as long as this lives.
 #[derive(Debug)]
-pub struct Reserved {
+pub struct ReservedPlace {
     _place: OwnedSemaphorePermit,
-    _counted: Counted,
+    _counted: CountedConnection,
 }
 
 impl Reserve {
@@ -84,9 +84,9 @@ impl Reserve {
     }
 
     /// A place for a connection from `address`; none when those of its class are taken, or it has enough of them.
-    pub fn admit(&self, address: IpAddr) -> Option<Reserved> {
+    pub fn admit(&self, address: IpAddr) -> Option<ReservedPlace> {
         let place = Arc::clone(&self.places[Class::of(address) as usize]).try_acquire_owned().ok()?;
-        Some(Reserved { _place: place, _counted: self.addresses.admit(address)? })
+        Some(ReservedPlace { _place: place, _counted: self.addresses.admit(address)? })
     }
 }
 
@@ -124,18 +124,18 @@ impl<A> ProbesOnly<A> {
 }
 
 /// An answer in the making.
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl<A: App> Service<Request<Body>> for ProbesOnly<A> {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.app.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answering {
+    fn call(&mut self, request: Request<Body>) -> ResponseFuture {
         let is_first = !self.end.is_cancelled();
         self.end.cancel();
         let has_close = request.version() <= Version::HTTP_11;

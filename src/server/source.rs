@@ -111,7 +111,7 @@ fn address(text: &str) -> Option<IpAddr> {
 
 /// An app whose requests say where they come from.
 #[derive(Clone, Debug)]
-pub struct Sourced<A> {
+pub struct SourcedApp<A> {
     /// What answers.
     pub app: A,
     /// Where the connection comes from.
@@ -120,7 +120,7 @@ pub struct Sourced<A> {
     pub proxies: Proxies,
 }
 
-impl<A: App> Service<Request<Body>> for Sourced<A> {
+impl<A: App> Service<Request<Body>> for SourcedApp<A> {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = A::Future;

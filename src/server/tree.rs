@@ -12,7 +12,7 @@ pub use crate::catalogue::{Backup, BackupError};
 use crate::clock::Clock;
 use crate::config::{Config, TreeChoice};
 use crate::coordination::Coordination;
-use crate::coordination::zookeeper::{Patience, ZooKeeperTree};
+use crate::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 
 /// Why it was not done.
 #[derive(Debug, ThisError)]
@@ -56,7 +56,7 @@ pub async fn import(
 /// The tree, and what keeps others from an embedded one.
 async fn open(config: &Config) -> Result<(Arc<dyn Coordination>, Option<Instance>), StartError> {
     if let TreeChoice::ZooKeeper(address) = &config.coordination {
-        let tree = ZooKeeperTree::open(address.clone(), Patience::default()).await?;
+        let tree = ZooKeeperTree::open(address.clone(), ZooKeeperTimeouts::default()).await?;
         return Ok((Arc::new(tree), None));
     }
     let data = open_data(&config.data)?;

@@ -40,7 +40,7 @@ pub fn watch(meter: &Meter, budget: UnsentBudget) {
 
 /// The unsent answers of one connection.
 #[derive(Clone, Debug)]
-pub struct Unsent(Arc<Connection>);
+pub struct UnsentAnswers(Arc<Connection>);
 
 #[derive(Debug)]
 struct Connection {
@@ -54,11 +54,11 @@ struct Connection {
 /// Bytes of an answer that are not sent yet.
 #[derive(Debug)]
 pub struct AnswerCharge {
-    unsent: Unsent,
+    unsent: UnsentAnswers,
     bytes: usize,
 }
 
-impl Unsent {
+impl UnsentAnswers {
     /// Of a connection of HTTP/1.1 from `address`.
     pub fn of_requests(budget: UnsentBudget, address: IpAddr) -> Self {
         Self::new(budget, address, SHORT_ANSWER)
@@ -103,7 +103,7 @@ impl AnswerCharge {
         let part = bytes.len().min(self.bytes);
         self.bytes -= part;
         let charge = Self { unsent: self.unsent.clone(), bytes: part };
-        Bytes::from_owner(Carried { bytes, _charge: charge })
+        Bytes::from_owner(CarriedBytes { bytes, _charge: charge })
     }
 }
 
@@ -116,12 +116,12 @@ impl Drop for AnswerCharge {
 }
 
 /// Bytes that are counted until hyper has written the last of them.
-struct Carried {
+struct CarriedBytes {
     bytes: Bytes,
     _charge: AnswerCharge,
 }
 
-impl AsRef<[u8]> for Carried {
+impl AsRef<[u8]> for CarriedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn answer_counts_until_its_last_byte_is_dropped() {
         let budget = unsent_budget(1 << 20);
-        let unsent = Unsent::of_requests(budget.clone(), Ipv4Addr::LOCALHOST.into());
+        let unsent = UnsentAnswers::of_requests(budget.clone(), Ipv4Addr::LOCALHOST.into());
         assert!(unsent.charge(100).is_none(), "it is short");
         let mut charge = unsent.charge(50_000).unwrap();
         let mut first = charge.carried_by(Bytes::from(vec![0; 20_000]));
@@ -152,7 +152,7 @@ mod tests {
     #[tokio::test]
     async fn addresses_of_one_customer_count_together() {
         let budget = unsent_budget(100_000);
-        let of = |address: &str| Unsent::of_requests(budget.clone(), address.parse().unwrap());
+        let of = |address: &str| UnsentAnswers::of_requests(budget.clone(), address.parse().unwrap());
         let [stuck, other] = ["2001:db8::1", "2001:db8::2:1"].map(of);
         let small = of("2001:db8:0:1::1");
         let (_small, _first) = (small.charge(30_000), stuck.charge(25_000));
@@ -167,8 +167,10 @@ mod tests {
     async fn connection_without_progress_is_cut_for_others() {
         let budget = unsent_budget(100_000);
         let [stuck, next] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last).into());
-        let (stuck, next) =
-            (Unsent::of_requests(budget.clone(), stuck), Unsent::of_requests(budget.clone(), next));
+        let (stuck, next) = (
+            UnsentAnswers::of_requests(budget.clone(), stuck),
+            UnsentAnswers::of_requests(budget.clone(), next),
+        );
         let _unread = stuck.charge(60_000).unwrap();
         let _more = next.charge(50_000).unwrap();
         let cx = Context::from_waker(std::task::Waker::noop());

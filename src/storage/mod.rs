@@ -20,10 +20,10 @@ use thiserror::Error as ThisError;
 
 pub use batch::{Batch, Epoch, KnownEntry, Note, QueueChanges};
 pub use page::{
-    Correction, Direction, Dropped, Due, GroupHead, Health, Order, Page, Position, Recount, Stamp, Totals,
+    Correction, Direction, DropResult, Due, GroupHead, Health, Order, Page, Position, Recount, Stamp, Totals,
     Usage,
 };
-pub use retained::{Retained, RetainedPlace};
+pub use retained::{RetainedEntries, RetainedPlace};
 
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -162,7 +162,7 @@ pub trait PoolStore: Send + Sync + 'static {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError>;
+    ) -> Result<RetainedEntries, StoreError>;
 
     /// The entries among `ids` that exist, in any state, in the order of `ids`.
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;
@@ -188,7 +188,7 @@ pub trait PoolStore: Send + Sync + 'static {
         epoch: Epoch,
         queue: QueueId,
         limit: usize,
-    ) -> Result<Dropped, StoreError>;
+    ) -> Result<DropResult, StoreError>;
 
     /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It goes on with
     /// the next call until it is done, beside all other work; each call reads a bounded part. A queue that cannot be read is

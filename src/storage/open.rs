@@ -58,7 +58,7 @@ pub struct PoolOpener {
     /// Those of embedded pools.
     options: JournalOptions,
     /// Held while a journal is opened, so that each is opened once.
-    journals: Mutex<HashMap<PathBuf, Open>>,
+    journals: Mutex<HashMap<PathBuf, OpenStorage>>,
 }
 
 /// What is done about an embedded storage that is not there.
@@ -68,7 +68,7 @@ enum Missing {
     Refused,
 }
 
-struct Open {
+struct OpenStorage {
     journal: Journal,
     /// Whether somebody else opened it, so that it is not closed here.
     is_given: bool,
@@ -77,7 +77,7 @@ struct Open {
 impl PoolOpener {
     /// An opener for embedded paths below `data`, where the journals given are open already.
     pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
-        let given = |(path, journal)| (path, Open { journal, is_given: true });
+        let given = |(path, journal)| (path, OpenStorage { journal, is_given: true });
         let journals = Mutex::new(open.into_iter().map(given).collect());
         Self { data: data.to_owned(), clock, options: JournalOptions::default(), journals }
     }
@@ -154,7 +154,7 @@ impl PoolOpener {
             return Err(PoolOpenError::Absent(full));
         }
         let journal = Journal::open_beside(&full, &self.clock, self.options)?;
-        journals.insert(full, Open { journal: journal.clone(), is_given: false });
+        journals.insert(full, OpenStorage { journal: journal.clone(), is_given: false });
         Ok(journal)
     }
 }

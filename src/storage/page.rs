@@ -110,7 +110,7 @@ pub struct Usage {
 
 /// Whether a queue that is being dropped is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
+pub enum DropResult {
     /// Nothing of it is left.
     Done,
     /// There is more of it: drop it again.

@@ -20,7 +20,7 @@ const ALONE: u32 = 1 << 31;
 
 /// What a pool says of the entries of a queue that live by its retention.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Retained {
+pub struct RetainedEntries {
     /// Those of them that were asked for.
     pub found: Vec<Header>,
     /// No such entry has an earlier base time, those found included; none when there is no entry. It says nothing of entries

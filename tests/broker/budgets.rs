@@ -9,7 +9,7 @@ use angarium::broker::Broker;
 use angarium::catalogue::{Catalogue, QueueRecord};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::coordination::{Committed, Coordination, Fence, Node, Op, Session, TreeError, Watch};
+use angarium::coordination::{CommitResult, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium::domain::ids::QueueId;
 use angarium::domain::limits::{self, Limits};
 use angarium::domain::names::{PoolName, QueueRef};
@@ -184,7 +184,7 @@ impl Coordination for EndlessTree {
         self.0.sync().await
     }
 
-    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         self.0.commit(fences, ops).await
     }
 

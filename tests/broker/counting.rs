@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use angarium::coordination::{Committed, Coordination, Fence, Node, Op, Session, TreeError, Watch};
+use angarium::coordination::{CommitResult, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium::domain::durability::Durability;
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -128,7 +128,7 @@ impl PoolStore for CountingPool {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError> {
+    ) -> Result<RetainedEntries, StoreError> {
         let looked = self.pool.retained(queue, from, before, limit).await;
         self.looks.fetch_add(1, Ordering::SeqCst);
         let shown = looked.as_ref().map_or(0, |looked| looked.found.len());
@@ -168,7 +168,7 @@ impl PoolStore for CountingPool {
         epoch: Epoch,
         queue: QueueId,
         limit: usize,
-    ) -> Result<Dropped, StoreError> {
+    ) -> Result<DropResult, StoreError> {
         self.pool.drop_queue(slot, epoch, queue, limit).await
     }
 
@@ -237,7 +237,7 @@ impl Coordination for CountingTree {
         self.tree.sync().await
     }
 
-    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         self.tree.commit(fences, ops).await
     }
 

@@ -16,7 +16,7 @@ use angarium::domain::names::{ProjectId, QueueRef};
 use angarium::domain::queue::Metadata;
 use angarium::journal::Journal;
 use angarium::storage::embedded::EmbeddedPool;
-use angarium::storage::{Dropped, Epoch, PoolStore, Totals};
+use angarium::storage::{DropResult, Epoch, PoolStore, Totals};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -156,8 +156,8 @@ async fn what_a_killed_deletion_leaves_is_cleaned_by_the_next_process() {
         let part = |limit| seen.pool.drop_queue(slot.slot, epoch, record.id, limit);
         match step {
             0 => {}
-            1 => assert_eq!(part(10).await.unwrap(), Dropped::More),
-            _ => assert_eq!(part(1_000).await.unwrap(), Dropped::Done),
+            1 => assert_eq!(part(10).await.unwrap(), DropResult::More),
+            _ => assert_eq!(part(1_000).await.unwrap(), DropResult::Done),
         }
         if step == 3 {
             let claims = seen.claims_of(&record).await;

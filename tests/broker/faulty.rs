@@ -11,8 +11,8 @@ use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Message};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -222,7 +222,7 @@ impl PoolStore for FaultyPool {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError> {
+    ) -> Result<RetainedEntries, StoreError> {
         self.answers().await;
         self.pool.retained(queue, from, before, limit).await
     }
@@ -266,7 +266,7 @@ impl PoolStore for FaultyPool {
         epoch: Epoch,
         queue: QueueId,
         limit: usize,
-    ) -> Result<Dropped, StoreError> {
+    ) -> Result<DropResult, StoreError> {
         self.answers().await;
         self.pool.drop_queue(slot, epoch, queue, limit).await
     }

@@ -9,7 +9,7 @@ use angarium::clock::Clock;
 use angarium::cluster::replicas::{self, Replica};
 use angarium::coordination::Coordination;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use angarium::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 use angarium::domain::limits::Limits;
 use angarium::domain::names::PoolName;
 use angarium::domain::pool::{Pool, PoolUri};
@@ -97,7 +97,9 @@ async fn of_replicas_that_join_zookeeper_at_the_same_instant_while_a_pool_is_on_
         let address = ZooKeeper::shared().fresh_tree();
         let mut trees: Vec<Arc<dyn Coordination>> = Vec::new();
         for _ in 0..2 {
-            trees.push(Arc::new(ZooKeeperTree::open(address.clone(), Patience::default()).await.unwrap()));
+            trees.push(Arc::new(
+                ZooKeeperTree::open(address.clone(), ZooKeeperTimeouts::default()).await.unwrap(),
+            ));
         }
         Catalogue::new(trees[0].clone()).system(Uuid::new_v4()).await.unwrap();
         add_pool(&Catalogue::new(trees[0].clone()), "embedded:journal").await;

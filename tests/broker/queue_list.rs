@@ -9,7 +9,7 @@ use angarium::broker::{Broker, QueueFilter, QueuePage};
 use angarium::catalogue::Catalogue;
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::coordination::{Committed, Coordination, Fence, Node, Op, Session, TreeError, Watch};
+use angarium::coordination::{CommitResult, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium::domain::limits::Limits;
 use angarium::domain::names::ProjectId;
 use angarium::domain::page::PageLimit;
@@ -98,7 +98,7 @@ impl Coordination for Crowded {
         Ok(names.range((from, Bound::Unbounded)).take(most).map(|(name, _)| name.clone()).collect())
     }
 
-    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         self.tree.commit(fences, ops).await
     }
 

@@ -13,7 +13,7 @@ use angarium::domain::ids::MessageId;
 use angarium::domain::limits::Limits;
 use angarium::domain::message::{Header, Life, NewMessage};
 use angarium::domain::patch::Change;
-use angarium::domain::queue::Created;
+use angarium::domain::queue::CreateResult;
 use angarium::error::{Error, Part};
 use angarium::journal::Journal;
 use angarium::storage::PoolStore;
@@ -124,12 +124,12 @@ async fn a_queue_in_order_of_groups_waits_until_every_replica_knows_such_queues(
     assert!(told.contains("127.0.0.1:2") && told.contains("0.0.9"), "{told}");
     assert!(broker.queue_metadata(&queue("q")).await.unwrap().is_none());
     // What every program knows is not stopped by it.
-    assert_eq!(broker.queue_create(&queue("plain"), metadata("{}")).await.unwrap(), Created::New);
+    assert_eq!(broker.queue_create(&queue("plain"), metadata("{}")).await.unwrap(), CreateResult::New);
     assert_eq!(broker.components().await.unwrap().schema, Schema::FIRST);
 
     scene.tree.commit(&[], &[Op::Delete { path: older }]).await.unwrap();
     let created = broker.queue_create(&queue("q"), metadata(r#"{"_fifo": true}"#)).await.unwrap();
-    assert_eq!(created, Created::New);
+    assert_eq!(created, CreateResult::New);
     assert_eq!(broker.components().await.unwrap().schema, Schema::GROUPS);
 }
 
@@ -156,7 +156,7 @@ async fn the_form_in_force_is_raised_once_and_never_goes_back() {
     let fifo = || metadata(r#"{"_fifo": true}"#);
     let (one, other) = (queue("one"), queue("other"));
     let (one, other) = tokio::join!(broker.queue_create(&one, fifo()), broker.queue_create(&other, fifo()));
-    assert_eq!((one.unwrap(), other.unwrap()), (Created::New, Created::New));
+    assert_eq!((one.unwrap(), other.unwrap()), (CreateResult::New, CreateResult::New));
     broker.stop().await;
     let again = scene.start().await.unwrap();
     assert_eq!(again.components().await.unwrap().schema, Schema::GROUPS);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use angarium::catalogue::Catalogue;
 use angarium::coordination::Coordination;
-use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use angarium::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 use http::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ async fn an_owner_of_a_target_that_was_replaced_is_refused_by_a_process_that_has
     let cluster = tokio::task::spawn_blocking(|| Cluster::start(2)).await.unwrap();
     let address = cluster.address.parse().unwrap();
     let tree: Arc<dyn Coordination> =
-        Arc::new(ZooKeeperTree::open(address, Patience::default()).await.unwrap());
+        Arc::new(ZooKeeperTree::open(address, ZooKeeperTimeouts::default()).await.unwrap());
     let secret = Catalogue::new(Arc::clone(&tree)).peer_secret("unused").await.unwrap();
     let node = tree.get("/meta/slots/07").await.unwrap().unwrap();
     let (view, source) = (cluster.view(), queue_of(&cluster, 0));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use angarium::catalogue::{Catalogue, Owner};
 use angarium::clock::Clock;
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use angarium::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 use angarium::coordination::{Coordination, Op};
 use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use angarium::journal::Journal;
@@ -36,7 +36,7 @@ async fn a_thawed_service_says_nothing_from_a_memory_that_somebody_else_has_over
     assert_eq!(client.claim("q", 1, 60).unwrap().status, StatusCode::NO_CONTENT);
     server.signal(Signal::STOP);
     let tree: Arc<dyn Coordination> =
-        Arc::new(ZooKeeperTree::open(address, Patience::default()).await.unwrap());
+        Arc::new(ZooKeeperTree::open(address, ZooKeeperTimeouts::default()).await.unwrap());
     let path = format!("/meta/slots/{}", queue().slot());
     while tree.get(&format!("{path}/owner")).await.unwrap().is_some() {
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -39,7 +39,7 @@ use crate::domain::limits;
 use crate::domain::names::{QueueName, QueueRef};
 use crate::domain::probe;
 use crate::error::{Error, Part};
-use crate::metrics::{ForwardMeter, Forwarded};
+use crate::metrics::{ForwardMeter, ForwardResult};
 use in_flight::InFlightForward;
 use peer::{MOVED, PeerOrigin, RequestId, WaitedTime, passed_back, passed_on, take_delivery};
 use replayable_body::ReplayableBody;
@@ -265,21 +265,21 @@ impl Relay {
         let note = |outcome| self.meter.note(outcome, began.elapsed());
         match sent {
             Ok(answer) if answer.headers().contains_key(MOVED) => {
-                note(Forwarded::Moved);
+                note(ForwardResult::Moved);
                 AttemptResult::Moved(slot, ApiError::from(Error::Moved(slot)).into_response())
             }
             Ok(mut response) => {
-                note(Forwarded::Answered);
+                note(ForwardResult::Answered);
                 response.extensions_mut().insert(PeerResponseMark);
                 AttemptResult::Done(response)
             }
             Err(PeerFailure::NotSent(why)) => {
-                note(Forwarded::NotSent);
+                note(ForwardResult::NotSent);
                 let error = Error::unavailable(Part::Coordination, format!("replica {address}: {why}"));
                 AttemptResult::Moved(slot, ApiError::from(error).into_response())
             }
             Err(PeerFailure::Unknown(why)) => {
-                note(Forwarded::Unknown);
+                note(ForwardResult::Unknown);
                 let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
                 let response = ApiError::from(error).into_response();
                 if asking.may_be_done_twice() {

@@ -13,7 +13,7 @@ use crate::broker::QueueFilter;
 use crate::domain::limits::{self, Span};
 use crate::domain::names::{ProjectId, QueueName, QueueRef};
 use crate::domain::page::PageLimit;
-use crate::domain::queue::Created;
+use crate::domain::queue::CreateResult;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -38,7 +38,7 @@ pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Operati
     fifo::check_new(&queue.name, &attributes)?;
     let changes = queue_attributes::checked(context, queue, &attributes).await?;
     let metadata = queue_attributes::of_new_queue(context.broker.limits(), changes, tags::checked(tags)?)?;
-    if context.broker.queue_create(queue, metadata).await? == Created::Existed {
+    if context.broker.queue_create(queue, metadata).await? == CreateResult::Existed {
         check_same(context, queue, &attributes).await?;
     }
     Ok(OperationResult::new(QueueUrl { queue_url: context.url(queue) }))

@@ -8,7 +8,7 @@ use crate::domain::attributes as keys;
 use crate::domain::limits;
 use crate::domain::patch::Change;
 use crate::domain::queue::Metadata;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// Checks the metadata of a queue that REST creates.
 ///
@@ -45,7 +45,7 @@ fn check(key: &str, value: &RawValue) -> Result<(), Error> {
         keys::TAGS => tags::check_text(text),
         _ => Ok(()),
     };
-    checked.map_err(|why| Error::invalid(Place::Body, key, why.chars().take(400).collect::<String>()))
+    checked.map_err(|why| Error::invalid(InvalidPart::Body, key, why.chars().take(400).collect::<String>()))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::domain::claim::Holdings;
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::Limits;
 use crate::domain::page::{PageLimit, PopCount};
-use crate::error::{Error, Place, Resource};
+use crate::error::{Error, InvalidPart, Resource};
 
 /// Which messages to show: those of `ids`, or a page of all.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -116,7 +116,7 @@ pub(super) fn bounded<'a>(
     let (texts, most) = (list(text), limits.messages_page.most());
     if texts.len() > most {
         let why = format!("{} ids are more than {most}", texts.len());
-        return Err(Error::invalid(Place::Limit, field, why));
+        return Err(Error::invalid(InvalidPart::Limit, field, why));
     }
     Ok(texts)
 }
@@ -210,5 +210,5 @@ pub async fn delete(
 }
 
 fn wrong_query(why: &str) -> ApiError {
-    Error::invalid(Place::Limit, "", why).into()
+    Error::invalid(InvalidPart::Limit, "", why).into()
 }

@@ -16,7 +16,7 @@ use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, FlavorView};
 use crate::domain::limits::{self, Limits};
 use crate::domain::names::{FlavorName, PoolName};
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// Documents the flavor in a path.
 #[derive(Deserialize, IntoParams)]
@@ -69,14 +69,14 @@ impl RequestBody for FlavorUpdate {
 /// The pools of a flavor, with capabilities that must at least have the form.
 fn pool_list(names: &[String], capabilities: Option<&RawValue>) -> Result<Vec<PoolName>, Error> {
     if capabilities.is_some_and(|text| !text.get().starts_with('{')) {
-        return Err(Error::invalid(Place::Body, "capabilities", "must be a JSON object"));
+        return Err(Error::invalid(InvalidPart::Body, "capabilities", "must be a JSON object"));
     }
     if !(1..=limits::FLAVOR_POOLS).contains(&names.len()) {
         let why = format!("it has 1 to {} names of pools", limits::FLAVOR_POOLS);
-        return Err(Error::invalid(Place::Limit, "pool_list", why));
+        return Err(Error::invalid(InvalidPart::Limit, "pool_list", why));
     }
     let checked = names.iter().map(|name| PoolName::new(name)).collect::<Result<_, _>>();
-    checked.map_err(|error| Error::invalid(Place::Body, "pool_list", error.to_string()))
+    checked.map_err(|error| Error::invalid(InvalidPart::Body, "pool_list", error.to_string()))
 }
 
 /// A flavor.

@@ -23,7 +23,7 @@ use crate::domain::group::{DedupId, GroupName};
 use crate::domain::ids::{ClaimId, MessageId};
 use crate::domain::limits::{self, Limits};
 use crate::domain::message::{MessageTtl, NewMessage};
-use crate::error::{Error, Place, Resource};
+use crate::error::{Error, InvalidPart, Resource};
 
 /// Messages to post: at least one, and at most 24,000, in 6,553,600 bytes of JSON. Each has as many bytes as the attribute
 /// `_max_messages_post_size` of the queue allows.
@@ -75,7 +75,7 @@ impl PostedMessage {
             (None, Some(date)) => Some(Delay::until(&date, field("not_before"))?),
             (Some(_), Some(_)) => {
                 let why = "a message has a delay or a date, not both";
-                return Err(Error::invalid(Place::Limit, field("not_before"), why));
+                return Err(Error::invalid(InvalidPart::Limit, field("not_before"), why));
             }
         };
         let group = self.group.map(|group| GroupName::new(&group, field("group"))).transpose()?;
@@ -99,10 +99,10 @@ impl MessagePostRequest {
         let messages = self.messages.whole().map_err(|count| {
             let why =
                 format!("a request has at most {} messages, and this one has {count}", limits::POST_MESSAGES);
-            Error::invalid(Place::Limit, "messages", why)
+            Error::invalid(InvalidPart::Limit, "messages", why)
         })?;
         if messages.is_empty() {
-            return Err(Error::invalid(Place::Limit, "messages", "no messages to post"));
+            return Err(Error::invalid(InvalidPart::Limit, "messages", "no messages to post"));
         }
         let messages = messages.into_iter().enumerate();
         Ok(messages.map(|(index, Object(message))| message.into_new(index, limits)))

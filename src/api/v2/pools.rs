@@ -18,7 +18,7 @@ use crate::broker::{Broker, PoolReport, PoolView};
 use crate::domain::limits::{self, Limits};
 use crate::domain::names::{FlavorName, PoolName};
 use crate::domain::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// Documents the pool in a path.
 #[derive(Deserialize, IntoParams)]
@@ -133,7 +133,7 @@ impl PoolUpdate {
         };
         if change.is_empty() {
             let why = "one of uri, weight, flavor, options, state must be given";
-            return Err(Error::invalid(Place::Body, "", why));
+            return Err(Error::invalid(InvalidPart::Body, "", why));
         }
         Ok(change)
     }
@@ -143,7 +143,7 @@ impl PoolUpdate {
 fn flavor(name: Option<String>) -> Result<Option<FlavorName>, Error> {
     let name = name.filter(|name| !name.is_empty());
     let checked = name.map(|name| FlavorName::new(&name)).transpose();
-    checked.map_err(|error| Error::invalid(Place::Body, "flavor", error.to_string()))
+    checked.map_err(|error| Error::invalid(InvalidPart::Body, "flavor", error.to_string()))
 }
 
 /// A pool.

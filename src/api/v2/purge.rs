@@ -10,7 +10,7 @@ use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody};
 use crate::broker::Broker;
 use crate::domain::limits::{self, Limits};
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 const MESSAGES: &str = "messages";
 const SUBSCRIPTIONS: &str = "subscriptions";
@@ -49,7 +49,7 @@ impl PurgeRequest {
         for (index, name) in self.resource_types.iter().enumerate() {
             if name != MESSAGES && name != SUBSCRIPTIONS {
                 let why = format!("it is neither '{MESSAGES}' nor '{SUBSCRIPTIONS}'");
-                return Err(Error::invalid(Place::Limit, format!("resource_types[{index}]"), why));
+                return Err(Error::invalid(InvalidPart::Limit, format!("resource_types[{index}]"), why));
             }
         }
         Ok(self.resource_types.iter().any(|name| name == MESSAGES))

@@ -16,7 +16,7 @@ use crate::broker::Broker;
 use crate::domain::limits::Limits;
 use crate::domain::names::QueueRef;
 use crate::domain::patch::Entries;
-use crate::domain::queue::{Created, Metadata, Milestone, QueueStats};
+use crate::domain::queue::{CreateResult, Metadata, Milestone, QueueStats};
 
 /// The header that tells whether the queue exists: the answer for a missing one looks like that for an empty one.
 const EXISTS: HeaderName = HeaderName::from_static("x-queue-exists");
@@ -64,8 +64,8 @@ pub async fn put(
     sqs::check_metadata(&metadata)?;
     let created = broker.queue_create(&asked.queue, metadata).await?;
     let status = match created {
-        Created::New => StatusCode::CREATED,
-        Created::Existed => StatusCode::NO_CONTENT,
+        CreateResult::New => StatusCode::CREATED,
+        CreateResult::Existed => StatusCode::NO_CONTENT,
     };
     Ok((status, [(header::LOCATION, path(&asked.queue))]).into_response())
 }

@@ -67,7 +67,7 @@ async fn parent_gone() {
 #[expect(clippy::print_stdout, reason = "the parent reads the address from standard output")]
 async fn accept(args: &EmptyArgs) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen).await.with_context(|| args.listen.to_string())?;
-    let service = TowerToHyperService::new(router(Answers::new(args)));
+    let service = TowerToHyperService::new(router(PreparedAnswers::new(args)));
     println!("listening on http://{}", listener.local_addr()?);
     // One task for each connection; they end with it or with the process.
     let mut connections = JoinSet::new();
@@ -83,14 +83,14 @@ async fn accept(args: &EmptyArgs) -> anyhow::Result<()> {
 }
 
 #[derive(Clone)]
-struct Answers {
+struct PreparedAnswers {
     post: Bytes,
     claim: Bytes,
     /// What a receive of SQS is answered with.
     receive: Bytes,
 }
 
-impl Answers {
+impl PreparedAnswers {
     fn new(args: &EmptyArgs) -> Self {
         let message = format!(r#"{{"id":"{ID}"}}"#);
         let messages = vec![message; args.batch].join(",");
@@ -110,7 +110,7 @@ fn padded(open: &str, bytes: usize) -> Bytes {
     Bytes::from(format!(r#"{open},"pad":"{pad}"}}"#))
 }
 
-fn router(answers: Answers) -> Router {
+fn router(answers: PreparedAnswers) -> Router {
     Router::new()
         .route("/v2/queues/{queue}/messages", post(post_messages))
         .route("/v2/queues/{queue}/claims", post(claim_messages))
@@ -119,11 +119,11 @@ fn router(answers: Answers) -> Router {
         .with_state(answers)
 }
 
-async fn post_messages(State(answers): State<Answers>, request: Request) -> Response {
+async fn post_messages(State(answers): State<PreparedAnswers>, request: Request) -> Response {
     answer(request, StatusCode::CREATED, answers.post).await
 }
 
-async fn claim_messages(State(answers): State<Answers>, request: Request) -> Response {
+async fn claim_messages(State(answers): State<PreparedAnswers>, request: Request) -> Response {
     answer(request, StatusCode::CREATED, answers.claim).await
 }
 
@@ -132,7 +132,7 @@ async fn delete_message() -> StatusCode {
 }
 
 /// An operation of SQS: a send, a receive, or else a delete.
-async fn operation(State(answers): State<Answers>, headers: HeaderMap, request: Request) -> Response {
+async fn operation(State(answers): State<PreparedAnswers>, headers: HeaderMap, request: Request) -> Response {
     let target = headers.get("x-amz-target").map(HeaderValue::as_bytes).unwrap_or_default();
     let body = if target.starts_with(b"AmazonSQS.Send") {
         answers.post
@@ -166,7 +166,7 @@ mod tests {
             claim_answer_bytes: 777,
             batch: 3,
         };
-        let answers = Answers::new(&args);
+        let answers = PreparedAnswers::new(&args);
         assert_eq!((answers.post.len(), answers.claim.len()), (61, 777));
         let claim: serde_json::Value = serde_json::from_slice(&answers.claim).unwrap();
         assert_eq!(claim["messages"].as_array().unwrap().len(), 3);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::generator::Measured;
-use super::tally::{Answered, Verb};
+use super::generator::WindowResult;
+use super::tally::{Verb, VerbTally};
 
 /// The figures of one window, or the medians of several.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -76,7 +76,7 @@ impl Round {
 
 impl Figures {
     /// The figures of one window.
-    pub fn of(measured: &Measured) -> Self {
+    pub fn of(measured: &WindowResult) -> Self {
         let tally = &measured.tally;
         let requests = tally.requests();
         let seconds = measured.elapsed.as_secs_f64();
@@ -118,7 +118,7 @@ impl Figures {
 }
 
 impl Latency {
-    fn of(verb: Verb, answered: &Answered) -> Option<Self> {
+    fn of(verb: Verb, answered: &VerbTally) -> Option<Self> {
         let latency = &answered.latency;
         if latency.is_empty() {
             return None;
@@ -164,23 +164,23 @@ fn micros_each(cpu: Duration, requests: u64) -> Option<f64> {
 
 #[cfg(test)]
 pub mod tests {
-    use super::super::line::Answer;
+    use super::super::connection::BenchAnswer;
     use super::super::tally::Tally;
     use super::*;
     use bytes::Bytes;
     use http::StatusCode;
 
     /// A window of two seconds with `requests` posts and the server's CPU given in ms.
-    pub fn measured(requests: u64, server_ms: Option<u64>) -> Measured {
+    pub fn measured(requests: u64, server_ms: Option<u64>) -> WindowResult {
         let mut tally = Tally::new();
         tally.open_window();
         for micros in 1..=requests {
             let took = Duration::from_micros(micros);
-            let answer = Answer { status: StatusCode::CREATED, body: Bytes::new(), took };
+            let answer = BenchAnswer { status: StatusCode::CREATED, body: Bytes::new(), took };
             tally.count(Verb::Post, &answer);
             tally.count_messages(10);
         }
-        Measured {
+        WindowResult {
             elapsed: Duration::from_secs(2),
             longest_unanswered: Duration::from_micros(9),
             tally,

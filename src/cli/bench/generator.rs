@@ -15,8 +15,8 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::connection::{BenchConnection, ConnectionFault, DEADLINE, Target, WaitStart};
 use super::cpu;
-use super::line::{Broken, DEADLINE, Line, Target, Waiting};
 use super::tally::Tally;
 use super::workload::Workload;
 
@@ -51,7 +51,7 @@ pub struct Load {
 }
 
 /// What a window gave.
-pub struct Measured {
+pub struct WindowResult {
     /// Its true length.
     pub elapsed: Duration,
     /// Longest wait of the requests that were still unanswered at its end: a server that stalls late shows here, not in
@@ -68,7 +68,7 @@ pub struct Measured {
 /// Runs the load on a runtime of one thread, the calling one, so that the generator never takes more than one core
 /// and its weight does not change with the number of cores. Blocks for warm-up and window and the last turns; `stop` ends it
 /// early, as an error. Errors of requests are in the tally.
-pub fn drive(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> {
+pub fn drive(load: &Load, stop: &CancellationToken) -> anyhow::Result<WindowResult> {
     on_this_thread(run(load, stop))?
 }
 
@@ -91,7 +91,7 @@ pub fn fill(load: &Load, messages: u64, stop: &CancellationToken) -> anyhow::Res
     let filled = Cell::new(0);
     let tally = RefCell::new(Tally::new());
     let on_a_line = async |first: usize| {
-        let mut line = Line::open(&load.targets[0], Waiting::default()).await?;
+        let mut line = BenchConnection::open(&load.targets[0], WaitStart::default()).await?;
         let mut turn = 0;
         while filled.get() < messages && tally.borrow().errors == 0 && !stop.is_cancelled() {
             let queue = load.workload.queue_of(first, turn, FILLERS);
@@ -112,19 +112,21 @@ pub fn fill(load: &Load, messages: u64, stop: &CancellationToken) -> anyhow::Res
 pub fn probe(load: &Load) -> anyhow::Result<Tally> {
     on_one_line(load, async |line, tally| {
         let turn = load.workload.turn(line, 0, tally);
-        timeout(DEADLINE, turn).await.unwrap_or_else(|_| Err(Broken::Failed("no answer to the probe".into())))
+        timeout(DEADLINE, turn)
+            .await
+            .unwrap_or_else(|_| Err(ConnectionFault::Failed("no answer to the probe".into())))
     })
 }
 
 /// Work on one connection, and what it counted. Fails with the server's words where there was an error.
 fn on_one_line(
     load: &Load,
-    work: impl AsyncFnOnce(&mut Line, &RefCell<Tally>) -> Result<(), Broken>,
+    work: impl AsyncFnOnce(&mut BenchConnection, &RefCell<Tally>) -> Result<(), ConnectionFault>,
 ) -> anyhow::Result<Tally> {
     let tally = RefCell::new(Tally::new());
     tally.borrow_mut().open_window();
     let done = on_this_thread(async {
-        let mut line = Line::open(&load.targets[0], Waiting::default()).await?;
+        let mut line = BenchConnection::open(&load.targets[0], WaitStart::default()).await?;
         work(&mut line, &tally).await
     })?;
     told(load, done)?;
@@ -133,10 +135,10 @@ fn on_one_line(
     Ok(tally)
 }
 
-fn told(load: &Load, done: Result<(), Broken>) -> anyhow::Result<()> {
+fn told(load: &Load, done: Result<(), ConnectionFault>) -> anyhow::Result<()> {
     done.or_else(|broken| match broken {
-        Broken::Closed => bail!("{}: closed the connection", load.name),
-        Broken::Failed(why) => bail!("{}: {why}", load.name),
+        ConnectionFault::Closed => bail!("{}: closed the connection", load.name),
+        ConnectionFault::Failed(why) => bail!("{}: {why}", load.name),
     })
 }
 
@@ -152,12 +154,12 @@ fn on_this_thread<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     Ok(LocalSet::new().block_on(&runtime, work))
 }
 
-async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> {
+async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<WindowResult> {
     let tally = Rc::new(RefCell::new(Tally::new()));
     // The tasks of the connections; they end when this is dropped, whatever their server does.
     let mut connections = JoinSet::new();
     let is_over = Rc::new(Cell::new(false));
-    let waits: Vec<Waiting> = (0..load.connections).map(|_| Waiting::default()).collect();
+    let waits: Vec<WaitStart> = (0..load.connections).map(|_| WaitStart::default()).collect();
     for (number, waiting) in waits.iter().enumerate() {
         let (waiting, is_over) = (Rc::clone(waiting), Rc::clone(&is_over));
         let slot = Slot { number, of: load.connections, waiting, turn: 0, is_over };
@@ -168,16 +170,16 @@ async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> 
     let mut progress = Progress::new(load.name);
     wait(load.warmup, &tally, &mut progress, stop).await?;
     tally.borrow_mut().open_window();
-    let before = Reading::take(load.pid);
+    let before = ClockReading::take(load.pid);
     wait(load.window, &tally, &mut progress, stop).await?;
     tally.borrow_mut().shut_window();
-    let after = Reading::take(load.pid);
+    let after = ClockReading::take(load.pid);
     let longest_unanswered = unanswered(&waits, after.at, &tally);
     let counted = tally.replace(Tally::new());
     is_over.set(true);
     // A turn that takes longer is given up.
     let _ = timeout(LAST_TURNS, connections.join_all()).await;
-    Ok(Measured {
+    Ok(WindowResult {
         elapsed: after.at - before.at,
         longest_unanswered,
         tally: counted,
@@ -188,8 +190,8 @@ async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<Measured> 
 
 /// The longest wait for an answer at the end of the window. When even the shortest is long, the server has stopped
 /// answering, and that is an error.
-fn unanswered(waits: &[Waiting], end: Instant, tally: &RefCell<Tally>) -> Duration {
-    let wait = |waiting: &Waiting| {
+fn unanswered(waits: &[WaitStart], end: Instant, tally: &RefCell<Tally>) -> Duration {
+    let wait = |waiting: &WaitStart| {
         waiting.get().map_or(Duration::ZERO, |since| end.saturating_duration_since(since))
     };
     let shortest = waits.iter().map(wait).min().unwrap_or_default();
@@ -205,7 +207,7 @@ fn unanswered(waits: &[Waiting], end: Instant, tally: &RefCell<Tally>) -> Durati
 struct Slot {
     number: usize,
     of: usize,
-    waiting: Waiting,
+    waiting: WaitStart,
     turn: usize,
     /// Whether no turn begins any more.
     is_over: Rc<Cell<bool>>,
@@ -217,7 +219,7 @@ impl Slot {
         while !self.is_over.get() {
             let Err(broken) = self.one_line(&target, &workload, &tally).await else { return };
             self.waiting.set(None);
-            let Broken::Failed(why) = broken else {
+            let ConnectionFault::Failed(why) = broken else {
                 tally.borrow_mut().reconnects += 1;
                 continue;
             };
@@ -231,8 +233,8 @@ impl Slot {
         target: &Target,
         workload: &Workload,
         tally: &RefCell<Tally>,
-    ) -> Result<(), Broken> {
-        let mut line = Line::open(target, Rc::clone(&self.waiting)).await?;
+    ) -> Result<(), ConnectionFault> {
+        let mut line = BenchConnection::open(target, Rc::clone(&self.waiting)).await?;
         while !self.is_over.get() {
             let queue = workload.queue_of(self.number, self.turn, self.of);
             self.turn = self.turn.wrapping_add(1);
@@ -243,13 +245,13 @@ impl Slot {
 }
 
 /// Clocks at one end of the window.
-struct Reading {
+struct ClockReading {
     at: Instant,
     generator: Duration,
     server: Option<Duration>,
 }
 
-impl Reading {
+impl ClockReading {
     fn take(pid: Option<u32>) -> Self {
         let server = pid.and_then(|pid| cpu::of_process(pid).ok());
         Self { at: Instant::now(), generator: cpu::of_this_process(), server }
@@ -310,7 +312,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    fn waits(seconds: &[Option<u64>], end: Instant) -> Vec<Waiting> {
+    fn waits(seconds: &[Option<u64>], end: Instant) -> Vec<WaitStart> {
         seconds
             .iter()
             .map(|wait| Rc::new(Cell::new(wait.map(|wait| end - Duration::from_secs(wait)))))

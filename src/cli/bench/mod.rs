@@ -13,10 +13,10 @@
 //! any server that speaks them.
 
 mod ceiling;
+mod connection;
 mod cpu;
 mod figures;
 mod generator;
-mod line;
 mod report;
 mod rounds;
 mod server_process;

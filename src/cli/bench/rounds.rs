@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::LoadArgs;
 use super::ceiling::EmptyArgs;
+use super::connection::Target;
 use super::figures::{Figures, Round};
-use super::generator::{Load, Measured, create, drive, fill, probe, remove};
-use super::line::Target;
+use super::generator::{Load, WindowResult, create, drive, fill, probe, remove};
 use super::report::{Conditions, Report};
 use super::server_process::ServerProcess;
 use super::tally::{Tally, Verb};
@@ -134,7 +134,7 @@ impl Side {
 
     /// One warm-up and one measured window.
     fn window(&mut self, report: &mut Report, stop: &CancellationToken) -> anyhow::Result<Figures> {
-        let measured: Measured = drive(&self.load, stop)?;
+        let measured: WindowResult = drive(&self.load, stop)?;
         if let Some(process) = &mut self.process {
             process.check_alive()?;
         }

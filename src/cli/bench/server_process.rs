@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::ceiling::EmptyArgs;
-use super::line::Target;
+use super::connection::Target;
 
 /// Longest wait for the line with the address.
 const START: Duration = Duration::from_secs(10);

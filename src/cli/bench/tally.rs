@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use http::StatusCode;
 
-use super::line::Answer;
+use super::connection::BenchAnswer;
 
 /// Error texts kept; the rest are only counted.
 const ERRORS_SHOWN: usize = 5;
@@ -40,14 +40,14 @@ impl Verb {
 }
 
 /// The answered requests of one kind.
-pub struct Answered {
+pub struct VerbTally {
     /// Time from sending to the end of the answer, in µs, three digits.
     pub latency: Histogram<u64>,
     /// Sum of the sizes of the answers' bodies, in bytes.
     pub bytes: u64,
 }
 
-impl Answered {
+impl VerbTally {
     fn new() -> Self {
         let latency = Histogram::new_with_bounds(1, 60_000_000, 3)
             .expect("the bounds are constants that fit each other: 1 µs to 60 s, three digits");
@@ -64,7 +64,7 @@ impl Answered {
 /// What one run has counted. Requests and messages count only while the window is open; errors always.
 pub struct Tally {
     window_open: bool,
-    answered: [Answered; 3],
+    answered: [VerbTally; 3],
     /// Messages whose last request was answered: posted ones for `post`, deleted ones for `cycle`.
     pub messages: u64,
     /// Claims that found nothing, because other connections had claimed it all.
@@ -82,7 +82,7 @@ impl Tally {
     pub fn new() -> Self {
         Self {
             window_open: false,
-            answered: std::array::from_fn(|_| Answered::new()),
+            answered: std::array::from_fn(|_| VerbTally::new()),
             messages: 0,
             empty_claims: 0,
             errors: 0,
@@ -102,7 +102,7 @@ impl Tally {
     }
 
     /// The answered requests of one kind.
-    pub fn of(&self, verb: Verb) -> &Answered {
+    pub fn of(&self, verb: Verb) -> &VerbTally {
         &self.answered[verb as usize]
     }
 
@@ -112,7 +112,7 @@ impl Tally {
     }
 
     /// An answer with the status that was hoped for.
-    pub fn count(&mut self, verb: Verb, answer: &Answer) {
+    pub fn count(&mut self, verb: Verb, answer: &BenchAnswer) {
         if self.window_open {
             let kind = &mut self.answered[verb as usize];
             kind.latency.saturating_record(micros(answer.took));
@@ -160,9 +160,9 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn answer(micros: u64, body: &'static str) -> Answer {
+    fn answer(micros: u64, body: &'static str) -> BenchAnswer {
         let took = Duration::from_micros(micros);
-        Answer { status: StatusCode::CREATED, body: Bytes::from_static(body.as_bytes()), took }
+        BenchAnswer { status: StatusCode::CREATED, body: Bytes::from_static(body.as_bytes()), took }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::printer::{Printer, Shown};
-use super::remote::{Ask, Remote, with_query};
+use super::printer::{Display, Printer};
+use super::remote::{ApiRequest, Remote, with_query};
 use super::table::Table;
 
 /// Letters of a bar that stands for everything.
@@ -40,11 +40,11 @@ pub(super) struct MapArgs {
 struct Plan {
     complete: bool,
     silent: Vec<String>,
-    moves: Vec<Planned>,
+    moves: Vec<PlanMove>,
 }
 
 #[derive(Deserialize)]
-struct Planned {
+struct PlanMove {
     project: String,
     queue: String,
     from: String,
@@ -56,7 +56,7 @@ struct Planned {
     description: Option<String>,
 }
 
-impl Planned {
+impl PlanMove {
     fn row(&self) -> Vec<String> {
         let outcome = match (self.begun, &self.description) {
             (None, _) => "planned".to_owned(),
@@ -80,12 +80,12 @@ pub(super) fn balance(remote: &Remote, printer: &mut Printer, args: &BalanceArgs
                 body[key] = json!(value);
             }
         }
-        remote.ask(Ask::new(Method::POST, PATH).json(&body)?)?
+        remote.ask(ApiRequest::new(Method::POST, PATH).json(&body)?)?
     } else {
         remote.get(with_query(PATH, &[("limit", args.limit.map(|limit| limit.to_string()))]))?
     };
     let Plan { complete, silent, moves } = reply.parse()?;
-    let rows: Vec<_> = moves.iter().map(Planned::row).collect();
+    let rows: Vec<_> = moves.iter().map(PlanMove::row).collect();
     let mut people = match moves.is_empty() {
         true => "the pools hold their shares\n".to_owned(),
         false => Table::new(&["PROJECT", "QUEUE", "FROM", "TO", "MESSAGES", "BYTES", "LOAD/MIN", "MOVE"])
@@ -98,18 +98,18 @@ pub(super) fn balance(remote: &Remote, printer: &mut Printer, args: &BalanceArgs
         people.push_str(&format!("replica {replica} did not say how busy its queues are\n"));
     }
     let plain = moves.iter().map(|planned| planned.queue.clone()).collect();
-    printer.show(&Shown { people, json: reply.json_text()?, plain })
+    printer.show(&Display { people, json: reply.json_text()?, plain })
 }
 
 #[derive(Deserialize)]
 struct Map {
     complete: bool,
-    pools: Vec<Mapped>,
-    moves: Vec<Way>,
+    pools: Vec<MapPool>,
+    moves: Vec<MapMove>,
 }
 
 #[derive(Deserialize)]
-struct Mapped {
+struct MapPool {
     name: String,
     weight: u32,
     share: f64,
@@ -118,7 +118,7 @@ struct Mapped {
     queues: u64,
 }
 
-impl Mapped {
+impl MapPool {
     fn row(&self) -> Vec<String> {
         let (weight, queues) = (self.weight.to_string(), self.queues.to_string());
         vec![self.name.clone(), self.state.clone(), weight, bar(self.share), bar(self.held), queues]
@@ -126,7 +126,7 @@ impl Mapped {
 }
 
 #[derive(Deserialize)]
-struct Way {
+struct MapMove {
     from: String,
     to: String,
     queues: u64,
@@ -144,16 +144,16 @@ pub(super) fn map(remote: &Remote, printer: &mut Printer, args: &MapArgs) -> Res
     }
     let reply = remote.get(with_query(PATH, &[("format", Some("json".to_owned()))]))?;
     let Map { complete, pools, moves } = reply.parse()?;
-    let rows: Vec<_> = pools.iter().map(Mapped::row).collect();
+    let rows: Vec<_> = pools.iter().map(MapPool::row).collect();
     let mut people = Table::new(&["POOL", "STATE", "WEIGHT", "SHARE", "HELD", "QUEUES"]).with_head(&rows);
-    for Way { from, to, queues } in &moves {
+    for MapMove { from, to, queues } in &moves {
         people.push_str(&format!("{from} -> {to}: {queues} on the way\n"));
     }
     if !complete {
         people.push_str("not all queues were looked at: there are too many\n");
     }
     let plain = pools.iter().map(|pool| pool.name.clone()).collect();
-    printer.show(&Shown { people, json: reply.json_text()?, plain })
+    printer.show(&Display { people, json: reply.json_text()?, plain })
 }
 
 /// A part from 0 to 1 as a bar, and in percent.

@@ -12,9 +12,9 @@ use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
 use super::message::Message;
 use super::notice;
-use super::printer::{Item, Shown};
+use super::printer::{Display, Item};
 use super::queue::{self, parsed};
-use super::remote::{Ask, Remote, Reply, encoded, with_query};
+use super::remote::{ApiRequest, Remote, Reply, encoded, with_query};
 use super::table::{Table, cut, one_line};
 use crate::units::{self, span};
 
@@ -92,7 +92,7 @@ pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     match &args.command {
         ClaimCommand::Create { queue, limit, terms, wait } => {
-            let wanted = Wanted { queue, limit: *limit, terms, wait: wait.map(u64::from) };
+            let wanted = ClaimRequest { queue, limit: *limit, terms, wait: wait.map(u64::from) };
             let granted = claim(&remote, &wanted)?;
             if granted.is_none() {
                 notice::tell_if_missing(&remote, queue);
@@ -102,7 +102,7 @@ pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
         ClaimCommand::List { queue, extent } => list(&args.caller, &remote, queue, extent),
         ClaimCommand::Show { queue, claim } => {
             let reply = remote.get(path(queue, claim))?;
-            let held: Held = reply.parse()?;
+            let held: ClaimMessages = reply.parse()?;
             let head = format!("renewed {} ago for {}\n", span(held.age), span(held.ttl));
             show(args, claim, head, &reply, &held.messages)
         }
@@ -121,7 +121,7 @@ pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ClaimEntry {
     id: String,
     ttl: u64,
     age: u64,
@@ -136,7 +136,7 @@ fn list(caller: &CallerArgs, remote: &Remote, queue: &str, extent: &ExtentArgs) 
     while let Some(page) = listing.page()? {
         let mut items = Vec::with_capacity(page.len());
         for json in page {
-            let Listed { id, ttl, age, messages } = parsed(&json)?;
+            let ClaimEntry { id, ttl, age, messages } = parsed(&json)?;
             let row =
                 vec![id.clone(), messages.to_string(), span(ttl), span(age), span(ttl.saturating_sub(age))];
             items.push(Item { row, json: one_line(&json), plain: id });
@@ -156,7 +156,7 @@ fn path(queue: &str, claim: &str) -> String {
 }
 
 /// What is to be claimed.
-pub struct Wanted<'a> {
+pub struct ClaimRequest<'a> {
     /// The queue.
     pub queue: &'a str,
     /// How many messages at most.
@@ -168,7 +168,7 @@ pub struct Wanted<'a> {
 }
 
 /// A claim that was granted.
-pub struct Granted {
+pub struct ClaimGrant {
     /// Its id.
     pub id: String,
     /// Its messages, oldest first.
@@ -177,9 +177,9 @@ pub struct Granted {
 }
 
 /// Claims messages; none when there is nothing to claim.
-pub fn claim(remote: &Remote, wanted: &Wanted<'_>) -> Result<Option<Granted>, Failure> {
+pub fn claim(remote: &Remote, wanted: &ClaimRequest<'_>) -> Result<Option<ClaimGrant>, Failure> {
     #[derive(Deserialize)]
-    struct Created {
+    struct ClaimReply {
         id: Option<String>,
         messages: Vec<Message>,
     }
@@ -190,21 +190,21 @@ pub fn claim(remote: &Remote, wanted: &Wanted<'_>) -> Result<Option<Granted>, Fa
     ];
     let at = with_query(&format!("{}/claims", queue::path(wanted.queue)), &query);
     let longer = Duration::from_secs(wanted.wait.unwrap_or(0));
-    let reply = remote.ask(Ask::new(Method::POST, at).json(wanted.terms)?.longer(longer))?;
+    let reply = remote.ask(ApiRequest::new(Method::POST, at).json(wanted.terms)?.longer(longer))?;
     if reply.status == StatusCode::NO_CONTENT {
         return Ok(None);
     }
-    let Created { id, messages } = reply.parse()?;
+    let ClaimReply { id, messages } = reply.parse()?;
     // Zaqar says it only there.
     let location = reply.headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
     let id = id.or_else(|| Some(location?.rsplit('/').next()?.to_owned()));
     let id = id.ok_or_else(|| reply.strange("it does not name the claim"))?;
-    Ok(Some(Granted { id, messages, reply }))
+    Ok(Some(ClaimGrant { id, messages, reply }))
 }
 
 /// Begins the time of a claim anew.
 pub fn renew(remote: &Remote, queue: &str, claim: &str, terms: &Terms) -> Result<(), Failure> {
-    remote.ask(Ask::new(Method::PATCH, path(queue, claim)).json(terms)?).map(drop)
+    remote.ask(ApiRequest::new(Method::PATCH, path(queue, claim)).json(terms)?).map(drop)
 }
 
 /// Ends a claim.
@@ -213,17 +213,17 @@ pub fn release(remote: &Remote, queue: &str, claim: &str) -> Result<(), Failure>
 }
 
 #[derive(Deserialize)]
-struct Held {
+struct ClaimMessages {
     ttl: u64,
     age: u64,
     messages: Vec<Message>,
 }
 
-fn show_created(args: &ClaimArgs, granted: Option<Granted>) -> Result<(), Failure> {
+fn show_created(args: &ClaimArgs, granted: Option<ClaimGrant>) -> Result<(), Failure> {
     let Some(granted) = granted else {
         let json = json!({"messages": []}).to_string();
         let people = "there is nothing to claim\n".to_owned();
-        return args.caller.printer().show(&Shown { people, json, plain: Vec::new() });
+        return args.caller.printer().show(&Display { people, json, plain: Vec::new() });
     };
     show(args, &granted.id, String::new(), &granted.reply, &granted.messages)
 }
@@ -241,5 +241,5 @@ fn show(
     // The body as JSON, so that a line has always three parts.
     let line = |message: &Message| format!("{id}\t{}\t{}", message.id(), one_line(&message.body));
     let plain = messages.iter().map(line).collect();
-    args.caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
+    args.caller.printer().show(&Display { people, json: reply.json_text()?, plain })
 }

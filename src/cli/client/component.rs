@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::printer::Shown;
-use super::remote::{Ask, Remote, Reply};
+use super::printer::Display;
+use super::remote::{ApiRequest, Remote, Reply};
 use super::table::Table;
 use crate::units;
 
@@ -82,7 +82,7 @@ pub(super) fn components(args: &ComponentsArgs) -> Result<(), Failure> {
     let rows: Vec<_> = found.components.iter().map(Component::row).collect();
     let plain = found.components.iter().map(|one| one.instance.clone()).collect();
     let people = Table::new(&["INSTANCE", "ADDRESS", "STATE", "WEIGHT", "SLOTS", "VERSION"]).with_head(&rows);
-    args.caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
+    args.caller.printer().show(&Display { people, json: reply.json_text()?, plain })
 }
 
 pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
@@ -94,7 +94,7 @@ pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     if Uuid::parse_str(&instance).is_err() {
         return Err(Failure::Usage(format!("{instance:?} is no instance: `angarium components` shows them")));
     }
-    remote.ask(Ask::new(Method::POST, format!("/v2/components/{instance}/drain")))?;
+    remote.ask(ApiRequest::new(Method::POST, format!("/v2/components/{instance}/drain")))?;
     let start = Instant::now();
     loop {
         let Components { components: found, unowned_slots, .. } = look(&remote)?.1;

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
-use super::printer::{Item, Shown};
+use super::printer::{Display, Item};
 use super::queue::parsed;
-use super::remote::{Ask, Remote, encoded};
+use super::remote::{ApiRequest, Remote, encoded};
 use super::table::{one_line, pairs};
 
 /// Flavors: names for sets of pools
@@ -66,17 +66,17 @@ pub(super) fn run(args: &FlavorArgs) -> Result<(), Failure> {
     match &args.command {
         FlavorCommand::List { extent } => list(args, &remote, extent),
         FlavorCommand::Create { flavor, pools } => {
-            remote.ask(Ask::new(Method::PUT, path(flavor)).json(&json!({"pool_list": pools}))?)?;
+            remote.ask(ApiRequest::new(Method::PUT, path(flavor)).json(&json!({"pool_list": pools}))?)?;
             args.caller.printer().done(&format!("flavor {flavor} is created"), &json!({"name": flavor}))
         }
         FlavorCommand::Show { flavor } => {
             let reply = remote.get(path(flavor))?;
             let object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
             let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
-            args.caller.printer().show(&Shown { people: pairs(&object), json: reply.json_text()?, plain })
+            args.caller.printer().show(&Display { people: pairs(&object), json: reply.json_text()?, plain })
         }
         FlavorCommand::Update { flavor, pools } => {
-            remote.ask(Ask::new(Method::PATCH, path(flavor)).json(&json!({"pool_list": pools}))?)?;
+            remote.ask(ApiRequest::new(Method::PATCH, path(flavor)).json(&json!({"pool_list": pools}))?)?;
             args.caller.printer().done(&format!("flavor {flavor} is changed"), &json!({"name": flavor}))
         }
         FlavorCommand::Delete { flavors } => {
@@ -94,7 +94,7 @@ fn path(flavor: &str) -> String {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct FlavorEntry {
     name: String,
     pool_list: Vec<String>,
 }
@@ -106,7 +106,7 @@ fn list(args: &FlavorArgs, remote: &Remote, extent: &ExtentArgs) -> Result<(), F
     while let Some(page) = listing.page()? {
         let mut items = Vec::with_capacity(page.len());
         for json in page {
-            let Listed { name, pool_list } = parsed(&json)?;
+            let FlavorEntry { name, pool_list } = parsed(&json)?;
             items.push(Item {
                 row: vec![name.clone(), pool_list.join(" ")],
                 json: one_line(&json),

@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Here;
+use super::LocalAddress;
 use super::caller::CallerArgs;
 use super::failure::{Failure, printable};
-use super::printer::Shown;
+use super::printer::Display;
 use super::remote::{Remote, Reply};
 use super::table::{Table, one_line, pairs};
 use crate::units::size_of;
@@ -48,7 +48,7 @@ pub struct HealthArgs {
     caller: CallerArgs,
 }
 
-pub(super) fn ping(args: &PingArgs, here: Here) -> Result<(), Failure> {
+pub(super) fn ping(args: &PingArgs, here: LocalAddress) -> Result<(), Failure> {
     let remote = match args.here {
         true => Remote::beside(&here().map_err(Failure::Usage)?, args.caller.patience())?,
         false => args.caller.remote()?,
@@ -146,5 +146,5 @@ pub(super) fn health(args: &HealthArgs) -> Result<(), Failure> {
     let heads = &["POOL", "REACHABLE", "WRITABLE", "STATE", "CLASS", "FREE", ""];
     let operations = operations.map_or_else(String::new, |operations| failing(&operations));
     let people = format!("{}{operations}\n{}", pairs(&object), Table::new(heads).with_head(&rows));
-    args.caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
+    args.caller.printer().show(&Display { people, json: reply.json_text()?, plain })
 }

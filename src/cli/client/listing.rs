@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::remote::{Ask, Remote, with_query};
+use super::remote::{ApiRequest, Remote, with_query};
 
 /// Items of a page: the most that a server of Zaqar's defaults gives.
 const PAGE: u64 = 20;
@@ -17,7 +17,7 @@ const PAGE: u64 = 20;
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExtentArgs {
     /// At most this many; all of them when not given, page after page
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "all")]
+    #[arg(long, value_name = "N", value_parser = check_min_one, conflicts_with = "all")]
     limit: Option<u64>,
     /// All of them: the default, for scripts that name it
     #[arg(long, hide = true)]
@@ -27,7 +27,7 @@ pub struct ExtentArgs {
     marker: Option<String>,
 }
 
-fn at_least_one(text: &str) -> Result<u64, &'static str> {
+fn check_min_one(text: &str) -> Result<u64, &'static str> {
     text.parse().ok().filter(|number| *number > 0).ok_or("it is a number from 1 on")
 }
 
@@ -76,7 +76,7 @@ impl<'a> Listing<'a> {
     /// The next items; none at the end. The last page may be short, or empty.
     pub fn page(&mut self) -> Result<Option<Vec<Box<RawValue>>>, Failure> {
         let Some(path) = self.next.take() else { return Ok(None) };
-        let reply = self.remote.ask(Ask::new(Method::GET, path.clone()).headers(self.headers))?;
+        let reply = self.remote.ask(ApiRequest::new(Method::GET, path.clone()).headers(self.headers))?;
         let mut body: BTreeMap<String, Box<RawValue>> = reply.parse()?;
         let missing = || reply.strange(format!("it has no {}", self.key));
         let items = body.remove(self.key).ok_or_else(missing)?;

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::printer::{Printer, Shown};
+use super::printer::{Display, Printer};
 use super::queue::path;
-use super::remote::{Ask, Remote, Reply};
+use super::remote::{ApiRequest, Remote, Reply};
 use crate::units;
 
 /// How often a queue that is waited for is looked at.
@@ -51,7 +51,7 @@ pub(super) fn migrate(remote: &Remote, printer: &mut Printer, args: &MigrateArgs
     if let Some(rate) = rate {
         body["rate"] = json!(rate);
     }
-    let begun = remote.ask(Ask::new(Method::POST, at(queue)).json(&body)?)?;
+    let begun = remote.ask(ApiRequest::new(Method::POST, at(queue)).json(&body)?)?;
     let Some(seconds) = wait else { return show(printer, &begun) };
     let start = Instant::now();
     loop {
@@ -79,12 +79,12 @@ pub(super) fn look(remote: &Remote, printer: &mut Printer, queue: &str) -> Resul
 
 /// Turns a migration round.
 pub(super) fn cancel(remote: &Remote, printer: &mut Printer, queue: &str) -> Result<(), Failure> {
-    show(printer, &remote.ask(Ask::new(Method::DELETE, at(queue)))?)
+    show(printer, &remote.ask(ApiRequest::new(Method::DELETE, at(queue)))?)
 }
 
 fn show(printer: &mut Printer, reply: &Reply) -> Result<(), Failure> {
     let Progress { from, to, state, copied, left } = reply.parse()?;
     let people =
         format!("{state} from pool {from} to pool {to}: {copied} messages went over, {left} are left\n");
-    printer.show(&Shown { people, json: reply.json_text()?, plain: vec![left.to_string()] })
+    printer.show(&Display { people, json: reply.json_text()?, plain: vec![left.to_string()] })
 }

@@ -76,10 +76,10 @@ pub enum ClientCommand {
 }
 
 /// Says where the service answers that the settings of this environment start, or what is wrong with them.
-pub type Here = fn() -> Result<String, String>;
+pub type LocalAddress = fn() -> Result<String, String>;
 
 /// Carries out a command.
-pub fn run(command: ClientCommand, here: Here) -> Result<(), Failure> {
+pub fn run(command: ClientCommand, here: LocalAddress) -> Result<(), Failure> {
     match command {
         ClientCommand::Queue(args) => queue::run(&args),
         ClientCommand::Message(args) => message::run(&args),

@@ -13,9 +13,9 @@ use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
 use super::pool_drain::{self, DrainArgs};
-use super::printer::{Item, Shown};
+use super::printer::{Display, Item};
 use super::queue::parsed;
-use super::remote::{Ask, Remote, encoded};
+use super::remote::{ApiRequest, Remote, encoded};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
 
@@ -46,7 +46,7 @@ enum PoolCommand {
         #[arg(long)]
         weight: u32,
         #[command(flatten)]
-        more: More,
+        more: PoolDetails,
     },
     /// Show a pool with its options
     Show {
@@ -67,7 +67,7 @@ enum PoolCommand {
         #[arg(long, value_enum)]
         state: Option<State>,
         #[command(flatten)]
-        more: More,
+        more: PoolDetails,
     },
     /// Move all queues of a pool to others, as placement chooses; it takes no new ones meanwhile
     Drain(DrainArgs),
@@ -94,7 +94,7 @@ enum State {
 }
 
 #[derive(Args, Clone, Debug)]
-struct More {
+struct PoolDetails {
     /// The flavor whose queues it takes; empty for none
     #[arg(long)]
     flavor: Option<String>,
@@ -105,7 +105,7 @@ struct More {
 
 /// What is said of a pool.
 #[derive(Serialize)]
-struct Said<'a> {
+struct PoolInput<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     uri: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,8 +118,8 @@ struct Said<'a> {
     state: Option<State>,
 }
 
-impl<'a> Said<'a> {
-    fn new(uri: Option<&'a str>, weight: Option<u32>, more: &'a More) -> Self {
+impl<'a> PoolInput<'a> {
+    fn new(uri: Option<&'a str>, weight: Option<u32>, more: &'a PoolDetails) -> Self {
         let options = more.options.iter().map(|option| (option.key.as_str(), &*option.value)).collect();
         Self { uri, weight, flavor: more.flavor.as_deref(), options, state: None }
     }
@@ -130,19 +130,19 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
     match &args.command {
         PoolCommand::List { extent } => list(args, &remote, extent),
         PoolCommand::Create { pool, uri, weight, more } => {
-            let said = Said::new(Some(uri), Some(*weight), more);
-            remote.ask(Ask::new(Method::PUT, path(pool)).json(&said)?)?;
+            let said = PoolInput::new(Some(uri), Some(*weight), more);
+            remote.ask(ApiRequest::new(Method::PUT, path(pool)).json(&said)?)?;
             args.caller.printer().done(&format!("pool {pool} is registered"), &json!({"name": pool}))
         }
         PoolCommand::Show { pool } => {
             let reply = remote.get(format!("{}?detailed=true", path(pool)))?;
             let object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
             let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
-            args.caller.printer().show(&Shown { people: pairs(&object), json: reply.json_text()?, plain })
+            args.caller.printer().show(&Display { people: pairs(&object), json: reply.json_text()?, plain })
         }
         PoolCommand::Update { pool, uri, weight, state, more } => {
-            let said = Said { state: *state, ..Said::new(uri.as_deref(), *weight, more) };
-            remote.ask(Ask::new(Method::PATCH, path(pool)).json(&said)?)?;
+            let said = PoolInput { state: *state, ..PoolInput::new(uri.as_deref(), *weight, more) };
+            remote.ask(ApiRequest::new(Method::PATCH, path(pool)).json(&said)?)?;
             args.caller.printer().done(&format!("pool {pool} is changed"), &json!({"name": pool}))
         }
         PoolCommand::Drain(wanted) => pool_drain::drain(&remote, &mut args.caller.printer(), wanted),
@@ -163,7 +163,7 @@ pub(super) fn path(pool: &str) -> String {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct PoolEntry {
     name: String,
     uri: String,
     weight: u64,
@@ -178,7 +178,7 @@ fn list(args: &PoolArgs, remote: &Remote, extent: &ExtentArgs) -> Result<(), Fai
     while let Some(page) = listing.page()? {
         let mut items = Vec::with_capacity(page.len());
         for json in page {
-            let Listed { name, uri, weight, flavor } = parsed(&json)?;
+            let PoolEntry { name, uri, weight, flavor } = parsed(&json)?;
             let flavor = flavor.filter(|flavor| !flavor.is_empty()).unwrap_or_else(|| "-".to_owned());
             let row = vec![name.clone(), weight.to_string(), flavor, uri];
             items.push(Item { row, json: one_line(&json), plain: name });

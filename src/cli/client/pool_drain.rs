@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::pool::path;
-use super::printer::{Printer, Shown};
-use super::remote::{Ask, Remote, Reply};
+use super::printer::{Display, Printer};
+use super::remote::{ApiRequest, Remote, Reply};
 use crate::units;
 
 /// How often a pool that is waited for is looked at.
@@ -48,7 +48,7 @@ pub(super) fn drain(remote: &Remote, printer: &mut Printer, args: &DrainArgs) ->
         return printer.done(&format!("pool {pool} is active"), &json!({"name": pool}));
     }
     let body = rate.map_or_else(|| json!({}), |rate| json!({"rate": rate}));
-    let mut reply = remote.ask(Ask::new(Method::POST, at.clone()).json(&body)?)?;
+    let mut reply = remote.ask(ApiRequest::new(Method::POST, at.clone()).json(&body)?)?;
     let start = Instant::now();
     while let Some(seconds) = wait {
         let Progress { done, waiting, moving } = reply.parse()?;
@@ -71,5 +71,5 @@ fn show(printer: &mut Printer, reply: &Reply) -> Result<(), Failure> {
         true => "no queue is in it\n".to_owned(),
         false => format!("{moving} queues are on their way, and {waiting} wait\n"),
     };
-    printer.show(&Shown { people, json: reply.json_text()?, plain: vec![(waiting + moving).to_string()] })
+    printer.show(&Display { people, json: reply.json_text()?, plain: vec![(waiting + moving).to_string()] })
 }

@@ -25,7 +25,7 @@ pub enum Form {
 
 /// A result in all its forms.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct Display {
     /// For people, with its line ends.
     pub people: String,
     /// One JSON document.
@@ -56,7 +56,7 @@ impl Printer {
     }
 
     /// Shows a result, and returns when it has left the process.
-    pub fn show(&mut self, shown: &Shown) -> Result<(), Failure> {
+    pub fn show(&mut self, shown: &Display) -> Result<(), Failure> {
         match self.form {
             Form::Table => self.people(&shown.people)?,
             Form::Json => {
@@ -70,7 +70,7 @@ impl Printer {
 
     /// Shows something that was done: a sentence for people, and its JSON.
     pub fn done(&mut self, sentence: &str, json: &serde_json::Value) -> Result<(), Failure> {
-        self.show(&Shown { people: format!("{sentence}\n"), json: json.to_string(), plain: Vec::new() })
+        self.show(&Display { people: format!("{sentence}\n"), json: json.to_string(), plain: Vec::new() })
     }
 
     /// Begins a list whose items come page by page.

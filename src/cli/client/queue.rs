@@ -15,9 +15,9 @@ use super::failure::Failure;
 use super::listing::ExtentArgs;
 use super::migration::{self, MigrateArgs};
 use super::notice;
-use super::printer::Shown;
+use super::printer::Display;
 use super::queue_counts::{Columns, list, stats};
-use super::remote::{Ask, Remote, encoded};
+use super::remote::{ApiRequest, Remote, encoded};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
 
@@ -95,7 +95,7 @@ enum QueueCommand {
         queues: Vec<String>,
         /// What is deleted; both when not given
         #[arg(long, value_enum, value_name = "WHAT")]
-        only: Option<Purged>,
+        only: Option<PurgeKind>,
     },
     /// Move a queue to another pool while it is used (administrators)
     Migrate(MigrateArgs),
@@ -119,7 +119,7 @@ enum QueueCommand {
 
 /// What a purge can be kept to.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Purged {
+enum PurgeKind {
     Messages,
     Subscriptions,
 }
@@ -143,7 +143,7 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
             }
             let metadata: BTreeMap<String, Box<RawValue>> = reply.parse()?;
             let plain = metadata.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
-            args.caller.printer().show(&Shown { people: pairs(&metadata), json: reply.json_text()?, plain })
+            args.caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
         }
         QueueCommand::Stats { queues } => stats(&args.caller, &remote, queues),
         QueueCommand::Set { queue, settings, allow_unknown } => {
@@ -196,7 +196,7 @@ fn create(args: &QueueArgs, remote: &Remote, queues: &[String], settings: &[Sett
         settings.iter().map(|setting| (setting.key.as_str(), &*setting.value)).collect();
     let mut printer = args.caller.printer();
     for queue in queues {
-        let created = remote.ask(Ask::new(Method::PUT, path(queue)).json(&metadata)?)?;
+        let created = remote.ask(ApiRequest::new(Method::PUT, path(queue)).json(&metadata)?)?;
         let created = created.status == StatusCode::CREATED;
         let sentence = if created { "is created" } else { "exists already, and stays as it is" };
         printer.done(&format!("queue {queue} {sentence}"), &json!({"name": queue, "created": created}))?;
@@ -220,22 +220,27 @@ impl Change {
 }
 
 fn change(args: &QueueArgs, remote: &Remote, queue: &str, changes: Vec<Change>) -> Result<(), Failure> {
-    let reply = remote.ask(Ask::new(Method::PATCH, path(queue)).json(&changes)?.media(PATCH))?;
+    let reply = remote.ask(ApiRequest::new(Method::PATCH, path(queue)).json(&changes)?.media(PATCH))?;
     let metadata: BTreeMap<String, Box<RawValue>> = reply.parse()?;
     let plain = metadata.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
-    args.caller.printer().show(&Shown { people: pairs(&metadata), json: reply.json_text()?, plain })
+    args.caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
 }
 
-fn purge(args: &QueueArgs, remote: &Remote, queues: &[String], only: Option<Purged>) -> Result<(), Failure> {
+fn purge(
+    args: &QueueArgs,
+    remote: &Remote,
+    queues: &[String],
+    only: Option<PurgeKind>,
+) -> Result<(), Failure> {
     let mut printer = args.caller.printer();
     let kinds = match only {
         None => json!(["messages", "subscriptions"]),
-        Some(Purged::Messages) => json!(["messages"]),
-        Some(Purged::Subscriptions) => json!(["subscriptions"]),
+        Some(PurgeKind::Messages) => json!(["messages"]),
+        Some(PurgeKind::Subscriptions) => json!(["subscriptions"]),
     };
     queues.iter().try_for_each(|queue| {
         notice::tell_if_missing(remote, queue);
-        let ask = Ask::new(Method::POST, format!("{}/purge", path(queue)));
+        let ask = ApiRequest::new(Method::POST, format!("{}/purge", path(queue)));
         remote.ask(ask.json(&json!({"resource_types": kinds}))?)?;
         printer.done(&format!("queue {queue} is purged"), &json!({"name": queue}))
     })

@@ -9,7 +9,7 @@ use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
 use super::notice;
-use super::printer::{Item, Shown};
+use super::printer::{Display, Item};
 use super::queue::{parsed, path};
 use super::remote::Remote;
 use super::setting::raw;
@@ -27,19 +27,19 @@ pub struct Columns {
 
 /// A queue of a listing.
 #[derive(Deserialize)]
-pub struct Listed {
+pub struct QueueEntry {
     /// Its name.
     pub name: String,
     #[serde(default)]
     metadata: BTreeMap<String, Box<RawValue>>,
     /// Its counts, if the server has them.
     #[serde(default)]
-    pub stats: Option<Counted>,
+    pub stats: Option<ListCounts>,
 }
 
 /// The numbers of messages of a queue.
 #[derive(Deserialize)]
-pub struct Counted {
+pub struct ListCounts {
     /// Messages that can be claimed.
     pub ready: u64,
     /// Messages under a claim.
@@ -58,7 +58,7 @@ struct Rates {
     removed: f64,
 }
 
-impl Listed {
+impl QueueEntry {
     /// Its cells: ready, claimed, delayed, in transfer, the age of the oldest message, and the rates of what comes and goes.
     pub fn counts(&self) -> [String; 7] {
         let Some(stats) = &self.stats else { return [const { "-" }; 7].map(ToOwned::to_owned) };
@@ -116,7 +116,7 @@ pub fn list(
     while let Some(page) = listing.page()? {
         let mut items = Vec::with_capacity(page.len());
         for json in page {
-            let listed: Listed = parsed(&json)?;
+            let listed: QueueEntry = parsed(&json)?;
             let mut row = vec![listed.name.clone()];
             if counted {
                 row.extend(listed.counts());
@@ -194,5 +194,5 @@ pub fn stats(caller: &CallerArgs, remote: &Remote, queues: &[String]) -> Result<
         json.insert(queue.as_str(), raw(&reply.json_text()?)?);
     }
     let json = serde_json::to_string(&json).map_err(|error| Failure::Usage(error.to_string()))?;
-    caller.printer().show(&Shown { people: Table::new(heads).with_head(&rows), json, plain })
+    caller.printer().show(&Display { people: Table::new(heads).with_head(&rows), json, plain })
 }

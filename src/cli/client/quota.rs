@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::printer::Shown;
+use super::printer::Display;
 use super::table::Table;
 use crate::units;
 
@@ -20,12 +20,12 @@ pub struct QuotaArgs {
 }
 
 #[derive(Debug, Deserialize)]
-struct Bounded {
+struct QuotaBound {
     used: Option<u64>,
     quota: Option<u64>,
 }
 
-impl Bounded {
+impl QuotaBound {
     fn row(&self, what: &str) -> Vec<String> {
         let or_dash = |number: Option<u64>| match number {
             Some(bytes) if what == "bytes" => units::size_of(bytes),
@@ -53,11 +53,11 @@ pub(super) fn run(args: &QuotaArgs) -> Result<(), Failure> {
     let (mut rows, mut plain) = (Vec::new(), Vec::new());
     for what in ["queues", "messages", "bytes"] {
         let Some(value) = object.remove(what) else { continue };
-        let bounded: Bounded =
+        let bounded: QuotaBound =
             serde_json::from_str(value.get()).map_err(|error| reply.strange(error.to_string()))?;
         rows.push(bounded.row(what));
         plain.extend(bounded.plain(what));
     }
     let people = Table::new(&["WHAT", "USED", "QUOTA", "SHARE"]).with_head(&rows);
-    args.caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
+    args.caller.printer().show(&Display { people, json: reply.json_text()?, plain })
 }

@@ -30,7 +30,7 @@ pub struct Remote {
 }
 
 /// What to ask.
-pub struct Ask {
+pub struct ApiRequest {
     method: Method,
     path: String,
     body: Option<Vec<u8>>,
@@ -39,7 +39,7 @@ pub struct Ask {
     headers: &'static [(&'static str, &'static str)],
 }
 
-impl Ask {
+impl ApiRequest {
     /// A request without a body. `path` begins with a slash and is encoded already.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Self { method, path: path.into(), body: None, media: JSON, longer: Duration::ZERO, headers: &[] }
@@ -146,16 +146,16 @@ impl Remote {
 
     /// Asks for a path.
     pub fn get(&self, path: impl Into<String>) -> Result<Reply, Failure> {
-        self.ask(Ask::new(Method::GET, path))
+        self.ask(ApiRequest::new(Method::GET, path))
     }
 
     /// Asks to delete what is at a path.
     pub fn delete(&self, path: impl Into<String>) -> Result<Reply, Failure> {
-        self.ask(Ask::new(Method::DELETE, path))
+        self.ask(ApiRequest::new(Method::DELETE, path))
     }
 
     /// Sends one request, once, and waits for the whole answer.
-    pub fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
+    pub fn ask(&self, ask: ApiRequest) -> Result<Reply, Failure> {
         let asked = ask.name();
         let reads = ask.method == Method::GET || ask.method == Method::HEAD;
         let (status, headers, body) = self.send(ask).map_err(|error| self.broken(&asked, reads, &error))?;
@@ -174,7 +174,7 @@ impl Remote {
         Ok(reply)
     }
 
-    fn send(&self, ask: Ask) -> Result<(StatusCode, HeaderMap, Vec<u8>), ureq::Error> {
+    fn send(&self, ask: ApiRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), ureq::Error> {
         let mut request =
             Request::builder().method(ask.method.clone()).uri(format!("{}{}", self.base, ask.path));
         for (name, value) in &self.headers {

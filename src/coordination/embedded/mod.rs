@@ -18,13 +18,13 @@ use tokio_util::task::TaskTracker;
 
 use super::watch::Watches;
 use super::{
-    Committed, Coordination, Fence, Link, Mode, Node, Op, Refusal, Session, Stat, TreeError, Watch,
+    CommitResult, Coordination, Fence, Link, Mode, Node, Op, Refusal, Session, Stat, TreeError, Watch,
     check_bounds, numbered, path,
 };
 use crate::domain::time::Timestamp;
 use crate::journal::{Journal, JournalError, Space, Txn};
 pub use listing::nodes;
-use staged::Staged;
+use staged::StagedCommit;
 
 /// The embedded tree.
 pub struct EmbeddedTree {
@@ -46,7 +46,7 @@ impl EmbeddedTree {
         let paths: Vec<String> = paths.collect::<Result<_, _>>().map_err(not_sent)?;
         drop(view);
         if !paths.is_empty() {
-            let remove = move |txn: &mut Txn<'_>| Staged::begin(txn)?.remove_all(&paths);
+            let remove = move |txn: &mut Txn<'_>| StagedCommit::begin(txn)?.remove_all(&paths);
             journal.commit(remove).await.map_err(not_sent)??;
         }
         let (session, _) = watch::channel(Session { generation: 1, link: Link::Connected });
@@ -121,12 +121,12 @@ impl Coordination for EmbeddedTree {
         self.read(move |journal| children(journal, &path, after.as_deref(), most)).await
     }
 
-    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         check_bounds(fences, ops)?;
         let (fences, ops): (Vec<Fence>, Arc<[Op]>) = (fences.to_vec(), ops.into());
-        let telling = Telling { tree: self, ops: Some(Arc::clone(&ops)) };
+        let telling = WatchNotifier { tree: self, ops: Some(Arc::clone(&ops)) };
         let work = move |txn: &mut Txn<'_>| {
-            let mut staged = Staged::begin(txn)?;
+            let mut staged = StagedCommit::begin(txn)?;
             staged.check(&fences)?;
             let committed = staged.apply(&ops)?;
             staged.write();
@@ -176,14 +176,14 @@ impl Coordination for EmbeddedTree {
 }
 
 /// Tells those who watch what a commit changed, as soon as it is durable, even when its caller has left by then.
-struct Telling<'a> {
+struct WatchNotifier<'a> {
     tree: &'a EmbeddedTree,
     /// None once it is told.
     ops: Option<Arc<[Op]>>,
 }
 
-impl Telling<'_> {
-    fn tell(mut self, outcome: &Result<Committed, TreeError>) {
+impl WatchNotifier<'_> {
+    fn tell(mut self, outcome: &Result<CommitResult, TreeError>) {
         let ops = self.ops.take();
         if let (Some(ops), Ok(committed)) = (ops, outcome) {
             for (op, stat) in ops.iter().zip(committed) {
@@ -196,7 +196,7 @@ impl Telling<'_> {
     }
 }
 
-impl Drop for Telling<'_> {
+impl Drop for WatchNotifier<'_> {
     fn drop(&mut self) {
         let Some(ops) = self.ops.take().filter(|_| self.tree.watches.any()) else { return };
         // Outside of a runtime nobody can be watching any more.

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::stored::{self, Stored};
-use super::{Committed, Fence, Mode, Node, Op, Refusal, Stat, TreeError, not_sent, numbered, path, root};
+use super::stored::{self, StoredNode};
+use super::{CommitResult, Fence, Mode, Node, Op, Refusal, Stat, TreeError, not_sent, numbered, path, root};
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::journal::{Space, Txn};
 
 /// See the module.
-pub(super) struct Staged<'t, 'a> {
+pub(super) struct StagedCommit<'t, 'a> {
     txn: &'t mut Txn<'a>,
-    nodes: HashMap<String, Option<Stored>>,
+    nodes: HashMap<String, Option<StoredNode>>,
     /// Whether nodes with these paths are ephemeral from now on.
     ephemerals: Vec<(String, bool)>,
     /// The number of this commit.
@@ -21,7 +21,7 @@ pub(super) struct Staged<'t, 'a> {
     now: Timestamp,
 }
 
-impl<'t, 'a> Staged<'t, 'a> {
+impl<'t, 'a> StagedCommit<'t, 'a> {
     pub(super) fn begin(txn: &'t mut Txn<'a>) -> Result<Self, TreeError> {
         let last = txn.get(Space::Tree, stored::TRANSACTION_KEY).map_err(not_sent)?;
         let transaction = stored::decode_transaction(last.as_deref())? + 1;
@@ -29,13 +29,13 @@ impl<'t, 'a> Staged<'t, 'a> {
         Ok(Self { txn, nodes: HashMap::new(), ephemerals: Vec::new(), transaction, now })
     }
 
-    fn stored(&self, path: &str) -> Result<Option<Stored>, TreeError> {
+    fn stored(&self, path: &str) -> Result<Option<StoredNode>, TreeError> {
         if let Some(staged) = self.nodes.get(path) {
             return Ok(staged.clone());
         }
         let value = self.txn.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
         let stored = value.as_ref().map(stored::decode).transpose()?;
-        Ok(stored.or_else(|| (path == "/").then(|| Stored { node: root(), is_ephemeral: false })))
+        Ok(stored.or_else(|| (path == "/").then(|| StoredNode { node: root(), is_ephemeral: false })))
     }
 
     pub(super) fn check(&self, fences: &[Fence]) -> Result<(), TreeError> {
@@ -47,7 +47,7 @@ impl<'t, 'a> Staged<'t, 'a> {
         Ok(())
     }
 
-    pub(super) fn apply(&mut self, ops: &[Op]) -> Result<Committed, TreeError> {
+    pub(super) fn apply(&mut self, ops: &[Op]) -> Result<CommitResult, TreeError> {
         let mut committed = Vec::with_capacity(ops.len());
         for (index, op) in ops.iter().enumerate() {
             committed.push(match op {
@@ -83,7 +83,7 @@ impl<'t, 'a> Staged<'t, 'a> {
         if is_ephemeral {
             self.ephemerals.push((path.clone(), true));
         }
-        self.nodes.insert(path, Some(Stored { node, is_ephemeral }));
+        self.nodes.insert(path, Some(StoredNode { node, is_ephemeral }));
         Ok(number.map(|_| Stat { version: 0, modified, number }))
     }
 
@@ -131,7 +131,7 @@ impl<'t, 'a> Staged<'t, 'a> {
         Ok(None)
     }
 
-    fn parent(&self, path: &str) -> Result<Option<(String, Stored)>, TreeError> {
+    fn parent(&self, path: &str) -> Result<Option<(String, StoredNode)>, TreeError> {
         let Some(parent) = path::parent(path) else { return Ok(None) };
         Ok(self.stored(parent)?.map(|stored| (parent.to_owned(), stored)))
     }

@@ -28,7 +28,7 @@ const IS_EPHEMERAL: u32 = 1 << 30;
 
 /// A node as it is stored.
 #[derive(Clone)]
-pub(super) struct Stored {
+pub(super) struct StoredNode {
     pub(super) node: Node,
     pub(super) is_ephemeral: bool,
 }
@@ -64,8 +64,8 @@ fn depth_tag(depth: usize) -> u8 {
     u8::try_from(depth).expect("paths are checked to have at most 64 elements")
 }
 
-pub(super) fn encode(stored: &Stored) -> Bytes {
-    let Stored { node, is_ephemeral } = stored;
+pub(super) fn encode(stored: &StoredNode) -> Bytes {
+    let StoredNode { node, is_ephemeral } = stored;
     let mut value = BytesMut::with_capacity(HEAD + 8 + node.data.len());
     value.put_u32(node.version);
     value.put_u64(node.modified);
@@ -75,7 +75,7 @@ pub(super) fn encode(stored: &Stored) -> Bytes {
     value.freeze()
 }
 
-pub(super) fn decode(value: &Bytes) -> Result<Stored, TreeError> {
+pub(super) fn decode(value: &Bytes) -> Result<StoredNode, TreeError> {
     let damaged = || TreeError::Damaged("a node of the tree is damaged".into());
     let mut rest = value.clone();
     if rest.len() < HEAD {
@@ -88,7 +88,7 @@ pub(super) fn decode(value: &Bytes) -> Result<Stored, TreeError> {
     };
     let children = marked & !(IS_TIMED | IS_EPHEMERAL);
     let node = Node { data: rest, version, modified, children, time: Timestamp::from_millis(time) };
-    Ok(Stored { node, is_ephemeral: marked & IS_EPHEMERAL != 0 })
+    Ok(StoredNode { node, is_ephemeral: marked & IS_EPHEMERAL != 0 })
 }
 
 pub(super) fn decode_transaction(value: Option<&[u8]>) -> Result<u64, TreeError> {

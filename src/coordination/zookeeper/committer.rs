@@ -12,11 +12,11 @@ use zookeeper_client::{Error as ZkError, MultiWriteError};
 
 use super::errors::{Verdict, not_sent, verdict};
 use super::multi::Multi;
-use super::pieces::{Piece, Waiting};
+use super::pieces::{PendingPieces, Piece};
 use super::recall::recall;
-use super::session::{Connection, Lost, Session};
-use super::writer::{Found, Writer};
-use super::{Committed, TreeError};
+use super::session::{Connection, Session, SessionLoss};
+use super::writer::{LostMulti, Writer};
+use super::{CommitResult, TreeError};
 
 /// Between two tries to settle a multi on a connection that seems to be up.
 const SETTLE_PAUSE: Duration = Duration::from_millis(50);
@@ -25,14 +25,14 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Committer<'a> {
     pub(super) session: &'a Session,
     pub(super) writer: Writer,
-    pub(super) waiting: &'a mut Waiting,
+    pub(super) waiting: &'a mut PendingPieces,
     /// Versions of a writer's node after which it is replaced: they are signed 32-bit numbers.
     pub(super) writer_commits: i32,
 }
 
 impl Committer<'_> {
     /// Commits what comes until the session is lost, or nothing more is wanted.
-    pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<(), Lost> {
+    pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<(), SessionLoss> {
         let mut connection = self.session.connection();
         loop {
             tokio::select! {
@@ -69,7 +69,7 @@ impl Committer<'_> {
         }
     }
 
-    async fn commit(&mut self, pieces: Vec<Piece>, connection: &mut Connection) -> Result<(), Lost> {
+    async fn commit(&mut self, pieces: Vec<Piece>, connection: &mut Connection) -> Result<(), SessionLoss> {
         let (client, directories) = (&self.session.client, &self.session.directories);
         if let Err(error) = directories.learn(client, &pieces).await {
             match verdict(&error) {
@@ -82,7 +82,7 @@ impl Committer<'_> {
         let failure = match multi.send(client, &self.writer, directories).await {
             Ok(results) => {
                 let Some((version, committed)) = multi.committed(results) else {
-                    let lost = Lost("an answer of ZooKeeper has not the form of its request".into());
+                    let lost = SessionLoss("an answer of ZooKeeper has not the form of its request".into());
                     answer_all(pieces, || unknown(&lost));
                     return Err(lost);
                 };
@@ -134,7 +134,7 @@ impl Committer<'_> {
         pieces: Vec<Piece>,
         cause: &ZkError,
         connection: &mut Connection,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), SessionLoss> {
         info!(error = %cause, commits = pieces.len(), "zookeeper commit in doubt");
         let found = loop {
             let found = match connection.up().await {
@@ -151,11 +151,11 @@ impl Committer<'_> {
                 }
             }
         };
-        let is_applied = matches!(found, Found::Applied(_));
+        let is_applied = matches!(found, LostMulti::Applied(_));
         info!(is_applied, commits = pieces.len(), "zookeeper commit settled");
         match found {
-            Found::NotApplied => self.waiting.put_back(pieces),
-            Found::Applied(transaction) => {
+            LostMulti::NotApplied => self.waiting.put_back(pieces),
+            LostMulti::Applied(transaction) => {
                 self.session.directories.count(&pieces);
                 for piece in pieces {
                     let outcome = self.recalled(&piece, transaction, connection).await;
@@ -172,7 +172,7 @@ impl Committer<'_> {
         piece: &Piece,
         transaction: u64,
         connection: &mut Connection,
-    ) -> Result<Committed, TreeError> {
+    ) -> Result<CommitResult, TreeError> {
         loop {
             match recall(&self.session.client, &piece.ops, transaction).await {
                 Ok(Some(committed)) => return Ok(committed),

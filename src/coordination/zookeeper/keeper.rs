@@ -16,9 +16,9 @@ use super::address::Address;
 use super::committer::Committer;
 use super::errors::{Verdict, not_sent, verdict};
 use super::lease::Lease;
-use super::pieces::Waiting;
-use super::session::{Lost, Session};
-use super::{Link, Patience, Session as SessionView, TreeError};
+use super::pieces::PendingPieces;
+use super::session::{Session, SessionLoss};
+use super::{Link, Session as SessionView, TreeError, ZooKeeperTimeouts};
 use crate::domain::limits;
 use crate::domain::time::millis;
 
@@ -31,7 +31,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(20);
 /// What the handle of a tree, its keeper and its reads share.
 pub(super) struct Shared {
     pub(super) address: Address,
-    pub(super) patience: Patience,
+    pub(super) patience: ZooKeeperTimeouts,
     /// The session, while there is one. Set by the keeper alone.
     pub(super) session: watch::Sender<Option<Arc<Session>>>,
     /// What others are told of it. Set by the keeper alone.
@@ -49,7 +49,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(address: Address, patience: Patience) -> Self {
+    pub(super) fn new(address: Address, patience: ZooKeeperTimeouts) -> Self {
         Self {
             address,
             patience,
@@ -65,7 +65,7 @@ impl Shared {
     }
 
     /// Makes one session after the other, and commits in each what waits.
-    pub(super) async fn keep(self: Arc<Self>, mut waiting: Waiting) {
+    pub(super) async fn keep(self: Arc<Self>, mut waiting: PendingPieces) {
         let (mut pause, mut away) = (PAUSE.0, None);
         while !self.stop.is_cancelled() {
             let began = Instant::now();
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     /// Tells the loss of a session once. Before there was one the start tells what is wrong.
-    fn tell_lost(&self, lost: &Lost, away: &mut Option<Instant>) {
+    fn tell_lost(&self, lost: &SessionLoss, away: &mut Option<Instant>) {
         if self.view.borrow().generation == 0 || away.is_some() {
             debug!(error = %lost, "zookeeper session not made");
         } else {
@@ -98,7 +98,11 @@ impl Shared {
     }
 
     /// Makes a session and commits in it until it is lost, or the tree is closed.
-    async fn serve(&self, waiting: &mut Waiting, away: &mut Option<Instant>) -> Result<(), Lost> {
+    async fn serve(
+        &self,
+        waiting: &mut PendingPieces,
+        away: &mut Option<Instant>,
+    ) -> Result<(), SessionLoss> {
         let start =
             tokio::time::timeout(self.patience.start, Session::start(&self.address, self.patience.session));
         let started = tokio::select! {
@@ -107,8 +111,8 @@ impl Shared {
         };
         let (session, writer) = match started {
             Ok(Ok(started)) => started,
-            Ok(Err(error)) => return Err(Lost(error.to_string())),
-            Err(_) => return Err(Lost("a session was not ready in time".into())),
+            Ok(Err(error)) => return Err(SessionLoss(error.to_string())),
+            Err(_) => return Err(SessionLoss("a session was not ready in time".into())),
         };
         let session = Arc::new(session);
         let id = session.client.session_id();
@@ -140,7 +144,7 @@ impl Shared {
 
     /// Tells of each change of the connection until the session is over. A connection that was lost and is there
     /// again before anybody looked is told of too.
-    async fn watch_link(&self, session: &Session) -> Lost {
+    async fn watch_link(&self, session: &Session) -> SessionLoss {
         let (mut connection, mut away) = (session.connection(), None);
         loop {
             if let Err(lost) = connection.changed().await {

@@ -34,18 +34,18 @@ pub use address::Address;
 
 use super::watch::Mailbox;
 use super::{
-    Committed, Coordination, Fence, Link, Mode, Node, Op, Refusal, Session, Stat, TreeError, Watch,
+    CommitResult, Coordination, Fence, Link, Mode, Node, Op, Refusal, Session, Stat, TreeError, Watch,
     check_bounds, path, size,
 };
 use crate::domain::limits;
 use crate::domain::time::{Timestamp, millis};
 use keeper::Shared;
-use pieces::{Piece, Waiting};
+use pieces::{PendingPieces, Piece};
 use session::Session as Live;
 
 /// How patient the tree is.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ZooKeeperTimeouts {
     /// The session timeout to ask for. Servers grant 2 to 20 of their ticks.
     pub session: Duration,
     /// An operation without an answer after this time has failed.
@@ -56,7 +56,7 @@ pub struct Patience {
     pub writer_commits: i32,
 }
 
-impl Default for Patience {
+impl Default for ZooKeeperTimeouts {
     fn default() -> Self {
         Self {
             session: Duration::from_secs(limits::TREE_SESSION_DEFAULT.into()),
@@ -76,9 +76,9 @@ pub struct ZooKeeperTree {
 
 impl ZooKeeperTree {
     /// Makes the first session. The root of the tree is made too when it is missing, with its parents.
-    pub async fn open(address: Address, patience: Patience) -> Result<Self, TreeError> {
+    pub async fn open(address: Address, patience: ZooKeeperTimeouts) -> Result<Self, TreeError> {
         info!(%address, timeout_ms = millis(patience.start), "waiting for zookeeper");
-        let (commits, waiting) = Waiting::bounded();
+        let (commits, waiting) = PendingPieces::bounded();
         let shared = Arc::new(Shared::new(address, patience));
         shared.tasks.spawn(Arc::clone(&shared).keep(waiting));
         // From here on a return stops the keeper.
@@ -146,10 +146,10 @@ impl Coordination for ZooKeeperTree {
         self.read(|session| async move { session.client.sync("/").await }).await
     }
 
-    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         check_bounds(fences, ops)?;
         if fences.is_empty() && ops.is_empty() {
-            return Ok(Committed::new());
+            return Ok(CommitResult::new());
         }
         let (piece, ticket) = Piece::new(fences, ops);
         match self.commits.try_send(piece) {

@@ -8,7 +8,7 @@ use super::directories::Directories;
 use super::errors::{Verdict, not_sent, verdict};
 use super::pieces::Piece;
 use super::writer::Writer;
-use super::{Committed, Fence, Mode, Op, Refusal, Stat, TreeError};
+use super::{CommitResult, Fence, Mode, Op, Refusal, Stat, TreeError};
 
 /// A multi as it is sent.
 pub(super) struct Multi<'a> {
@@ -107,7 +107,7 @@ impl<'a> Multi<'a> {
     }
 
     /// What each piece did, and the version of the writer's node.
-    pub(super) fn committed(&self, results: Vec<MultiWriteResult>) -> Option<(i32, Vec<Committed>)> {
+    pub(super) fn committed(&self, results: Vec<MultiWriteResult>) -> Option<(i32, Vec<CommitResult>)> {
         let mut results = results.into_iter();
         let MultiWriteResult::SetData { stat: writer } = results.next()? else { return None };
         let transaction = writer.mzxid.cast_unsigned();

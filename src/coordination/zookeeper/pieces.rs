@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Committed, Fence, Op, TreeError, path};
+use super::{CommitResult, Fence, Op, TreeError, path};
 use crate::domain::limits;
 
 /// Fences of the pieces of a multi. Pieces share them as a rule, and a check costs next to nothing.
@@ -26,20 +26,20 @@ const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-type Outcome = Result<Committed, TreeError>;
+type PieceOutcome = Result<CommitResult, TreeError>;
 
 /// One caller's commit.
 pub(super) struct Piece {
     pub(super) fences: Vec<Fence>,
     pub(super) ops: Vec<Op>,
     state: Arc<AtomicU8>,
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<PieceOutcome>,
 }
 
 /// The caller's end of a piece.
 pub(super) struct Ticket {
     state: Arc<AtomicU8>,
-    answer: oneshot::Receiver<Outcome>,
+    answer: oneshot::Receiver<PieceOutcome>,
 }
 
 impl Piece {
@@ -51,7 +51,7 @@ impl Piece {
     }
 
     /// Tells the caller, if he still waits; the outcome is the same if not.
-    pub(super) fn answer(self, outcome: Outcome) {
+    pub(super) fn answer(self, outcome: PieceOutcome) {
         let _ = self.reply.send(outcome);
     }
 
@@ -68,7 +68,7 @@ impl Piece {
 
 impl Ticket {
     /// The outcome, or after `patience` what is known without it.
-    pub(super) async fn outcome(self, patience: Duration) -> Outcome {
+    pub(super) async fn outcome(self, patience: Duration) -> PieceOutcome {
         let Self { state, answer } = self;
         let late = match tokio::time::timeout(patience, answer).await {
             Ok(Ok(outcome)) => return outcome,
@@ -83,14 +83,14 @@ impl Ticket {
 }
 
 /// Pieces that wait, in the order of their calls.
-pub(super) struct Waiting {
+pub(super) struct PendingPieces {
     /// Bounded, so that callers are told when too much waits already.
     queue: mpsc::Receiver<Piece>,
     /// What was put back or looked at already: never more than one multi's worth.
     front: VecDeque<Piece>,
 }
 
-impl Waiting {
+impl PendingPieces {
     pub(super) fn bounded() -> (mpsc::Sender<Piece>, Self) {
         let (sender, queue) = mpsc::channel(limits::TREE_QUEUE);
         (sender, Self { queue, front: VecDeque::new() })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use zookeeper_client::{Client, Error as ZkError};
 
 use super::multi::{number_in, stat_of};
-use super::{Committed, Mode, Op, Stat, path};
+use super::{CommitResult, Mode, Op, Stat, path};
 
 /// What an applied commit did, found out afterwards because its answer was lost. `transaction` is its number.
 ///
@@ -14,7 +14,7 @@ pub(super) async fn recall(
     client: &Client,
     ops: &[Op],
     transaction: u64,
-) -> Result<Option<Committed>, ZkError> {
+) -> Result<Option<CommitResult>, ZkError> {
     let mut versions: HashMap<&str, u32> = HashMap::new();
     let mut committed = Vec::with_capacity(ops.len());
     for (index, op) in ops.iter().enumerate() {

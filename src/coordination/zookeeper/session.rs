@@ -19,7 +19,7 @@ const CLOSE: Duration = Duration::from_secs(2);
 /// A session is over; another one must be made.
 #[derive(Debug, ThisError)]
 #[error("{0}")]
-pub(super) struct Lost(pub(super) String);
+pub(super) struct SessionLoss(pub(super) String);
 
 /// A session, and what is known of the tree in its life.
 pub(super) struct Session {
@@ -96,23 +96,23 @@ fn follow(mut states: StateWatcher) -> States {
 
 impl Connection {
     /// Waits until the session has a connection. May be dropped at any time.
-    pub(super) async fn up(&mut self) -> Result<(), Lost> {
+    pub(super) async fn up(&mut self) -> Result<(), SessionLoss> {
         let settled = self.0.wait_for(|state| *state == SessionState::SyncConnected || state.is_terminated());
         lost_if_terminated(*settled.await.map_err(|_| ended())?)
     }
 
     /// Waits until the session loses or regains its connection, or ends. May be dropped at any time.
-    pub(super) async fn changed(&mut self) -> Result<(), Lost> {
+    pub(super) async fn changed(&mut self) -> Result<(), SessionLoss> {
         self.0.changed().await.map_err(|_| ended())?;
         lost_if_terminated(*self.0.borrow_and_update())
     }
 }
 
-fn lost_if_terminated(state: SessionState) -> Result<(), Lost> {
-    if state.is_terminated() { Err(Lost(format!("the session is {state}"))) } else { Ok(()) }
+fn lost_if_terminated(state: SessionState) -> Result<(), SessionLoss> {
+    if state.is_terminated() { Err(SessionLoss(format!("the session is {state}"))) } else { Ok(()) }
 }
 
 /// Nobody follows the session any more, so its last state was read.
-fn ended() -> Lost {
-    Lost("the session is over".into())
+fn ended() -> SessionLoss {
+    SessionLoss("the session is over".into())
 }

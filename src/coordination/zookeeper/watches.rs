@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zookeeper_client::{AddWatchMode, Client, EventType, SessionState};
 
 use super::keeper::{AGAIN, Shared};
-use super::session::{Connection, Lost};
+use super::session::{Connection, SessionLoss};
 use crate::coordination::watch::{Event, Mailbox};
 
 impl Shared {
@@ -35,7 +35,7 @@ impl Shared {
 }
 
 /// Watches until the session is lost. May be dropped at any time.
-async fn watch(client: &Client, connection: &mut Connection, mailbox: &Mailbox) -> Result<(), Lost> {
+async fn watch(client: &Client, connection: &mut Connection, mailbox: &Mailbox) -> Result<(), SessionLoss> {
     // The one before is dropped only when the next is set.
     let mut watcher = None;
     loop {
@@ -52,7 +52,7 @@ async fn watch(client: &Client, connection: &mut Connection, mailbox: &Mailbox) 
                 EventType::Session if event.session_state == SessionState::SyncConnected => break,
                 // Nothing comes after the last state of a session.
                 EventType::Session if event.session_state.is_terminated() => {
-                    return Err(Lost(format!("the session is {}", event.session_state)));
+                    return Err(SessionLoss(format!("the session is {}", event.session_state)));
                 }
                 EventType::Session => {}
                 _ => mailbox.post(Event::Changed { path: event.path }),

@@ -7,7 +7,7 @@
 use uuid::Uuid;
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError};
 
-use super::session::Lost;
+use super::session::SessionLoss;
 
 /// The directory of the writers' nodes.
 pub(super) const WRITERS: &str = "/run/writers";
@@ -23,7 +23,7 @@ pub(super) struct Writer {
 
 /// What became of a multi whose answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LostMulti {
     /// It was applied, by this transaction.
     Applied(u64),
     /// It was not applied and never will be.
@@ -63,12 +63,12 @@ impl Writer {
 
     /// Settles a multi whose outcome is unknown, over a connection of the same session. None when this did not
     /// get an answer either, and must be asked again.
-    pub(super) async fn find_out(&mut self, client: &Client) -> Result<Option<Found>, Lost> {
+    pub(super) async fn find_out(&mut self, client: &Client) -> Result<Option<LostMulti>, SessionLoss> {
         let set = client.set_data(&self.path, &self.counter_mark(), Some(self.version)).await;
         let error = match set {
             Ok(stat) => {
                 self.settled(stat.version);
-                return Ok(Some(Found::NotApplied));
+                return Ok(Some(LostMulti::NotApplied));
             }
             Err(error) => error,
         };
@@ -84,18 +84,18 @@ impl Writer {
             Err(_) => return Ok(None),
         };
         let found = if data == self.mark() {
-            Found::Applied(stat.mzxid.cast_unsigned())
+            LostMulti::Applied(stat.mzxid.cast_unsigned())
         } else if data == self.counter_mark() {
-            Found::NotApplied
+            LostMulti::NotApplied
         } else {
-            return Err(Lost(format!("{} was set by somebody else", self.path)));
+            return Err(SessionLoss(format!("{} was set by somebody else", self.path)));
         };
         self.settled(stat.version);
         Ok(Some(found))
     }
 
     /// What it means that the node is not there or not as it was left: its session is over, or was replaced.
-    pub(super) fn gone(&self) -> Lost {
-        Lost(format!("{} is gone, and so is the session", self.path))
+    pub(super) fn gone(&self) -> SessionLoss {
+        SessionLoss(format!("{} is gone, and so is the session", self.path))
     }
 }

@@ -4,7 +4,7 @@
 //! setting goes. What was stored under other limits stays as it is.
 
 use super as limits;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// A whole number that a client may give: the least, the most, and the one that holds when it gives none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Span {
 
     fn refusal(self, asked: i64, unit: &str, field: impl Into<String>) -> Error {
         let why = format!("{asked} is not between {} and {}{unit}", self.least, self.most);
-        Error::invalid(Place::Limit, field, why)
+        Error::invalid(InvalidPart::Limit, field, why)
     }
 }
 

@@ -10,7 +10,7 @@ use tracing::warn;
 use super::batch::{BatchReader, LogBatch, Next};
 use super::position::{KEY, Position};
 use super::ranges::{self, DamagedRanges};
-use super::rest::{self, Rest};
+use super::tail::{self, Rest};
 use super::unflushed::Unflushed;
 use super::witness::{FILE as WITNESS, Mark};
 use super::{CheckError, Damage, Remedy, files, manifest};
@@ -34,7 +34,7 @@ impl LogFile {
 
 /// What a scan found. Nothing was changed.
 #[derive(Debug, Default)]
-pub(in crate::journal) struct Checked {
+pub(in crate::journal) struct StoreCheck {
     /// Oldest first.
     pub(super) logs: Vec<LogFile>,
     /// The first place that cannot be read: the number of its log.
@@ -61,8 +61,8 @@ pub(in crate::journal) struct Checked {
 }
 
 /// Scans the store at `path`, which nobody may have open. A store that is not there is whole.
-pub(in crate::journal) fn check(path: &Path) -> io::Result<Checked> {
-    let mut checked = Checked::default();
+pub(in crate::journal) fn check(path: &Path) -> io::Result<StoreCheck> {
+    let mut checked = StoreCheck::default();
     match Mark::read(path) {
         Ok(mark) => checked.mark = mark,
         Err(error) if error.kind() == ErrorKind::InvalidData => {
@@ -95,7 +95,7 @@ pub(in crate::journal) fn check(path: &Path) -> io::Result<Checked> {
     Ok(checked)
 }
 
-impl Checked {
+impl StoreCheck {
     /// Whether nothing is missing.
     pub(super) fn is_whole(&self) -> bool {
         self.first_bad.is_none() && self.damage.is_empty()
@@ -153,7 +153,7 @@ impl Checked {
             }
         };
         let store = self.last.map(|last| last.store).or(self.mark.as_ref().map(|mark| mark.store));
-        let rest = rest::read(&mut File::open(path)?, end, store)?;
+        let rest = tail::read(&mut File::open(path)?, end, store)?;
         if rest.end == 0 {
             end = reader.end().max(end);
         }
@@ -225,7 +225,7 @@ impl Checked {
     }
 }
 
-impl Checked {
+impl StoreCheck {
     /// Whether the logs reach back to all that is in no table yet.
     fn judge_oldest(&mut self, path: &Path) {
         let Some(mark) = self.mark.as_ref().filter(|_| self.damage.is_empty()) else { return };
@@ -263,7 +263,7 @@ fn short(mark: &Mark, last: Option<Position>, file: PathBuf, end: u64) -> Damage
 /// Compares what was opened with what the witness and the logs say: a group that is in no log must be in the tables of `meta`.
 pub(in crate::journal) fn check_opened(
     path: &Path,
-    checked: &Checked,
+    checked: &StoreCheck,
     meta: &Keyspace,
 ) -> Result<Option<Position>, CheckError> {
     let last = last_position(meta)?;

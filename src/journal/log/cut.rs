@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
 use super::Damage;
-use super::check::{Checked, LogFile};
+use super::check::{LogFile, StoreCheck};
 use super::ranges::DamagedRanges;
 use crate::domain::time::Timestamp;
 
-impl Checked {
+impl StoreCheck {
     /// Cuts what follows the last whole batch, which no sync covers: what a power cut may leave. A copy that there is no room for
     /// is left out.
     pub(in crate::journal) fn cut_tail(&self, path: &Path, now: Timestamp) -> io::Result<()> {
@@ -31,7 +31,7 @@ impl Checked {
     /// Goes on without what damage has taken from tables. The list of it is put aside.
     pub(in crate::journal) fn accept_ranges(&mut self, path: &Path, now: Timestamp) -> io::Result<()> {
         let ranges = std::mem::take(&mut self.ranges).ranges.len();
-        if DamagedRanges::put_aside(path, &folder(path, now))? {
+        if DamagedRanges::move_into(path, &folder(path, now))? {
             error!(ranges, path = %path.display(), "table damage accepted");
         }
         Ok(())
@@ -46,7 +46,7 @@ impl Checked {
         for damage in &self.damage {
             accepted(damage);
         }
-        DamagedRanges::put_aside(path, &folder)?;
+        DamagedRanges::move_into(path, &folder)?;
         let Some(index) = self.first_bad else { return Ok(true) };
         fs::create_dir_all(&folder)?;
         // The newest goes first: what is left is always a log without a gap.

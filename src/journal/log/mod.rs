@@ -20,8 +20,8 @@ mod files;
 mod manifest;
 mod position;
 mod ranges;
-mod rest;
 mod table_keys;
+mod tail;
 mod unflushed;
 mod witness;
 
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
 
-pub(super) use check::{Checked, check, check_opened, last_position};
+pub(super) use check::{StoreCheck, check, check_opened, last_position};
 pub(super) use cut::{accepted, folder as damaged_folder};
 pub(super) use files::{LOG, lock};
 pub(super) use manifest::{complete_spaces, is_begun, listed_tables};

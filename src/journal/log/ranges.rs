@@ -69,7 +69,7 @@ impl DamagedRanges {
     }
 
     /// Puts the file aside into `folder`, so that nothing counts as damaged any more. Whether there was one.
-    pub(in crate::journal) fn put_aside(path: &Path, folder: &Path) -> io::Result<bool> {
+    pub(in crate::journal) fn move_into(path: &Path, folder: &Path) -> io::Result<bool> {
         let file = path.join(FILE);
         if !file.try_exists()? {
             return Ok(false);

@@ -25,11 +25,11 @@ pub(in crate::journal) struct Unflushed {
 
 /// What was seen of the key spaces of a journal.
 #[derive(Debug, Default)]
-pub(super) struct Tracker(Vec<Seen>);
+pub(super) struct Tracker(Vec<KeySpaceState>);
 
 /// What was seen of one key space.
 #[derive(Debug)]
-struct Seen {
+struct KeySpaceState {
     space: u64,
     /// Numbers of memtables, and the greatest sequence number in each when it was seen first. Oldest first.
     memtables: VecDeque<(u64, SeqNo)>,
@@ -40,8 +40,11 @@ struct Seen {
 impl Tracker {
     /// Goes on from what the witness of the last run says.
     pub(super) fn after(found: &[Unflushed]) -> Self {
-        let seen =
-            |found: &Unflushed| Seen { space: found.space, memtables: VecDeque::new(), found: Some(*found) };
+        let seen = |found: &Unflushed| KeySpaceState {
+            space: found.space,
+            memtables: VecDeque::new(),
+            found: Some(*found),
+        };
         Self(found.iter().map(seen).collect())
     }
 
@@ -55,7 +58,7 @@ impl Tracker {
         let index = match self.0.iter().position(|seen| seen.space == space) {
             Some(index) => index,
             None => {
-                self.0.push(Seen { space, memtables: VecDeque::new(), found: None });
+                self.0.push(KeySpaceState { space, memtables: VecDeque::new(), found: None });
                 self.0.len() - 1
             }
         };
@@ -77,7 +80,7 @@ impl Tracker {
     }
 }
 
-impl Seen {
+impl KeySpaceState {
     /// Notes the active memtable, and forgets those before `oldest`.
     fn note(&mut self, active: u64, highest: Option<SeqNo>, oldest: u64) {
         self.memtables.retain(|(number, _)| *number >= oldest);
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn memtables_are_remembered_until_they_are_flushed() {
-        let mut seen = Seen { space: 1, memtables: VecDeque::new(), found: None };
+        let mut seen = KeySpaceState { space: 1, memtables: VecDeque::new(), found: None };
         seen.note(4, None, 4);
         assert_eq!(seen.memtables, []);
         seen.note(4, Some(10), 4);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-use super::buckets::Touched;
+use super::buckets::TouchedBuckets;
 use super::entries;
 use super::failed;
 use super::stored::{self, QueueTotals};
@@ -24,7 +24,7 @@ const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"
 
 /// The changes of one queue, ready to be looked up. Each id is in one of the three: what the batch brings and removes
 /// again is only removed, and what it brings and updates comes updated.
-pub(super) struct Encoded {
+pub(super) struct EncodedChanges {
     queue: QueueId,
     low: MessageId,
     /// Header, bytes of the body, value.
@@ -36,13 +36,13 @@ pub(super) struct Encoded {
     leaving: HashMap<MessageId, KnownEntry>,
     /// Those that go, then those that are kept.
     notes: Vec<(Bytes, Option<Bytes>)>,
-    touched: Touched,
+    touched: TouchedBuckets,
     /// The greatest id among the appends, also of those that the batch removes again.
     pub(super) last_id: MessageId,
 }
 
 /// How an entry lies in the store.
-struct Lying {
+struct StoredForm {
     group: Option<GroupName>,
     /// Its header as it is, if it is aside; else it is ready.
     aside: Option<Header>,
@@ -50,7 +50,7 @@ struct Lying {
     bytes: u64,
 }
 
-impl Lying {
+impl StoredForm {
     fn state(&self) -> &State {
         self.aside.as_ref().map_or(&State::Ready, |header| &header.state)
     }
@@ -64,11 +64,11 @@ enum Overlay {
 }
 
 /// What the store says of the keys of a batch.
-pub(super) struct Known {
+pub(super) struct StoredKeys {
     totals: QueueTotals,
     /// With their bodies. Absent entries are none.
-    updates: Vec<Option<(Lying, Bytes)>>,
-    removes: Vec<Option<Lying>>,
+    updates: Vec<Option<(StoredForm, Bytes)>>,
+    removes: Vec<Option<StoredForm>>,
     buckets: Vec<(Bytes, Bytes)>,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn check_bounds(changes: &QueueChanges) -> Result<(), StoreError> {
     }
 }
 
-impl Encoded {
+impl EncodedChanges {
     pub(super) fn new(changes: &QueueChanges) -> Self {
         let queue = changes.queue;
         let mut removes = changes.removes.clone();
@@ -92,7 +92,7 @@ impl Encoded {
         let stays = |id: &MessageId| removes.binary_search(id).is_err();
         let updates = changes.updates.iter().filter(|header| stays(&header.id));
         let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
-        let mut touched = Touched::default();
+        let mut touched = TouchedBuckets::default();
         let mut appends = Vec::with_capacity(changes.appends.len());
         for Message { header, body } in changes.appends.iter().filter(|message| stays(&message.header.id)) {
             let header = updates.remove(&header.id).unwrap_or(header);
@@ -115,14 +115,14 @@ impl Encoded {
         }
     }
 
-    pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<Known, StoreError> {
+    pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<StoredKeys, StoreError> {
         let totals = txn.get(Space::Totals, self.queue.as_bytes()).map_err(failed)?;
         let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
         let removes = self.removes.iter().map(|id| match self.leaving.get(id) {
             Some(entry) => find_known(txn, self.queue, entry).map(Some),
             None => find(txn, self.queue, *id).map(|found| found.map(|(lying, _)| lying)),
         });
-        Ok(Known {
+        Ok(StoredKeys {
             totals: QueueTotals::decode(totals.as_ref())?,
             updates: updates.collect::<Result<_, _>>()?,
             removes: removes.collect::<Result<_, _>>()?,
@@ -130,7 +130,7 @@ impl Encoded {
         })
     }
 
-    pub(super) fn write(self, txn: &mut Txn<'_>, known: Known) {
+    pub(super) fn write(self, txn: &mut Txn<'_>, known: StoredKeys) {
         let queue = self.queue;
         let mut totals = known.totals;
         totals.low = totals.low.max(self.low);
@@ -172,12 +172,12 @@ fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
 }
 
 /// Looks for an entry in its two places.
-fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(Lying, Bytes)>, StoreError> {
+fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredForm, Bytes)>, StoreError> {
     let key = stored::entry_key(queue, id);
     if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
         let Message { header, body } = entries::decode_entry(id, &value)?;
         let (bytes, overlay) = (body.len() as u64, overlay(txn, &key)?);
-        return Ok(Some((Lying { group: header.group, aside: None, overlay, bytes }, body)));
+        return Ok(Some((StoredForm { group: header.group, aside: None, overlay, bytes }, body)));
     }
     let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(None) };
     let Message { header, body } = entries::decode_entry(id, &value)?;
@@ -186,16 +186,16 @@ fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(Lying, B
         None => (header, Overlay::None),
     };
     let (group, bytes) = (header.group.clone(), body.len() as u64);
-    Ok(Some((Lying { group, aside: Some(header), overlay, bytes }, body)))
+    Ok(Some((StoredForm { group, aside: Some(header), overlay, bytes }, body)))
 }
 
 /// A ready entry of which all is known but whether its header was changed. It is not read.
-fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<Lying, StoreError> {
+fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<StoredForm, StoreError> {
     if VERIFIES_HINTS {
         assert!(is_there(txn, queue, entry)?, "the pool has it otherwise: {entry:?}");
     }
     let overlay = overlay(txn, &stored::entry_key(queue, entry.id))?;
-    Ok(Lying { group: entry.group.clone(), aside: None, overlay, bytes: entry.bytes })
+    Ok(StoredForm { group: entry.group.clone(), aside: None, overlay, bytes: entry.bytes })
 }
 
 /// Whether an entry lies as its owner believes.
@@ -250,7 +250,7 @@ fn update(
     txn: &mut Txn<'_>,
     queue: QueueId,
     header: &Header,
-    (lying, body): (Lying, Bytes),
+    (lying, body): (StoredForm, Bytes),
     totals: &mut QueueTotals,
 ) {
     match (&lying.aside, &header.state) {
@@ -261,7 +261,7 @@ fn update(
         (Some(old), state) if *state != State::Ready => {
             uncount(&mut totals.totals, &old.state, lying.bytes);
             count(&mut totals.totals, &header.state, lying.bytes);
-            return put_aside(txn, queue, header, old);
+            return write_in_transfer(txn, queue, header, old);
         }
         _ => {}
     }
@@ -271,7 +271,7 @@ fn update(
 }
 
 /// Writes the header of an entry that was aside and stays there.
-fn put_aside(txn: &mut Txn<'_>, queue: QueueId, header: &Header, old: &Header) {
+fn write_in_transfer(txn: &mut Txn<'_>, queue: QueueId, header: &Header, old: &Header) {
     let place = |header: &Header| {
         let is_scheduled = header.state == State::Scheduled;
         is_scheduled.then(|| stored::schedule_key(queue, header.ready, header.id))
@@ -295,7 +295,7 @@ fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
 }
 
 /// Removes an entry that goes.
-fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &Lying, totals: &mut Totals) {
+fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
     if let Some(group) = &lying.group {
         txn.remove(Space::Groups, stored::group_key(queue, group, id));
     }
@@ -303,7 +303,7 @@ fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &Lying, total
 }
 
 /// Removes an entry from its place among the others of its state.
-fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &Lying, totals: &mut Totals) {
+fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
     let key = stored::entry_key(queue, id);
     uncount(totals, lying.state(), lying.bytes);
     if let Some(old) = &lying.aside {

@@ -129,9 +129,9 @@ impl Ids {
 
 /// The buckets that a batch touches in one queue, with the ids that it brings there.
 #[derive(Default)]
-pub(super) struct Touched(BTreeMap<Bucket, (MessageId, MessageId)>);
+pub(super) struct TouchedBuckets(BTreeMap<Bucket, (MessageId, MessageId)>);
 
-impl Touched {
+impl TouchedBuckets {
     /// Notes an entry as it is after the batch.
     pub(super) fn add(&mut self, queue: QueueId, header: &Header) {
         self.extend(Bucket::of_expiry(queue, header), header.id);

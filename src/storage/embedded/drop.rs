@@ -10,11 +10,11 @@ use super::{entries, failed, record, scan};
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::message::{Message, State};
 use crate::journal::{Space, Txn, View};
-use crate::storage::{Dropped, Epoch, StoreError, Totals};
+use crate::storage::{DropResult, Epoch, StoreError, Totals};
 
 /// How far a queue is dropped. A read that begins here does not walk over what was removed before.
 #[derive(Clone, Debug)]
-pub(super) struct Reached {
+pub(super) struct DropProgress {
     queue: QueueId,
     /// The place among [`SPACES`], and the key that was removed last.
     space: usize,
@@ -25,35 +25,35 @@ pub(super) struct Reached {
 const SPACES: [Space; 3] = [Space::Entries, Space::Aside, Space::Notes];
 
 /// Keys of a queue that go together.
-pub(super) struct Part {
+pub(super) struct KeyRange {
     queue: QueueId,
     keys: Vec<(Space, Bytes)>,
     totals: Totals,
     /// Nothing ready is left below it.
     low: MessageId,
     /// How far this goes; none when there is nothing.
-    pub(super) reached: Option<Reached>,
+    pub(super) reached: Option<DropProgress>,
     /// Whether this is all there is.
-    dropped: Dropped,
+    dropped: DropResult,
 }
 
-impl Part {
+impl KeyRange {
     /// Reads what goes next: at most `limit` entries and notes. Where nothing is found behind what was reached, it looks from the
     /// beginning once more.
     pub(super) fn read(
         view: &View,
         queue: QueueId,
         limit: usize,
-        reached: Option<Reached>,
+        reached: Option<DropProgress>,
     ) -> Result<Self, StoreError> {
         let low = scan::totals(view, queue)?.low;
-        let (totals, dropped) = (Totals::default(), Dropped::More);
+        let (totals, dropped) = (Totals::default(), DropResult::More);
         let mut part = Self { queue, keys: Vec::new(), totals, low, reached: None, dropped };
         if let Some(reached) = reached.filter(|reached| reached.queue == queue) {
             part.take(view, limit, reached.space, &reached.key)?;
         }
         if part.keys.is_empty() && part.take(view, limit, 0, &stored::entry_key(queue, low))? {
-            part.dropped = Dropped::Done;
+            part.dropped = DropResult::Done;
         }
         Ok(part)
     }
@@ -75,7 +75,7 @@ impl Part {
                 }
                 left -= 1;
                 let (key, value) = pair.map_err(failed)?;
-                self.reached = Some(Reached { queue, space: number, key: key.clone() });
+                self.reached = Some(DropProgress { queue, space: number, key: key.clone() });
                 self.add(view, space, key, &value)?;
             }
         }
@@ -118,7 +118,12 @@ impl Part {
     }
 
     /// Removes what was read, for the owner of the slot alone.
-    pub(super) fn remove(self, txn: &mut Txn<'_>, slot: Slot, epoch: Epoch) -> Result<Dropped, StoreError> {
+    pub(super) fn remove(
+        self,
+        txn: &mut Txn<'_>,
+        slot: Slot,
+        epoch: Epoch,
+    ) -> Result<DropResult, StoreError> {
         match record(txn, slot)? {
             Some(record) if record.epoch > epoch => return Err(StoreError::Fenced(record.epoch)),
             Some(record) if record.epoch == epoch => {}
@@ -139,8 +144,8 @@ impl Part {
         totals.aside = totals.aside.saturating_sub(self.totals.aside);
         stored.low = stored.low.max(self.low);
         match self.dropped {
-            Dropped::Done => txn.remove(Space::Totals, key),
-            Dropped::More => txn.put(Space::Totals, key, stored.encode()),
+            DropResult::Done => txn.remove(Space::Totals, key),
+            DropResult::More => txn.put(Space::Totals, key, stored.encode()),
         }
         Ok(self.dropped)
     }

@@ -15,13 +15,13 @@ use crate::storage::{Due, StoreError};
 
 /// Where a look for expired entries ended, because it had found as many as it may: the next one goes on there.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct DueCursor {
     bucket: Bytes,
     after: MessageId,
 }
 
 /// A bucket that was looked into, as it was, and what to make of it: nothing when it may go.
-pub(super) struct Spent {
+pub(super) struct BucketUpdate {
     key: Bytes,
     value: Bytes,
     becomes: Option<Bytes>,
@@ -29,16 +29,16 @@ pub(super) struct Spent {
 
 /// What a look gave.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(super) struct DueResult {
     pub(super) found: Vec<(QueueId, Header)>,
-    pub(super) spent: Vec<Spent>,
+    pub(super) spent: Vec<BucketUpdate>,
     /// Of expiry: where to go on.
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<DueCursor>,
 }
 
 /// Removes or narrows buckets that were not touched since they were looked into.
-pub(super) fn clear(txn: &mut Txn<'_>, spent: Vec<Spent>) -> Result<(), StoreError> {
-    for Spent { key, value, becomes } in spent {
+pub(super) fn clear(txn: &mut Txn<'_>, spent: Vec<BucketUpdate>) -> Result<(), StoreError> {
+    for BucketUpdate { key, value, becomes } in spent {
         if txn.get(Space::Buckets, &key).map_err(failed)? != Some(value) {
             continue;
         }
@@ -61,9 +61,9 @@ pub(super) fn schedule(
     slot: Slot,
     before: Timestamp,
     limit: usize,
-) -> Result<Looked, StoreError> {
+) -> Result<DueResult, StoreError> {
     let prefix = Bucket::prefix(slot, Due::Schedule);
-    let mut looked = Looked::default();
+    let mut looked = DueResult::default();
     let mut places = Vec::new();
     let mut end = 0;
     for pair in view.scan(Space::Buckets, &prefix, &prefix) {
@@ -84,7 +84,7 @@ pub(super) fn schedule(
         }
         let is_past = bucket.end <= before.as_millis();
         if is_past && places.len() == known && looked.spent.len() < limits::DUE_BUCKETS {
-            looked.spent.push(Spent { key, value, becomes: None });
+            looked.spent.push(BucketUpdate { key, value, becomes: None });
         }
     }
     places.sort_unstable();
@@ -102,9 +102,9 @@ pub(super) fn expiry(
     slot: Slot,
     before: Timestamp,
     limit: usize,
-    turn: Option<&Turn>,
-) -> Result<Looked, StoreError> {
-    let mut look = Look::new(view, before, limit);
+    turn: Option<&DueCursor>,
+) -> Result<DueResult, StoreError> {
+    let mut look = DueScan::new(view, before, limit);
     let prefix = Bucket::prefix(slot, Due::Expiry);
     look.through(&prefix, turn, None)?;
     if turn.is_some() && look.looked.turn.is_none() {
@@ -113,16 +113,16 @@ pub(super) fn expiry(
     Ok(look.looked)
 }
 
-pub(super) struct Look<'a> {
+pub(super) struct DueScan<'a> {
     view: &'a View,
     before: Timestamp,
     limit: usize,
-    pub(super) looked: Looked,
+    pub(super) looked: DueResult,
 }
 
-impl<'a> Look<'a> {
+impl<'a> DueScan<'a> {
     pub(super) fn new(view: &'a View, before: Timestamp, limit: usize) -> Self {
-        Self { view, before, limit, looked: Looked::default() }
+        Self { view, before, limit, looked: DueResult::default() }
     }
 
     /// Whether it may clear no more buckets away.
@@ -134,8 +134,8 @@ impl<'a> Look<'a> {
     fn through(
         &mut self,
         prefix: &[u8],
-        after: Option<&Turn>,
-        until: Option<&Turn>,
+        after: Option<&DueCursor>,
+        until: Option<&DueCursor>,
     ) -> Result<(), StoreError> {
         let from = after.map_or(prefix, |turn| &turn.bucket[..]);
         for pair in self.view.scan(Space::Buckets, prefix, from) {
@@ -144,7 +144,7 @@ impl<'a> Look<'a> {
                 break;
             }
             let ids = Ids::decode(&value)?;
-            let at = |turn: &&Turn| turn.bucket == key;
+            let at = |turn: &&DueCursor| turn.bucket == key;
             let first = after.filter(at).map_or(ids.least, |turn| ids.least.max(turn.after.next()));
             let last = until.filter(at).map_or(ids.greatest, |turn| ids.greatest.min(turn.after));
             let Some(kept) = self.into(&bucket, &key, first, last)? else { break };
@@ -163,8 +163,8 @@ impl<'a> Look<'a> {
         key: &Bytes,
         first: MessageId,
         last: MessageId,
-    ) -> Result<Option<Kept>, StoreError> {
-        let mut kept: Kept = None;
+    ) -> Result<Option<BucketRange>, StoreError> {
+        let mut kept: BucketRange = None;
         for message in between(self.view, bucket.queue, first, last)? {
             let Message { header, .. } = message?;
             if Bucket::of_expiry(bucket.queue, &header) != *bucket {
@@ -177,7 +177,7 @@ impl<'a> Look<'a> {
             }
             self.looked.found.push((bucket.queue, header));
             if self.looked.found.len() >= self.limit {
-                self.looked.turn = Some(Turn { bucket: key.clone(), after: id });
+                self.looked.turn = Some(DueCursor { bucket: key.clone(), after: id });
                 return Ok(None);
             }
         }
@@ -185,17 +185,17 @@ impl<'a> Look<'a> {
     }
 
     /// Notes what is left of a bucket that was looked into as a whole.
-    pub(super) fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: Kept) {
+    pub(super) fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: BucketRange) {
         if kept == Some((ids.least, ids.greatest)) || self.is_spent() {
             return;
         }
         let becomes = kept.map(|(first, last)| ids.spanning(first, last).encode());
-        self.looked.spent.push(Spent { key, value, becomes });
+        self.looked.spent.push(BucketUpdate { key, value, becomes });
     }
 }
 
 /// The first and the last id of a bucket; none when it is empty.
-pub(super) type Kept = Option<(MessageId, MessageId)>;
+pub(super) type BucketRange = Option<(MessageId, MessageId)>;
 
 /// The entries of a queue between two ids, in all states, in order.
 fn between(

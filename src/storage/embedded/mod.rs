@@ -22,8 +22,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Recount, Retained, RetainedPlace, Stamp, StoreError, StoredDamage, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    Recount, RetainedEntries, RetainedPlace, Stamp, StoreError, StoredDamage, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -32,9 +32,9 @@ use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use crate::journal::{Journal, JournalError, Room, Space, Txn, View};
 pub use audit::{Audit, AuditedQueue, audit};
-use batch::Encoded;
-use drop::{Part, Reached};
-use due::{Spent, Turn};
+use batch::EncodedChanges;
+use drop::{DropProgress, KeyRange};
+use due::{BucketUpdate, DueCursor};
 use scan::Bounds;
 use stored::{QueueTotals, Record};
 
@@ -42,9 +42,9 @@ use stored::{QueueTotals, Record};
 pub struct EmbeddedPool {
     journal: Journal,
     /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
-    turns: Mutex<HashMap<Slot, Turn>>,
+    turns: Mutex<HashMap<Slot, DueCursor>>,
     /// Of each slot, how far the queue is removed that is being dropped. Held likewise.
-    drops: Mutex<HashMap<Slot, Reached>>,
+    drops: Mutex<HashMap<Slot, DropProgress>>,
     /// How far the count after a crash came; none while a step is under way. Held likewise.
     counted: Mutex<Option<recount::Progress>>,
 }
@@ -67,7 +67,7 @@ impl EmbeddedPool {
     }
 
     /// Removes or narrows buckets that were looked into. A bucket that is not cleared now is found spent again.
-    async fn clear(&self, spent: Vec<Spent>) {
+    async fn clear(&self, spent: Vec<BucketUpdate>) {
         if !spent.is_empty() {
             drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);
         }
@@ -116,7 +116,7 @@ impl PoolStore for EmbeddedPool {
         let (slot, epoch, seq) = (batch.slot, batch.epoch, batch.seq);
         batch.queues.iter().try_for_each(batch::check_bounds)?;
         let has_appends = batch.has_appends();
-        let queues: Vec<Encoded> = batch.queues.iter().map(Encoded::new).collect();
+        let queues: Vec<EncodedChanges> = batch.queues.iter().map(EncodedChanges::new).collect();
         let work = move |txn: &mut Txn<'_>| {
             let Some(mut record) = next(record(txn, slot)?, epoch, seq)? else { return Ok(()) };
             if has_appends && txn.room() == Room::Reserved {
@@ -201,7 +201,7 @@ impl PoolStore for EmbeddedPool {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError> {
+    ) -> Result<RetainedEntries, StoreError> {
         let look = move |view: &View| retained::look(view, (queue, from), before, limit);
         let (retained, spent) = self.read(look).await?;
         self.clear(spent).await;
@@ -234,13 +234,13 @@ impl PoolStore for EmbeddedPool {
         epoch: Epoch,
         queue: QueueId,
         limit: usize,
-    ) -> Result<Dropped, StoreError> {
+    ) -> Result<DropResult, StoreError> {
         let reached = self.drops.lock().remove(&slot);
-        let part = self.read(move |view| Part::read(view, queue, limit, reached)).await?;
+        let part = self.read(move |view| KeyRange::read(view, queue, limit, reached)).await?;
         let reached = part.reached.clone();
         let dropped =
             self.journal.commit(move |txn| part.remove(txn, slot, epoch)).await.map_err(failed)??;
-        if let (Dropped::More, Some(reached)) = (dropped, reached) {
+        if let (DropResult::More, Some(reached)) = (dropped, reached) {
             self.drops.lock().insert(slot, reached);
         }
         Ok(dropped)

@@ -24,7 +24,7 @@ const SPACES: [Space; 2] = [Space::Entries, Space::Aside];
 #[derive(Default)]
 pub(super) struct Progress {
     /// The queue that is being counted.
-    counting: Option<Counting>,
+    counting: Option<QueueCount>,
     /// The key of the last queue that was.
     after: Option<Bytes>,
     /// The queue that was corrected last, and how often.
@@ -69,7 +69,7 @@ impl Progress {
 }
 
 /// A queue that is being counted.
-struct Counting {
+struct QueueCount {
     view: View,
     queue: QueueId,
     stored: Totals,
@@ -119,7 +119,7 @@ pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<
                 continue;
             }
         }
-        let Counting { queue, stored: before, counted: after, .. } = counting;
+        let QueueCount { queue, stored: before, counted: after, .. } = counting;
         if before != after {
             progress.note_corrected(queue);
             return Ok(Some(Correction { queue, before, after }));
@@ -130,7 +130,7 @@ pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<
 }
 
 /// The queue that is being counted, or the one behind the last one; none when that was the last.
-fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<Counting>, StoreError> {
+fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<QueueCount>, StoreError> {
     if let Some(counting) = progress.counting.take() {
         return Ok(Some(counting));
     }
@@ -144,14 +144,14 @@ fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<Counting>, 
         let id = key[..].try_into().map_err(|_| stored::damaged("the key of a queue"))?;
         let queue = QueueId::from_bytes(id);
         match QueueTotals::decode(Some(&value)) {
-            Ok(found) => return Ok(Some(Counting::new(view, queue, &found))),
+            Ok(found) => return Ok(Some(QueueCount::new(view, queue, &found))),
             Err(error) => progress.skip(queue, &error),
         }
     }
     Ok(None)
 }
 
-impl Counting {
+impl QueueCount {
     fn new(view: View, queue: QueueId, found: &QueueTotals) -> Self {
         // What lies below the head was removed: no walk over it.
         let from = stored::entry_key(queue, found.low);

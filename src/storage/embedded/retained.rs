@@ -6,12 +6,12 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::buckets::{Bucket, Ids};
-use super::due::{self, Look, Spent};
+use super::due::{self, BucketUpdate, DueScan};
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::journal::{Space, View};
-use crate::storage::{Due, Retained, RetainedPlace, StoreError, retained};
+use crate::storage::{Due, RetainedEntries, RetainedPlace, StoreError, retained};
 
 /// A look through the buckets of a queue.
 struct Walk<'a> {
@@ -20,7 +20,7 @@ struct Walk<'a> {
     before: Timestamp,
     /// The first place that is not asked for.
     past: u64,
-    look: Look<'a>,
+    look: DueScan<'a>,
     oldest: Option<Timestamp>,
 }
 
@@ -30,12 +30,12 @@ pub(super) fn look(
     (queue, from): (QueueId, Option<RetainedPlace>),
     before: Timestamp,
     limit: usize,
-) -> Result<(Retained, Vec<Spent>), StoreError> {
+) -> Result<(RetainedEntries, Vec<BucketUpdate>), StoreError> {
     let prefix = Bucket::prefix(queue.slot(), Due::Expiry);
     let first = [&prefix[..], &retained::begin_at(queue, from).to_be_bytes()[..]].concat();
     // The end of a bucket is not in it.
     let past = retained::place(queue, before).saturating_add(1);
-    let mut walk = Walk { view, queue, before, past, look: Look::new(view, before, limit), oldest: None };
+    let mut walk = Walk { view, queue, before, past, look: DueScan::new(view, before, limit), oldest: None };
     let (mut others, mut cut) = (0, None);
     for pair in view.scan(Space::Buckets, &prefix, &first) {
         let (bucket, key, value) = due::bucket(pair)?;
@@ -56,7 +56,7 @@ pub(super) fn look(
     }
     let resume = cut.map(|end| walk.end_at(end)).transpose()?.flatten();
     let found = walk.look.looked.found.into_iter().map(|(_, header)| header).collect();
-    Ok((Retained { found, oldest: walk.oldest, resume }, walk.look.looked.spent))
+    Ok((RetainedEntries { found, oldest: walk.oldest, resume }, walk.look.looked.spent))
 }
 
 impl Walk<'_> {
@@ -74,7 +74,7 @@ impl Walk<'_> {
         }
         let (ids, is_past) = (Ids::decode(&value)?, bucket.end <= self.past);
         // Of a bucket whose time has not come it is enough to know that it is not empty.
-        let mut first = Look::new(self.view, self.before, 1);
+        let mut first = DueScan::new(self.view, self.before, 1);
         let into = if is_past { &mut self.look } else { &mut first };
         let kept = into.into(bucket, &key, ids.least, ids.greatest)?;
         if let Some(kept) = kept {

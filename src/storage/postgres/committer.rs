@@ -14,7 +14,7 @@ use crate::storage::{Batch, StoreError};
 /// Where batches gather.
 pub(super) struct Committer {
     /// Held to add a batch or to take some.
-    gathered: Mutex<Gathered>,
+    gathered: Mutex<GatheredBatches>,
     /// One for each statement that may be under way. Whoever gets one sends his own batch and takes others along.
     turns: Semaphore,
 }
@@ -26,25 +26,25 @@ impl Default for Committer {
 }
 
 #[derive(Default)]
-struct Gathered {
+struct GatheredBatches {
     /// In the order in which they came.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingBatch>,
     /// How many ever came.
     came: u64,
 }
 
 /// A batch that waits for a statement.
-struct Waiting {
+struct PendingBatch {
     /// The how many-th it is.
     number: u64,
     batch: Batch,
     fences: Option<i64>,
     /// Closed when nobody waits any more.
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<StatementOutcome>,
 }
 
 /// What a shared statement did of a batch.
-enum Outcome {
+enum StatementOutcome {
     /// It is applied.
     Applied,
     /// It is not, for certain. It may be to blame, or another one.
@@ -60,18 +60,18 @@ impl Committer {
     }
 
     /// Lets a batch wait. Returns its number, and where its outcome is told.
-    fn add(&self, batch: Batch, fences: Option<i64>) -> (u64, oneshot::Receiver<Outcome>) {
+    fn add(&self, batch: Batch, fences: Option<i64>) -> (u64, oneshot::Receiver<StatementOutcome>) {
         let (reply, outcome) = oneshot::channel();
         let mut gathered = self.gathered.lock();
         gathered.came += 1;
         let number = gathered.came;
-        gathered.waiting.push_back(Waiting { number, batch, fences, reply });
+        gathered.waiting.push_back(PendingBatch { number, batch, fences, reply });
         (number, outcome)
     }
 
     /// A batch and the oldest others that go into one statement with it: each slot once, in order. None when somebody else
     /// took it along.
-    fn take(&self, number: u64) -> Vec<Waiting> {
+    fn take(&self, number: u64) -> Vec<PendingBatch> {
         let mut gathered = self.gathered.lock();
         let Some(place) = gathered.waiting.iter().position(|waiting| waiting.number == number) else {
             return Vec::new();
@@ -126,7 +126,7 @@ impl Size {
 }
 
 /// What sharing came to.
-pub(super) enum Shared<'a> {
+pub(super) enum SharedResult<'a> {
     /// The outcome is known, or is known to be unknown.
     Answered(Result<(), StoreError>),
     /// There was nobody to share with: the batch goes alone, in this turn.
@@ -137,7 +137,7 @@ pub(super) enum Shared<'a> {
 
 impl PostgresPool {
     /// Applies a batch together with others.
-    pub(super) async fn share(&self, batch: &Batch, fences: Option<i64>) -> Shared<'_> {
+    pub(super) async fn share(&self, batch: &Batch, fences: Option<i64>) -> SharedResult<'_> {
         let (number, mut outcome) = self.committer.add(batch.clone(), fences);
         let outcome = loop {
             tokio::select! {
@@ -151,23 +151,23 @@ impl PostgresPool {
                             drop(turn);
                             break outcome.await;
                         }
-                        1 => return Shared::Alone(turn),
+                        1 => return SharedResult::Alone(turn),
                         _ => self.carry_out(taken).await,
                     }
                 }
             }
         };
         match outcome {
-            Ok(Outcome::Applied) => Shared::Answered(Ok(())),
-            Ok(Outcome::NotApplied) => Shared::NotApplied,
-            Ok(Outcome::Unknown(why)) => Shared::Answered(Err(StoreError::Unknown(why))),
+            Ok(StatementOutcome::Applied) => SharedResult::Answered(Ok(())),
+            Ok(StatementOutcome::NotApplied) => SharedResult::NotApplied,
+            Ok(StatementOutcome::Unknown(why)) => SharedResult::Answered(Err(StoreError::Unknown(why))),
             // Whoever sent it was stopped while it was under way.
-            Err(_) => Shared::Answered(Err(StoreError::Unknown("the statement was given up".into()))),
+            Err(_) => SharedResult::Answered(Err(StoreError::Unknown("the statement was given up".into()))),
         }
     }
 
     /// Sends batches, and tells each what became of it.
-    async fn carry_out(&self, taken: Vec<Waiting>) {
+    async fn carry_out(&self, taken: Vec<PendingBatch>) {
         let batches: Vec<_> = taken.iter().map(|waiting| (&waiting.batch, waiting.fences)).collect();
         let applied = match self.writes.way().await {
             Ok((way, stamp)) => self.send_all(&way, stamp, &batches).await,
@@ -175,9 +175,9 @@ impl PostgresPool {
         };
         for waiting in taken {
             let outcome = match &applied {
-                Ok(applied) if applied.contains(&waiting.batch.slot) => Outcome::Applied,
-                Ok(_) | Err(Failure::Refused(_) | Failure::Full(_)) => Outcome::NotApplied,
-                Err(Failure::Lost(why)) => Outcome::Unknown(why.clone()),
+                Ok(applied) if applied.contains(&waiting.batch.slot) => StatementOutcome::Applied,
+                Ok(_) | Err(Failure::Refused(_) | Failure::Full(_)) => StatementOutcome::NotApplied,
+                Err(Failure::Lost(why)) => StatementOutcome::Unknown(why.clone()),
             };
             // Nobody may be waiting any more; the outcome is the same.
             let _ = waiting.reply.send(outcome);

@@ -16,7 +16,7 @@ use crate::storage::{Stamp, StoreError};
 
 /// What all links of a pool know of its server.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ServerState {
     /// Held to read or to write it.
     state: Mutex<State>,
 }
@@ -32,7 +32,7 @@ struct State {
     failed: Option<(Instant, String)>,
 }
 
-impl Known {
+impl ServerState {
     /// The most durable class that was found with the last connection.
     pub(super) fn class(&self) -> Durability {
         self.state.lock().class.unwrap_or(Durability::Relaxed)
@@ -98,7 +98,7 @@ pub(super) struct Session {
 /// Makes connections.
 pub(super) struct Sessions {
     address: Arc<Address>,
-    known: Arc<Known>,
+    known: Arc<ServerState>,
 }
 
 impl managed::Manager for Sessions {
@@ -126,15 +126,15 @@ impl managed::Manager for Sessions {
 pub(super) struct Link {
     sessions: managed::Pool<Sessions>,
     schema: String,
-    known: Arc<Known>,
+    known: Arc<ServerState>,
 }
 
 /// A session for one statement.
-pub(super) type Way = Object<Sessions>;
+pub(super) type LinkSession = Object<Sessions>;
 
 impl Link {
     /// At most `size` connections; none is made yet.
-    pub(super) fn new(address: &Arc<Address>, known: &Arc<Known>, size: usize) -> Self {
+    pub(super) fn new(address: &Arc<Address>, known: &Arc<ServerState>, size: usize) -> Self {
         let sessions = Sessions { address: Arc::clone(address), known: Arc::clone(known) };
         let timeouts = Timeouts {
             wait: Some(limits::POSTGRES_CONNECT),
@@ -152,7 +152,7 @@ impl Link {
     }
 
     /// A session with whatever storage is there.
-    pub(super) async fn open(&self) -> Result<Way, StoreError> {
+    pub(super) async fn open(&self) -> Result<LinkSession, StoreError> {
         self.known.check()?;
         self.sessions.get().await.map_err(|error| match error {
             PoolError::Backend(why) => {
@@ -167,7 +167,7 @@ impl Link {
     }
 
     /// A session with the storage of the pool, and the pool's stamp.
-    pub(super) async fn way(&self) -> Result<(Way, Stamp), StoreError> {
+    pub(super) async fn way(&self) -> Result<(LinkSession, Stamp), StoreError> {
         let mut way = self.open().await?;
         if way.stamp.is_none() {
             way.stamp = migrations::look(&way.connection, &self.schema).await?;

@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 pub use address::{Address, AddressError};
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -37,8 +37,8 @@ use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
 use committer::Committer;
-use link::{Known, Link};
-use reads::{Asked, Turn};
+use link::{Link, ServerState};
+use reads::{DueCursor, ScanRequest};
 
 /// No queue has this id: to ask for it costs what any small read does.
 const NO_QUEUE: QueueId = QueueId::from_bytes([0; 16]);
@@ -46,21 +46,21 @@ const NO_QUEUE: QueueId = QueueId::from_bytes([0; 16]);
 /// A pool in PostgreSQL. It connects when it is first used, and again whenever that is needed.
 pub struct PostgresPool {
     address: Arc<Address>,
-    known: Arc<Known>,
+    known: Arc<ServerState>,
     reads: Link,
     /// Apart from those for reads, since batches may wait long for a standby or for each other.
     writes: Link,
     committer: Committer,
     /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
-    turns: Mutex<HashMap<Slot, Turn>>,
+    turns: Mutex<HashMap<Slot, DueCursor>>,
     /// Of each slot, what this process knows of its own writes. Held likewise.
-    slots: Mutex<HashMap<Slot, writes::Own>>,
+    slots: Mutex<HashMap<Slot, writes::OwnWrites>>,
 }
 
 impl PostgresPool {
     /// The pool at `address`. Nothing is connected yet.
     pub fn new(address: Address) -> Self {
-        let (address, known) = (Arc::new(address), Arc::new(Known::default()));
+        let (address, known) = (Arc::new(address), Arc::new(ServerState::default()));
         let reads = Link::new(&address, &known, limits::POSTGRES_READS);
         let writes = Link::new(&address, &known, limits::POSTGRES_WRITES);
         let committer = Committer::default();
@@ -103,7 +103,7 @@ impl PoolStore for PostgresPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        self.page(Asked { queue, order, direction, messages, bytes }, after).await
+        self.page(ScanRequest { queue, order, direction, messages, bytes }, after).await
     }
 
     async fn group(
@@ -146,7 +146,7 @@ impl PoolStore for PostgresPool {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError> {
+    ) -> Result<RetainedEntries, StoreError> {
         self.read_retained(queue, from, before, limit).await
     }
 
@@ -174,7 +174,7 @@ impl PoolStore for PostgresPool {
         epoch: Epoch,
         queue: QueueId,
         limit: usize,
-    ) -> Result<Dropped, StoreError> {
+    ) -> Result<DropResult, StoreError> {
         self.drop_part(slot, epoch, queue, limit.min(limits::POSTGRES_PAGE)).await
     }
 

@@ -115,13 +115,13 @@ const USAGE: &str = "
     FROM queues WHERE messages > 0";
 
 /// Where a look for expired entries ended, because it had found as many as it may: the next one goes on there.
-pub(super) type Turn = (i64, Uuid, Uuid);
+pub(super) type DueCursor = (i64, Uuid, Uuid);
 
-const BEGIN: Turn = (-1, Uuid::nil(), Uuid::nil());
-const END: Turn = (i64::MAX, Uuid::max(), Uuid::max());
+const BEGIN: DueCursor = (-1, Uuid::nil(), Uuid::nil());
+const END: DueCursor = (i64::MAX, Uuid::max(), Uuid::max());
 
 /// What a scan asks for, but for where it begins.
-pub(super) struct Asked {
+pub(super) struct ScanRequest {
     pub(super) queue: QueueId,
     pub(super) order: Order,
     pub(super) direction: Direction,
@@ -147,7 +147,7 @@ impl PostgresPool {
         way.connection.query(text, parameters).await.map_err(Failure::of_read)
     }
 
-    pub(super) async fn page(&self, asked: Asked, after: Option<Position>) -> Result<Page, StoreError> {
+    pub(super) async fn page(&self, asked: ScanRequest, after: Option<Position>) -> Result<Page, StoreError> {
         let is_end = after.is_some_and(|after| match (asked.order, asked.direction) {
             (Order::Schedule, _) => false,
             (_, Direction::Up) => after.id == MessageId::MAX,
@@ -263,8 +263,8 @@ impl PostgresPool {
         slot: Slot,
         before: Timestamp,
         limit: usize,
-        after: Turn,
-        last: Turn,
+        after: DueCursor,
+        last: DueCursor,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
         let (slot, before, limit) = (i16::from(slot.0), millis(before), bound(limit));
         let parameters: [&(dyn ToSql + Sync); 9] =

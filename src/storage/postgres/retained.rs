@@ -10,7 +10,7 @@ use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::message::{Header, Life};
 use crate::domain::time::Timestamp;
-use crate::storage::{Retained, RetainedPlace, StoreError, retained};
+use crate::storage::{RetainedEntries, RetainedPlace, StoreError, retained};
 
 /// Entries of all queues between two places, at most so many.
 macro_rules! walked {
@@ -52,26 +52,26 @@ impl PostgresPool {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError> {
+    ) -> Result<RetainedEntries, StoreError> {
         let (first, last) = (retained::begin_at(queue, from), retained::place(queue, before));
         let found = self.retained_between(queue, (first, last), limit).await?;
         if let Some(first) = found.first() {
             let oldest = first.life.retained_since();
-            return Ok(Retained { found, oldest, resume: None });
+            return Ok(RetainedEntries { found, oldest, resume: None });
         }
         if let Some(end) = self.last_walked(queue, (first, last), limit).await? {
             // Others may have more than are walked over in one instant.
             let found = self.retained_at(queue, end, limit).await?;
             let next = RetainedPlace(end.saturating_add(1));
             let resume = found.is_empty().then_some(next);
-            return Ok(Retained { found, oldest: Some(retained::since(end)), resume });
+            return Ok(RetainedEntries { found, oldest: Some(retained::since(end)), resume });
         }
         let later = (last.saturating_add(1).max(first), retained::last(queue));
         let oldest = match self.retained_between(queue, later, 1).await?.first() {
             Some(Header { life, .. }) => Life::retained_since(*life),
             None => self.last_walked(queue, later, 1).await?.map(retained::since),
         };
-        Ok(Retained { found, oldest, resume: None })
+        Ok(RetainedEntries { found, oldest, resume: None })
     }
 
     /// The entries of a queue between two places, of as many as are walked over.

@@ -7,15 +7,15 @@ use tokio_postgres::types::ToSql;
 
 use super::PostgresPool;
 use super::batch::Arrays;
-use super::committer::{Committer, Shared};
+use super::committer::{Committer, SharedResult};
 use super::connection::Connection;
 use super::errors::Failure;
-use super::link::Way;
+use super::link::LinkSession;
 use super::stored::{self, bound, column, number, queue_key, unsigned};
 use crate::domain::durability::Durability;
 use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
-use crate::storage::{Batch, Dropped, Epoch, Stamp, StoreError};
+use crate::storage::{Batch, DropResult, Epoch, Stamp, StoreError};
 
 /// Batches that only post and delete.
 const PLAIN: &str = include_str!("sql/commit.sql");
@@ -41,7 +41,7 @@ const USED: &str = "
 
 /// What this process knows of its own writes to a slot.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Own {
+pub(super) struct OwnWrites {
     /// Which fence of the slot was its own. A batch from before another fence with the same epoch, which hung somewhere,
     /// is not taken for one of the new numbering.
     fences: Option<i64>,
@@ -52,7 +52,7 @@ pub(super) struct Own {
 }
 
 /// What a batch is by the record of its slot.
-enum Place {
+enum BatchPosition {
     Next,
     Done,
 }
@@ -77,7 +77,7 @@ impl Record {
 }
 
 impl PostgresPool {
-    fn own(&self, slot: Slot) -> Own {
+    fn own(&self, slot: Slot) -> OwnWrites {
         self.slots.lock().get(&slot).copied().unwrap_or_default()
     }
 
@@ -88,7 +88,7 @@ impl PostgresPool {
         let rows = way.connection.query(FENCE, &record.parameters()).await.map_err(Failure::of_write)?;
         if let Some(row) = rows.first() {
             let (last, fences) = (stored::message_id(row, "last_id")?, column(row, "fences")?);
-            self.slots.lock().insert(slot, Own { fences: Some(fences), ..Own::default() });
+            self.slots.lock().insert(slot, OwnWrites { fences: Some(fences), ..OwnWrites::default() });
             return Ok(last);
         }
         match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()? {
@@ -108,9 +108,9 @@ impl PostgresPool {
         let may_share = own.doubt.is_none() && !own.is_refused && !is_full;
         let result = if may_share && Committer::takes(batch) {
             match self.share(batch, own.fences).await {
-                Shared::Answered(result) => result,
-                Shared::Alone(_turn) => self.send(batch, own, is_in_doubt).await,
-                Shared::NotApplied => self.send(batch, own, is_in_doubt).await,
+                SharedResult::Answered(result) => result,
+                SharedResult::Alone(_turn) => self.send(batch, own, is_in_doubt).await,
+                SharedResult::NotApplied => self.send(batch, own, is_in_doubt).await,
             }
         } else {
             self.send(batch, own, is_in_doubt).await
@@ -140,7 +140,7 @@ impl PostgresPool {
     /// applied.
     pub(super) async fn send_all(
         &self,
-        way: &Way,
+        way: &LinkSession,
         stamp: Stamp,
         batches: &[(&Batch, Option<i64>)],
     ) -> Result<Vec<Slot>, Failure> {
@@ -157,22 +157,24 @@ impl PostgresPool {
         rows.iter().map(|row| stored::slot(row).map_err(|error| Failure::Lost(error.to_string()))).collect()
     }
 
-    async fn send(&self, batch: &Batch, own: Own, is_in_doubt: bool) -> Result<(), StoreError> {
+    async fn send(&self, batch: &Batch, own: OwnWrites, is_in_doubt: bool) -> Result<(), StoreError> {
         let (way, stamp) = self.writes.way().await?;
         let record = Record::of(batch.slot, batch.epoch, stamp)?;
         // What may still come cannot be refused any more: then it comes beyond the quota.
         if self.is_full() && batch.has_appends() && !is_in_doubt {
             return match self.place(&way, &record, batch, own).await? {
-                Place::Next => Err(StoreError::Full),
-                Place::Done => self.settle(&way, &record, batch).await,
+                BatchPosition::Next => Err(StoreError::Full),
+                BatchPosition::Done => self.settle(&way, &record, batch).await,
             };
         }
         match self.send_all(&way, stamp, &[(batch, own.fences)]).await {
             Ok(applied) if !applied.is_empty() => Ok(()),
             Ok(_) => match self.place(&way, &record, batch, own).await? {
-                Place::Done => self.settle(&way, &record, batch).await,
+                BatchPosition::Done => self.settle(&way, &record, batch).await,
                 // The record changed between the two statements; the batch was not applied by this call.
-                Place::Next => Err(StoreError::NotSent("the record of the slot was being changed".into())),
+                BatchPosition::Next => {
+                    Err(StoreError::NotSent("the record of the slot was being changed".into()))
+                }
             },
             Err(Failure::Full(_)) if batch.has_appends() && !is_in_doubt => Err(StoreError::Full),
             // Another try of it may come, so it is not certain that its number is free.
@@ -181,14 +183,20 @@ impl PostgresPool {
         }
     }
 
-    async fn record(&self, way: &Way, record: &Record) -> Result<Option<Row>, StoreError> {
+    async fn record(&self, way: &LinkSession, record: &Record) -> Result<Option<Row>, StoreError> {
         let parameters: [&(dyn ToSql + Sync); 2] = [&record.slot, &record.stamp.pool];
         let rows = way.connection.query(RECORD, &parameters).await.map_err(Failure::of_read)?;
         Ok(rows.into_iter().next())
     }
 
     /// What a batch is by the record of its slot, or why it is refused.
-    async fn place(&self, way: &Way, record: &Record, batch: &Batch, own: Own) -> Result<Place, StoreError> {
+    async fn place(
+        &self,
+        way: &LinkSession,
+        record: &Record,
+        batch: &Batch,
+        own: OwnWrites,
+    ) -> Result<BatchPosition, StoreError> {
         // Whether an earlier try was applied is not known as long as this fails.
         let found = self.record(way, record).await.map_err(|error| StoreError::Unknown(error.to_string()))?;
         let row = found.ok_or(StoreError::WentBack)?;
@@ -202,15 +210,15 @@ impl PostgresPool {
             return Err(StoreError::WentBack);
         }
         match batch.seq {
-            next if next == seq.saturating_add(1) => Ok(Place::Next),
-            last if last == seq => Ok(Place::Done),
+            next if next == seq.saturating_add(1) => Ok(BatchPosition::Next),
+            last if last == seq => Ok(BatchPosition::Done),
             _ => Err(StoreError::Stale),
         }
     }
 
     /// A batch that was applied is acknowledged once it is as durable as it asks for: whoever applied it may not have
     /// waited for that.
-    async fn settle(&self, way: &Way, record: &Record, batch: &Batch) -> Result<(), StoreError> {
+    async fn settle(&self, way: &LinkSession, record: &Record, batch: &Batch) -> Result<(), StoreError> {
         if batch.durability == Durability::Relaxed {
             return Ok(());
         }
@@ -232,7 +240,7 @@ impl PostgresPool {
         epoch: Epoch,
         queue: QueueId,
         limit: usize,
-    ) -> Result<Dropped, StoreError> {
+    ) -> Result<DropResult, StoreError> {
         let (way, stamp) = self.writes.way().await?;
         let record = Record::of(slot, epoch, stamp)?;
         let (queue, limit) = (queue_key(queue), bound(limit));
@@ -240,7 +248,7 @@ impl PostgresPool {
         parameters.extend([&queue as &(dyn ToSql + Sync), &limit]);
         let rows = way.connection.query(DROP, &parameters).await.map_err(Failure::of_write)?;
         if let Some(row) = rows.first() {
-            return Ok(if column(row, "is_last")? { Dropped::Done } else { Dropped::More });
+            return Ok(if column(row, "is_last")? { DropResult::Done } else { DropResult::More });
         }
         match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()?.flatten() {
             Some(by) if by > epoch => Err(StoreError::Fenced(by)),

@@ -28,7 +28,7 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, AddressError> {
 
 /// How the servers are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Discovery {
     /// It is this one.
     Server,
     /// These know the others of their cluster.
@@ -39,7 +39,7 @@ pub(super) enum Found {
 
 /// What must have a batch before it is answered, beside the master's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Waits {
+pub(super) struct WriteConcern {
     /// Replicas that must have it in memory (`WAIT`).
     pub(super) replicas: u32,
     /// Whether the master must have synced its append-only file, and replicas that must have synced theirs
@@ -47,7 +47,7 @@ pub(super) struct Waits {
     pub(super) synced: Option<u32>,
 }
 
-impl Waits {
+impl WriteConcern {
     /// Whether there is anything to wait for.
     pub(super) fn any(self) -> bool {
         self.replicas > 0 || self.synced.is_some()
@@ -79,7 +79,7 @@ impl fmt::Debug for Credentials {
 /// file with the certificates to trust in place of the system's; `sentinel_user` and `sentinel_password`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    pub(super) found: Found,
+    pub(super) found: Discovery,
     pub(super) nodes: Vec<(String, u16)>,
     pub(super) credentials: Credentials,
     pub(super) sentinel_credentials: Credentials,
@@ -87,7 +87,7 @@ pub struct Address {
     pub(super) tls: bool,
     pub(super) ca: Option<PathBuf>,
     pub(super) prefix: String,
-    pub(super) waits: Waits,
+    pub(super) waits: WriteConcern,
 }
 
 impl Address {
@@ -152,19 +152,19 @@ impl FromStr for Address {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (found, port, database) = match scheme {
-            "redis" | "rediss" => (Found::Server, PORT, path),
-            "redis-cluster" => (Found::Cluster, PORT, path),
+            "redis" | "rediss" => (Discovery::Server, PORT, path),
+            "redis-cluster" => (Discovery::Cluster, PORT, path),
             "redis-sentinel" => {
                 let (name, database) = path.split_once('/').unwrap_or((path, ""));
                 if name.is_empty() {
                     return wrong("after the Sentinels comes a slash and the name of their master");
                 }
-                (Found::Sentinel(decode(name)?), SENTINEL_PORT, database)
+                (Discovery::Sentinel(decode(name)?), SENTINEL_PORT, database)
             }
             _ => return wrong("its scheme is redis, rediss, redis-cluster or redis-sentinel"),
         };
         let nodes = hosts.split(',').map(|host| node(host, port)).collect::<Result<Vec<_>, _>>()?;
-        if found == Found::Server && nodes.len() > 1 {
+        if found == Discovery::Server && nodes.len() > 1 {
             return wrong("several servers are a redis-cluster or a redis-sentinel");
         }
         let mut address = Self {
@@ -176,9 +176,9 @@ impl FromStr for Address {
             tls: scheme == "rediss",
             ca: None,
             prefix: PREFIX.to_owned(),
-            waits: Waits::default(),
+            waits: WriteConcern::default(),
         };
-        if address.found == Found::Cluster && address.database != 0 {
+        if address.found == Discovery::Cluster && address.database != 0 {
             return wrong("a cluster has only the database 0");
         }
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -274,7 +274,7 @@ mod tests {
         let one = address("redis://h");
         assert_eq!(
             (one.found, one.nodes, one.database, one.tls),
-            (Found::Server, vec![("h".into(), 6379)], 0, false)
+            (Discovery::Server, vec![("h".into(), 6379)], 0, false)
         );
         let secure = address("rediss://u:p%40ss@[::1]:7000/3?ca=/etc/ca.pem");
         assert_eq!((secure.user(), secure.password()), (Some("u"), Some("p@ss")));
@@ -282,9 +282,9 @@ mod tests {
         let cluster = address("redis-cluster://:secret@a:1,b?prefix=x&wait=1&waitaof=0&tls=on");
         assert_eq!((cluster.user(), cluster.password()), (None, Some("secret")));
         assert_eq!(cluster.nodes, [("a".into(), 1), ("b".into(), 6379)]);
-        assert_eq!(cluster.waits, Waits { replicas: 1, synced: Some(0) });
+        assert_eq!(cluster.waits, WriteConcern { replicas: 1, synced: Some(0) });
         let sentinel = address("redis-sentinel://a,b:2/main/4?sentinel_password=s");
-        assert_eq!((sentinel.found, sentinel.database), (Found::Sentinel("main".into()), 4));
+        assert_eq!((sentinel.found, sentinel.database), (Discovery::Sentinel("main".into()), 4));
         assert_eq!(sentinel.nodes, [("a".into(), 26_379), ("b".into(), 2)]);
     }
 

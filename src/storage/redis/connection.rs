@@ -7,8 +7,8 @@ use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, TlsMode, Value};
 
-use super::address::{Address, Found};
-use super::errors::Sent;
+use super::address::{Address, Discovery};
+use super::errors::SendMode;
 use crate::domain::limits;
 
 /// How often the client of a cluster repeats what was sent to the wrong server, or could not be sent.
@@ -34,12 +34,12 @@ impl Connection {
         }
         let connecting = async {
             match &address.found {
-                Found::Server => {
+                Discovery::Server => {
                     let client = server_client(address)?;
                     connect(&client).await.map(Self::Server).map_err(|error| error.to_string())
                 }
-                Found::Sentinel(name) => by_sentinel(address, name).await.map(Self::Server),
-                Found::Cluster => {
+                Discovery::Sentinel(name) => by_sentinel(address, name).await.map(Self::Server),
+                Discovery::Cluster => {
                     let client = cluster_client(address)?;
                     client.get_async_connection().await.map(Self::Cluster).map_err(|error| error.to_string())
                 }
@@ -52,10 +52,10 @@ impl Connection {
     }
 
     /// What the failure of a write over it can mean.
-    pub(super) fn sent(&self) -> Sent {
+    pub(super) fn sent(&self) -> SendMode {
         match self {
-            Self::Server(_) => Sent::Once,
-            Self::Cluster(_) => Sent::Repeatedly,
+            Self::Server(_) => SendMode::Once,
+            Self::Cluster(_) => SendMode::Repeatedly,
         }
     }
 

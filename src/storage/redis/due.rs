@@ -18,21 +18,21 @@ use crate::storage::StoreError;
 
 /// Where a look for expired entries ended, because it had found as many as it may: the next one goes on there.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct DueCursor {
     bucket: Bytes,
     after: MessageId,
 }
 
 /// A look through the buckets of a slot.
-pub(super) struct Look {
+pub(super) struct DueScan {
     slot: Slot,
     before: Timestamp,
     limit: usize,
     pub(super) found: Vec<(QueueId, Header)>,
-    turn: Option<Turn>,
+    turn: Option<DueCursor>,
 }
 
-impl Look {
+impl DueScan {
     pub(super) fn new(slot: Slot, before: Timestamp, limit: usize) -> Self {
         Self { slot, before, limit, found: Vec::new(), turn: None }
     }
@@ -114,7 +114,7 @@ impl RedisPool {
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
         let turn = self.turns.lock().get(&slot).cloned();
-        let mut look = Look::new(slot, before, limit);
+        let mut look = DueScan::new(slot, before, limit);
         self.look_through(&mut look, turn.as_ref(), None).await?;
         if turn.is_some() && !look.is_full() {
             self.look_through(&mut look, None, turn.as_ref()).await?;
@@ -130,9 +130,9 @@ impl RedisPool {
     /// Looks into the past buckets behind one turn and up to another, until enough is found.
     async fn look_through(
         &self,
-        look: &mut Look,
-        after: Option<&Turn>,
-        until: Option<&Turn>,
+        look: &mut DueScan,
+        after: Option<&DueCursor>,
+        until: Option<&DueCursor>,
     ) -> Result<(), StoreError> {
         let mut first = after.map_or_else(|| b"-".to_vec(), |turn| [b"[", &turn.bucket[..]].concat());
         let last = match look.before.as_millis().checked_add(1) {
@@ -168,7 +168,7 @@ impl RedisPool {
     /// Looks into a bucket, behind one id and up to another.
     pub(super) async fn look_into(
         &self,
-        look: &mut Look,
+        look: &mut DueScan,
         member: &Bytes,
         from: Option<MessageId>,
         to: Option<MessageId>,
@@ -196,7 +196,7 @@ impl RedisPool {
                 }
                 look.found.push((queue, decode_header(id, &bytes(header)?)?));
                 if look.is_full() {
-                    look.turn = Some(Turn { bucket: member.clone(), after: id });
+                    look.turn = Some(DueCursor { bucket: member.clone(), after: id });
                     return Ok(());
                 }
             }

@@ -9,7 +9,7 @@ const REFUSALS: [&str; 7] = ["MISCONF", "NOREPLICAS", "BUSY", "NOAUTH", "WRONGPA
 
 /// Whether a write was sent once, or by a client of a cluster that repeats it by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum SendMode {
     Once,
     Repeatedly,
 }
@@ -36,13 +36,13 @@ pub(super) fn breaks(error: &RedisError) -> bool {
 
 /// A write failed. An earlier try of a client that repeats by itself may have been carried out, whatever the last
 /// answer says.
-pub(super) fn write_failed(error: &RedisError, sent: Sent) -> StoreError {
+pub(super) fn write_failed(error: &RedisError, sent: SendMode) -> StoreError {
     let is_refused = match error.kind() {
         ErrorKind::Server(kind) => kind != ServerErrorKind::ResponseError,
         ErrorKind::Extension => error.code().is_some_and(|code| REFUSALS.contains(&code)),
         _ => false,
     };
-    if is_refused && sent == Sent::Once {
+    if is_refused && sent == SendMode::Once {
         StoreError::NotSent(error.to_string())
     } else {
         StoreError::Unknown(error.to_string())

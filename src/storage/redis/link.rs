@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use redis::{Cmd, RedisResult, Value};
 
-use super::address::{Address, Waits};
+use super::address::{Address, WriteConcern};
 use super::connection::Connection;
 use super::errors;
 use super::scripts::Script;
@@ -20,7 +20,7 @@ use crate::storage::{Stamp, StoreError};
 
 /// What all links of a pool know of its servers.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ServerState {
     /// Goes up when a connection is found broken: connections from before are not used any more, since they may lead to
     /// a server that is no master now.
     breaks: AtomicU64,
@@ -36,7 +36,7 @@ struct State {
     masters: Vec<Server>,
 }
 
-impl Known {
+impl ServerState {
     /// The most durable class that was found at the last look.
     pub(super) fn class(&self) -> Durability {
         self.state.lock().class.unwrap_or(Durability::Relaxed)
@@ -52,7 +52,7 @@ impl Known {
 
     /// Takes in what the servers say. When they came down to a lower class that is an error once, so that nothing is
     /// acknowledged by the old one.
-    fn learn(&self, masters: Vec<Server>, waits: Waits) -> Result<(), String> {
+    fn learn(&self, masters: Vec<Server>, waits: WriteConcern) -> Result<(), String> {
         masters.iter().try_for_each(|master| master.check(waits))?;
         let class =
             masters.iter().map(|master| master.class(waits)).min().ok_or("the cluster has no master")?;
@@ -84,9 +84,9 @@ impl Known {
 /// One connection at a time.
 pub(super) struct Link {
     address: Arc<Address>,
-    known: Arc<Known>,
+    known: Arc<ServerState>,
     /// Held to copy or to replace the connection.
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenConnection>>,
     /// Held by the one who connects or looks again; the others wait for what comes of it.
     gate: tokio::sync::Mutex<()>,
     /// How often a connection was begun.
@@ -97,7 +97,7 @@ pub(super) struct Link {
 
 /// A connection whose servers were looked at.
 #[derive(Clone)]
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     pub(super) connection: Connection,
     /// The stamp found there.
     pub(super) stamp: Option<Stamp>,
@@ -106,13 +106,13 @@ pub(super) struct Open {
 }
 
 /// A connection to the right storage, and the names of its keys.
-pub(super) struct Way {
-    open: Open,
+pub(super) struct LinkSession {
+    open: OpenConnection,
     pub(super) keys: Keys,
 }
 
 impl Link {
-    pub(super) fn new(address: Arc<Address>, known: Arc<Known>) -> Self {
+    pub(super) fn new(address: Arc<Address>, known: Arc<ServerState>) -> Self {
         let (open, gate, failed) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
         Self { address, known, open, gate, turn: AtomicUsize::new(0), failed }
     }
@@ -126,10 +126,10 @@ impl Link {
     }
 
     /// A connection to the storage that was there from the first.
-    pub(super) async fn way(&self) -> Result<Way, StoreError> {
+    pub(super) async fn way(&self) -> Result<LinkSession, StoreError> {
         let open = self.open().await?;
         match self.known.recognise(open.stamp) {
-            Ok(stamp) => Ok(Way { open, keys: Keys::new(&self.address.prefix, stamp) }),
+            Ok(stamp) => Ok(LinkSession { open, keys: Keys::new(&self.address.prefix, stamp) }),
             Err(error) => {
                 // The right one may come back, or be registered.
                 self.forget(&open);
@@ -139,7 +139,7 @@ impl Link {
     }
 
     /// A connection, whatever the storage is stamped with.
-    pub(super) async fn open(&self) -> Result<Open, StoreError> {
+    pub(super) async fn open(&self) -> Result<OpenConnection, StoreError> {
         if let Some(open) = self.fresh() {
             return Ok(open);
         }
@@ -158,7 +158,7 @@ impl Link {
         looked.map_err(StoreError::NotSent)
     }
 
-    fn fresh(&self) -> Option<Open> {
+    fn fresh(&self) -> Option<OpenConnection> {
         let breaks = self.known.breaks.load(Ordering::SeqCst);
         let open = self.open.lock();
         open.as_ref()
@@ -167,7 +167,7 @@ impl Link {
     }
 
     /// Asks the servers what they are, over the connection there is or a new one.
-    async fn look(&self) -> Result<Open, String> {
+    async fn look(&self) -> Result<OpenConnection, String> {
         let breaks = self.known.breaks.load(Ordering::SeqCst);
         let existing = self.open.lock().take().filter(|open| open.breaks == breaks);
         let mut connection = match existing {
@@ -181,7 +181,7 @@ impl Link {
         self.known.learn(masters, self.address.waits)?;
         let stamp =
             stamp.map(|text| stored::decode_stamp(&text)).transpose().map_err(|error| error.to_string())?;
-        Ok(Open { connection, stamp, looked: Instant::now(), breaks })
+        Ok(OpenConnection { connection, stamp, looked: Instant::now(), breaks })
     }
 
     /// What the masters say of themselves, and the stamp.
@@ -202,7 +202,7 @@ impl Link {
     }
 
     /// Uses no connection from before any more, neither this link nor the others.
-    pub(super) fn forget(&self, open: &Open) {
+    pub(super) fn forget(&self, open: &OpenConnection) {
         let next = open.breaks + 1;
         // Somebody else may have done so already.
         let _ = self.known.breaks.compare_exchange(open.breaks, next, Ordering::SeqCst, Ordering::SeqCst);
@@ -211,10 +211,10 @@ impl Link {
     /// Runs a script that writes, and waits for the replicas asked for.
     pub(super) async fn write(
         &self,
-        mut way: Way,
+        mut way: LinkSession,
         script: &Script,
         call: Cmd,
-        waits: Waits,
+        waits: WriteConcern,
     ) -> Result<Value, StoreError> {
         let connection = &mut way.open.connection;
         let sent = connection.sent();
@@ -233,7 +233,12 @@ impl Link {
     }
 
     /// Runs a script that only reads.
-    pub(super) async fn read(&self, mut way: Way, script: &Script, call: &Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn read(
+        &self,
+        mut way: LinkSession,
+        script: &Script,
+        call: &Cmd,
+    ) -> Result<Value, StoreError> {
         let connection = &mut way.open.connection;
         let mut answer = connection.send(call).await;
         if answer.as_ref().is_err_and(errors::is_unknown_script) {
@@ -243,18 +248,22 @@ impl Link {
     }
 
     /// Sends a command that only reads.
-    pub(super) async fn ask_one(&self, mut way: Way, command: &Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn ask_one(&self, mut way: LinkSession, command: &Cmd) -> Result<Value, StoreError> {
         let answer = way.open.connection.send(command).await;
         self.heard(&way.open, answer)
     }
 
     /// Sends commands that only read, each to where its key lies.
-    pub(super) async fn ask_each(&self, mut way: Way, commands: &[Cmd]) -> Result<Vec<Value>, StoreError> {
+    pub(super) async fn ask_each(
+        &self,
+        mut way: LinkSession,
+        commands: &[Cmd],
+    ) -> Result<Vec<Value>, StoreError> {
         let answers = way.open.connection.send_each(commands).await;
         self.heard(&way.open, answers)
     }
 
-    fn heard<T>(&self, open: &Open, answer: RedisResult<T>) -> Result<T, StoreError> {
+    fn heard<T>(&self, open: &OpenConnection, answer: RedisResult<T>) -> Result<T, StoreError> {
         answer.map_err(|error| {
             if errors::breaks(&error) {
                 self.forget(open);
@@ -265,7 +274,11 @@ impl Link {
 }
 
 /// Makes keys that may lie anywhere, as durably as is asked for.
-pub(super) async fn make_all(connection: &mut Connection, commands: &[Cmd], waits: Waits) -> RedisResult<()> {
+pub(super) async fn make_all(
+    connection: &mut Connection,
+    commands: &[Cmd],
+    waits: WriteConcern,
+) -> RedisResult<()> {
     if !waits.any() {
         return connection.send_each(commands).await.map(|_| ());
     }
@@ -280,7 +293,7 @@ pub(super) async fn make_all(connection: &mut Connection, commands: &[Cmd], wait
 async fn send_and_wait(
     connection: &mut Connection,
     call: &Cmd,
-    waits: Waits,
+    waits: WriteConcern,
 ) -> RedisResult<(Value, Result<(), String>)> {
     if !waits.any() {
         return Ok((connection.send(call).await?, Ok(())));
@@ -303,7 +316,7 @@ async fn send_and_wait(
 }
 
 /// Whether as many have it as were asked for.
-fn waited(waits: Waits, mut answers: impl Iterator<Item = Value>) -> Result<(), String> {
+fn waited(waits: WriteConcern, mut answers: impl Iterator<Item = Value>) -> Result<(), String> {
     let mut next = || answers.next().unwrap_or_default().extract_error().map_err(|error| error.to_string());
     if waits.replicas > 0 {
         let have: u32 = redis::from_redis_value(next()?).map_err(|error| error.to_string())?;

@@ -27,8 +27,8 @@ use redis::{Cmd, Value};
 pub use address::{Address, AddressError};
 
 use super::{
-    Batch, Direction, Dropped, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Retained, RetainedPlace, Stamp, StoreError, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use crate::domain::durability::Durability;
 use crate::domain::group::GroupName;
@@ -36,27 +36,27 @@ use crate::domain::ids::{MessageId, QueueId, Slot};
 use crate::domain::limits;
 use crate::domain::message::{Header, Message};
 use crate::domain::time::Timestamp;
-use address::Waits;
-use due::Turn;
-use link::{Known, Link};
-use reads::{Asked, bytes, list};
+use address::WriteConcern;
+use due::DueCursor;
+use link::{Link, ServerState};
+use reads::{PageRequest, bytes, list};
 use stored::{Numbering, Record};
 
 /// A pool in Redis. It connects when it is first used, and again whenever that is needed.
 pub struct RedisPool {
     address: Arc<Address>,
-    known: Arc<Known>,
+    known: Arc<ServerState>,
     reads: Link,
     /// Several where batches wait for replicas: those behind them on a connection wait too.
     writes: Vec<Link>,
     /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
-    turns: Mutex<HashMap<Slot, Turn>>,
+    turns: Mutex<HashMap<Slot, DueCursor>>,
     /// The numbering that the last fence of each slot began. Held for a read or a write of one element.
     numberings: Mutex<HashMap<Slot, Numbering>>,
 }
 
 /// What a script that writes says.
-enum Said {
+enum ScriptReply {
     Done(Option<Bytes>),
     More,
 }
@@ -64,7 +64,7 @@ enum Said {
 impl RedisPool {
     /// The pool at `address`. Nothing is connected yet.
     pub fn new(address: Address) -> Self {
-        let (address, known) = (Arc::new(address), Arc::new(Known::default()));
+        let (address, known) = (Arc::new(address), Arc::new(ServerState::default()));
         let link = || Link::new(Arc::clone(&address), Arc::clone(&known));
         let many = if address.waits.any() { limits::REDIS_WAITING } else { 1 };
         let (reads, writes) = (link(), (0..many).map(|_| link()).collect());
@@ -82,9 +82,9 @@ impl RedisPool {
     }
 
     /// What a batch must wait for. A relaxed one waits for nobody.
-    fn waits(&self, durability: Durability) -> Waits {
+    fn waits(&self, durability: Durability) -> WriteConcern {
         match durability {
-            Durability::Relaxed => Waits::default(),
+            Durability::Relaxed => WriteConcern::default(),
             Durability::Sync => self.address.waits,
         }
     }
@@ -121,7 +121,7 @@ impl RedisPool {
     async fn make(&self, stamp: Stamp) -> Result<(), StoreError> {
         let mut open = self.reads.open().await?;
         let keys = stored::Keys::new(&self.address.prefix, stamp);
-        let unknown = |error: redis::RedisError| errors::write_failed(&error, errors::Sent::Repeatedly);
+        let unknown = |error: redis::RedisError| errors::write_failed(&error, errors::SendMode::Repeatedly);
         let record = |slot| {
             let mut set = redis::cmd("SET");
             set.arg(keys.record(slot)).arg(stored::first_record()).arg("NX");
@@ -157,14 +157,14 @@ fn next(record: Record, own: Option<Numbering>, batch: &Batch) -> Result<bool, S
 }
 
 /// Reads the answer of a script that writes.
-fn said(answer: Value) -> Result<Said, StoreError> {
+fn said(answer: Value) -> Result<ScriptReply, StoreError> {
     let unknown = |error: StoreError| StoreError::Unknown(error.to_string());
     let mut answer = list(answer).map_err(unknown)?.into_iter();
     let word = answer.next().map(bytes).transpose().map_err(unknown)?.unwrap_or_default();
     let more = answer.next().map(bytes).transpose().map_err(unknown)?;
     match &word[..] {
-        b"done" => Ok(Said::Done(more)),
-        b"more" => Ok(Said::More),
+        b"done" => Ok(ScriptReply::Done(more)),
+        b"more" => Ok(ScriptReply::More),
         b"stale" => Err(StoreError::Stale),
         b"went back" => Err(StoreError::WentBack),
         b"fenced" => {
@@ -196,11 +196,13 @@ impl PoolStore for RedisPool {
         let numbering = Numbering::fresh();
         call.arg(stored::encode_epoch(epoch)).arg(numbering.encode());
         match link.write(way, &scripts::FENCE, call, self.address.waits).await.and_then(said) {
-            Ok(Said::Done(Some(last))) => {
+            Ok(ScriptReply::Done(Some(last))) => {
                 self.numberings.lock().insert(slot, numbering);
                 stored::decode_hex_id(&String::from_utf8_lossy(&last))
             }
-            Ok(Said::Done(None) | Said::More) => Err(StoreError::Unknown("the fence has no answer".into())),
+            Ok(ScriptReply::Done(None) | ScriptReply::More) => {
+                Err(StoreError::Unknown("the fence has no answer".into()))
+            }
             // Registration made the record. Without it the storage is not what it was.
             Err(StoreError::WentBack) => {
                 Err(StoreError::NotSent(format!("the storage has lost the record of slot {slot}")))
@@ -230,7 +232,7 @@ impl PoolStore for RedisPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        self.page(Asked { queue, order, direction, messages, bytes }, after).await
+        self.page(PageRequest { queue, order, direction, messages, bytes }, after).await
     }
 
     async fn group(
@@ -273,7 +275,7 @@ impl PoolStore for RedisPool {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError> {
+    ) -> Result<RetainedEntries, StoreError> {
         self.read_retained(queue, from, before, limit).await
     }
 
@@ -301,15 +303,15 @@ impl PoolStore for RedisPool {
         epoch: Epoch,
         queue: QueueId,
         limit: usize,
-    ) -> Result<Dropped, StoreError> {
+    ) -> Result<DropResult, StoreError> {
         let link = self.write_link(slot);
         let way = link.way().await?;
         let names: Vec<_> = way.keys.slot_keys(slot).into_iter().chain(way.keys.queue_keys(queue)).collect();
         let mut call = scripts::DROP.call(&names);
         call.arg(stored::encode_epoch(epoch)).arg(&queue.as_bytes()[..]).arg(limit.min(limits::REDIS_PAGE));
         match said(link.write(way, &scripts::DROP, call, self.address.waits).await?)? {
-            Said::Done(_) => Ok(Dropped::Done),
-            Said::More => Ok(Dropped::More),
+            ScriptReply::Done(_) => Ok(DropResult::Done),
+            ScriptReply::More => Ok(DropResult::More),
         }
     }
 

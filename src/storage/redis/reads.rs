@@ -15,7 +15,7 @@ use crate::domain::message::Message;
 use crate::storage::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
 
 /// Which entries a page shows.
-pub(super) struct Asked {
+pub(super) struct PageRequest {
     pub(super) queue: QueueId,
     pub(super) order: Order,
     pub(super) direction: Direction,
@@ -86,7 +86,7 @@ fn add_entries(answer: Value, page: &mut Page) -> Result<(), StoreError> {
     Ok(())
 }
 
-impl Asked {
+impl PageRequest {
     /// The command of Redis, and the bounds of the range behind `after`.
     fn range(&self, after: Option<Position>) -> (&'static str, Vec<u8>, Vec<u8>) {
         let member = |position: Position| match self.order {
@@ -103,7 +103,7 @@ impl Asked {
 }
 
 impl RedisPool {
-    pub(super) async fn page(&self, asked: Asked, after: Option<Position>) -> Result<Page, StoreError> {
+    pub(super) async fn page(&self, asked: PageRequest, after: Option<Position>) -> Result<Page, StoreError> {
         let mut page = Page { messages: Vec::new(), is_last: false };
         let (mut read, mut after) = (0, after);
         loop {
@@ -121,7 +121,7 @@ impl RedisPool {
     /// Adds what one call gives. Says whether there may be more.
     async fn part(
         &self,
-        asked: &Asked,
+        asked: &PageRequest,
         after: Option<Position>,
         messages: usize,
         bytes_left: usize,

@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::RedisPool;
-use super::due::Look;
+use super::due::DueScan;
 use super::reads::{bytes, list};
 use super::stored::Bucket;
 use crate::domain::ids::QueueId;
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
-use crate::storage::{Retained, RetainedPlace, StoreError, retained};
+use crate::storage::{RetainedEntries, RetainedPlace, StoreError, retained};
 
 /// A look through the buckets of a queue.
 struct Walk {
@@ -20,7 +20,7 @@ struct Walk {
     before: Timestamp,
     /// The first place that is not asked for.
     past: u64,
-    look: Look,
+    look: DueScan,
     looks: usize,
     oldest: Option<Timestamp>,
 }
@@ -33,13 +33,13 @@ impl RedisPool {
         from: Option<RetainedPlace>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Retained, StoreError> {
+    ) -> Result<RetainedEntries, StoreError> {
         let bound = |sign: &[u8], end: u64| [sign, &end.to_be_bytes()[..]].concat();
         let mut first = bound(b"[", retained::begin_at(queue, from));
         let last = bound(b"(", retained::last(queue).saturating_add(1));
         // The end of a bucket is not in it.
         let past = retained::place(queue, before).saturating_add(1);
-        let look = Look::new(queue.slot(), before, limit);
+        let look = DueScan::new(queue.slot(), before, limit);
         let mut walk = Walk { queue, before, past, look, looks: 0, oldest: None };
         let mut others = 0;
         loop {
@@ -89,7 +89,7 @@ impl RedisPool {
         walk.looks += 1;
         // Of a bucket whose time has not come it is enough to know that it is not empty.
         let (is_past, found) = (bucket.end <= walk.past, walk.look.found.len());
-        let mut head = Look::new(walk.queue.slot(), walk.before, 1);
+        let mut head = DueScan::new(walk.queue.slot(), walk.before, 1);
         self.look_into(if is_past { &mut walk.look } else { &mut head }, member, None, None).await?;
         if walk.look.found.len() > found || !head.found.is_empty() {
             walk.oldest.get_or_insert(begin);
@@ -102,7 +102,7 @@ impl RedisPool {
     }
 
     /// Ends at buckets of others with this end, behind the queue's own with the same one.
-    async fn end_at(&self, mut walk: Walk, end: u64) -> Result<Retained, StoreError> {
+    async fn end_at(&self, mut walk: Walk, end: u64) -> Result<RetainedEntries, StoreError> {
         let own = |second: u32| {
             [b"[", &end.to_be_bytes()[..], &walk.queue.as_bytes()[..], &second.to_be_bytes()[..]].concat()
         };
@@ -120,8 +120,8 @@ impl RedisPool {
 }
 
 impl Walk {
-    fn ended(self, resume: Option<RetainedPlace>) -> Retained {
+    fn ended(self, resume: Option<RetainedPlace>) -> RetainedEntries {
         let found = self.look.found.into_iter().map(|(_, header)| header).collect();
-        Retained { found, oldest: self.oldest, resume }
+        RetainedEntries { found, oldest: self.oldest, resume }
     }
 }

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::address::Waits;
+use super::address::WriteConcern;
 use crate::domain::durability::Durability;
 
 /// Since this version scripts say what they may do.
@@ -54,7 +54,7 @@ impl Server {
     }
 
     /// Why no pool may lie here.
-    pub(super) fn check(&self, waits: Waits) -> Result<(), String> {
+    pub(super) fn check(&self, waits: WriteConcern) -> Result<(), String> {
         let (major, minor) = self.version;
         if self.version < OLDEST {
             return Err(format!("the server is Redis {major}.{minor}, and 7.0 is needed"));
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// The most durable class of what it acknowledges.
-    pub(super) fn class(&self, waits: Waits) -> Durability {
+    pub(super) fn class(&self, waits: WriteConcern) -> Durability {
         if self.is_logging && (self.is_synced || waits.synced.is_some()) {
             Durability::Sync
         } else {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn only_a_log_that_is_always_synced_is_sync() {
-        let none = Waits::default();
+        let none = WriteConcern::default();
         assert_eq!(server(INFO, "always").class(none), Durability::Sync);
         assert_eq!(server(INFO, "everysec").class(none), Durability::Relaxed);
         assert_eq!(
@@ -124,15 +124,15 @@ mod tests {
             Durability::Relaxed
         );
         assert_eq!(Server::read(INFO, &[]).class(none), Durability::Relaxed);
-        let replicas = Waits { replicas: 2, synced: None };
+        let replicas = WriteConcern { replicas: 2, synced: None };
         assert_eq!(server(INFO, "everysec").class(replicas), Durability::Relaxed);
-        let synced = Waits { replicas: 0, synced: Some(0) };
+        let synced = WriteConcern { replicas: 0, synced: Some(0) };
         assert_eq!(server(INFO, "everysec").class(synced), Durability::Sync);
     }
 
     #[test]
     fn servers_that_cannot_keep_a_pool_are_refused_with_the_reason() {
-        let none = Waits::default();
+        let none = WriteConcern::default();
         assert_eq!(server(INFO, "always").check(none), Ok(()));
         for (from, to, reason) in [
             ("7.0.15", "6.2.14", "7.0 is needed"),
@@ -143,7 +143,7 @@ mod tests {
             let refused = server(&INFO.replace(from, to), "always").check(none).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
         }
-        let waits = Waits { replicas: 0, synced: Some(1) };
+        let waits = WriteConcern { replicas: 0, synced: Some(1) };
         assert!(server(INFO, "always").check(waits).unwrap_err().contains("waitaof needs"));
         assert_eq!(server(&INFO.replace("7.0.15", "7.2.4"), "always").check(waits), Ok(()));
     }

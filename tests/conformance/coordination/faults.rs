@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use angarium::coordination::TreeError;
-use angarium::coordination::zookeeper::{Address, Patience, ZooKeeperTree};
+use angarium::coordination::zookeeper::{Address, ZooKeeperTimeouts, ZooKeeperTree};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -17,21 +17,29 @@ use crate::support::zookeeper::{ZooKeeper, fresh_tree_at};
 const CALLERS: usize = 32;
 
 /// Sessions that expire soon, and callers that wait longer than that.
-pub(super) fn quick() -> Patience {
-    Patience { session: Duration::from_secs(2), operation: Duration::from_secs(10), ..Patience::default() }
+pub(super) fn quick() -> ZooKeeperTimeouts {
+    ZooKeeperTimeouts {
+        session: Duration::from_secs(2),
+        operation: Duration::from_secs(10),
+        ..ZooKeeperTimeouts::default()
+    }
 }
 
 /// Sessions that outlive all that happens to their connections on a busy machine, and callers that wait for it.
-fn lasting() -> Patience {
-    Patience { session: Duration::from_secs(12), operation: Duration::from_secs(60), ..Patience::default() }
+fn lasting() -> ZooKeeperTimeouts {
+    ZooKeeperTimeouts {
+        session: Duration::from_secs(12),
+        operation: Duration::from_secs(60),
+        ..ZooKeeperTimeouts::default()
+    }
 }
 
 /// Callers that do not wait long for a session that lasts.
-fn impatient() -> Patience {
-    Patience {
+fn impatient() -> ZooKeeperTimeouts {
+    ZooKeeperTimeouts {
         session: Duration::from_secs(10),
         operation: Duration::from_millis(500),
-        ..Patience::default()
+        ..ZooKeeperTimeouts::default()
     }
 }
 
@@ -43,7 +51,7 @@ pub(super) async fn cut(tree: &Tree, proxy: &Proxy) {
     }
 }
 
-pub(super) async fn open(address: &Address, patience: Patience) -> Tree {
+pub(super) async fn open(address: &Address, patience: ZooKeeperTimeouts) -> Tree {
     Arc::new(ZooKeeperTree::open(address.clone(), patience).await.expect("ZooKeeper answers"))
 }
 
@@ -54,7 +62,7 @@ pub(super) struct Wired {
     pub(super) proxy: Proxy,
 }
 
-pub(super) async fn wired(patience: Patience) -> Wired {
+pub(super) async fn wired(patience: ZooKeeperTimeouts) -> Wired {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(server.endpoint()).await;
     let address = fresh_tree_at(&proxy.address().to_string());

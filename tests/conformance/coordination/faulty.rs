@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use angarium::clock::Clock;
 use angarium::coordination::{
-    Committed, Coordination, Event, Fence, Link, Mailbox, Mode, Node, Op, Refusal, Session, TreeError, Watch,
-    numbered,
+    CommitResult, Coordination, Event, Fence, Link, Mailbox, Mode, Node, Op, Refusal, Session, TreeError,
+    Watch, numbered,
 };
 use angarium::domain::time::Timestamp;
 use async_trait::async_trait;
@@ -194,7 +194,7 @@ impl FaultyTree {
         connected.map(drop).map_err(|_| TreeError::NotSent("the tree is gone".into()))
     }
 
-    async fn apply(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+    async fn apply(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         let committed = self.tree.commit(fences, ops).await?;
         if let Some(servers) = &*self.servers.lock() {
             let now = servers.clock.now();
@@ -249,7 +249,7 @@ impl Coordination for FaultyTree {
         self.tree.children_behind(path, after, most).await
     }
 
-    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<Committed, TreeError> {
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         self.connected().await?;
         let unknown = || TreeError::Unknown("as planned".into());
         match self.plan.take() {

@@ -20,8 +20,8 @@ mod zookeeper;
 use std::sync::Arc;
 
 use angarium::coordination::embedded::EmbeddedTree;
-use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
-use angarium::coordination::{Committed, Coordination, Fence, Mode, Op, TreeError};
+use angarium::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
+use angarium::coordination::{CommitResult, Coordination, Fence, Mode, Op, TreeError};
 use angarium::journal::Journal;
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ async fn embedded() -> Fresh {
 
 async fn zookeeper() -> Fresh {
     let address = ZooKeeper::shared().fresh_tree();
-    let tree = ZooKeeperTree::open(address, Patience::default()).await.expect("ZooKeeper answers");
+    let tree = ZooKeeperTree::open(address, ZooKeeperTimeouts::default()).await.expect("ZooKeeper answers");
     Fresh { tree: Arc::new(tree), _data: None }
 }
 
@@ -151,7 +151,7 @@ mod stamped {
     }
 }
 
-async fn commit(tree: &Tree, ops: &[Op]) -> Committed {
+async fn commit(tree: &Tree, ops: &[Op]) -> CommitResult {
     tree.commit(&[], ops).await.expect("nothing is in the way of this commit")
 }
 

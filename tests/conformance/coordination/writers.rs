@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use angarium::coordination::{Committed, Node, TreeError};
+use angarium::coordination::{CommitResult, Node, TreeError};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -32,7 +32,7 @@ async fn begun() -> Wired {
 }
 
 /// Begins a commit whose request never arrives.
-async fn begin_lost(tree: &Tree, wire: impl Fn(Wire)) -> JoinSet<Result<Committed, TreeError>> {
+async fn begin_lost(tree: &Tree, wire: impl Fn(Wire)) -> JoinSet<Result<CommitResult, TreeError>> {
     wire(Wire::Mute);
     let (mut lost, caller) = (JoinSet::new(), Arc::clone(tree));
     lost.spawn(async move { caller.commit(&[], &[create("/t/a")]).await });
@@ -42,7 +42,7 @@ async fn begin_lost(tree: &Tree, wire: impl Fn(Wire)) -> JoinSet<Result<Committe
     lost
 }
 
-async fn outcome(mut of: JoinSet<Result<Committed, TreeError>>) -> Result<Committed, TreeError> {
+async fn outcome(mut of: JoinSet<Result<CommitResult, TreeError>>) -> Result<CommitResult, TreeError> {
     of.join_next().await.expect("there is one").expect("it does not panic")
 }
 

@@ -4,35 +4,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use angarium::coordination::TreeError;
-use angarium::coordination::zookeeper::{Patience, ZooKeeperTree};
+use angarium::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 use tokio::task::JoinSet;
 
 use super::{Tree, assert_error, commit, create, create_with, fence, refused, set, version};
 use crate::support::zookeeper::ZooKeeper;
 
-async fn open(address: &str, patience: Patience) -> Tree {
+async fn open(address: &str, patience: ZooKeeperTimeouts) -> Tree {
     Arc::new(ZooKeeperTree::open(address.parse().unwrap(), patience).await.expect("ZooKeeper answers"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_root_is_made_with_its_parents() {
     let endpoint = ZooKeeper::shared().endpoint();
-    let below = open(&format!("zookeeper://{endpoint}/roots/a/b"), Patience::default()).await;
+    let below = open(&format!("zookeeper://{endpoint}/roots/a/b"), ZooKeeperTimeouts::default()).await;
     commit(&below, &[create("/t")]).await;
-    let above = open(&format!("zookeeper://{endpoint}/roots"), Patience::default()).await;
+    let above = open(&format!("zookeeper://{endpoint}/roots"), ZooKeeperTimeouts::default()).await;
     assert_eq!(version(&above, "/a/b/t").await, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_server_of_the_list_will_do() {
     let endpoint = ZooKeeper::shared().endpoint();
-    let tree = open(&format!("zookeeper://127.0.0.1:1,{endpoint}/servers"), Patience::default()).await;
+    let tree =
+        open(&format!("zookeeper://127.0.0.1:1,{endpoint}/servers"), ZooKeeperTimeouts::default()).await;
     commit(&tree, &[create("/t")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_server_it_does_not_open() {
-    let patience = Patience { start: Duration::from_millis(500), ..Patience::default() };
+    let patience = ZooKeeperTimeouts { start: Duration::from_millis(500), ..ZooKeeperTimeouts::default() };
     let opened = ZooKeeperTree::open("zookeeper://127.0.0.1:1".parse().unwrap(), patience).await;
     assert_error!(opened.map(drop).unwrap_err(), TreeError::NotSent(_));
 }
@@ -40,10 +41,10 @@ async fn without_a_server_it_does_not_open() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_handle_fences_another_out() {
     let address = ZooKeeper::shared().fresh_tree().to_string();
-    let old = open(&address, Patience::default()).await;
+    let old = open(&address, ZooKeeperTimeouts::default()).await;
     commit(&old, &[create("/slot"), create("/t")]).await;
     old.commit(&[fence("/slot", 0)], &[create("/t/a")]).await.unwrap();
-    let new = open(&address, Patience::default()).await;
+    let new = open(&address, ZooKeeperTimeouts::default()).await;
     assert_eq!(new.children("/t").await.unwrap(), ["a"]);
     commit(&new, &[set("/slot", "new")]).await;
     assert_error!(refused(&old, &[fence("/slot", 0)], &[create("/t/b")]).await, TreeError::Fenced(0));
@@ -53,7 +54,7 @@ async fn one_handle_fences_another_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commits_at_the_same_time_share_transactions() {
     let address = ZooKeeper::shared().fresh_tree().to_string();
-    let tree = open(&address, Patience::default()).await;
+    let tree = open(&address, ZooKeeperTimeouts::default()).await;
     commit(&tree, &[create("/t")]).await;
     let mut callers = JoinSet::new();
     for caller in 0..2_000 {
@@ -70,7 +71,7 @@ async fn commits_at_the_same_time_share_transactions() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_commits_than_may_wait_are_refused_at_once() {
     let address = ZooKeeper::shared().fresh_tree().to_string();
-    let tree = open(&address, Patience::default()).await;
+    let tree = open(&address, ZooKeeperTimeouts::default()).await;
     commit(&tree, &[create("/t")]).await;
     let mut callers = JoinSet::new();
     for caller in 0..6_000 {
@@ -93,7 +94,7 @@ async fn more_commits_than_may_wait_are_refused_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_outlives_the_versions_of_its_node() {
     let address = ZooKeeper::shared().fresh_tree().to_string();
-    let tree = open(&address, Patience { writer_commits: 10, ..Patience::default() }).await;
+    let tree = open(&address, ZooKeeperTimeouts { writer_commits: 10, ..ZooKeeperTimeouts::default() }).await;
     commit(&tree, &[create("/t")]).await;
     let first = tree.children("/run/writers").await.unwrap();
     for i in 0..50 {
@@ -107,8 +108,10 @@ async fn a_session_outlives_the_versions_of_its_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_tree_ends_its_session_and_sends_nothing() {
     let address = ZooKeeper::shared().fresh_tree().to_string();
-    let (tree, other) =
-        (open(&address, Patience::default()).await, open(&address, Patience::default()).await);
+    let (tree, other) = (
+        open(&address, ZooKeeperTimeouts::default()).await,
+        open(&address, ZooKeeperTimeouts::default()).await,
+    );
     assert_eq!(other.children("/run/writers").await.unwrap().len(), 2);
     tree.close().await;
     assert_eq!(other.children("/run/writers").await.unwrap().len(), 1);

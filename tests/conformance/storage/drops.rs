@@ -2,7 +2,7 @@
 
 use angarium::domain::message::State;
 use angarium::domain::time::Timestamp;
-use angarium::storage::{Dropped, Due, Note, Order, QueueChanges, StoreError, Totals};
+use angarium::storage::{DropResult, Due, Note, Order, QueueChanges, StoreError, Totals};
 
 use super::drivers::Storage;
 use super::owner::{
@@ -49,7 +49,7 @@ pub async fn nothing_of_a_dropped_queue_is_left(storage: &mut dyn Storage) {
 pub async fn queue_is_dropped_in_as_many_parts_as_asked(storage: &mut dyn Storage) {
     let owner = with_all(storage).await;
     let mut held = 12;
-    while owner.store.drop_queue(SLOT, owner.epoch, queue(SLOT, 1), 5).await.unwrap() == Dropped::More {
+    while owner.store.drop_queue(SLOT, owner.epoch, queue(SLOT, 1), 5).await.unwrap() == DropResult::More {
         let now = owner.store.totals(queue(SLOT, 1)).await.unwrap().messages;
         assert!(now < held || now == 0, "a part removes something");
         assert!(now + 5 >= held, "a part removes at most five");
@@ -63,7 +63,7 @@ pub async fn dropping_what_is_gone_is_done_at_once(storage: &mut dyn Storage) {
     owner.drop_queue(queue(SLOT, 1), 1_000).await;
     for number in [1, 9] {
         let again = owner.store.drop_queue(SLOT, owner.epoch, queue(SLOT, number), 5).await;
-        assert_eq!(again.unwrap(), Dropped::Done);
+        assert_eq!(again.unwrap(), DropResult::Done);
     }
 }
 

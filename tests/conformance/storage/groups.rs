@@ -5,7 +5,7 @@ use std::sync::Arc;
 use angarium::domain::group::GroupName;
 use angarium::domain::ids::MessageId;
 use angarium::domain::message::{Header, Message, State};
-use angarium::storage::{Dropped, GroupHead, PoolStore};
+use angarium::storage::{DropResult, GroupHead, PoolStore};
 
 use super::drivers::Storage;
 use super::owner::{
@@ -212,7 +212,7 @@ pub async fn totals_count_entries_of_groups_as_others(storage: &mut dyn Storage)
 pub async fn a_dropped_queue_has_no_groups(storage: &mut dyn Storage) {
     let put_off = of_group(scheduled(message(4, "1"), 10), "b");
     let owner = filled(storage, &[group("a", [1, 2, 3]), vec![put_off]].concat()).await;
-    while owner.store.drop_queue(SLOT, epoch(1), queue(SLOT, 1), 2).await.unwrap() == Dropped::More {}
+    while owner.store.drop_queue(SLOT, epoch(1), queue(SLOT, 1), 2).await.unwrap() == DropResult::More {}
     assert_eq!(heads(&owner).await, []);
     assert_eq!(all_of(&owner.store, "a").await, []);
 }

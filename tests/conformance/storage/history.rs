@@ -13,7 +13,8 @@ use angarium::domain::ids::{MessageId, QueueId, Slot};
 use angarium::domain::message::{Header, Life, Message, Retention, State};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Note, Order, PoolStore, Position, QueueChanges, Retained, StoreError,
+    Batch, Direction, DropResult, Due, Note, Order, PoolStore, Position, QueueChanges, RetainedEntries,
+    StoreError,
 };
 
 use super::drivers::Storage;
@@ -180,8 +181,8 @@ impl History {
         let is_fenced = self.naive.is_fenced(SLOTS[slot]);
         loop {
             match store.drop_queue(SLOTS[slot], epoch, queue, limit).await {
-                Ok(Dropped::More) => {}
-                Ok(Dropped::Done) => return self.naive.drop_queue(queue),
+                Ok(DropResult::More) => {}
+                Ok(DropResult::Done) => return self.naive.drop_queue(queue),
                 Err(refused) => {
                     assert!(!is_fenced, "{refused}");
                     return;
@@ -223,7 +224,8 @@ impl History {
     async fn retained(&mut self, store: &dyn PoolStore, (before, limit): (Timestamp, usize), step: u64) {
         let (queue, limit) = (self.queues[self.dice.random_range(0..3)], limit.max(1));
         let expected = self.naive.retained(queue, before);
-        let Retained { found, oldest, resume } = store.retained(queue, None, before, limit).await.unwrap();
+        let RetainedEntries { found, oldest, resume } =
+            store.retained(queue, None, before, limit).await.unwrap();
         assert_eq!(resume, None, "few entries at step {step}");
         assert!(found.len() <= limit);
         for (place, one) in found.iter().enumerate() {

@@ -14,7 +14,8 @@ use angarium::domain::message::{Header, Life, Message, Peer, Retention, State};
 use angarium::domain::names::{ProjectId, QueueName, QueueRef};
 use angarium::domain::time::Timestamp;
 use angarium::storage::{
-    Batch, Direction, Dropped, Due, Epoch, Order, Page, PoolStore, Position, QueueChanges, StoreError, Totals,
+    Batch, Direction, DropResult, Due, Epoch, Order, Page, PoolStore, Position, QueueChanges, StoreError,
+    Totals,
 };
 
 /// The slot of most tests.
@@ -102,7 +103,7 @@ impl Owner {
     /// Drops a queue, some entries at a time.
     pub async fn drop_queue(&self, queue: QueueId, limit: usize) {
         while self.store.drop_queue(self.slot, self.epoch, queue, limit).await.expect("it is dropped")
-            == Dropped::More
+            == DropResult::More
         {}
     }
 

@@ -4,7 +4,7 @@ use angarium::domain::ids::{MessageId, QueueId};
 use angarium::domain::limits;
 use angarium::domain::message::{Header, Message, State};
 use angarium::domain::time::Timestamp;
-use angarium::storage::{Due, QueueChanges, Retained};
+use angarium::storage::{Due, QueueChanges, RetainedEntries};
 
 use super::drivers::Storage;
 use super::owner::{
@@ -29,7 +29,7 @@ fn sent(seconds: u32, rank: u8) -> Message {
 }
 
 async fn look(owner: &Owner, queue: QueueId, before: Timestamp) -> (Vec<MessageId>, Option<Timestamp>) {
-    let Retained { found, oldest, .. } =
+    let RetainedEntries { found, oldest, .. } =
         owner.store.retained(queue, None, before, usize::MAX).await.expect("the look is answered");
     (found.into_iter().map(|header| header.id).collect(), oldest)
 }
@@ -179,7 +179,7 @@ pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
     let (mut from, mut looks, mut found) = (None, 0, Vec::new());
     while found.len() < 2 && looks < 20 {
         looks += 1;
-        let Retained { found: more, oldest, resume } =
+        let RetainedEntries { found: more, oldest, resume } =
             owner.store.retained(own, from, until, 10).await.unwrap();
         assert!(oldest.is_some_and(|oldest| oldest <= at(60 + 5 * 1_024 + 100)), "look {looks}: {oldest:?}");
         assert!(more.is_empty() || resume.is_none(), "what is found is removed first");

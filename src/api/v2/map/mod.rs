@@ -17,7 +17,7 @@ use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::broker::{Broker, MappedPool, PoolMap};
 use crate::domain::pool::PoolState;
-use crate::error::{Error, Place};
+use crate::error::{Error, InvalidPart};
 
 /// How the map is shown.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -141,7 +141,7 @@ pub async fn get(
         Some("json") => false,
         Some(_) => {
             let why = "it is neither 'svg' nor 'json'";
-            return Err(Error::invalid(Place::Query, "format", why).into());
+            return Err(Error::invalid(InvalidPart::Query, "format", why).into());
         }
     };
     let map = MapReply::from(broker.pool_map().await?);

@@ -16,7 +16,7 @@ use rand::distr::{Alphanumeric, SampleString};
 use rand::rngs::StdRng;
 
 use super::LoadArgs;
-use super::line::{Answer, Broken, Line, Target};
+use super::connection::{BenchAnswer, BenchConnection, ConnectionFault, Target};
 use super::tally::{Tally, Verb};
 use rest::Rest;
 use sqs::Sqs;
@@ -65,34 +65,34 @@ impl Protocol {
     }
 }
 
-type Ask = Request<Full<Bytes>>;
+type BenchRequest = Request<Full<Bytes>>;
 
 /// The requests of one protocol. Queues are known by number.
 trait Dialect {
     /// What must be asked once, before anything else, for a queue to be there: first the question whether it is, if the answer to
     /// the other does not tell.
-    fn create(&self, queue: usize) -> (Option<Ask>, Ask);
+    fn create(&self, queue: usize) -> (Option<BenchRequest>, BenchRequest);
 
     /// Whether a queue is made by the first post to it, so that nothing need be asked before.
     fn makes_queues_by_posts(&self) -> bool;
 
     /// Whether a queue was made, by the answer to the look and the status of the creation.
-    fn is_new(&self, looked: Option<&Answer>, created: StatusCode) -> bool;
+    fn is_new(&self, looked: Option<&BenchAnswer>, created: StatusCode) -> bool;
 
     /// Deletes a queue.
-    fn remove(&self, queue: usize) -> Ask;
+    fn remove(&self, queue: usize) -> BenchRequest;
 
     /// A post of a batch.
-    fn post(&self, queue: usize) -> Ask;
+    fn post(&self, queue: usize) -> BenchRequest;
 
     /// A post of as many messages as one takes, and their number.
-    fn fill(&self, queue: usize) -> (Ask, u64);
+    fn fill(&self, queue: usize) -> (BenchRequest, u64);
 
     /// A claim of a batch.
-    fn claim(&self, queue: usize) -> Ask;
+    fn claim(&self, queue: usize) -> BenchRequest;
 
     /// What the deletes of a claim need to know of its answer; none when nothing was claimed.
-    fn claimed(&self, queue: usize, answer: &Answer) -> anyhow::Result<Option<Vec<Ask>>>;
+    fn claimed(&self, queue: usize, answer: &BenchAnswer) -> anyhow::Result<Option<Vec<BenchRequest>>>;
 
     /// The status of a success.
     fn expected(&self, verb: Verb) -> StatusCode;
@@ -132,10 +132,10 @@ impl Workload {
     /// Makes the queues that are not there, where posts do not or they are to be deleted at the end, and notes in `made` which those are.
     pub async fn create(
         &self,
-        line: &mut Line,
+        line: &mut BenchConnection,
         tally: &RefCell<Tally>,
         made: &mut Vec<usize>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionFault> {
         if !self.is_cleaned && self.dialect.makes_queues_by_posts() {
             return Ok(());
         }
@@ -158,10 +158,10 @@ impl Workload {
     /// Deletes queues with their messages.
     pub async fn remove(
         &self,
-        line: &mut Line,
+        line: &mut BenchConnection,
         tally: &RefCell<Tally>,
         queues: &[usize],
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionFault> {
         for queue in queues {
             let removed = line.ask(self.dialect.remove(*queue)).await?;
             if !removed.status.is_success() {
@@ -172,7 +172,12 @@ impl Workload {
     }
 
     /// Posts as many messages as one request takes; how many that were.
-    pub async fn fill(&self, line: &mut Line, queue: usize, tally: &RefCell<Tally>) -> Result<u64, Broken> {
+    pub async fn fill(
+        &self,
+        line: &mut BenchConnection,
+        queue: usize,
+        tally: &RefCell<Tally>,
+    ) -> Result<u64, ConnectionFault> {
         let (ask, messages) = self.dialect.fill(queue);
         let answer = line.ask(ask).await?;
         let is_done = self.expect(Verb::Post, &answer, tally);
@@ -180,7 +185,12 @@ impl Workload {
     }
 
     /// Asks the requests of one turn on `line`, each counted in `tally`. An unexpected status ends the turn.
-    pub async fn turn(&self, line: &mut Line, queue: usize, tally: &RefCell<Tally>) -> Result<(), Broken> {
+    pub async fn turn(
+        &self,
+        line: &mut BenchConnection,
+        queue: usize,
+        tally: &RefCell<Tally>,
+    ) -> Result<(), ConnectionFault> {
         if matches!(self.kind, Kind::Post | Kind::Cycle) {
             let answer = line.ask(self.dialect.post(queue)).await?;
             if !self.expect(Verb::Post, &answer, tally) {
@@ -199,10 +209,10 @@ impl Workload {
 
     async fn claim_and_keep(
         &self,
-        line: &mut Line,
+        line: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionFault> {
         if self.claim(line, queue, tally).await?.is_some() {
             tally.borrow_mut().count_messages(self.batch as u64);
         }
@@ -211,10 +221,10 @@ impl Workload {
 
     async fn claim_and_delete(
         &self,
-        line: &mut Line,
+        line: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionFault> {
         let deletes = self.claim(line, queue, tally).await?;
         for ask in deletes.into_iter().flatten() {
             let answer = line.ask(ask).await?;
@@ -228,10 +238,10 @@ impl Workload {
     /// The deletes of what was claimed; none where nothing was, and the queue is filled then unless the turn posts anyway.
     async fn claim(
         &self,
-        line: &mut Line,
+        line: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
-    ) -> Result<Option<Vec<Ask>>, Broken> {
+    ) -> Result<Option<Vec<BenchRequest>>, ConnectionFault> {
         let answer = line.ask(self.dialect.claim(queue)).await?;
         match self.dialect.claimed(queue, &answer) {
             Ok(None) => {
@@ -255,7 +265,7 @@ impl Workload {
     }
 
     /// Counts the answer, as an answer or as an error; true when it is the one hoped for.
-    fn expect(&self, verb: Verb, answer: &Answer, tally: &RefCell<Tally>) -> bool {
+    fn expect(&self, verb: Verb, answer: &BenchAnswer, tally: &RefCell<Tally>) -> bool {
         let mut tally = tally.borrow_mut();
         let is_expected = answer.status == self.dialect.expected(verb);
         if is_expected {
@@ -273,7 +283,7 @@ fn texts(count: usize, letters: usize) -> Vec<String> {
     (0..count).map(|_| Alphanumeric.sample_string(&mut random, letters)).collect()
 }
 
-fn aimed(template: &Ask, uri: &Uri) -> Ask {
+fn aimed(template: &BenchRequest, uri: &Uri) -> BenchRequest {
     let mut request = template.clone();
     *request.uri_mut() = uri.clone();
     request
@@ -284,7 +294,7 @@ fn template(
     target: &Target,
     content: Option<&'static str>,
     body: impl Into<Bytes>,
-) -> anyhow::Result<Ask> {
+) -> anyhow::Result<BenchRequest> {
     let mut request = Request::new(Full::new(body.into()));
     *request.method_mut() = method;
     *request.uri_mut() = Uri::try_from("/").context("the root is a path")?;

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
 
-use super::{Answer, Ask, Dialect, LoadArgs, Target, Verb, aimed, template, texts};
+use super::{BenchAnswer, BenchRequest, Dialect, LoadArgs, Target, Verb, aimed, template, texts};
 
 /// Batches that one post brings where a queue is filled, so that such posts are rare.
 const FILL: usize = 100;
@@ -20,11 +20,11 @@ const JSON: Option<&str> = Some("application/json");
 
 pub(super) struct Rest {
     queues: Vec<Queue>,
-    create: Ask,
-    post: Ask,
-    fill: (Ask, u64),
-    claim: Ask,
-    delete: Ask,
+    create: BenchRequest,
+    post: BenchRequest,
+    fill: (BenchRequest, u64),
+    claim: BenchRequest,
+    delete: BenchRequest,
     /// Whether one delete removes all that a claim has.
     is_bulk: bool,
 }
@@ -37,7 +37,7 @@ struct Queue {
 
 /// The part of a claim's answer that the deletes need.
 #[derive(Deserialize)]
-struct Claimed<'a> {
+struct ClaimReply<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
     #[serde(borrow)]
@@ -54,7 +54,7 @@ impl Rest {
     /// Bodies are JSON strings of as many bytes with their quotes as are asked for: two at least.
     pub(super) fn new(args: &LoadArgs, target: &Target) -> anyhow::Result<Self> {
         let client = client_id();
-        let named = |mut ask: Ask| {
+        let named = |mut ask: BenchRequest| {
             // Zaqar wants each client to name itself by a UUID.
             ask.headers_mut().insert(HeaderName::from_static("client-id"), HeaderValue::from_str(&client)?);
             anyhow::Ok(ask)
@@ -77,7 +77,7 @@ impl Rest {
 }
 
 impl Dialect for Rest {
-    fn create(&self, queue: usize) -> (Option<Ask>, Ask) {
+    fn create(&self, queue: usize) -> (Option<BenchRequest>, BenchRequest) {
         (None, aimed(&self.create, &self.queues[queue].path))
     }
 
@@ -85,28 +85,28 @@ impl Dialect for Rest {
         true
     }
 
-    fn is_new(&self, _: Option<&Answer>, created: StatusCode) -> bool {
+    fn is_new(&self, _: Option<&BenchAnswer>, created: StatusCode) -> bool {
         created == StatusCode::CREATED
     }
 
-    fn remove(&self, queue: usize) -> Ask {
+    fn remove(&self, queue: usize) -> BenchRequest {
         aimed(&self.delete, &self.queues[queue].path)
     }
 
-    fn post(&self, queue: usize) -> Ask {
+    fn post(&self, queue: usize) -> BenchRequest {
         aimed(&self.post, &self.queues[queue].messages)
     }
 
-    fn fill(&self, queue: usize) -> (Ask, u64) {
+    fn fill(&self, queue: usize) -> (BenchRequest, u64) {
         let (ask, messages) = &self.fill;
         (aimed(ask, &self.queues[queue].messages), *messages)
     }
 
-    fn claim(&self, queue: usize) -> Ask {
+    fn claim(&self, queue: usize) -> BenchRequest {
         aimed(&self.claim, &self.queues[queue].claims)
     }
 
-    fn claimed(&self, queue: usize, answer: &Answer) -> anyhow::Result<Option<Vec<Ask>>> {
+    fn claimed(&self, queue: usize, answer: &BenchAnswer) -> anyhow::Result<Option<Vec<BenchRequest>>> {
         if answer.status == StatusCode::NO_CONTENT {
             return Ok(None);
         }
@@ -141,7 +141,7 @@ fn posted(bodies: &[String]) -> String {
 
 /// Where to delete the messages of a claim: each, or all with one request.
 fn deletes(queue: &Queue, body: &[u8], is_bulk: bool) -> anyhow::Result<Vec<Uri>> {
-    let Claimed { id: claim, messages } = serde_json::from_slice(body).context("answer not understood")?;
+    let ClaimReply { id: claim, messages } = serde_json::from_slice(body).context("answer not understood")?;
     let path = queue.messages.path();
     let ids = messages.iter().map(|message| &*message.id);
     let texts: Vec<_> = if is_bulk {

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::Full;
 use serde::Deserialize;
 
-use super::{Answer, Ask, Dialect, LoadArgs, Target, Verb, template, texts};
+use super::{BenchAnswer, BenchRequest, Dialect, LoadArgs, Target, Verb, template, texts};
 
 /// What the error of a look says that finds no queue.
 const MISSING: &[u8] = b"#QueueDoesNotExist";
@@ -33,12 +33,12 @@ pub(super) struct Sqs {
     /// Tells this run from others.
     run: u128,
     /// A request without its operation and its body.
-    template: Ask,
+    template: BenchRequest,
 }
 
 /// The part of an answer to a receive that the deletes need.
 #[derive(Deserialize)]
-struct Received<'a> {
+struct ReceiveReply<'a> {
     #[serde(borrow, rename = "Messages", default)]
     messages: Vec<ReceivedMessage<'a>>,
 }
@@ -71,7 +71,7 @@ impl Sqs {
         })
     }
 
-    fn ask(&self, operation: &'static str, body: String) -> Ask {
+    fn ask(&self, operation: &'static str, body: String) -> BenchRequest {
         let mut request = self.template.clone();
         let headers = request.headers_mut();
         headers.insert(HeaderName::from_static("x-amz-target"), HeaderValue::from_static(operation));
@@ -91,7 +91,7 @@ impl Sqs {
         entry
     }
 
-    fn send(&self, queue: usize, messages: usize) -> Ask {
+    fn send(&self, queue: usize, messages: usize) -> BenchRequest {
         let url = &self.queues[queue].1;
         if messages == 1 {
             let entry = self.entry(&self.bodies[0]);
@@ -106,7 +106,7 @@ impl Sqs {
         self.ask("AmazonSQS.SendMessageBatch", format!(r#"{{"QueueUrl":{url},"Entries":[{entries}]}}"#))
     }
 
-    fn deletes(&self, queue: usize, handles: &[String]) -> Vec<Ask> {
+    fn deletes(&self, queue: usize, handles: &[String]) -> Vec<BenchRequest> {
         let url = &self.queues[queue].1;
         if self.is_bulk {
             let entry = |(number, handle)| format!(r#"{{"Id":"{number}","ReceiptHandle":"{handle}"}}"#);
@@ -122,7 +122,7 @@ impl Sqs {
 }
 
 impl Dialect for Sqs {
-    fn create(&self, queue: usize) -> (Option<Ask>, Ask) {
+    fn create(&self, queue: usize) -> (Option<BenchRequest>, BenchRequest) {
         let name = &self.queues[queue].0;
         let look = self.ask("AmazonSQS.GetQueueUrl", format!(r#"{{"QueueName":"{name}"}}"#));
         let fifo = if self.groups.is_some() { r#","Attributes":{"FifoQueue":"true"}"# } else { "" };
@@ -133,33 +133,34 @@ impl Dialect for Sqs {
         false
     }
 
-    fn is_new(&self, looked: Option<&Answer>, _: StatusCode) -> bool {
+    fn is_new(&self, looked: Option<&BenchAnswer>, _: StatusCode) -> bool {
         // Refusals for the moment have the same status.
         looked.is_some_and(|looked| {
             looked.status.is_client_error() && looked.body.windows(MISSING.len()).any(|part| part == MISSING)
         })
     }
 
-    fn remove(&self, queue: usize) -> Ask {
+    fn remove(&self, queue: usize) -> BenchRequest {
         let url = &self.queues[queue].1;
         self.ask("AmazonSQS.DeleteQueue", format!(r#"{{"QueueUrl":{url}}}"#))
     }
 
-    fn post(&self, queue: usize) -> Ask {
+    fn post(&self, queue: usize) -> BenchRequest {
         self.send(queue, self.batch)
     }
 
-    fn fill(&self, queue: usize) -> (Ask, u64) {
+    fn fill(&self, queue: usize) -> (BenchRequest, u64) {
         (self.send(queue, MOST), MOST as u64)
     }
 
-    fn claim(&self, queue: usize) -> Ask {
+    fn claim(&self, queue: usize) -> BenchRequest {
         let (url, batch) = (&self.queues[queue].1, self.batch);
         self.ask("AmazonSQS.ReceiveMessage", format!(r#"{{"QueueUrl":{url},"MaxNumberOfMessages":{batch}}}"#))
     }
 
-    fn claimed(&self, queue: usize, answer: &Answer) -> anyhow::Result<Option<Vec<Ask>>> {
-        let received: Received<'_> = serde_json::from_slice(&answer.body).context("answer not understood")?;
+    fn claimed(&self, queue: usize, answer: &BenchAnswer) -> anyhow::Result<Option<Vec<BenchRequest>>> {
+        let received: ReceiveReply<'_> =
+            serde_json::from_slice(&answer.body).context("answer not understood")?;
         let handles: Vec<_> =
             received.messages.into_iter().map(|message| message.handle.into_owned()).collect();
         Ok(if handles.is_empty() { None } else { Some(self.deletes(queue, &handles)) })
@@ -184,12 +185,12 @@ mod tests {
         Sqs::new(&args, &Target::parse("http://127.0.0.1:1").unwrap()).unwrap()
     }
 
-    async fn body(ask: Ask) -> Value {
+    async fn body(ask: BenchRequest) -> Value {
         serde_json::from_slice(&ask.into_body().collect().await.unwrap().to_bytes()).unwrap()
     }
 
-    fn answer(body: &'static [u8]) -> Answer {
-        Answer { status: StatusCode::OK, body: Bytes::from_static(body), took: Duration::ZERO }
+    fn answer(body: &'static [u8]) -> BenchAnswer {
+        BenchAnswer { status: StatusCode::OK, body: Bytes::from_static(body), took: Duration::ZERO }
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::printer::Shown;
+use super::printer::Display;
 use super::table::Table;
 
 /// Look for what is wrong with a server, and say what to do
@@ -89,7 +89,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     }
     let json = serde_json::to_string(&checks).map_err(|error| Failure::Found(error.to_string()))?;
     let plain = checks.iter().map(|check| format!("{} {}", check.verdict.as_str(), check.name)).collect();
-    args.caller.printer().show(&Shown { people: told(&checks), json, plain })?;
+    args.caller.printer().show(&Display { people: told(&checks), json, plain })?;
     match checks.iter().filter(|check| check.verdict == Verdict::Wrong).count() {
         0 => Ok(()),
         1 => Err(Failure::Found("1 check found something wrong".into())),

@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::{Message, delete};
 use crate::cli::client::caller::CallerArgs;
-use crate::cli::client::claim::{Granted, Terms, Wanted, claim, release, renew};
+use crate::cli::client::claim::{ClaimGrant, ClaimRequest, Terms, claim, release, renew};
 use crate::cli::client::failure::{Failure, printable};
 use crate::cli::client::notice;
-use crate::cli::client::printer::{Printer, Shown};
+use crate::cli::client::printer::{Display, Printer};
 use crate::cli::client::remote::Remote;
 
 /// Messages of a claim when they are only printed: few, so that little comes twice after a broken pipe.
@@ -53,7 +53,7 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
         let limit = u32::try_from(left).unwrap_or(most).min(most);
         let wait = args.follow.then_some(FOLLOW_WAIT);
         let asked = Instant::now();
-        let wanted = Wanted { queue: &args.queue, limit: Some(limit), terms: &args.terms, wait };
+        let wanted = ClaimRequest { queue: &args.queue, limit: Some(limit), terms: &args.terms, wait };
         let Some(granted) = claim(remote, &wanted)? else {
             if !args.follow {
                 if left == args.count.unwrap_or(u64::MAX) {
@@ -83,12 +83,12 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
 }
 
 /// Prints each message, then deletes it. The rest is given back when somebody has stopped reading.
-fn print(printer: &mut Printer, remote: &Remote, queue: &str, granted: &Granted) -> Result<(), Failure> {
+fn print(printer: &mut Printer, remote: &Remote, queue: &str, granted: &ClaimGrant) -> Result<(), Failure> {
     for message in &granted.messages {
         let json = json!({"id": message.id(), "body": message.body}).to_string();
         let plain = message.plain();
         let people = format!("{}  {}\n", message.id(), printable(&plain));
-        let shown = Shown { people, json, plain: vec![plain] };
+        let shown = Display { people, json, plain: vec![plain] };
         if let Err(failure) = printer.show(&shown) {
             release(remote, queue, &granted.id)?;
             return Err(failure);
@@ -99,7 +99,7 @@ fn print(printer: &mut Printer, remote: &Remote, queue: &str, granted: &Granted)
 }
 
 /// Gives each message to the command. Answers how many of them were not done.
-fn give(remote: &Remote, args: &ConsumeArgs, granted: &Granted) -> Result<u64, Failure> {
+fn give(remote: &Remote, args: &ConsumeArgs, granted: &ClaimGrant) -> Result<u64, Failure> {
     let mut failed = 0;
     for message in &granted.messages {
         let status = match attend(remote, args, granted, message) {
@@ -124,7 +124,7 @@ fn give(remote: &Remote, args: &ConsumeArgs, granted: &Granted) -> Result<u64, F
 fn attend(
     remote: &Remote,
     args: &ConsumeArgs,
-    granted: &Granted,
+    granted: &ClaimGrant,
     message: &Message,
 ) -> Result<ExitStatus, Failure> {
     let [program, arguments @ ..] = args.command.as_slice() else {

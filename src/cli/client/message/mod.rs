@@ -13,9 +13,9 @@ use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
 use super::notice;
-use super::printer::{Item, Shown};
+use super::printer::{Display, Item};
 use super::queue::{self, parsed};
-use super::remote::{Ask, Remote, encoded, with_query};
+use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::table::{Table, bare, cut, one_line};
 use crate::units::span;
 
@@ -202,7 +202,7 @@ fn path(queue: &str, id: &str) -> String {
 fn get(caller: &CallerArgs, remote: &Remote, queue: &str, ids: &[String]) -> Result<(), Failure> {
     let mut printer = caller.printer();
     for id in ids {
-        let reply = remote.ask(Ask::new(Method::GET, path(queue, id)).headers(DETAILED))?;
+        let reply = remote.ask(ApiRequest::new(Method::GET, path(queue, id)).headers(DETAILED))?;
         let message: Message = reply.parse()?;
         let rows = [
             vec!["id".to_owned(), message.id().to_owned()],
@@ -212,7 +212,7 @@ fn get(caller: &CallerArgs, remote: &Remote, queue: &str, ids: &[String]) -> Res
             vec!["body".to_owned(), bare(&message.body)],
         ];
         let people = Table::new(&["", ""]).rows(&rows);
-        printer.show(&Shown { people, json: reply.json_text()?, plain: vec![message.plain()] })?;
+        printer.show(&Display { people, json: reply.json_text()?, plain: vec![message.plain()] })?;
     }
     Ok(())
 }
@@ -224,13 +224,13 @@ fn delete(remote: &Remote, queue: &str, id: &str, claim: Option<&str>) -> Result
 
 fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<(), Failure> {
     #[derive(Deserialize)]
-    struct Popped {
+    struct PopReply {
         messages: Vec<Message>,
     }
 
     let at = with_query(&format!("{}/messages", queue::path(queue)), &[("pop", Some(count.to_string()))]);
-    let reply = remote.ask(Ask::new(Method::DELETE, at))?;
-    let Popped { messages } = reply.parse()?;
+    let reply = remote.ask(ApiRequest::new(Method::DELETE, at))?;
+    let PopReply { messages } = reply.parse()?;
     if messages.is_empty() {
         notice::tell_if_missing(remote, queue);
     }
@@ -240,7 +240,7 @@ fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<
         false => Table::new(&["ID", "AGE", "TTL", "BODY"]).with_head(&rows),
     };
     let plain = messages.iter().map(Message::plain).collect();
-    caller.printer().show(&Shown { people, json: reply.json_text()?, plain })
+    caller.printer().show(&Display { people, json: reply.json_text()?, plain })
 }
 
 /// The row of a message that is nowhere else any more: its body is not cut.

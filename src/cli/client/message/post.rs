@@ -14,7 +14,7 @@ use crate::cli::client::failure::Failure;
 use crate::cli::client::printer::{Form, Item, List};
 use crate::cli::client::progress::Progress;
 use crate::cli::client::queue;
-use crate::cli::client::remote::{Ask, Remote};
+use crate::cli::client::remote::{ApiRequest, Remote};
 use crate::cli::client::setting::{raw, string};
 use crate::units;
 
@@ -52,7 +52,7 @@ pub struct PostArgs {
 
 /// A message to post.
 #[derive(Serialize)]
-struct Posted {
+struct MessageInput {
     body: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<u64>,
@@ -100,7 +100,7 @@ struct Post<'a> {
     args: &'a PostArgs,
     form: Form,
     shown: List<'a>,
-    waiting: Vec<Posted>,
+    waiting: Vec<MessageInput>,
     /// Of the bodies that wait.
     bytes: usize,
     /// Messages that the server has, for certain.
@@ -148,7 +148,7 @@ impl Post<'_> {
             self.send()?;
         }
         self.bytes += bytes;
-        self.waiting.push(Posted { body, ttl: self.args.ttl, delay: self.args.delay });
+        self.waiting.push(MessageInput { body, ttl: self.args.ttl, delay: self.args.delay });
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Post<'_> {
     fn send(&mut self) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Messages<'a> {
-            messages: &'a [Posted],
+            messages: &'a [MessageInput],
         }
         #[derive(Deserialize)]
         struct Resources {
@@ -166,7 +166,7 @@ impl Post<'_> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let ask = Ask::new(Method::POST, format!("{}/messages", queue::path(&self.args.queue)));
+        let ask = ApiRequest::new(Method::POST, format!("{}/messages", queue::path(&self.args.queue)));
         let reply = self.remote.ask(ask.json(&Messages { messages: &self.waiting })?)?;
         self.posted += self.waiting.len();
         self.waiting.clear();

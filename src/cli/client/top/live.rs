@@ -36,13 +36,13 @@ pub enum Next {
 }
 
 /// A terminal that is drawn on.
-pub struct Live {
+pub struct LiveScreen {
     signals: Signals,
     out: Stdout,
     has_colours: bool,
 }
 
-impl Live {
+impl LiveScreen {
     /// Takes the terminal over.
     pub fn begin() -> Result<Self, Failure> {
         let none = |error: io::Error| {
@@ -112,7 +112,7 @@ fn meaning(key: KeyEvent) -> Option<Next> {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveScreen {
     fn drop(&mut self) {
         // Without a terminal there is no one to tell.
         let _ = execute!(self.out, EnableLineWrap, cursor::Show, LeaveAlternateScreen);

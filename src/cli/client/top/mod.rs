@@ -8,8 +8,8 @@
 
 mod live;
 mod pages;
-mod seen;
 mod signals;
+mod snapshot;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use clap::Args;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::printer::{Form, Shown};
+use super::printer::{Display, Form};
 use super::remote::Remote;
 use super::screen;
 use crate::units;
-use live::{Live, Next};
+use live::{LiveScreen, Next};
 use pages::Pages;
-use seen::{Seen, look};
+use snapshot::{Snapshot, look};
 
 /// Show queues and replicas as they are now, again and again
 ///
@@ -56,7 +56,7 @@ pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
     if args.once || !screen::is_terminal() || args.caller.form() != Form::Table {
         let seen = look(&remote, args.limit)?;
         let people = view::page(&seen, remote.base(), screen::width().map(|width| (width, u16::MAX)));
-        let shown = Shown { people, json: seen.json()?, plain: seen.names() };
+        let shown = Display { people, json: seen.json()?, plain: seen.names() };
         return args.caller.printer().show(&shown);
     }
     // What cannot be shown at all is told before the terminal is taken over.
@@ -70,9 +70,9 @@ pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
 }
 
 /// Draws until the user or a signal ends it. Pages are asked for beside that: a service that hangs holds nothing up.
-fn draw(args: &TopArgs, remote: Remote, mut seen: Seen) -> Result<Next, Failure> {
+fn draw(args: &TopArgs, remote: Remote, mut seen: Snapshot) -> Result<Next, Failure> {
     let base = remote.base().to_owned();
-    let mut live = Live::begin()?;
+    let mut live = LiveScreen::begin()?;
     let mut pages = Pages::new(remote, args.limit);
     let mut due = Instant::now() + args.interval;
     loop {

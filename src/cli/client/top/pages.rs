@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
-use super::seen::{Seen, look};
+use super::snapshot::{Snapshot, look};
 use crate::cli::client::failure::Failure;
 use crate::cli::client::remote::Remote;
 
-type Answer = Result<Seen, Failure>;
+type Answer = Result<Snapshot, Failure>;
 
 /// The page that was asked for, until it is taken.
 pub struct Pages {

@@ -1,12 +1,12 @@
 //! What `top` draws: a line of sums, the replicas, and as many queues as there is room for. Pure.
 
-use super::seen::{Replica, Seen};
+use super::snapshot::{Replica, Snapshot};
 use crate::cli::client::failure::printable;
-use crate::cli::client::queue_counts::Listed;
+use crate::cli::client::queue_counts::QueueEntry;
 use crate::cli::client::table::Table;
 
 /// All that is shown of what was seen, in lines no longer and no more than the screen has; without a screen all of it.
-pub fn page(seen: &Seen, base: &str, screen: Option<(u16, u16)>) -> String {
+pub fn page(seen: &Snapshot, base: &str, screen: Option<(u16, u16)>) -> String {
     let (width, height) =
         screen.map_or((None, usize::MAX), |(width, height)| (Some(width), usize::from(height)));
     let mut page = sums(seen, base);
@@ -30,8 +30,8 @@ pub fn page(seen: &Seen, base: &str, screen: Option<(u16, u16)>) -> String {
     page
 }
 
-fn sums(seen: &Seen, base: &str) -> String {
-    let sum = |count: fn(&Listed) -> u64| seen.queues.iter().map(count).sum::<u64>();
+fn sums(seen: &Snapshot, base: &str) -> String {
+    let sum = |count: fn(&QueueEntry) -> u64| seen.queues.iter().map(count).sum::<u64>();
     let ready = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.ready));
     let claimed = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.claimed));
     let delayed = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.delayed));
@@ -66,7 +66,7 @@ fn row(replica: &Replica) -> Vec<String> {
     row
 }
 
-fn queue_row(queue: &Listed) -> Vec<String> {
+fn queue_row(queue: &QueueEntry) -> Vec<String> {
     let mut row = vec![queue.name.clone()];
     row.extend(queue.counts());
     row

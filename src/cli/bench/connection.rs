@@ -51,7 +51,7 @@ impl Target {
 
 /// A whole answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct BenchAnswer {
     /// Its status.
     pub status: StatusCode,
     /// Its body.
@@ -62,14 +62,14 @@ pub struct Answer {
 
 /// Why a line is of no more use.
 #[derive(Debug)]
-pub enum Broken {
+pub enum ConnectionFault {
     /// The server closed it between two requests: not an error.
     Closed,
     /// A request was lost, or no connection could be made.
     Failed(String),
 }
 
-impl Broken {
+impl ConnectionFault {
     fn failed(what: &str, why: impl fmt::Display) -> Self {
         Self::Failed(format!("{what}: {why}"))
     }
@@ -77,32 +77,32 @@ impl Broken {
 
 /// Since when a connection has been waiting for an answer; none between two requests. Read at the end of a window: what
 /// is still waited for then is in no latency.
-pub type Waiting = Rc<Cell<Option<Instant>>>;
+pub type WaitStart = Rc<Cell<Option<Instant>>>;
 
 /// An open connection, used by one task.
-pub struct Line {
+pub struct BenchConnection {
     sender: SendRequest<Full<Bytes>>,
     /// One timer for the life of the line. Pushing a waiting timer back is a single atomic write; a new timer for each
     /// request would take a lock twice.
     deadline: Pin<Box<Sleep>>,
     answers: u64,
-    waiting: Waiting,
+    waiting: WaitStart,
     /// Holds the one task that moves bytes on the socket; it ends when the line is dropped.
     _driver: JoinSet<()>,
 }
 
-impl Line {
+impl BenchConnection {
     /// Connects, within [`DEADLINE`]. Must run inside a `LocalSet`. `waiting` is kept up to date by each request.
-    pub async fn open(target: &Target, waiting: Waiting) -> Result<Self, Broken> {
+    pub async fn open(target: &Target, waiting: WaitStart) -> Result<Self, ConnectionFault> {
         let connecting = TcpStream::connect((target.host.as_str(), target.port));
         let stream = match timeout(DEADLINE, connecting).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(Broken::failed("connect", error)),
-            Err(_) => return Err(Broken::failed("connect", "no answer within the deadline")),
+            Ok(Err(error)) => return Err(ConnectionFault::failed("connect", error)),
+            Err(_) => return Err(ConnectionFault::failed("connect", "no answer within the deadline")),
         };
-        stream.set_nodelay(true).map_err(|error| Broken::failed("connect", error))?;
+        stream.set_nodelay(true).map_err(|error| ConnectionFault::failed("connect", error))?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = handshake.map_err(|error| Broken::failed("connect", error))?;
+        let (sender, connection) = handshake.map_err(|error| ConnectionFault::failed("connect", error))?;
         let mut driver = JoinSet::new();
         driver.spawn_local(async move {
             // The sender hears of an error too, and reports it with the request that it hit.
@@ -112,18 +112,18 @@ impl Line {
     }
 
     /// Sends one request and waits for the whole answer, within [`DEADLINE`]. After an `Err` the line is dead.
-    pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Broken> {
+    pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<BenchAnswer, ConnectionFault> {
         let started = Instant::now();
         self.waiting.set(Some(started));
         self.deadline.as_mut().reset(started + DEADLINE);
         let (status, body) = tokio::select! {
             biased;
             answer = exchange(&mut self.sender, request, self.answers) => answer?,
-            () = self.deadline.as_mut() => return Err(Broken::failed("request", "no answer within the deadline")),
+            () = self.deadline.as_mut() => return Err(ConnectionFault::failed("request", "no answer within the deadline")),
         };
         self.answers += 1;
         self.waiting.set(None);
-        Ok(Answer { status, body, took: started.elapsed() })
+        Ok(BenchAnswer { status, body, took: started.elapsed() })
     }
 }
 
@@ -131,22 +131,27 @@ async fn exchange(
     sender: &mut SendRequest<Full<Bytes>>,
     request: Request<Full<Bytes>>,
     answers: u64,
-) -> Result<(StatusCode, Bytes), Broken> {
+) -> Result<(StatusCode, Bytes), ConnectionFault> {
     if let Err(error) = sender.ready().await {
         // A server that closes before its first answer is refusing us; one that closes later is tidying up.
-        return Err(if answers == 0 { Broken::failed("closed at once", error) } else { Broken::Closed });
+        return Err(if answers == 0 {
+            ConnectionFault::failed("closed at once", error)
+        } else {
+            ConnectionFault::Closed
+        });
     }
-    let answer = sender.send_request(request).await.map_err(|error| Broken::failed("request", error))?;
+    let answer =
+        sender.send_request(request).await.map_err(|error| ConnectionFault::failed("request", error))?;
     let status = answer.status();
     Ok((status, drain(answer.into_body()).await?))
 }
 
 /// The whole body. The usual one comes as a single frame, which is handed on without a copy.
-async fn drain(mut body: Incoming) -> Result<Bytes, Broken> {
+async fn drain(mut body: Incoming) -> Result<Bytes, ConnectionFault> {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Broken::failed("answer", error))?;
+        let frame = frame.map_err(|error| ConnectionFault::failed("answer", error))?;
         let Ok(data) = frame.into_data() else { continue };
         if first.is_empty() {
             first = data;
@@ -157,7 +162,7 @@ async fn drain(mut body: Incoming) -> Result<Bytes, Broken> {
         }
         whole.extend_from_slice(&data);
         if whole.len() > ANSWER_MAX {
-            return Err(Broken::failed("answer", "too long"));
+            return Err(ConnectionFault::failed("answer", "too long"));
         }
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })

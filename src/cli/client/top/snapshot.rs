@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 use crate::cli::client::failure::Failure;
 use crate::cli::client::listing::{ExtentArgs, Listing};
 use crate::cli::client::queue::parsed;
-use crate::cli::client::queue_counts::{Listed, counts_queues};
+use crate::cli::client::queue_counts::{QueueEntry, counts_queues};
 use crate::cli::client::remote::Remote;
 
 /// Queues and replicas at a moment.
 #[derive(Default)]
-pub struct Seen {
+pub struct Snapshot {
     /// Those with most ready messages first.
-    pub queues: Vec<Listed>,
+    pub queues: Vec<QueueEntry>,
     /// Whether there may be more than were looked at.
     pub is_cut: bool,
     /// None where the caller is no administrator.
@@ -35,7 +35,7 @@ pub struct Replica {
     pub answer: Answer,
     /// What it serves; none when it has never answered.
     #[serde(default)]
-    pub serves: Option<Serves>,
+    pub serves: Option<ReplicaService>,
 }
 
 /// Whether the service answered.
@@ -47,7 +47,7 @@ pub struct Answer {
 
 /// What a replica serves.
 #[derive(Deserialize)]
-pub struct Serves {
+pub struct ReplicaService {
     /// Whether it serves posts and claims.
     pub ready: bool,
     /// Its session with what holds queues and claims.
@@ -63,7 +63,7 @@ pub struct Serves {
 }
 
 /// Looks at the first `limit` queues of the project, and at all replicas.
-pub fn look(remote: &Remote, limit: u64) -> Result<Seen, Failure> {
+pub fn look(remote: &Remote, limit: u64) -> Result<Snapshot, Failure> {
     if !counts_queues(remote)? {
         let why = format!(
             "{} does not count queues in their listing: it is older, or another service",
@@ -71,7 +71,7 @@ pub fn look(remote: &Remote, limit: u64) -> Result<Seen, Failure> {
         );
         return Err(Failure::Found(why));
     }
-    let mut seen = Seen::default();
+    let mut seen = Snapshot::default();
     let parameters = [("with_stats", Some("true".to_owned()))];
     let mut listing = Listing::new(remote, "/v2/queues", "queues", &ExtentArgs::first(limit), &parameters);
     while let Some(page) = listing.page()? {
@@ -81,13 +81,13 @@ pub fn look(remote: &Remote, limit: u64) -> Result<Seen, Failure> {
         }
     }
     seen.is_cut = seen.queues.len() as u64 == limit;
-    let ready = |queue: &Listed| queue.stats.as_ref().map(|stats| stats.ready);
+    let ready = |queue: &QueueEntry| queue.stats.as_ref().map(|stats| stats.ready);
     seen.queues.sort_by(|one, other| ready(other).cmp(&ready(one)).then_with(|| one.name.cmp(&other.name)));
     seen.look_at_replicas(remote)?;
     Ok(seen)
 }
 
-impl Seen {
+impl Snapshot {
     fn look_at_replicas(&mut self, remote: &Remote) -> Result<(), Failure> {
         #[derive(Deserialize)]
         struct Stats {
