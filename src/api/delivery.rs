@@ -22,18 +22,18 @@ pub struct DeliveryMark {
 }
 
 /// The answer with its claim: see [`DeliveryBody`].
-pub fn deliver(mut response: Response, handover: DeliveryGuard) -> Response {
-    if let Some((queue, claim)) = handover.claim() {
+pub fn deliver(mut response: Response, delivery_guard: DeliveryGuard) -> Response {
+    if let Some((queue, claim)) = delivery_guard.claim() {
         response.extensions_mut().insert(DeliveryMark { queue: queue.clone(), claim });
     }
-    response.map(|body| Body::new(DeliveryBody { body, handover }))
+    response.map(|body| Body::new(DeliveryBody { body, delivery_guard }))
 }
 
 /// A body that finishes a handover when it is first read, which is when the answer is being written. Dropped
 /// before that, as when the client has gone, it takes the claim back.
 struct DeliveryBody {
     body: Body,
-    handover: DeliveryGuard,
+    delivery_guard: DeliveryGuard,
 }
 
 impl HttpBody for DeliveryBody {
@@ -44,7 +44,7 @@ impl HttpBody for DeliveryBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.handover.done();
+        self.delivery_guard.done();
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

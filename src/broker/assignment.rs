@@ -158,7 +158,7 @@ impl Broker {
                 following.left.insert(number);
             }
             let other = owner.filter(|owner| owner.instance != self.0.owner.instance);
-            if let Some(slot) = self.0.cells.learn(number, other) {
+            if let Some(slot) = self.0.slot_table.learn(number, other) {
                 self.begin_recovery(&slot, "somebody else took it");
             }
         }
@@ -370,7 +370,7 @@ impl Broker {
         let me = self.0.owner.instance;
         let is_others =
             |slot: &Arc<Slot>| following.view.owner(slot.owned.slot).is_some_and(|instance| instance != me);
-        self.0.cells.owned().filter(is_others).collect()
+        self.0.slot_table.owned().filter(is_others).collect()
     }
 
     fn hand_over_surplus(&self, following: &FollowedCluster) {
@@ -404,7 +404,7 @@ impl Broker {
     /// wait for its commits: those for the slots that come next would be in front.
     async fn await_new_owners(&self, slots: &[Arc<Slot>]) {
         for slot in slots {
-            self.0.cells.moved(slot.owned.slot, &SlotLocation::Nowhere).await;
+            self.0.slot_table.moved(slot.owned.slot, &SlotLocation::Nowhere).await;
         }
     }
 
@@ -446,12 +446,12 @@ impl Broker {
         }
         self.set_state(ComponentState::Draining).await;
         let drained = async {
-            while self.0.cells.count() > 0 && has_heirs() {
+            while self.0.slot_table.count() > 0 && has_heirs() {
                 tokio::time::sleep(limits::GATHER).await;
             }
         };
         if timeout(limits::DRAIN, drained).await.is_err() {
-            warn!(slots = self.0.cells.count(), "slots not handed over in time");
+            warn!(slots = self.0.slot_table.count(), "slots not handed over in time");
         }
         let _ = timeout(limits::FAREWELL, self.0.membership.await_idle_clients()).await;
     }
@@ -473,11 +473,11 @@ impl Broker {
 
     /// Where a slot is served.
     pub fn slot_location(&self, slot: SlotNumber) -> SlotLocation {
-        self.0.cells.slot_location(slot)
+        self.0.slot_table.slot_location(slot)
     }
 
     /// Waits until a slot is served, and elsewhere or in another epoch than there.
     pub async fn moved(&self, slot: SlotNumber, before: &SlotLocation) {
-        self.0.cells.moved(slot, before).await;
+        self.0.slot_table.moved(slot, before).await;
     }
 }

@@ -58,7 +58,7 @@ impl Broker {
         let mut goes_on = true;
         while goes_on {
             goes_on = self.sleep_tick(limits::CLAIM_SHRINK_TICK).await;
-            for slot in self.0.cells.owned() {
+            for slot in self.0.slot_table.owned() {
                 if let Err(error) = self.clear_spent(&slot).await {
                     self.task_failed(
                         "clear claim records",

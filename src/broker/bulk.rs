@@ -190,12 +190,12 @@ impl Broker {
                 queue.engine.begin_purge_pass(last)
             };
             let ready = self.purge_order(purging, Order::Ready).await?;
-            let aside = self.purge_order(purging, Order::Aside).await?;
+            let in_transfer = self.purge_order(purging, Order::Aside).await?;
             let is_whole = {
                 let mut state = slot.state.lock();
                 state.queue_mut(at, id).is_none_or(|queue| queue.engine.is_purge_whole(pass))
             };
-            if is_whole && (ready, aside) == (PassRemainder::Nothing, PassRemainder::Nothing) {
+            if is_whole && (ready, in_transfer) == (PassRemainder::Nothing, PassRemainder::Nothing) {
                 return self.check_ours(slot);
             }
             tokio::time::sleep(PURGE_PAUSE).await;

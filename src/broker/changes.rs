@@ -21,7 +21,7 @@ pub(super) enum Change {
     /// Messages that become ready, with their headers as they then are.
     Wake(Vec<Header>),
     /// Messages that go aside, to be moved to another queue.
-    SetAside(Vec<Header>),
+    Transfer(Vec<Header>),
     /// Messages that come from another queue, and are not to be seen yet.
     Prepare(Vec<Message>),
     /// Messages that go.
@@ -43,7 +43,7 @@ impl Change {
         match self {
             Self::Post(messages, _) | Self::Prepare(messages) | Self::Copy(messages, _) => messages.len(),
             Self::ForgetTwins(keys) => keys.len(),
-            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => headers.len(),
+            Self::Update(headers) | Self::Wake(headers) | Self::Transfer(headers) => headers.len(),
             Self::Remove(ids) | Self::Depart(ids) | Self::Leave(ids) => ids.len(),
             Self::CopyNotes(notes) => notes.len(),
             Self::Arrived => 1,
@@ -55,7 +55,7 @@ impl Change {
             Self::Post(messages, _) | Self::Prepare(messages) | Self::Copy(messages, _) => {
                 messages.iter().map(|message| message.body.len()).sum()
             }
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) => 0,
+            Self::Update(_) | Self::Wake(_) | Self::Transfer(_) => 0,
             Self::Remove(_) | Self::Depart(_) | Self::Leave(_) => 0,
             Self::ForgetTwins(_) | Self::CopyNotes(_) | Self::Arrived => 0,
         }
@@ -67,7 +67,7 @@ impl Change {
             Self::Post(messages, _) | Self::Prepare(messages) | Self::Copy(messages, _) => {
                 (&messages[..], &[][..])
             }
-            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => (&[][..], &headers[..]),
+            Self::Update(headers) | Self::Wake(headers) | Self::Transfer(headers) => (&[][..], &headers[..]),
             Self::Remove(_) | Self::Depart(_) | Self::Leave(_) => (&[][..], &[][..]),
             Self::ForgetTwins(_) | Self::CopyNotes(_) | Self::Arrived => (&[][..], &[][..]),
         };
@@ -78,7 +78,7 @@ impl Change {
     pub(super) fn counts(&self) -> bool {
         match self {
             Self::Post(..) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) | Self::Leave(_) => true,
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::ForgetTwins(_) => false,
+            Self::Update(_) | Self::Wake(_) | Self::Transfer(_) | Self::ForgetTwins(_) => false,
             Self::Copy(..) | Self::CopyNotes(_) | Self::Arrived => false,
         }
     }
@@ -88,7 +88,7 @@ impl Change {
         match self {
             Self::Copy(..) | Self::Leave(_) | Self::CopyNotes(_) | Self::Arrived => true,
             Self::Post(..) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) => false,
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::ForgetTwins(_) => false,
+            Self::Update(_) | Self::Wake(_) | Self::Transfer(_) | Self::ForgetTwins(_) => false,
         }
     }
 
@@ -97,7 +97,7 @@ impl Change {
         match self {
             Self::Post(..) | Self::Prepare(_) | Self::Copy(..) => true,
             Self::Remove(_) | Self::Depart(_) | Self::Leave(_) | Self::Arrived => false,
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) => false,
+            Self::Update(_) | Self::Wake(_) | Self::Transfer(_) => false,
             Self::ForgetTwins(_) | Self::CopyNotes(_) => false,
         }
     }
@@ -111,7 +111,7 @@ impl Change {
             Self::Leave(_) => PoolRoute::Older,
             // What is posted anew with such an id goes to the newer pool, after this.
             Self::ForgetTwins(_) => PoolRoute::NewerFirst,
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Remove(_) | Self::Depart(_) => {
+            Self::Update(_) | Self::Wake(_) | Self::Transfer(_) | Self::Remove(_) | Self::Depart(_) => {
                 PoolRoute::Both
             }
         }
@@ -123,7 +123,7 @@ impl Change {
             Self::Post(..) | Self::Remove(_) | Self::ForgetTwins(_) => {
                 attributes.durability.unwrap_or_default()
             }
-            Self::Update(_) | Self::Wake(_) | Self::SetAside(_) | Self::Prepare(_) | Self::Depart(_) => {
+            Self::Update(_) | Self::Wake(_) | Self::Transfer(_) | Self::Prepare(_) | Self::Depart(_) => {
                 Durability::Sync
             }
             Self::Copy(..) | Self::Leave(_) | Self::CopyNotes(_) | Self::Arrived => Durability::Sync,
@@ -146,7 +146,7 @@ impl Change {
             }
             Self::ForgetTwins(keys) => changes.forget_notes(keys.iter().map(duplicates::note_name)),
             Self::Prepare(messages) => changes.appends.extend_from_slice(messages),
-            Self::Update(headers) | Self::Wake(headers) | Self::SetAside(headers) => {
+            Self::Update(headers) | Self::Wake(headers) | Self::Transfer(headers) => {
                 changes.updates.extend_from_slice(headers);
             }
             Self::Remove(ids) | Self::Depart(ids) | Self::Leave(ids) => {
@@ -175,7 +175,7 @@ pub(super) enum PoolRoute {
 }
 
 /// The ids of deduplication that notes keep, with their messages.
-pub(super) fn twins(notes: &[(DedupKey, Note)]) -> Vec<(DedupKey, MessageId)> {
+pub(super) fn duplicates(notes: &[(DedupKey, Note)]) -> Vec<(DedupKey, MessageId)> {
     notes.iter().filter_map(|(_, note)| duplicates::read_note(note)).collect()
 }
 

@@ -115,8 +115,8 @@ impl Broker {
                 let claim = async move {
                     let _guard = slot.lost_on_panic();
                     let view = broker.grant(&slot, &at, (terms, claimer), chosen).await?;
-                    let handover = DeliveryGuard { broker, at, claim: Some(view.id), from: None };
-                    Ok((view, handover))
+                    let delivery_guard = DeliveryGuard { broker, at, claim: Some(view.id), from: None };
+                    Ok((view, delivery_guard))
                 };
                 Some(self.carry_out(claim).await?)
             }
@@ -161,7 +161,7 @@ impl Broker {
     /// Tells the replica that has granted a claim that its holder never got it.
     async fn report_undelivered(&self, address: &str, at: &QueueRef, claim: ClaimId) -> Result<(), Error> {
         let unheld = UndeliveredClaim { queue: at.into(), claim };
-        self.asker()?.ask(address, UNHELD, &unheld).await
+        self.peer_client()?.ask(address, UNHELD, &unheld).await
     }
 
     /// Ends a claim that its holder never got, uncounted. One that is over is ended already.

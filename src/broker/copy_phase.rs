@@ -165,17 +165,19 @@ impl Broker {
         course.migration.readers.wait().await;
         let mut after = None;
         loop {
-            let twins = {
+            let duplicates = {
                 let mut state = course.slot.state.lock();
                 let Some(queue) = state.queue_mut(&course.at, course.id) else { return Ok(()) };
-                let twins = queue.engine.durable_dedup(after, limits::NOTES_PAGE);
-                let Some((key, _, expires)) = twins.last() else { return Ok(()) };
+                let duplicates = queue.engine.durable_dedup(after, limits::NOTES_PAGE);
+                let Some((key, _, expires)) = duplicates.last() else { return Ok(()) };
                 after = Some((*expires, *key));
-                let notes =
-                    twins.iter().map(|(key, id, expires)| duplicates::note(key, *id, *expires)).collect();
+                let notes = duplicates
+                    .iter()
+                    .map(|(key, id, expires)| duplicates::note(key, *id, *expires))
+                    .collect();
                 self.submit(&course.slot, &mut state, &course.at, Change::CopyNotes(notes))?
             };
-            settled(twins).await?;
+            settled(duplicates).await?;
         }
     }
 

@@ -87,7 +87,7 @@ impl Broker {
     pub(super) async fn clean_dropped(&self) {
         while self.sleep_tick(limits::DROPPED_TICK).await {
             let now = self.0.clock.now();
-            for slot in self.0.cells.owned() {
+            for slot in self.0.slot_table.owned() {
                 if !slot.state.lock().begin_cleaning(now) {
                     continue;
                 }

@@ -133,11 +133,11 @@ impl DedupPost {
         }
         // What was posted before the scope was changed is remembered as it was.
         let before = || queue.engine.first_post(DedupKey::of(&id, scope.other(), group), now);
-        if let Some(twin) = queue.engine.first_post(key, now).or_else(before) {
-            if !twin.is_durable {
+        if let Some(duplicate) = queue.engine.first_post(key, now).or_else(before) {
+            if !duplicate.is_durable {
                 self.awaited.push(PendingDuplicate { place: self.ids.len(), message: new });
             }
-            self.ids.push(twin.id);
+            self.ids.push(duplicate.id);
             return Ok(None);
         }
         if self.own.len() >= queue.engine.dedup_room() {

@@ -50,7 +50,7 @@ impl Broker {
         while self.next_deadline(alarm, time, limits::EXPIRY_TICK).await {
             let now = self.claim_time();
             alarm.forget();
-            for slot in self.0.cells.owned() {
+            for slot in self.0.slot_table.owned() {
                 let begins = {
                     let mut state = slot.state.lock();
                     let begins = state.begin_expiry(now);

@@ -26,7 +26,7 @@ impl Broker {
         // Before it is asked: what cannot be reached is used all the same.
         self.0.pool_use.note(name);
         let id = pool.entry.pool.id;
-        let is_open = || slot.state.lock().lanes.get(name).is_some_and(|lane| lane.leads_to(id));
+        let is_open = || slot.state.lock().writers.get(name).is_some_and(|writer| writer.leads_to(id));
         if is_open() {
             return Ok(());
         }
@@ -42,7 +42,7 @@ impl Broker {
             let mut state = slot.state.lock();
             state.ids.skip_to(last);
             let meter = broker.0.meter.commits(name.as_str());
-            state.lanes.insert(name, SlotWriter::new(id, store, meter));
+            state.writers.insert(name, SlotWriter::new(id, store, meter));
             Ok(())
         };
         self.carry_out(fence).await

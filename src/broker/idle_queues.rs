@@ -72,7 +72,7 @@ impl Broker {
     /// One round of it. Returns how many queues were closed, and how many are open.
     pub fn close_idle_round(&self) -> (usize, usize) {
         let (mut closed, mut open) = (0, 0);
-        for slot in self.0.cells.owned() {
+        for slot in self.0.slot_table.owned() {
             let mut state = slot.state.lock();
             closed += state.close_idle();
             open += state.queues.len();

@@ -202,10 +202,10 @@ impl QueueSnapshot {
     async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<PoolPage, Error> {
         let mut found = self.read_order(Order::Ready, after).await?;
         if filter.includes_delayed {
-            let aside = self.read_order(Order::Aside, after).await?;
-            found.end = [found.end, aside.end].into_iter().flatten().min();
+            let in_transfer = self.read_order(Order::Aside, after).await?;
+            found.end = [found.end, in_transfer.end].into_iter().flatten().min();
             let is_scheduled = |message: &Message| message.header.state == State::Scheduled;
-            found.messages.extend(aside.messages.into_iter().filter(is_scheduled));
+            found.messages.extend(in_transfer.messages.into_iter().filter(is_scheduled));
             found.messages.sort_unstable_by_key(|message| message.header.id);
             // Beyond the end of one of the two the other is not complete.
             found.messages.retain(|message| found.end.is_none_or(|end| message.header.id <= end));

@@ -99,7 +99,7 @@ impl Broker {
     pub fn local_loads(&self) -> LoadsResponse {
         let now = self.0.clock.now();
         let mut queues: Vec<QueueLoad> = Vec::new();
-        for slot in self.0.cells.owned() {
+        for slot in self.0.slot_table.owned() {
             queues.extend(slot.state.lock().loads(now));
         }
         queues.sort_unstable_by_key(|load| Reverse(load.per_minute));
@@ -114,8 +114,8 @@ impl Broker {
             if component.instance == self.0.owner.instance {
                 return Ok(self.local_loads());
             }
-            let answer = match self.asker() {
-                Ok(asker) => asker.ask(&component.address, LOADS, &LoadsRequest {}).await,
+            let answer = match self.peer_client() {
+                Ok(peer_client) => peer_client.ask(&component.address, LOADS, &LoadsRequest {}).await,
                 Err(error) => Err(error),
             };
             answer.map_err(|error: Error| {

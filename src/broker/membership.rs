@@ -198,7 +198,7 @@ impl Broker {
         if membership.state() != state {
             self.set_state(membership.state()).await;
         }
-        let owned: Vec<OwnedSlot> = self.0.cells.owned().map(|slot| slot.owned.clone()).collect();
+        let owned: Vec<OwnedSlot> = self.0.slot_table.owned().map(|slot| slot.owned.clone()).collect();
         cluster::slots::hold_all(&self.0.catalogue, &owned, &self.0.owner).await
     }
 }

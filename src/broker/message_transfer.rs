@@ -61,7 +61,7 @@ impl Broker {
         let peer = Arc::new(Peer { at: target, queue: None });
         let moving = |header: Header| Header { state: State::Moving(Arc::clone(&peer)), ..header };
         // The lane tells the engine how it went.
-        drop(self.submit(slot, state, at, Change::SetAside(dead.into_iter().map(moving).collect())));
+        drop(self.submit(slot, state, at, Change::Transfer(dead.into_iter().map(moving).collect())));
     }
 
     /// Begins to carry on what is aside in a queue, if something is and nobody does already.
@@ -231,7 +231,7 @@ impl Broker {
 
     /// Holds the moves into a queue, from the first write there to the last.
     pub(super) async fn hold_transfers(&self, target: &QueueRef) -> Result<OwnedMutexGuard<()>, Error> {
-        let held = timeout(limits::CLOSE_DEADLINE, self.0.cells.moves.hold(target)).await;
+        let held = timeout(limits::CLOSE_DEADLINE, self.0.slot_table.moves.hold(target)).await;
         held.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way into the queue"))
     }
 

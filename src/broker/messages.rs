@@ -158,15 +158,15 @@ impl Broker {
         let gone = || Error::unavailable(Part::Server, "the queue was closed");
         let queue = state.queues.get(at).ok_or_else(gone)?;
         let pool = &queue.placement.pool;
-        let lane = state.lanes.get(pool).ok_or_else(gone)?;
-        lane.check_open()?;
-        if !queue.attributes.allow(lane.reach()) {
+        let writer = state.writers.get(pool).ok_or_else(gone)?;
+        writer.check_open()?;
+        if !queue.attributes.allow(writer.reach()) {
             return Err(Error::NotDurable(pool.clone()));
         }
-        let durability = queue.attributes.durability.unwrap_or_default().min(lane.reach());
+        let durability = queue.attributes.durability.unwrap_or_default().min(writer.reach());
         let defaults = MessageDefaults::of(&queue.attributes, &self.0.limits);
         let mut random = rand::rng();
-        let mut posting = DedupPost::within(self.0.twins.room());
+        let mut posting = DedupPost::within(self.0.duplicates.room());
         for new in messages {
             let Some((new, key)) = posting.admit(queue, new, now)? else { continue };
             let header = header(&new, &defaults, client, now, state.ids.next(now, &mut random));
@@ -174,7 +174,7 @@ impl Broker {
         }
         let DedupPost { ids, messages, notes, awaited, own, .. } = posting;
         let outcome = self.submit_reserved(slot, state, at, Change::Post(messages, notes), room)?;
-        self.0.twins.add(own.len());
+        self.0.duplicates.add(own.len());
         if let Some(queue) = state.queues.get_mut(at) {
             own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));
         }

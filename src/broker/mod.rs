@@ -163,7 +163,7 @@ struct Shared {
     /// The pools as they are now.
     pools: PoolTable,
     /// The slots as they are served.
-    cells: SlotTable,
+    slot_table: SlotTable,
     assignment: Assignment,
     alarms: Alarms,
     clock: Clock,
@@ -185,12 +185,12 @@ struct Shared {
     /// The greater part of every epoch.
     generation: u32,
     /// The way to ask other replicas; a service that is alone has none.
-    asker: OnceLock<PeerClient>,
+    peer_client: OnceLock<PeerClient>,
     heard: TargetEpochs,
     /// Of listings that look through many names.
     listing_turns: ListingAdmission,
     /// Ids of deduplication that all queues remember.
-    twins: DedupUsage,
+    duplicates: DedupUsage,
     reach: Reach,
     pool_use: PoolUse,
     /// See [`overview`].
@@ -255,7 +255,7 @@ impl Broker {
         let shared = Shared {
             catalogue,
             pools,
-            cells: SlotTable::new(),
+            slot_table: SlotTable::new(),
             assignment: Assignment::default(),
             alarms: Alarms::default(),
             clock,
@@ -269,10 +269,10 @@ impl Broker {
             regional_projects: RegionalProjects::default(),
             owner,
             generation,
-            asker: OnceLock::new(),
+            peer_client: OnceLock::new(),
             heard: TargetEpochs::default(),
             listing_turns: ListingAdmission::default(),
-            twins: DedupUsage::default(),
+            duplicates: DedupUsage::default(),
             reach: Reach::default(),
             pool_use: PoolUse::default(),
             memory: overview::ReportCache::default(),

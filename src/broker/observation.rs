@@ -78,7 +78,7 @@ impl Broker {
 
     async fn observe_queues(&self, observed: &mut ServiceState) {
         let _looking = self.0.watch.looking.lock().await;
-        let mut slots: Vec<Arc<Slot>> = self.0.cells.owned().collect();
+        let mut slots: Vec<Arc<Slot>> = self.0.slot_table.owned().collect();
         observed.slots = slots.len();
         let first = self.0.watch.pages.fetch_add(1, Ordering::Relaxed) % slots.len().max(1);
         slots.rotate_left(first);

@@ -124,7 +124,7 @@ impl Broker {
         let pools = self.0.pools.all();
         let silent = pools.iter().filter(|pool| !pool.observed().is_up);
         report.silent_pools = silent.map(|pool| pool.entry.name.to_string()).collect();
-        for slot in self.0.cells.owned() {
+        for slot in self.0.slot_table.owned() {
             let state = slot.state.lock();
             report.slots += 1;
             report.waiting_claims += state.lines.len() as u64;
@@ -159,8 +159,8 @@ impl Broker {
             return Ok(self.local_report());
         }
         let told = |error: Error| reason(&error);
-        let asker = self.asker().map_err(told)?;
-        asker.ask(&component.address, REPORT, &ReportRequest {}).await.map_err(told)
+        let peer_client = self.peer_client().map_err(told)?;
+        peer_client.ask(&component.address, REPORT, &ReportRequest {}).await.map_err(told)
     }
 
     /// What the whole installation holds. Takes at most twice [`limits::HEALTH_DEADLINE`].

@@ -81,7 +81,7 @@ impl Broker {
         let is_open = |slot: std::sync::Arc<super::slot::Slot>| {
             slot.state.lock().queues.values().any(|queue| queue.placement.contains(&entry.name))
         };
-        if self.0.cells.owned().any(is_open) {
+        if self.0.slot_table.owned().any(is_open) {
             return Err(in_use(&entry.name, "queues are in it"));
         }
         let mark = Pool { closing: true, ..entry.pool.clone() };

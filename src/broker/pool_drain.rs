@@ -154,7 +154,7 @@ impl Broker {
     /// Finds the queues of a pool in the slots that were taken since the last look. Reads each record once.
     async fn find_pool_queues(&self, name: &PoolName, course: &mut DrainRun) -> Result<(), Error> {
         let owned: HashMap<Slot, Epoch> =
-            self.0.cells.owned().map(|slot| (slot.owned.slot, slot.epoch)).collect();
+            self.0.slot_table.owned().map(|slot| (slot.owned.slot, slot.epoch)).collect();
         course.looked.retain(|slot, epoch| owned.get(slot) == Some(epoch));
         for (slot, epoch) in owned {
             if course.looked.contains_key(&slot) || course.waiting.len() >= limits::SURVEY_QUEUES {
@@ -211,7 +211,7 @@ impl Broker {
 
     /// The way of a queue that is served here, if it is on one.
     fn local_migration(&self, at: &QueueRef) -> Option<Arc<Migration>> {
-        let slot = self.0.cells.get(at.slot())?;
+        let slot = self.0.slot_table.get(at.slot())?;
         let state = slot.state.lock();
         state.queues.get(at).and_then(|queue| queue.migration.clone())
     }

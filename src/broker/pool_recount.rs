@@ -31,7 +31,7 @@ impl Broker {
                                 bytes_after = after.bytes,
                                 "totals corrected"
                             );
-                            if let Some(slot) = self.0.cells.get(found.queue.slot()) {
+                            if let Some(slot) = self.0.slot_table.get(found.queue.slot()) {
                                 slot.state.lock().note_corrected(found.queue);
                             }
                         }

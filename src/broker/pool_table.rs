@@ -318,16 +318,16 @@ impl Broker {
         let is_same = before.as_ref().is_some_and(|before| before.entry.pool.id == pool.entry.pool.id);
         let store = pool.store();
         self.0.pools.insert(pool);
-        for slot in self.0.cells.owned() {
+        for slot in self.0.slot_table.owned() {
             let mut state = slot.state.lock();
             match (&store, is_same) {
                 (Ok(store), true) => {
-                    if let Some(lane) = state.lanes.get_mut(&name) {
-                        lane.switch_store(store.clone());
+                    if let Some(writer) = state.writers.get_mut(&name) {
+                        writer.switch_store(store.clone());
                     }
                 }
                 (Err(_), true) => {}
-                (_, false) => drop(state.lanes.remove(&name)),
+                (_, false) => drop(state.writers.remove(&name)),
             }
         }
         if let Some(before) = before {
@@ -337,8 +337,8 @@ impl Broker {
 
     /// Forgets a pool that is gone, which no queue lies in.
     pub(super) fn forget_pool(&self, name: &PoolName) {
-        for slot in self.0.cells.owned() {
-            drop(slot.state.lock().lanes.remove(name));
+        for slot in self.0.slot_table.owned() {
+            drop(slot.state.lock().writers.remove(name));
         }
         self.0.pools.remove(name);
     }

@@ -39,7 +39,7 @@ impl QueueStore {
             return Ok(StoredTotals { tail, has_ready: false, is_scheduled: false, has_aside: false });
         }
         let has_ready = totals.ready() > 0 || self.head(queue, Order::Ready).await?.is_some();
-        let (mut is_scheduled, mut has_aside) = (totals.scheduled > 0, totals.aside > 0);
+        let (mut is_scheduled, mut has_aside) = (totals.scheduled > 0, totals.in_transfer > 0);
         if !is_scheduled || !has_aside {
             match self.head(queue, Order::Aside).await? {
                 None => {}
@@ -71,7 +71,7 @@ impl NamedStore {
     pub(super) async fn holds_in_transfer(&self, queue: QueueId) -> Result<bool, Error> {
         let totals = self.totals(queue).await.map_err(|error| self.failed(error))?;
         let is_aside = |state: State| state != State::Scheduled;
-        Ok(totals.aside > 0 || self.head(queue, Order::Aside).await?.is_some_and(is_aside))
+        Ok(totals.in_transfer > 0 || self.head(queue, Order::Aside).await?.is_some_and(is_aside))
     }
 
     async fn head(&self, queue: QueueId, order: Order) -> Result<Option<State>, Error> {

@@ -102,13 +102,13 @@ impl Broker {
 
     /// Has each queue read that waits for it. The names of all come first: so it is known soon how many queues there are.
     async fn count_slots(&self, counting: &mut Counting) -> Result<(), Error> {
-        for slot in self.0.cells.owned() {
+        for slot in self.0.slot_table.owned() {
             let wants_names = slot.state.lock().figures.progress.wants_names();
             if wants_names {
                 self.list_slot(&slot).await?;
             }
         }
-        for slot in self.0.cells.owned() {
+        for slot in self.0.slot_table.owned() {
             let has_waiting = slot.state.lock().figures.progress.has_waiting();
             if has_waiting && counting.is_due(&slot) {
                 self.count_slot_queues(&slot, counting).await?;

@@ -82,7 +82,7 @@ impl Broker {
     async fn fetch_counts(&self, owner: &SlotOwner, queues: &[QueueRef]) -> Vec<Option<QueueCounts>> {
         let ask = async {
             let question = CountsRequest { queues: queues.iter().map(QueueAddress::from).collect() };
-            self.asker()?.ask::<CountsResponse>(&owner.address, COUNTS, &question).await
+            self.peer_client()?.ask::<CountsResponse>(&owner.address, COUNTS, &question).await
         };
         match timeout(limits::HEALTH_DEADLINE, ask).await {
             Ok(Ok(CountsResponse { queues })) => queues,
@@ -159,7 +159,7 @@ impl Broker {
             ready: totals.ready() - claimed,
             delayed: totals.scheduled,
             claimed,
-            in_transfer: totals.aside,
+            in_transfer: totals.in_transfer,
             oldest_age: oldest.map(|oldest| oldest.age),
             posted_per_minute: rates.0,
             removed_per_minute: rates.1,

@@ -40,7 +40,7 @@ impl PoolSample {
             ready: self.totals.ready() - claimed,
             claimed,
             delayed: self.totals.scheduled,
-            in_transfer: self.totals.aside,
+            in_transfer: self.totals.in_transfer,
             bytes: self.totals.bytes,
             oldest: self.oldest,
         }

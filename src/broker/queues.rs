@@ -149,7 +149,7 @@ impl Broker {
         let oldest = self.milestone(&store, id, oldest, Direction::Up).await?;
         let newest = self.milestone(&store, id, newest, Direction::Down).await?;
         let free = totals.messages - claimed;
-        let (delayed, in_transfer) = (totals.scheduled, totals.aside);
+        let (delayed, in_transfer) = (totals.scheduled, totals.in_transfer);
         Ok(QueueStats { exists: true, claimed, free, delayed, in_transfer, oldest, newest })
     }
 

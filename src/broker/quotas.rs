@@ -56,8 +56,9 @@ impl Broker {
             return Ok(view);
         };
         let question = HoldingsRequest { project: project.to_string() };
-        for owner in self.0.cells.others() {
-            let there: HoldingsResponse = self.asker()?.ask(&owner.address, HOLDINGS, &question).await?;
+        for owner in self.0.slot_table.others() {
+            let there: HoldingsResponse =
+                self.peer_client()?.ask(&owner.address, HOLDINGS, &question).await?;
             used.queues += there.queues;
             used.amount = used.amount.plus(Amount { messages: there.messages, bytes: there.bytes });
         }
@@ -150,7 +151,7 @@ impl Broker {
             return Ok(quota);
         }
         let count = |slots: usize| u32::try_from(slots).expect("there are 256 slots");
-        Ok(quota.share(count(self.0.cells.count()), count(limits::SLOTS)))
+        Ok(quota.share(count(self.0.slot_table.count()), count(limits::SLOTS)))
     }
 
     /// Keeps room for messages that are about to be posted.

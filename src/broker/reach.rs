@@ -177,11 +177,11 @@ impl Broker {
     }
 
     async fn reach_peers(&self, deadline: Duration) -> Vec<(Uuid, Option<PeerStatus>)> {
-        let Ok(asker) = self.asker() else { return Vec::new() };
+        let Ok(peer_client) = self.peer_client() else { return Vec::new() };
         let others = self.0.reach.others.lock().clone();
-        let asked = others
-            .into_iter()
-            .map(|(instance, address)| async move { (instance, asker.reach(&address, deadline).await) });
+        let asked = others.into_iter().map(|(instance, address)| async move {
+            (instance, peer_client.reach(&address, deadline).await)
+        });
         join_all(asked).await
     }
 

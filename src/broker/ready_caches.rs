@@ -20,9 +20,9 @@ impl Broker {
     /// Holds the windows of all queues to their common bound until the service stops.
     pub(super) async fn bound_ready_caches(&self) {
         while self.sleep_tick(limits::WINDOWS_TICK).await {
-            let slots: Vec<Arc<Slot>> = self.0.cells.owned().collect();
+            let slots: Vec<Arc<Slot>> = self.0.slot_table.owned().collect();
             bound(&slots, limits::WINDOWS_BYTES);
-            self.0.twins.recount(&slots);
+            self.0.duplicates.recount(&slots);
         }
     }
 }

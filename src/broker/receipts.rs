@@ -49,7 +49,7 @@ pub struct ReceiveResult {
     /// The messages, oldest first, each with its handle.
     pub messages: Vec<(MessageView, String)>,
     /// Gives them back if they never come to who asked; none of a receive that is repeated, since it may be again.
-    pub handover: Option<DeliveryGuard>,
+    pub delivery_guard: Option<DeliveryGuard>,
 }
 
 /// What a change of visibility found.
@@ -75,7 +75,7 @@ impl Broker {
             && let Some((view, received)) = self.receive_again(at, attempt, visibility).await?
         {
             let messages = sealed(&key, (queue, received), view);
-            return Ok(Some(ReceiveResult { messages, handover: None }));
+            return Ok(Some(ReceiveResult { messages, delivery_guard: None }));
         }
         if !self.wait_for_room(at, asked.in_flight, wait).await? {
             // Who waits, or keeps to an order, is told that there is nothing (SQS).
@@ -87,14 +87,14 @@ impl Broker {
         let claimed = self
             .claim_wait(at, visibility.terms(), asked.limit, wait, Claimer { attempt, client: None })
             .await?;
-        let Some((view, mut handover)) = claimed else { return Ok(None) };
+        let Some((view, mut delivery_guard)) = claimed else { return Ok(None) };
         if visibility.seconds() == 0 {
             // They were received, and stay visible. If this fails the claim ends all the same: its time is over.
-            handover.done();
+            delivery_guard.done();
             let _ = self.claim_release(at, view.id).await;
         }
         let messages = sealed(&key, (queue, view.received), view);
-        Ok(Some(ReceiveResult { messages, handover: Some(handover) }))
+        Ok(Some(ReceiveResult { messages, delivery_guard: Some(delivery_guard) }))
     }
 
     /// Waits until a queue has fewer messages under claims than `most`. False when it has as many still.
@@ -114,7 +114,7 @@ impl Broker {
 
     /// Whether a queue has a policy, unless memory knows that it has none.
     pub fn may_have_policy(&self, at: &QueueRef) -> bool {
-        let Some(slot) = self.0.cells.get(at.slot()) else { return true };
+        let Some(slot) = self.0.slot_table.get(at.slot()) else { return true };
         slot.state.lock().queues.get(at).is_none_or(|queue| queue.attributes.has_policy)
     }
 

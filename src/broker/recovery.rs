@@ -80,13 +80,13 @@ impl Broker {
 
     /// A slot, as [`Broker::slot`] gives that of a queue.
     pub(super) async fn served(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
-        if let Some(slot) = self.0.cells.get(number) {
+        if let Some(slot) = self.0.slot_table.get(number) {
             match slot.lost() {
                 None => return Ok(slot),
                 Some(why) => self.begin_recovery(&slot, why),
             }
         }
-        self.0.cells.wait(number).await
+        self.0.slot_table.wait(number).await
     }
 
     /// Makes sure that an answer which wrote nothing is true: it came from the memory of a slot that was ours all
@@ -121,7 +121,7 @@ impl Broker {
     /// Takes slots anew that nobody asks for.
     pub(super) async fn watch_slots(&self) {
         while self.sleep_tick(limits::SLOT_TICK).await {
-            for slot in self.0.cells.owned() {
+            for slot in self.0.slot_table.owned() {
                 if let Some(why) = slot.lost() {
                     self.begin_recovery(&slot, why);
                 }

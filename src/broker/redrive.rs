@@ -150,7 +150,7 @@ impl Broker {
         if !headers.is_empty() {
             let outcome = {
                 let mut state = side.slot.state.lock();
-                self.submit(side.slot, &mut state, side.at, Change::SetAside(headers))
+                self.submit(side.slot, &mut state, side.at, Change::Transfer(headers))
             };
             match outcome {
                 // The lane tells the engine how it went.

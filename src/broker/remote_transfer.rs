@@ -69,14 +69,14 @@ impl OwnerEpoch {
 
 impl Broker {
     /// Has the ways to the other replicas, which a service that is alone does without.
-    pub fn meet(&self, asker: PeerClient) {
+    pub fn meet(&self, peer_client: PeerClient) {
         // The first ones stay; there is one start.
-        let _ = self.0.asker.set(asker);
+        let _ = self.0.peer_client.set(peer_client);
     }
 
-    pub(super) fn asker(&self) -> Result<&PeerClient, Error> {
+    pub(super) fn peer_client(&self) -> Result<&PeerClient, Error> {
         let alone = || Error::unavailable(Part::Coordination, "there is no way to the other replicas yet");
-        self.0.asker.get().ok_or_else(alone)
+        self.0.peer_client.get().ok_or_else(alone)
     }
 
     /// Who serves the slot of a queue, if another replica does.
@@ -126,7 +126,7 @@ impl Broker {
                 is_ordered,
                 retention,
             };
-            self.asker()?.ask::<()>(&owner.address, ARRIVE, &arrival).await?;
+            self.peer_client()?.ask::<()>(&owner.address, ARRIVE, &arrival).await?;
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Broker {
         self.check_ours(target.slot)?;
         let departed = async {
             match self.elsewhere(&peer.at) {
-                Some(owner) => self.asker()?.ask::<()>(&owner.address, DEPART, &departure).await,
+                Some(owner) => self.peer_client()?.ask::<()>(&owner.address, DEPART, &departure).await,
                 // It has moved to us since.
                 None => self.remove_departed(departure).await,
             }
@@ -205,7 +205,7 @@ impl Broker {
     async fn take_out(&self, departure: DepartureRequest) -> Result<(), Error> {
         let at = departure.source.queue()?;
         // Whoever speaks for the target next and asks for these messages waits until this has its outcome.
-        let _departures = self.0.cells.departures.hold(&at).await;
+        let _departures = self.0.slot_table.departures.hold(&at).await;
         self.heed(departure.owner).await?;
         let slot = self.slot(&at).await?;
         if !self.open(&slot, &at).await? {
@@ -227,7 +227,7 @@ impl Broker {
         ids: Vec<MessageId>,
         dead: u64,
     ) -> Result<(), Error> {
-        let departures = self.0.cells.departures.hold(source.at).await;
+        let departures = self.0.slot_table.departures.hold(source.at).await;
         let (broker, slot, at, id) = (self.clone(), Arc::clone(source.slot), source.at.clone(), source.id);
         let depart = async move {
             let _departures = departures;
@@ -286,7 +286,7 @@ impl Broker {
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, TransferFate>, Error> {
         let Some(owner) = self.elsewhere(&peer.at) else {
-            let _departures = self.0.cells.departures.hold(&peer.at).await;
+            let _departures = self.0.slot_table.departures.hold(&peer.at).await;
             self.0.heard.note(slot.owned.slot, slot.epoch);
             let states = self.states_at_source(peer, ids).await?;
             return Ok(ids.iter().map(|id| (*id, TransferFate::of(states.get(id)))).collect());
@@ -297,7 +297,7 @@ impl Broker {
             ids: ids.to_vec(),
             owner: speaker(slot),
         };
-        let answer: StatesResponse = self.asker()?.ask(&owner.address, STATES, &question).await?;
+        let answer: StatesResponse = self.peer_client()?.ask(&owner.address, STATES, &question).await?;
         let fate = |id: &MessageId| match (answer.moving.contains(id), answer.kept.contains(id)) {
             (true, _) => TransferFate::Wait,
             (false, true) => TransferFate::Drop,
@@ -310,7 +310,7 @@ impl Broker {
     /// before that owner takes any of them out.
     pub async fn read_transfer_states(&self, question: StatesRequest) -> Result<StatesResponse, Error> {
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
-        let _departures = self.0.cells.departures.hold(&peer.at).await;
+        let _departures = self.0.slot_table.departures.hold(&peer.at).await;
         self.heed(question.owner).await?;
         let states = self.states_at_source(&peer, &question.ids).await?;
         let mut answer = StatesResponse::default();

@@ -54,7 +54,7 @@ impl Broker {
         while self.next_deadline(alarm, || self.0.clock.now(), limits::SCHEDULE_TICK).await {
             let now = self.0.clock.now();
             alarm.forget();
-            for slot in self.0.cells.owned() {
+            for slot in self.0.slot_table.owned() {
                 let mut state = slot.state.lock();
                 while let Some(at) = state.take_wake(now) {
                     match state.queues.get_mut(&at) {

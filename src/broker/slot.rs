@@ -78,7 +78,7 @@ pub(super) struct Slot {
 pub(super) struct SlotState {
     /// In boxes: a table has many more places than queues at times.
     pub(super) queues: HashMap<QueueRef, Box<OpenQueue>>,
-    pub(super) lanes: HashMap<PoolName, SlotWriter>,
+    pub(super) writers: HashMap<PoolName, SlotWriter>,
     pub(super) ids: IdSequence,
     /// When claims end; entries of claims that are over are skipped when their time comes.
     pub(super) deadlines: BinaryHeap<Reverse<Deadline>>,
@@ -175,7 +175,7 @@ impl Slot {
         }
         let state = SlotState {
             queues: HashMap::new(),
-            lanes: HashMap::new(),
+            writers: HashMap::new(),
             ids: IdSequence::after(MessageId::ZERO),
             deadlines,
             spent: Vec::new(),
@@ -231,7 +231,7 @@ impl Slot {
         let unsent = {
             let mut state = self.state.lock();
             self.closed.cancel();
-            state.lanes.values_mut().flat_map(SlotWriter::close).collect::<Vec<_>>()
+            state.writers.values_mut().flat_map(SlotWriter::close).collect::<Vec<_>>()
         };
         unsent.into_iter().for_each(Write::refuse);
         self.changed.notify_waiters();
@@ -257,7 +257,7 @@ impl Slot {
 
     /// The pools it has a lane to.
     pub(super) fn pools(&self) -> Vec<PoolName> {
-        self.state.lock().lanes.keys().cloned().collect()
+        self.state.lock().writers.keys().cloned().collect()
     }
 }
 

@@ -28,7 +28,7 @@ impl SlotReservation {
     /// Puts the slot in its place.
     pub(super) fn enter(mut self, slot: Arc<Slot>) {
         self.is_served = true;
-        self.broker.0.cells.enter(slot);
+        self.broker.0.slot_table.enter(slot);
     }
 }
 
@@ -51,12 +51,12 @@ impl Drop for SlotReservation {
 impl Broker {
     /// Makes a free place that of the caller, who is to take the slot. None when it is not free.
     pub(super) fn reserve_slot(&self, number: SlotNumber, why: &'static str) -> Option<SlotReservation> {
-        self.0.cells.claim(number, why).then(|| self.away(number))
+        self.0.slot_table.claim(number, why).then(|| self.away(number))
     }
 
     /// Takes a slot out of its place, which is the caller's then. None when somebody else did, or put another object there.
     pub(super) fn take_reserved(&self, slot: &Arc<Slot>, why: &'static str) -> Option<SlotReservation> {
-        self.0.cells.leave(slot, why).then(|| self.away(slot.owned.slot))
+        self.0.slot_table.leave(slot, why).then(|| self.away(slot.owned.slot))
     }
 
     fn away(&self, number: SlotNumber) -> SlotReservation {
@@ -64,7 +64,7 @@ impl Broker {
     }
 
     fn set_free(&self, number: SlotNumber) {
-        self.0.cells.free(number);
+        self.0.slot_table.free(number);
         self.refresh_owner(number);
     }
 }

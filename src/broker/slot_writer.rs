@@ -60,7 +60,7 @@ pub(super) struct Write {
     reply: oneshot::Sender<Result<(), Error>>,
     /// Until it is settled the queue is not deleted. Of one that is not open, the slot's gate sees to that.
     _use: Option<TaskTrackerToken>,
-    step: Leg,
+    leg: Leg,
 }
 
 /// Which part of a change a work is.
@@ -78,7 +78,7 @@ impl Write {
     /// Tells who waits that it was never sent.
     pub(super) fn refuse(self) {
         let why = "the slot is taken anew";
-        let error = match self.step {
+        let error = match self.leg {
             Leg::Only | Leg::First(_) => Error::unavailable(Part::Storage, why),
             Leg::Second => Error::unknown(Part::Storage, why),
         };
@@ -90,7 +90,7 @@ impl Write {
 impl Write {
     /// What became of the whole change, of which the batch is a part.
     fn outcome(&self, batch: Outcome) -> Outcome {
-        match (&self.step, batch) {
+        match (&self.leg, batch) {
             (Leg::Second, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => Outcome::Unknown,
             (Leg::Only | Leg::First(_) | Leg::Second, outcome) => outcome,
         }
@@ -155,34 +155,34 @@ impl SlotWriter {
         self.waiting.push_back(work);
     }
 
-    fn next_works(&mut self) -> Vec<Write> {
-        let (mut works, mut messages, mut bytes) = (Vec::new(), 0, 0);
+    fn next_writes(&mut self) -> Vec<Write> {
+        let (mut writes, mut messages, mut bytes) = (Vec::new(), 0, 0);
         while let Some(work) = self.waiting.front() {
             messages += work.change.len();
             bytes += work.change.bytes();
             let is_full = messages > limits::BATCH_MESSAGES || bytes > limits::BATCH_BYTES;
-            if is_full && !works.is_empty() {
+            if is_full && !writes.is_empty() {
                 break;
             }
             self.messages_waiting -= work.change.len();
             self.bytes_waiting -= work.change.bytes();
-            works.extend(self.waiting.pop_front());
+            writes.extend(self.waiting.pop_front());
         }
-        works
+        writes
     }
 }
 
 impl SlotState {
     /// The lane's next batch; none when nothing waits, and then the lane stands still.
     fn next_batch(&mut self, slot: &Slot, pool: &PoolName) -> Option<(Batch, Vec<Write>)> {
-        let lane = self.lanes.get_mut(pool)?;
-        let works = lane.next_works();
-        if works.is_empty() {
-            lane.is_running = false;
+        let writer = self.writers.get_mut(pool)?;
+        let writes = writer.next_writes();
+        if writes.is_empty() {
+            writer.is_running = false;
             return None;
         }
-        let batch = self.batch(slot, pool, &works)?;
-        Some((batch, works))
+        let batch = self.batch(slot, pool, &writes)?;
+        Some((batch, writes))
     }
 
     /// The pool that a change of an open queue goes to, and whether that is all.
@@ -192,7 +192,7 @@ impl SlotState {
             let is_there = change.way() != PoolRoute::Older;
             return is_there.then(|| (pool.clone(), Leg::Only));
         };
-        let is_older_up = self.lanes.get(older).is_some_and(|lane| lane.store.check_open().is_ok());
+        let is_older_up = self.writers.get(older).is_some_and(|writer| writer.store.check_open().is_ok());
         Some(match change.way() {
             PoolRoute::Newer => (pool.clone(), Leg::Only),
             PoolRoute::Older => (older.clone(), Leg::Only),
@@ -203,11 +203,11 @@ impl SlotState {
     }
 
     /// The lane's next batch, of these works.
-    fn batch(&self, slot: &Slot, pool: &PoolName, works: &[Write]) -> Option<Batch> {
-        let seq = self.lanes.get(pool)?.seq + 1;
+    fn batch(&self, slot: &Slot, pool: &PoolName, writes: &[Write]) -> Option<Batch> {
+        let seq = self.writers.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
         let mut queues: Vec<QueueChanges> = Vec::new();
-        for work in works {
+        for work in writes {
             let place = *places.entry(work.queue).or_insert_with(|| {
                 let open = work.at.as_ref().and_then(|at| self.queues.get(at));
                 let low = open.map_or(MessageId::ZERO, |queue| queue.engine.low());
@@ -218,7 +218,7 @@ impl SlotState {
             queues[place].leaving.extend_from_slice(&work.leaving);
         }
         // One that must be synced takes the others along.
-        let durability = works.iter().map(|work| work.durability).max().unwrap_or_default();
+        let durability = writes.iter().map(|work| work.durability).max().unwrap_or_default();
         Some(Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues })
     }
 
@@ -227,17 +227,17 @@ impl SlotState {
     fn settle(
         &mut self,
         pool: &PoolName,
-        works: Vec<Write>,
+        writes: Vec<Write>,
         outcome: Outcome,
     ) -> (Vec<(QueueRef, FollowUp)>, HashSet<PoolName>) {
-        let (mut next, mut onward) = (Vec::new(), HashSet::new());
-        if let Some(lane) = self.lanes.get_mut(pool) {
-            lane.seq += u64::from(outcome == Outcome::Done);
-            lane.is_closed |= outcome == Outcome::Unknown;
+        let (mut next, mut pools) = (Vec::new(), HashSet::new());
+        if let Some(writer) = self.writers.get_mut(pool) {
+            writer.seq += u64::from(outcome == Outcome::Done);
+            writer.is_closed |= outcome == Outcome::Unknown;
         }
-        for work in works {
+        for work in writes {
             let outcome = work.outcome(outcome);
-            let Some(work) = self.go_on(work, outcome, &mut onward) else { continue };
+            let Some(work) = self.advance(work, outcome, &mut pools) else { continue };
             let Write { at, queue, change, reply, .. } = work;
             if let Some(at) = at
                 && let Some(todo) = self.settle_one(&at, queue, change, outcome)
@@ -254,22 +254,22 @@ impl SlotState {
                 Outcome::Unknown => Err(Error::unknown(part(), "the batch has no known outcome")),
             });
         }
-        (next, onward)
+        (next, pools)
     }
 
     /// Puts a work on its way to the second pool of its queue, if there is one and the first has it, and notes that pool.
     /// Otherwise it gives the work back, which is settled.
-    fn go_on(&mut self, mut work: Write, outcome: Outcome, onward: &mut HashSet<PoolName>) -> Option<Write> {
-        let Leg::First(then) = &work.step else { return Some(work) };
+    fn advance(&mut self, mut work: Write, outcome: Outcome, pools: &mut HashSet<PoolName>) -> Option<Write> {
+        let Leg::First(then) = &work.leg else { return Some(work) };
         let then = then.clone();
         let open = work.at.as_ref().and_then(|at| self.queues.get(at)).filter(|open| open.id == work.queue);
         // A pool that the queue has left meanwhile has nothing of it.
         let is_there = open.is_some_and(|open| open.placement.contains(&then));
-        match self.lanes.get_mut(&then) {
-            Some(lane) if outcome == Outcome::Done && is_there => {
-                work.step = Leg::Second;
-                lane.push(work);
-                onward.insert(then);
+        match self.writers.get_mut(&then) {
+            Some(writer) if outcome == Outcome::Done && is_there => {
+                work.leg = Leg::Second;
+                writer.push(work);
+                pools.insert(then);
                 None
             }
             _ => Some(work),
@@ -302,7 +302,7 @@ impl SlotState {
             (Change::Post(messages, notes), Outcome::Done) => {
                 open.counters.sent.inc_by(count(&messages));
                 open.pace.count_posted(count(&messages));
-                open.engine.dedup_posted(&changes::twins(&notes));
+                open.engine.dedup_posted(&changes::duplicates(&notes));
                 open.engine.posted(messages);
                 self.note_wake(at);
             }
@@ -311,11 +311,11 @@ impl SlotState {
                 open.engine.wake_failed(&changes::ids(&headers));
                 return None;
             }
-            (Change::SetAside(headers), Outcome::Done) => {
+            (Change::Transfer(headers), Outcome::Done) => {
                 open.engine.mark_in_transfer(&changes::ids(&headers));
                 return Some(FollowUp::Move);
             }
-            (Change::SetAside(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
+            (Change::Transfer(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.put_back(&changes::ids(&headers));
                 return None;
             }
@@ -329,7 +329,7 @@ impl SlotState {
                 return (frees && is_waited_for).then_some(FollowUp::Serve);
             }
             (Change::Post(_, notes), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.engine.dedup_failed(&changes::twins(&notes));
+                open.engine.dedup_failed(&changes::duplicates(&notes));
                 return None;
             }
             (
@@ -384,18 +384,18 @@ impl Broker {
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let gone = || Error::unavailable(Part::Server, "the queue is not open");
         let open = state.queues.get(at).ok_or_else(gone)?;
-        let (pool, step) = state.route(open, &change).ok_or_else(gone)?;
+        let (pool, leg) = state.route(open, &change).ok_or_else(gone)?;
         if slot.closed.is_cancelled() {
             return Err(Error::unavailable(Part::Storage, "the slot is taken anew"));
         }
         let (reply, outcome) = oneshot::channel();
         let durability = change.durability(&open.attributes);
         let in_use = Some(open.uses.token());
-        let leaving = if step == Leg::Only { change.leaving(&open.engine) } else { Vec::new() };
+        let leaving = if leg == Leg::Only { change.leaving(&open.engine) } else { Vec::new() };
         let (queue, reserved, at) = (open.id, room.bind(open.id, slot.epoch), Some(at.clone()));
-        let lane = state.lanes.get_mut(&pool).ok_or_else(gone)?;
-        lane.push(Write { at, queue, change, leaving, durability, reserved, reply, _use: in_use, step });
-        self.start_writer(slot, &pool, lane);
+        let writer = state.writers.get_mut(&pool).ok_or_else(gone)?;
+        writer.push(Write { at, queue, change, leaving, durability, reserved, reply, _use: in_use, leg });
+        self.start_writer(slot, &pool, writer);
         Ok(outcome)
     }
 
@@ -409,9 +409,9 @@ impl Broker {
         queue: QueueId,
         gone: Vec<MessageId>,
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
-        let lane = state.lanes.get_mut(pool)?;
+        let writer = state.writers.get_mut(pool)?;
         let (reply, outcome) = oneshot::channel();
-        lane.push(Write {
+        writer.push(Write {
             at: None,
             queue,
             change: Change::Remove(gone),
@@ -420,14 +420,14 @@ impl Broker {
             reserved: Amount::default(),
             reply,
             _use: None,
-            step: Leg::Only,
+            leg: Leg::Only,
         });
-        self.start_writer(slot, pool, lane);
+        self.start_writer(slot, pool, writer);
         Some(outcome)
     }
 
-    fn start_writer(&self, slot: &Arc<Slot>, pool: &PoolName, lane: &mut SlotWriter) {
-        if !std::mem::replace(&mut lane.is_running, true) {
+    fn start_writer(&self, slot: &Arc<Slot>, pool: &PoolName, writer: &mut SlotWriter) {
+        if !std::mem::replace(&mut writer.is_running, true) {
             let (broker, slot, pool) = (self.clone(), Arc::clone(slot), pool.clone());
             self.spawn_in(&Arc::clone(&slot), async move { broker.run_writer(&slot, &pool).await });
         }
@@ -435,16 +435,16 @@ impl Broker {
 
     /// Tells the engines what became of works, and those who wait for it; then serves those who wait for messages, and
     /// carries moves on.
-    async fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, works: Vec<Write>, outcome: Outcome) {
-        let outcomes = || works.iter().map(|work| work.outcome(outcome));
+    async fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, writes: Vec<Write>, outcome: Outcome) {
+        let outcomes = || writes.iter().map(|work| work.outcome(outcome));
         if outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown) {
             // Before anybody hears of it: what they ask next must not be answered from this memory.
             slot.lose("a batch has no known outcome");
         }
         let counted = match outcome {
             Outcome::Done => {
-                let is_whole = |work: &&Write| !matches!(work.step, Leg::First(_));
-                let changed = works.iter().filter(|work| work.change.counts()).filter(is_whole);
+                let is_whole = |work: &&Write| !matches!(work.leg, Leg::First(_));
+                let changed = writes.iter().filter(|work| work.change.counts()).filter(is_whole);
                 let queues = changed.map(|work| (work.queue, work.at.as_ref()));
                 self.count_after(slot, pool, queues).await
             }
@@ -453,16 +453,16 @@ impl Broker {
         let mut state = slot.state.lock();
         // What is unknown stays reserved, and so does what a slot had that is taken anew: it is counted again.
         if outcome != Outcome::Unknown && !slot.closed.is_cancelled() {
-            let reserved = works.iter().filter(|work| work.reserved != Amount::default());
+            let reserved = writes.iter().filter(|work| work.reserved != Amount::default());
             let ended: Vec<_> = reserved.map(|work| (work.queue, work.reserved)).collect();
             if !(counted.is_empty() && ended.is_empty()) {
                 self.0.ledger.settle(slot.epoch, &counted, &ended);
             }
         }
-        let (next, onward) = state.settle(pool, works, outcome);
-        for pool in onward {
-            if let Some(lane) = state.lanes.get_mut(&pool) {
-                self.start_writer(slot, &pool, lane);
+        let (next, pools) = state.settle(pool, writes, outcome);
+        for pool in pools {
+            if let Some(writer) = state.writers.get_mut(&pool) {
+                self.start_writer(slot, &pool, writer);
             }
         }
         for (at, next) in next {
@@ -480,19 +480,19 @@ impl Broker {
             let (next, store, meter, is_closed) = {
                 let mut state = slot.state.lock();
                 let next = state.next_batch(slot, pool);
-                let Some(lane) = state.lanes.get(pool) else { return };
-                (next, lane.store(), lane.meter.clone(), lane.is_closed)
+                let Some(writer) = state.writers.get(pool) else { return };
+                (next, writer.store(), writer.meter.clone(), writer.is_closed)
             };
-            let Some((batch, works)) = next else { return };
+            let Some((batch, writes)) = next else { return };
             let began = Instant::now();
             let failures = &self.0.task_failures;
             let outcome =
                 if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool, failures).await };
-            meter.note(works.iter().map(|work| work.change.len()).sum(), began.elapsed());
+            meter.note(writes.iter().map(|work| work.change.len()).sum(), began.elapsed());
             match outcome {
-                Outcome::Full => self.send_without_posts(slot, pool, works, &*store).await,
-                Outcome::Damaged => self.send_apart(slot, pool, works, &*store).await,
-                outcome => self.settle(slot, pool, works, outcome).await,
+                Outcome::Full => self.send_without_posts(slot, pool, writes, &*store).await,
+                Outcome::Damaged => self.send_apart(slot, pool, writes, &*store).await,
+                outcome => self.settle(slot, pool, writes, outcome).await,
             }
         }
     }

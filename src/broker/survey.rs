@@ -190,7 +190,7 @@ impl Broker {
     async fn queue_migrate_anywhere(&self, at: &QueueRef, to: Destination) -> Result<(), Error> {
         let Some(owner) = self.elsewhere(at) else { return self.queue_migrate(at, to).await.map(|_| ()) };
         let question = PeerMigrationRequest { queue: at.into(), pool: to.pool.to_string(), rate: to.rate };
-        self.asker()?.ask(&owner.address, MIGRATE, &question).await
+        self.peer_client()?.ask(&owner.address, MIGRATE, &question).await
     }
 
     /// Begins a migration that another replica asks for, of a queue that is served here.

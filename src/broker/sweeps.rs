@@ -61,7 +61,7 @@ impl Broker {
     /// A slot that may be swept: not while no claim can be renewed.
     fn swept_slot(&self, number: SlotNumber) -> Option<Arc<Slot>> {
         let is_held = self.claim_time() < self.0.clock.now();
-        self.0.cells.get(number).filter(|_| !is_held)
+        self.0.slot_table.get(number).filter(|_| !is_held)
     }
 
     /// Has a slot swept in each pool, or noted where another one is still being swept.

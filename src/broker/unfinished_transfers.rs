@@ -39,7 +39,7 @@ impl Broker {
         while self.sleep_tick(limits::UNFINISHED_TICK).await {
             // Pools that did not answer are asked once in a round, and not by each slot.
             let mut down = HashSet::new();
-            for slot in self.0.cells.owned() {
+            for slot in self.0.slot_table.owned() {
                 let number = slot.owned.slot;
                 let before = missed.remove(&number).filter(|missed| missed.epoch == slot.epoch);
                 if slot.is_searched() {

@@ -13,7 +13,7 @@ use crate::domain::limits;
 pub(super) struct Blocking {
     groups: HashMap<GroupName, BTreeSet<MessageId>>,
     /// Those that were set aside: nothing else in memory knows their groups.
-    aside: BTreeMap<MessageId, GroupName>,
+    in_transfer: BTreeMap<MessageId, GroupName>,
     /// Groups whose first blocking message went, since somebody last asked.
     freed: Vec<GroupName>,
 }
@@ -50,19 +50,19 @@ impl Blocking {
     /// A message is on its way to another queue, and blocks its group until it is gone.
     pub(super) fn mark_in_transfer(&mut self, group: &GroupName, id: MessageId) {
         self.block(group, id);
-        self.aside.insert(id, group.clone());
+        self.in_transfer.insert(id, group.clone());
     }
 
     /// A message is on its way no more.
     pub(super) fn clear_in_transfer(&mut self, id: MessageId) {
-        if let Some(group) = self.aside.remove(&id) {
+        if let Some(group) = self.in_transfer.remove(&id) {
             self.release(&group, id);
         }
     }
 
     /// The first message that is on its way.
     pub(super) fn first_in_transfer(&self) -> Option<MessageId> {
-        self.aside.keys().next().copied()
+        self.in_transfer.keys().next().copied()
     }
 
     /// Whether so many groups became free that they are to be entered, though nobody asks for them.

@@ -21,9 +21,9 @@ impl QueueEngine {
         if self.is_ordered() || self.waits_for_copies() {
             return ReadyPage { messages: Vec::new(), read_on: Some(after) };
         }
-        let ready = self.window.behind(after).filter(|ready| is_wanted(&ready.header));
+        let ready = self.ready_cache.behind(after).filter(|ready| is_wanted(&ready.header));
         let messages = ready.take(limit).map(|ready| (ready.header.clone(), ready.body.clone())).collect();
-        let read_on = (!self.window.is_whole()).then(|| self.window.cursor().max(after));
+        let read_on = (!self.ready_cache.is_whole()).then(|| self.ready_cache.cursor().max(after));
         ReadyPage { messages, read_on }
     }
 

@@ -80,9 +80,9 @@ impl QueueEngine {
         };
         for id in ids {
             match self.hidden.get(id).map(|hidden| hidden.why) {
-                None if self.aside.has(*id) == Some(true) => return Err(on_its_way()),
-                None if !self.aside.is_answered(*id, asked.map(|asked| asked.0)) => {
-                    return Ok(Removal::AskPool(PoolLookup(self.aside.times())));
+                None if self.in_transfer.has(*id) == Some(true) => return Err(on_its_way()),
+                None if !self.in_transfer.is_answered(*id, asked.map(|asked| asked.0)) => {
+                    return Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())));
                 }
                 Some(HiddenReason::Leaving) => return Err(on_its_way()),
                 None | Some(HiddenReason::Removing(_) | HiddenReason::Waking | HiddenReason::Copying) => {}
@@ -109,7 +109,7 @@ impl QueueEngine {
                 | HiddenReason::Leaving,
             ) => true,
             Some(HiddenReason::Claimed(_) | HiddenReason::Removing(_) | HiddenReason::Copying) => false,
-            None => self.aside.has(*id) == Some(true),
+            None => self.in_transfer.has(*id) == Some(true),
         };
         let begun: Vec<MessageId> = ids.iter().copied().filter(|id| !is_changing(id)).collect();
         for id in &begun {

@@ -33,7 +33,7 @@ impl QueueEngine {
         for header in found.into_iter().filter(|header| must_copy(&header.state)) {
             let id = header.id;
             // Where only the pool knows what is on its way, that may block its group.
-            let is_aside = self.aside.has(id).unwrap_or(self.is_ordered());
+            let is_aside = self.in_transfer.has(id).unwrap_or(self.is_ordered());
             if self.hidden.contains_key(&id) || is_aside {
                 continue;
             }

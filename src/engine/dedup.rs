@@ -26,7 +26,7 @@ pub type DedupNote = (DedupKey, MessageId, Timestamp);
 
 #[derive(Clone, Copy, Debug)]
 struct DedupEntry {
-    twin: FirstPost,
+    duplicate: FirstPost,
     expires: Timestamp,
 }
 
@@ -50,15 +50,15 @@ impl Dedup {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.ends.range((from, Bound::Unbounded)).map(|(_, key)| *key);
         let note = |key: DedupKey| {
-            let known = self.known.get(&key).filter(|known| known.twin.is_durable)?;
-            Some((key, known.twin.id, known.expires))
+            let known = self.known.get(&key).filter(|known| known.duplicate.is_durable)?;
+            Some((key, known.duplicate.id, known.expires))
         };
         behind.filter_map(note).take(limit).collect()
     }
 
-    fn put(&mut self, key: DedupKey, twin: FirstPost, expires: Timestamp) {
+    fn put(&mut self, key: DedupKey, duplicate: FirstPost, expires: Timestamp) {
         self.forget(key);
-        self.known.insert(key, DedupEntry { twin, expires });
+        self.known.insert(key, DedupEntry { duplicate, expires });
         self.ends.insert((expires, key));
     }
 }
@@ -66,7 +66,7 @@ impl Dedup {
 impl QueueEngine {
     /// The message that was posted with this id before, and is not forgotten by `now`.
     pub fn first_post(&self, key: DedupKey, now: Timestamp) -> Option<FirstPost> {
-        self.dedup.known.get(&key).filter(|known| now < known.expires).map(|known| known.twin)
+        self.dedup.known.get(&key).filter(|known| now < known.expires).map(|known| known.duplicate)
     }
 
     /// How many ids more can be remembered.
@@ -93,8 +93,8 @@ impl QueueEngine {
     /// is not: what becomes of that must be awaited.
     pub fn dedup_posted(&mut self, posted: &[(DedupKey, MessageId)]) {
         for (key, id) in posted {
-            if let Some(known) = self.dedup.known.get_mut(key).filter(|known| known.twin.id == *id) {
-                known.twin.is_durable = true;
+            if let Some(known) = self.dedup.known.get_mut(key).filter(|known| known.duplicate.id == *id) {
+                known.duplicate.is_durable = true;
             }
         }
     }
@@ -102,7 +102,7 @@ impl QueueEngine {
     /// Messages were certainly not posted.
     pub fn dedup_failed(&mut self, failed: &[(DedupKey, MessageId)]) {
         for (key, id) in failed {
-            let is_failed = self.dedup.known.get(key).is_some_and(|known| known.twin.id == *id);
+            let is_failed = self.dedup.known.get(key).is_some_and(|known| known.duplicate.id == *id);
             if is_failed {
                 self.dedup.forget(*key);
             }
@@ -115,7 +115,7 @@ impl QueueEngine {
         let over = self.dedup.ends.iter().take_while(is_over).map(|(_, key)| *key);
         // What is on its way to the pool is left for later: its note could come after its removal.
         let is_settled =
-            |key: &DedupKey| self.dedup.known.get(key).is_some_and(|known| known.twin.is_durable);
+            |key: &DedupKey| self.dedup.known.get(key).is_some_and(|known| known.duplicate.is_durable);
         let over: Vec<DedupKey> = over.filter(is_settled).take(limit).collect();
         over.iter().for_each(|key| self.dedup.forget(*key));
         over
@@ -123,7 +123,7 @@ impl QueueEngine {
 
     /// Forgets all that is durable. The notes are to be removed.
     pub fn forget_dedup(&mut self) -> Vec<DedupKey> {
-        let is_durable = |(key, known): (&DedupKey, &DedupEntry)| known.twin.is_durable.then_some(*key);
+        let is_durable = |(key, known): (&DedupKey, &DedupEntry)| known.duplicate.is_durable.then_some(*key);
         let mut keys: Vec<DedupKey> = self.dedup.known.iter().filter_map(is_durable).collect();
         keys.sort_unstable();
         keys.iter().for_each(|key| self.dedup.forget(*key));

@@ -64,16 +64,16 @@ impl FairOrder {
         }
     }
 
-    /// A group becomes noisy; `window` are the messages there.
+    /// A group becomes noisy; `ready_cache` are the messages there.
     pub(super) fn make_noisy<'a>(
         &mut self,
         group: &GroupName,
         now: Timestamp,
-        window: impl Iterator<Item = &'a Header>,
+        ready_cache: impl Iterator<Item = &'a Header>,
     ) {
         let is_first = !self.has_noisy();
         self.noisy.insert(group.clone(), NoisyGroup { waiting: BTreeSet::new(), sent: now });
-        for header in window.filter(|header| is_first || header.group.as_ref() == Some(group)) {
+        for header in ready_cache.filter(|header| is_first || header.group.as_ref() == Some(group)) {
             self.quiet.remove(&header.id);
             self.add(header);
         }
@@ -126,31 +126,31 @@ impl FairOrder {
 impl QueueEngine {
     /// Takes the ready message whose turn it is.
     pub(super) fn take_next(&mut self, now: Timestamp) -> Option<ReadyMessage> {
-        if self.window.fair_order().has_noisy() && self.window.settle_order(now) {
+        if self.ready_cache.fair_order().has_noisy() && self.ready_cache.settle_order(now) {
             self.hidden.ahead.clear();
         }
         loop {
-            let is_fair = self.window.fair_order().has_noisy();
-            let next = if is_fair { self.window.first_quiet() } else { self.window.oldest() };
+            let is_fair = self.ready_cache.fair_order().has_noisy();
+            let next = if is_fair { self.ready_cache.first_quiet() } else { self.ready_cache.oldest() };
             let Some(next) = next.or_else(|| self.hidden.ahead.first()) else { break };
             let id = next.id;
             match next.group.clone().filter(|group| self.is_too_much(group)) {
                 Some(group) => {
-                    self.window.make_noisy(&group, now);
+                    self.ready_cache.make_noisy(&group, now);
                     self.hidden.ahead.forget_group(&group);
                 }
-                None if !is_fair => return self.window.pop_first(),
-                None => return self.window.remove(id).or_else(|| self.hidden.ahead.take(id)),
+                None if !is_fair => return self.ready_cache.pop_first(),
+                None => return self.ready_cache.remove(id).or_else(|| self.hidden.ahead.take(id)),
             }
         }
-        let first = self.window.fair_order().first_noisy(|group| self.hidden.of_group(group))?;
-        self.window.remove(first)
+        let first = self.ready_cache.fair_order().first_noisy(|group| self.hidden.of_group(group))?;
+        self.ready_cache.remove(first)
     }
 
     /// Whether a group has more under claims than is fair.
     fn is_too_much(&self, group: &GroupName) -> bool {
         let (own, all) = (self.hidden.of_group(group), self.hidden.len());
         let has_many = own >= limits::NOISY_MESSAGES && own * limits::NOISY_SHARE > all;
-        (has_many || self.hidden.busy.exceeds_share(group)) && self.window.fair_order().has_room()
+        (has_many || self.hidden.busy.exceeds_share(group)) && self.ready_cache.fair_order().has_room()
     }
 }

@@ -117,8 +117,8 @@ impl HiddenMessages {
 
     /// The first one, also among those that only block their groups.
     pub(super) fn first(&self) -> Option<MessageId> {
-        let aside = self.blocking.as_ref().and_then(Blocking::first_in_transfer);
-        [self.by_id.keys().next().copied(), aside].into_iter().flatten().min()
+        let in_transfer = self.blocking.as_ref().and_then(Blocking::first_in_transfer);
+        [self.by_id.keys().next().copied(), in_transfer].into_iter().flatten().min()
     }
 
     /// How many of a group there are, in a queue that is not in order of groups.

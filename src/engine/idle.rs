@@ -20,7 +20,10 @@ impl QueueEngine {
 
     /// Whether the queue is certainly empty. Of an ordered one that is not known.
     pub fn is_known_empty(&self) -> bool {
-        self.is_idle() && self.groups.is_none() && self.window.is_whole() && self.window.first().is_none()
+        self.is_idle()
+            && self.groups.is_none()
+            && self.ready_cache.is_whole()
+            && self.ready_cache.first().is_none()
     }
 }
 

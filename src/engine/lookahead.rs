@@ -86,18 +86,21 @@ impl Lookahead {
 impl QueueEngine {
     /// A message became ready beyond the window: one that was hidden, or a new one.
     pub(super) fn show_ahead(&mut self, header: &Header) {
-        let turns = self.window.fair_order();
-        if turns.has_noisy() && !turns.is_noisy(header.group.as_ref()) && header.id > self.window.cursor() {
+        let turns = self.ready_cache.fair_order();
+        if turns.has_noisy()
+            && !turns.is_noisy(header.group.as_ref())
+            && header.id > self.ready_cache.cursor()
+        {
             self.hidden.ahead.show(header);
         }
     }
 
     /// A new message became durable, ready or not.
     pub(super) fn posted_ahead(&mut self, header: &Header, tail: MessageId) {
-        if !self.window.fair_order().has_noisy() {
+        if !self.ready_cache.fair_order().has_noisy() {
             return;
         }
-        self.window.note_sent(header.group.as_ref(), header.created);
+        self.ready_cache.note_sent(header.group.as_ref(), header.created);
         let ahead = &mut self.hidden.ahead;
         let is_whole = ahead.cursor >= tail && ahead.headers.len() < limits::AHEAD_MESSAGES;
         if is_whole && ahead.reading.is_none() {
@@ -111,16 +114,16 @@ impl QueueEngine {
     /// The page to look through for messages of quiet groups when the window has none; none while one is read already, or
     /// when there is nothing to find.
     pub fn begin_lookahead(&mut self) -> Option<Refill> {
-        let turns = self.window.fair_order();
+        let turns = self.ready_cache.fair_order();
         let is_wanted = turns.has_noisy() && turns.first_quiet().is_none();
         let ahead = &mut self.hidden.ahead;
-        let after = ahead.cursor.max(self.window.cursor());
+        let after = ahead.cursor.max(self.ready_cache.cursor());
         let is_full = ahead.headers.len() >= limits::WINDOW_LOW;
-        if !is_wanted || is_full || ahead.reading.is_some() || after >= self.window.tail() {
+        if !is_wanted || is_full || ahead.reading.is_some() || after >= self.ready_cache.tail() {
             return None;
         }
         ahead.reading = Some(LookaheadRead::default());
-        Some(Refill { after, until: self.window.tail() })
+        Some(Refill { after, until: self.ready_cache.tail() })
     }
 
     /// The page has been read: entries behind `refill.after`, in order, `is_last` when there are no more.

@@ -18,7 +18,7 @@ impl QueueEngine {
         Self {
             hidden: HiddenMessages::in_groups(),
             groups: Some(Groups::found(is_empty, bounds)),
-            window: ReadyCache::before(found.tail),
+            ready_cache: ReadyCache::before(found.tail),
             ..Self::open(found)
         }
     }
@@ -60,7 +60,7 @@ impl QueueEngine {
 
     /// What is to be read from the pool for a queue in order of groups; none when nothing is, or enough is already.
     pub fn begin_group_read(&mut self) -> Option<GroupRead> {
-        let until = self.window.tail();
+        let until = self.ready_cache.tail();
         self.groups.as_mut()?.begin_read(until)
     }
 
@@ -89,7 +89,7 @@ impl QueueEngine {
     pub(super) fn ready(&self, id: MessageId) -> Option<&Header> {
         match &self.groups {
             Some(groups) => groups.get(id),
-            None => self.window.get(id),
+            None => self.ready_cache.get(id),
         }
     }
 
@@ -97,24 +97,24 @@ impl QueueEngine {
     pub(super) fn take_out(&mut self, id: MessageId) -> Option<Header> {
         match &mut self.groups {
             Some(groups) => groups.remove(id),
-            None => self.window.remove(id).map(|ready| ready.header),
+            None => self.ready_cache.remove(id).map(|ready| ready.header),
         }
     }
 
     /// A new message became durable that is not hidden.
     pub(super) fn append(&mut self, message: Message) {
         let Some(groups) = &mut self.groups else {
-            let tail = self.window.tail();
+            let tail = self.ready_cache.tail();
             let header = message.header.clone();
             if header.state == State::Ready {
-                self.window.append(message);
+                self.ready_cache.append(message);
             } else {
-                self.window.pass(header.id);
+                self.ready_cache.pass(header.id);
                 self.schedule.expect(header.ready);
             }
             return self.posted_ahead(&header, tail);
         };
-        self.window.pass(message.header.id);
+        self.ready_cache.pass(message.header.id);
         let is_ready = message.header.state == State::Ready;
         if !is_ready {
             self.schedule.expect(message.header.ready);
@@ -131,7 +131,7 @@ impl QueueEngine {
     /// A message that was hidden is ready, in a queue in order of groups.
     pub(super) fn show_in_group(&mut self, ready: ReadyMessage) {
         // It may come from another queue, with an id that is greater than any of this one.
-        self.window.pass(ready.header.id);
+        self.ready_cache.pass(ready.header.id);
         if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
             groups.show(ready, blocking);
         }

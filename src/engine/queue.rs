@@ -24,7 +24,7 @@ use crate::domain::time::Timestamp;
 #[derive(Debug)]
 pub struct QueueEngine {
     /// Ready messages, but of a queue in order of groups.
-    pub(super) window: ReadyCache,
+    pub(super) ready_cache: ReadyCache,
     /// Those of a queue in order of groups; absent in others.
     pub(super) groups: Option<Groups>,
     /// How long those messages are kept that live by it.
@@ -37,7 +37,7 @@ pub struct QueueEngine {
     pub(super) schedule: Schedule,
     /// While a sweep reads the pool: what became ready since it began.
     pub(super) sweep: Option<HashSet<MessageId>>,
-    pub(super) aside: TransferEntries,
+    pub(super) in_transfer: TransferEntries,
     pub(super) dedup: Dedup,
     /// The messages that are going over to another pool, or were when that began, in order.
     pub(super) copying: Vec<MessageId>,
@@ -109,7 +109,7 @@ impl QueueEngine {
         // The window of a queue without ready messages is whole: what is posted to it goes there.
         let tail = if found.has_ready { found.tail } else { MessageId::ZERO };
         Self {
-            window: ReadyCache::before(tail),
+            ready_cache: ReadyCache::before(tail),
             groups: None,
             retention: Retention::LONGEST,
             hidden: HiddenMessages::default(),
@@ -118,7 +118,7 @@ impl QueueEngine {
             refill: None,
             schedule: Schedule::found(found.is_scheduled),
             sweep: None,
-            aside: TransferEntries::found(found.has_aside),
+            in_transfer: TransferEntries::found(found.has_aside),
             dedup: Dedup::default(),
             copying: Vec::new(),
             tally: RemovalTally::default(),
@@ -180,7 +180,7 @@ impl QueueEngine {
             let id = message.header.id;
             if self.hidden.contains_key(&id) {
                 // Somebody saw it in the pool and removes it already.
-                self.window.pass(id);
+                self.ready_cache.pass(id);
                 self.hidden.learn(message.header);
             } else {
                 self.append(message);
@@ -208,7 +208,9 @@ impl QueueEngine {
         let mut taken = ClaimSelection::default();
         let first_copying = self.first_copying();
         while taking.goes_on(&taken) {
-            if first_copying.is_some_and(|copying| self.window.first().is_some_and(|first| copying < first)) {
+            if first_copying
+                .is_some_and(|copying| self.ready_cache.first().is_some_and(|first| copying < first))
+            {
                 break;
             }
             let Some(ReadyMessage { header, body }) = self.take_next(now) else { break };
@@ -280,14 +282,14 @@ impl QueueEngine {
                     return self.show_in_group(ready);
                 }
                 if let Some(refill) = &mut self.refill
-                    && ready.header.id > self.window.cursor()
+                    && ready.header.id > self.ready_cache.cursor()
                 {
                     refill.change(ready.clone());
                 }
                 self.show_ahead(&ready.header);
-                let cursor = self.window.cursor();
-                self.window.put_back(ready);
-                if self.window.cursor() < cursor {
+                let cursor = self.ready_cache.cursor();
+                self.ready_cache.put_back(ready);
+                if self.ready_cache.cursor() < cursor {
                     // What left the window is not looked at beyond it.
                     self.hidden.ahead.clear();
                 }
@@ -327,7 +329,7 @@ impl QueueEngine {
         let ([first, last], is_whole) = match &self.groups {
             Some(groups) if groups.is_whole() => (groups.ends(), true),
             Some(_) => return (None, None),
-            None => ([self.window.oldest(), self.window.newest()], self.window.is_whole()),
+            None => ([self.ready_cache.oldest(), self.ready_cache.newest()], self.ready_cache.is_whole()),
         };
         let oldest = [first, hidden().next()].into_iter().flatten().min_by_key(|header| header.id);
         let newest = [last, hidden().next_back()].into_iter().flatten();
@@ -338,10 +340,10 @@ impl QueueEngine {
     pub fn low(&self) -> MessageId {
         let (first, end) = match &self.groups {
             Some(groups) if groups.is_whole() => {
-                (groups.ends()[0].map(|header| header.id), self.window.tail())
+                (groups.ends()[0].map(|header| header.id), self.ready_cache.tail())
             }
             Some(_) => return MessageId::ZERO,
-            None => (self.window.first(), self.window.cursor()),
+            None => (self.ready_cache.first(), self.ready_cache.cursor()),
         };
         [first, self.hidden.first()].into_iter().flatten().fold(end, MessageId::min)
     }

@@ -71,19 +71,23 @@ impl RefillState {
 impl QueueEngine {
     /// The page to read when the window runs low and the pool has more; none while one is read already.
     pub fn begin_refill(&mut self) -> Option<Refill> {
-        if self.is_ordered() || self.refill.is_some() || self.window.is_whole() || !self.window.is_low() {
+        if self.is_ordered()
+            || self.refill.is_some()
+            || self.ready_cache.is_whole()
+            || !self.ready_cache.is_low()
+        {
             return None;
         }
         self.refill = Some(RefillState::new());
         // Beyond the tail the pool may have posts whose outcome is not known here yet.
-        Some(Refill { after: self.window.cursor(), until: self.window.tail() })
+        Some(Refill { after: self.ready_cache.cursor(), until: self.ready_cache.tail() })
     }
 
     /// The page has been read: entries behind `refill.after`, in order, `is_last` when there are no more.
     pub fn finish_refill(&mut self, refill: Refill, page: Vec<Message>, is_last: bool) {
         let Some(state) = self.refill.take() else { return };
         // What came back meanwhile may have pulled the cursor down: then the page does not begin behind it.
-        if state.is_void || self.window.cursor() != refill.after {
+        if state.is_void || self.ready_cache.cursor() != refill.after {
             return;
         }
         let reaches = match page.last() {
@@ -91,7 +95,7 @@ impl QueueEngine {
             _ => refill.until,
         };
         let posted = state.posted.filter(|_| reaches >= refill.until);
-        let end = if posted.is_some() { self.window.tail() } else { reaches.min(refill.until) };
+        let end = if posted.is_some() { self.ready_cache.tail() } else { reaches.min(refill.until) };
         let known = page.into_iter().filter(|message| message.header.id <= refill.until);
         let read = known.chain(posted.into_iter().flatten()).map(ReadyMessage::from);
         let read = read.filter(|ready| !state.removed.contains(&ready.header.id));
@@ -104,7 +108,8 @@ impl QueueEngine {
             merged.into_values().collect()
         };
         let hidden = &self.hidden;
-        self.window.extend(ready.into_iter().filter(|ready| !hidden.contains_key(&ready.header.id)), end);
+        self.ready_cache
+            .extend(ready.into_iter().filter(|ready| !hidden.contains_key(&ready.header.id)), end);
     }
 
     /// The page could not be read.
@@ -114,7 +119,7 @@ impl QueueEngine {
 
     /// Bytes of the ready messages that are in memory.
     pub fn ready_bytes(&self) -> usize {
-        self.groups.as_ref().map_or(self.window.bytes(), Groups::bytes)
+        self.groups.as_ref().map_or(self.ready_cache.bytes(), Groups::bytes)
     }
 
     /// Leaves all ready messages to the pool, which frees their memory. They are read again when somebody claims.
@@ -122,7 +127,7 @@ impl QueueEngine {
         match &mut self.groups {
             Some(groups) => groups.leave(),
             None => {
-                self.window.leave();
+                self.ready_cache.leave();
                 self.hidden.ahead.clear();
             }
         }
@@ -130,6 +135,6 @@ impl QueueEngine {
 
     /// Whether ready messages may lie beyond the window.
     pub fn has_more(&self) -> bool {
-        self.groups.as_ref().map_or(!self.window.is_whole(), Groups::has_more)
+        self.groups.as_ref().map_or(!self.ready_cache.is_whole(), Groups::has_more)
     }
 }

@@ -39,11 +39,11 @@ impl QueueEngine {
     ) -> Result<Removal, Error> {
         match self.remove_known(id, claim, now) {
             Some(decided) => decided,
-            None => match self.aside.has(id) {
+            None => match self.in_transfer.has(id) {
                 Some(true) => Err(on_its_way()),
                 // Only the pool knows whether it is there, or on its way to another queue.
                 is_aside if claim.is_some() || is_aside.is_none() => {
-                    Ok(Removal::AskPool(PoolLookup(self.aside.times())))
+                    Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())))
                 }
                 _ => Ok(self.remove_absent(id)),
             },
@@ -61,7 +61,7 @@ impl QueueEngine {
         if let Some(decided) = self.remove_known(id, claim, now) {
             return decided;
         }
-        let now_asked = PoolLookup(self.aside.times());
+        let now_asked = PoolLookup(self.in_transfer.times());
         if asked != now_asked {
             return Ok(Removal::AskPool(now_asked));
         }
@@ -147,7 +147,7 @@ impl QueueEngine {
                 refill.remove(*id);
             }
             self.schedule.note_change(*id);
-            self.aside.forget(*id);
+            self.in_transfer.forget(*id);
             let hidden = self.hidden.remove(id);
             let header = hidden.as_ref().and_then(|hidden| hidden.header.as_ref());
             self.removed_from_group(*id, header.and_then(|header| header.group.as_ref()));
@@ -204,7 +204,7 @@ impl QueueEngine {
         if let Some(refill) = &mut self.refill {
             refill.distrust();
         }
-        self.window.end_before(id);
+        self.ready_cache.end_before(id);
         if let Some(groups) = &mut self.groups {
             groups.leave();
         }

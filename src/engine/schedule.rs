@@ -126,7 +126,7 @@ impl QueueEngine {
                 continue;
             };
             header.state = State::Ready;
-            self.aside.forget(*id);
+            self.in_transfer.forget(*id);
             if *why == HiddenReason::Waking
                 && let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header)
             {

@@ -99,7 +99,7 @@ impl TransferEntries {
 impl QueueEngine {
     /// Messages that were leaving are set aside, durably.
     pub fn mark_in_transfer(&mut self, ids: &[MessageId]) {
-        self.aside.add(ids);
+        self.in_transfer.add(ids);
         for id in ids {
             // A page under way may show it as it was.
             if let Some(refill) = &mut self.refill {
@@ -120,41 +120,41 @@ impl QueueEngine {
     /// Entries are prepared here: said before they are written, and again when they are, since in between the pool may
     /// have been asked for them.
     pub fn expect_in_transfer(&mut self, ids: &[MessageId]) {
-        self.aside.add(ids);
+        self.in_transfer.add(ids);
     }
 
     /// Whether there may be entries that are prepared or moving.
     pub fn has_in_transfer(&self) -> bool {
-        self.aside.known.as_ref().is_none_or(|known| !known.is_empty())
+        self.in_transfer.known.as_ref().is_none_or(|known| !known.is_empty())
     }
 
     /// Whether one of these is on its way; none when only the pool knows.
     pub fn are_leaving(&self, ids: &[MessageId]) -> Option<bool> {
-        self.aside.known.as_ref().map(|known| ids.iter().any(|id| known.contains(id)))
+        self.in_transfer.known.as_ref().map(|known| ids.iter().any(|id| known.contains(id)))
     }
 
     /// Those entries, the first `limit` of them; none when only the pool knows.
     pub fn in_transfer(&self, limit: usize) -> Option<Vec<MessageId>> {
-        self.aside.known.as_ref().map(|known| known.iter().take(limit).copied().collect())
+        self.in_transfer.known.as_ref().map(|known| known.iter().take(limit).copied().collect())
     }
 
     /// How often entries were set aside; for [`QueueEngine::clear_all_in_transfer`].
     pub fn transfer_count(&self) -> u64 {
-        self.aside.times
+        self.in_transfer.times
     }
 
     /// The pool has no such entry under these ids.
     pub fn clear_in_transfer(&mut self, ids: &[MessageId]) {
         for id in ids {
-            self.aside.forget(*id);
+            self.in_transfer.forget(*id);
             self.hidden.clear_in_transfer(*id);
         }
     }
 
     /// The pool, asked for all of them when there had been `asides`, had none: they are known from here on.
     pub fn clear_all_in_transfer(&mut self, asides: u64) {
-        if self.aside.times == asides {
-            self.aside.known = Some(BTreeSet::new());
+        if self.in_transfer.times == asides {
+            self.in_transfer.known = Some(BTreeSet::new());
         }
     }
 }

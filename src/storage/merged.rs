@@ -52,7 +52,7 @@ pub fn totals(older: Totals, newer: Totals) -> Totals {
         messages: older.messages + newer.messages,
         bytes: older.bytes + newer.bytes,
         scheduled: older.scheduled + newer.scheduled,
-        aside: older.aside + newer.aside,
+        in_transfer: older.in_transfer + newer.in_transfer,
     }
 }
 

@@ -87,13 +87,13 @@ pub struct Totals {
     /// Those of them that are scheduled.
     pub scheduled: u64,
     /// Those of them that are prepared, moving or failed.
-    pub aside: u64,
+    pub in_transfer: u64,
 }
 
 impl Totals {
     /// Those that are ready, claimed or not.
     pub fn ready(&self) -> u64 {
-        self.messages.saturating_sub(self.scheduled).saturating_sub(self.aside)
+        self.messages.saturating_sub(self.scheduled).saturating_sub(self.in_transfer)
     }
 }
 

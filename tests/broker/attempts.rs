@@ -24,8 +24,8 @@ fn named(id: &str) -> Receive {
 impl Whole {
     async fn receive(&self, attempt: &str) -> Vec<String> {
         let received = self.broker.receive(&queue("q"), named(attempt)).await.unwrap();
-        let Some(ReceiveResult { messages, handover }) = received else { return Vec::new() };
-        handover.into_iter().for_each(|mut handover| handover.done());
+        let Some(ReceiveResult { messages, delivery_guard }) = received else { return Vec::new() };
+        delivery_guard.into_iter().for_each(|mut delivery_guard| delivery_guard.done());
         messages.into_iter().map(|(_, handle)| handle).collect()
     }
 }

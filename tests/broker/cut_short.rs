@@ -28,8 +28,8 @@ impl Faulty {
     async fn cut_short(&self, fault: super::faulty::Fault) -> ClaimView {
         self.whole.post(&queue("q"), 3, 3_600).await;
         let claim = self.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await.unwrap();
-        let (view, mut handover) = claim.unwrap();
-        handover.done();
+        let (view, mut delivery_guard) = claim.unwrap();
+        delivery_guard.done();
         self.tree.next(&[fault]);
         let released = self.whole.broker.release_later(&queue("q"), view.id, Some(Delay::Seconds(60))).await;
         assert!(!released.unwrap_err().nothing_written(), "the headers are written");

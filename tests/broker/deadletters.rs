@@ -76,8 +76,8 @@ pub(super) const ONCE: &str = r#"{"_dead_letter_queue": "dead", "_max_claim_coun
 /// Claims and releases all messages of the queue once.
 pub(super) async fn claim_once(whole: &Whole, at: &QueueRef) {
     let claim = whole.broker.claim_create(at, terms(300), limit(20)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     whole.broker.claim_release(at, view.id).await.unwrap();
 }
 
@@ -124,10 +124,10 @@ async fn a_message_that_was_claimed_as_often_as_it_may_be_moves_at_the_next_clai
     }
     assert_eq!(whole.claim(&at, 20, 300).await, fresh, "the claim gets what comes behind them");
     let claim = loop {
-        if let Some((view, mut handover)) =
+        if let Some((view, mut delivery_guard)) =
             whole.broker.claim_create(&queue("dead"), terms(60), limit(20)).await.unwrap()
         {
-            handover.done();
+            delivery_guard.done();
             break view;
         }
         assert!(start.elapsed() < Duration::from_secs(40), "they do not come");
@@ -223,8 +223,8 @@ async fn attempts_survive_renewals_restarts_and_claims_that_nobody_got() {
     first.broker.queue_create(&at, metadata(thrice)).await.unwrap();
     let ids = first.post(&at, 1, 3_600).await;
     let claim = first.broker.claim_create(&at, terms(300), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     first.broker.claim_renew(&at, view.id, terms(600)).await.unwrap();
     first.broker.claim_release(&at, view.id).await.unwrap();
     // Not handed over, so it does not count.

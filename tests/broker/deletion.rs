@@ -209,8 +209,8 @@ async fn a_post_after_a_deletion_is_never_acknowledged_into_the_deleted_queue() 
                     assert!(error.nothing_written(), "{error:?}");
                 }
                 let claim = broker.claim_create(&queue("q"), terms(60), limit(2)).await;
-                if let Ok(Some((_, mut handover))) = claim {
-                    handover.done();
+                if let Ok(Some((_, mut delivery_guard))) = claim {
+                    delivery_guard.done();
                 }
             }
         });

@@ -165,8 +165,8 @@ impl World {
         let (name, naive) = &mut self.queues[at];
         let claimed = self.broker.claim_create(name, terms(TTL), limit(count as i64)).await.unwrap();
         let wanted: Vec<MessageId> = naive.ready.iter().copied().take(count).collect();
-        let Some((view, mut handover)) = claimed else { return assert_eq!(wanted, [], "of {name:?}") };
-        handover.done();
+        let Some((view, mut delivery_guard)) = claimed else { return assert_eq!(wanted, [], "of {name:?}") };
+        delivery_guard.done();
         let found: Vec<MessageId> = view.messages.iter().map(|message| message.id).collect();
         assert_eq!(found, wanted, "of {name:?}");
         for message in &view.messages {

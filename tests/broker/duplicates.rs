@@ -74,9 +74,9 @@ async fn twins_in_one_post_are_one_message() {
 async fn an_id_is_remembered_after_its_message_is_gone() {
     let (whole, at) = ordered().await;
     let first = whole.send(&at, with_id("a", "1")).await;
-    let (view, mut handover) =
+    let (view, mut delivery_guard) =
         whole.broker.claim_create(&at, terms(60), limit(1)).await.unwrap().expect("it is there");
-    handover.done();
+    delivery_guard.done();
     whole.broker.message_delete(&at, first, Some(view.id)).await.unwrap();
     assert_eq!(whole.send(&at, with_id("a", "1")).await, first);
     assert_eq!(whole.count(&at).await, 0);
@@ -175,20 +175,20 @@ async fn a_twin_of_a_post_on_its_way_is_answered_by_what_becomes_of_that() {
         };
         let mut first = post();
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let mut twin = post();
+        let mut duplicate = post();
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(twin.try_join_next().is_none(), "nobody knows what becomes of the first");
+        assert!(duplicate.try_join_next().is_none(), "nobody knows what becomes of the first");
         faulty.pool.release();
         let first = first.join_next().await.unwrap().unwrap();
-        let twin = twin.join_next().await.unwrap().unwrap().unwrap().ids;
+        let duplicate = duplicate.join_next().await.unwrap().unwrap().unwrap().ids;
         match first {
-            Ok(first) => assert_eq!(first.ids, twin),
+            Ok(first) => assert_eq!(first.ids, duplicate),
             Err(refused) => assert!(refused.nothing_written() && faults.len() > 1, "{refused}"),
         }
-        let (view, mut handover) =
+        let (view, mut delivery_guard) =
             whole.broker.claim_create(&at, terms(60), limit(10)).await.unwrap().expect("they are there");
-        handover.done();
-        assert_eq!(view.messages.iter().map(|message| message.id).collect::<Vec<_>>(), twin);
+        delivery_guard.done();
+        assert_eq!(view.messages.iter().map(|message| message.id).collect::<Vec<_>>(), duplicate);
     }
 }
 

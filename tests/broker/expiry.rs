@@ -77,8 +77,8 @@ async fn an_expired_claim_deletes_nothing_even_before_it_is_ended() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     whole.clock.advance(60_000);
     let refused = whole.broker.message_delete(&queue("q"), ids[0], Some(view.id)).await;
     assert_eq!(refused.unwrap_err().code(), "claim_ended");
@@ -111,8 +111,8 @@ async fn claims_at_the_same_time_are_never_told_that_there_is_nothing_while_mess
         let broker = whole.broker.clone();
         claims.spawn(async move {
             let claim = broker.claim_create(&queue("q"), terms(300), limit(20)).await.unwrap();
-            claim.map(|(view, mut handover)| {
-                handover.done();
+            claim.map(|(view, mut delivery_guard)| {
+                delivery_guard.done();
                 view.messages.len()
             })
         });
@@ -137,8 +137,8 @@ async fn a_renewed_claim_lasts_from_its_renewal() {
     let whole = whole().await;
     whole.post(&queue("q"), 1, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     whole.clock.advance(59_000);
     whole.broker.claim_renew(&queue("q"), view.id, terms(60)).await.unwrap();
     whole.clock.advance(59_000);
@@ -157,8 +157,8 @@ async fn renewals_and_a_release_at_the_same_time_end_with_the_claim_over() {
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     for _ in 0..10 {
         let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(1)).await.unwrap();
-        let (view, mut handover) = claim.unwrap();
-        handover.done();
+        let (view, mut delivery_guard) = claim.unwrap();
+        delivery_guard.done();
         let mut changes = JoinSet::new();
         for _ in 0..4 {
             let broker = whole.broker.clone();

@@ -72,8 +72,8 @@ async fn message_without_body_is_forgotten_and_its_slot_reacquired() {
         .claim_release(
             &queue("q"),
             claim
-                .map(|(view, mut handover)| {
-                    handover.done();
+                .map(|(view, mut delivery_guard)| {
+                    delivery_guard.done();
                     view.id
                 })
                 .unwrap(),
@@ -175,7 +175,7 @@ async fn receipt_delete_in_doubt_is_answered_as_unknown() {
         attempt: None,
     };
     let mut received = whole.broker.receive(&queue("q"), asked).await.unwrap().unwrap();
-    received.handover.iter_mut().for_each(|handover| handover.done());
+    received.delivery_guard.iter_mut().for_each(|delivery_guard| delivery_guard.done());
     faulty.pool.next(&[UnknownBefore; 6]);
     let handle = received.messages[0].1.as_str();
     let doubt = whole.broker.receipts_delete(&queue("q"), &[handle]).await;

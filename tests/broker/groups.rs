@@ -55,8 +55,8 @@ impl Whole {
     }
 }
 
-fn kept((view, mut handover): (ClaimView, DeliveryGuard)) -> (ClaimId, Vec<MessageId>) {
-    handover.done();
+fn kept((view, mut delivery_guard): (ClaimView, DeliveryGuard)) -> (ClaimId, Vec<MessageId>) {
+    delivery_guard.done();
     (view.id, view.messages.iter().map(|message| message.id).collect())
 }
 

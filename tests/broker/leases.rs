@@ -37,8 +37,8 @@ async fn without_a_lease_nobody_is_told_what_only_memory_says() {
     let broker = &faulty.whole.broker;
     let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
     let claim = broker.claim_create(&queue("q"), terms(300), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     broker.queue_create(&queue("empty"), Metadata::empty()).await.unwrap();
     faulty.tree.cut();
     assert_refused(broker.claim_create(&queue("empty"), terms(60), limit(1)).await, "an empty claim");

@@ -47,8 +47,8 @@ async fn only_its_claim_lets_a_claimed_message_be_deleted_in_bulk() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 2, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     let all = |claims: Vec<_>| {
         let (broker, ids) = (whole.broker.clone(), ids.clone());
         async move { broker.messages_delete(&queue("q"), ids, Holdings::of_claims(&claims)).await }

@@ -71,8 +71,8 @@ async fn soon<const N: usize>(expected: [u64; N], mut ask: impl AsyncFnMut() -> 
 
 async fn claimed(whole: &Whole, at: &QueueRef, messages: i64) -> ClaimView {
     let claim = whole.broker.claim_create(at, terms(60), limit(messages)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     view
 }
 

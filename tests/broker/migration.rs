@@ -124,8 +124,8 @@ impl Whole {
 
     async fn hold(&self, at: &QueueRef, messages: i64) -> (ClaimId, Vec<MessageId>) {
         let claim = self.broker.claim_create(at, terms(300), limit(messages)).await.unwrap();
-        let (view, mut handover) = claim.unwrap();
-        handover.done();
+        let (view, mut delivery_guard) = claim.unwrap();
+        delivery_guard.done();
         (view.id, view.messages.iter().map(|message| message.id).collect())
     }
 }

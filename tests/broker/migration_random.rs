@@ -45,8 +45,8 @@ impl History {
     /// Claims messages. None of them was deleted, and nobody has them.
     async fn claim(&mut self, messages: i64) {
         let claim = self.now.broker.claim_create(&self.at, terms(43_200), limit(messages)).await;
-        let Ok(Some((view, mut handover))) = claim else { return };
-        handover.done();
+        let Ok(Some((view, mut delivery_guard))) = claim else { return };
+        delivery_guard.done();
         let ids: Vec<MessageId> = view.messages.iter().map(|message| message.id).collect();
         for id in &ids {
             assert!(!self.gone.contains(id), "{id} is back");

@@ -9,6 +9,7 @@ mod cut_short;
 mod damaged;
 mod deadletters;
 mod deletion;
+mod delivery;
 mod drivers;
 mod duplicates;
 mod expiry;
@@ -16,7 +17,6 @@ mod faulty;
 mod fences;
 mod ghosts;
 mod groups;
-mod handover;
 mod hanging;
 mod idle_queues;
 mod joining;
@@ -140,8 +140,8 @@ impl Whole {
     /// Claims messages and keeps them.
     async fn claim(&self, at: &QueueRef, messages: i64, ttl: i64) -> Vec<MessageId> {
         let claim = self.broker.claim_create(at, terms(ttl), limit(messages)).await.unwrap();
-        let Some((view, mut handover)) = claim else { return Vec::new() };
-        handover.done();
+        let Some((view, mut delivery_guard)) = claim else { return Vec::new() };
+        delivery_guard.done();
         view.messages.iter().map(|message| message.id).collect()
     }
 

@@ -46,8 +46,8 @@ async fn check_moved(whole: &Whole, ids: &BTreeSet<MessageId>, ends: MoveStatus)
     let mut found = BTreeSet::new();
     while found.len() < ids.len() {
         let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(20)).await.unwrap();
-        let (view, mut handover) = claim.expect("all of them are there");
-        handover.done();
+        let (view, mut delivery_guard) = claim.expect("all of them are there");
+        delivery_guard.done();
         for message in view.messages {
             assert!(found.insert(message.id), "it is there twice");
             assert_eq!((message.attempts, message.age), (1, 0), "it begins anew");
@@ -188,8 +188,8 @@ async fn a_task_moves_no_more_than_there_was_when_it_began() {
 /// Claims what `q` has and gives it back: the second time each message is a dead letter.
 async fn attempt(whole: &Whole) {
     let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(20)).await;
-    if let Ok(Some((view, mut handover))) = claim {
-        handover.done();
+    if let Ok(Some((view, mut delivery_guard))) = claim {
+        delivery_guard.done();
         whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
     }
 }

@@ -107,8 +107,8 @@ async fn a_release_that_failed_can_be_repeated() {
         let faulty = faulty().await;
         let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
         let claim = faulty.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await.unwrap();
-        let (view, mut handover) = claim.unwrap();
-        handover.done();
+        let (view, mut delivery_guard) = claim.unwrap();
+        delivery_guard.done();
         faulty.tree.next(&[fault]);
         let failed = faulty.whole.broker.claim_release(&queue("q"), view.id).await.unwrap_err();
         assert!(!failed.nothing_written(), "its headers are written: {fault:?}, {failed:?}");
@@ -125,8 +125,8 @@ async fn a_renewal_that_failed_leaves_a_claim_that_ends() {
         let faulty = faulty().await;
         let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
         let claim = faulty.whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
-        let (view, mut handover) = claim.unwrap();
-        handover.done();
+        let (view, mut delivery_guard) = claim.unwrap();
+        delivery_guard.done();
         faulty.tree.next(&[fault]);
         assert!(
             faulty.whole.broker.claim_renew(&queue("q"), view.id, terms(600)).await.is_err(),
@@ -145,8 +145,8 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
         let faulty = faulty().await;
         let (broker, q) = (&faulty.whole.broker, queue("q"));
         let ids = faulty.whole.post(&q, 3, 43_200).await;
-        let (view, mut handover) = broker.claim_create(&q, terms(60), limit(3)).await.unwrap().unwrap();
-        handover.done();
+        let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(3)).await.unwrap().unwrap();
+        delivery_guard.done();
         // The commit, and the first tries to make it again.
         faulty.tree.next(&[fault, Fault::NotSent, Fault::UnknownBefore]);
         let hidden = broker.message_hide(&q, view.id, ids[0], terms(600)).await;
@@ -182,8 +182,8 @@ async fn claim_in_doubt_whose_messages_go_leaves_no_record() {
         let faulty = faulty().await;
         let (broker, q) = (&faulty.whole.broker, queue("q"));
         let ids = faulty.whole.post(&q, 2, 43_200).await;
-        let (view, mut handover) = broker.claim_create(&q, terms(60), limit(2)).await.unwrap().unwrap();
-        handover.done();
+        let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(2)).await.unwrap().unwrap();
+        delivery_guard.done();
         faulty.tree.next(&[fault]);
         assert!(broker.message_hide(&q, view.id, ids[0], terms(600)).await.is_err());
         for id in &ids {
@@ -204,8 +204,8 @@ async fn a_claim_that_is_over_while_its_renewal_is_under_way_and_fails_still_end
     let faulty = faulty().await;
     let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
     let claim = faulty.whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     faulty.tree.next(&[Fault::HeldAndLost]);
     let mut renewal = tokio::task::JoinSet::new();
     let broker = faulty.whole.broker.clone();

@@ -302,8 +302,8 @@ async fn page_of_closed_queues_counts_as_their_stats() {
     post_delayed(&before, &queue("due"), 30).await;
     // A claimed message that was deleted, and its claim's record not yet.
     let claim = before.broker.claim_create(&queue("a"), terms(600), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     before.broker.message_delete(&queue("a"), view.messages[0].id, Some(view.id)).await.unwrap();
     before.broker.stop().await;
     house.clock.advance(40_000);

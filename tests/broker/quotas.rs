@@ -259,8 +259,8 @@ async fn dead_letters_move_whatever_the_quota_and_count_once() {
     whole.broker.queue_create(&queue("q"), metadata(once)).await.unwrap();
     try_post(&whole, "q", &["1", "2"]).await.unwrap();
     let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(20)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
     assert!(whole.claim(&queue("q"), 20, 300).await.is_empty());
     assert_eq!(whole.claim_soon(&queue("dead"), 20).await.len(), 2);

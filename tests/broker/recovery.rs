@@ -38,8 +38,8 @@ pub(super) async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium
     loop {
         match whole.broker.claim_create(&queue(name), terms(300), limit(20)).await {
             Ok(None) => return Vec::new(),
-            Ok(Some((view, mut handover))) => {
-                handover.done();
+            Ok(Some((view, mut delivery_guard))) => {
+                delivery_guard.done();
                 return view.messages.iter().map(|message| message.id).collect();
             }
             Err(error) => assert!(error.nothing_written(), "{error:?}"),

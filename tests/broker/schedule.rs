@@ -83,8 +83,8 @@ async fn a_restart_loses_no_delayed_message_and_shows_what_became_due_meanwhile(
     let broker = open().await;
     let claim = async || {
         let claim = broker.claim_create(&queue("q"), terms(300), limit(20)).await.unwrap();
-        claim.map_or_else(Vec::new, |(view, mut handover)| {
-            handover.done();
+        claim.map_or_else(Vec::new, |(view, mut delivery_guard)| {
+            delivery_guard.done();
             view.messages.iter().map(|message| message.id).collect()
         })
     };
@@ -98,8 +98,8 @@ async fn a_claim_that_is_put_off_gives_its_messages_back_after_the_delay() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 2, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     whole.broker.release_later(&queue("q"), view.id, DELAYED).await.unwrap();
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[1..]);
     whole.clock.advance(30_000);

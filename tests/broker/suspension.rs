@@ -22,8 +22,8 @@ async fn turns() {
 /// Claims a message for a minute.
 async fn claim_one(whole: &Whole) -> ClaimId {
     let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     view.id
 }
 
@@ -71,8 +71,8 @@ async fn a_claim_whose_time_was_over_in_a_suspension_deletes_its_messages_still(
     let (whole, link) = (&faulty.whole, &faulty.link);
     let ids = whole.post(&queue("q"), 3, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(3)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     turns().await;
     link.suspend(Away::Refused);
     whole.clock.advance(60_000);

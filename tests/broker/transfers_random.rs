@@ -42,8 +42,8 @@ impl History {
     /// Claims what `q` has and gives it back: the second time each message is a dead letter.
     async fn attempt(&self) {
         let claim = self.now.broker.claim_create(&queue("q"), terms(300), limit(20)).await;
-        if let Ok(Some((view, mut handover))) = claim {
-            handover.done();
+        if let Ok(Some((view, mut delivery_guard))) = claim {
+            delivery_guard.done();
             // A broker that is about to crash may not do it: then the claim is there after the crash.
             drop(self.now.broker.claim_release(&queue("q"), view.id).await);
         }
@@ -52,8 +52,8 @@ impl History {
     /// Deletes what has come to `dead`.
     async fn consume(&mut self) {
         let claim = self.now.broker.claim_create(&queue("dead"), terms(300), limit(20)).await;
-        let Ok(Some((view, mut handover))) = claim else { return };
-        handover.done();
+        let Ok(Some((view, mut delivery_guard))) = claim else { return };
+        delivery_guard.done();
         for message in &view.messages {
             assert!(!self.gone.contains(&message.id), "{} is back", message.id);
             let deleted = self.now.broker.message_delete(&queue("dead"), message.id, Some(view.id)).await;

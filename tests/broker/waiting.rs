@@ -29,8 +29,8 @@ async fn wait_in_line(
         let claim = broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()).await.unwrap();
         (
             number,
-            claim.map(|(view, mut handover)| {
-                handover.done();
+            claim.map(|(view, mut delivery_guard)| {
+                delivery_guard.done();
                 view
             }),
         )
@@ -74,13 +74,13 @@ async fn who_hears_late_that_it_was_his_turn_sends_nobody_away() {
     let first = whole.post(&at, 1, 3_600).await;
     let mut next = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()));
     stand_in_line(next.as_mut()).await;
-    let (view, mut handover) = late.await.unwrap().unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = late.await.unwrap().unwrap();
+    delivery_guard.done();
     assert_eq!(view.messages[0].id, first[0]);
     stand_in_line(next.as_mut()).await;
     let second = whole.post(&at, 1, 3_600).await;
-    let (view, mut handover) = next.await.unwrap().unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = next.await.unwrap().unwrap();
+    delivery_guard.done();
     assert_eq!(view.messages[0].id, second[0]);
 }
 
@@ -98,8 +98,8 @@ async fn a_release_an_expiry_and_a_schedule_serve_who_waits() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
-    let (view, mut handover) = claim.unwrap();
-    handover.done();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
     let mut tasks = JoinSet::new();
     wait_in_line(&whole, &mut tasks, 0, "q").await;
     whole.broker.claim_release(&queue("q"), view.id).await.unwrap();

@@ -96,9 +96,9 @@ fn message_removed_between_read_and_wake_stays_gone() {
     let removals: [&[Step]; 2] = [&[Step::Remove(Target::Known(0), Named::Nobody)], &[Step::Purge]];
     for removal in removals {
         let delayed = [Step::Delayed(vec![0, 0], 30), Step::Flush, Step::Advance(31)];
-        let lane = [Step::Send, Step::Apply, Step::Settle];
+        let writer = [Step::Send, Step::Apply, Step::Settle];
         let steps =
-            [&delayed[..], &[Step::BeginWake, Step::ReadDue], removal, &lane, &[Step::Wake, Step::Flush]];
+            [&delayed[..], &[Step::BeginWake, Step::ReadDue], removal, &writer, &[Step::Wake, Step::Flush]];
         let met = history_in(World::over(&Driver::open()), &steps.concat());
         assert_eq!(met.gone_while_due, 1, "{removal:?}");
     }

@@ -190,8 +190,8 @@ fn sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
         before: impl Fn(u8) -> Vec<Step> + 'static,
         after: fn(u8) -> Vec<Step>,
     ) -> BoxedStrategy<Vec<Step>> {
-        let lane = [Step::Send, Step::Apply, Step::Settle];
-        any::<u8>().prop_map(move |number| [&before(number), &lane[..], &after(number)].concat()).boxed()
+        let writer = [Step::Send, Step::Apply, Step::Settle];
+        any::<u8>().prop_map(move |number| [&before(number), &writer[..], &after(number)].concat()).boxed()
     }
     let nothing = |_| Vec::new();
     let page = || vec![Step::BeginWake, Step::ReadDue];

@@ -25,7 +25,7 @@ const XML: HeaderValue = HeaderValue::from_static("text/xml");
 /// What an operation answers.
 pub struct OperationResult {
     body: Box<dyn Render>,
-    handover: Option<DeliveryGuard>,
+    delivery_guard: Option<DeliveryGuard>,
 }
 
 /// An answer that can be written in both protocols.
@@ -47,7 +47,7 @@ impl<T: Serialize + Send> Render for T {
 impl OperationResult {
     /// An answer with this content.
     pub fn new(body: impl Serialize + Send + 'static) -> Self {
-        Self { body: Box::new(body), handover: None }
+        Self { body: Box::new(body), delivery_guard: None }
     }
 
     /// An answer that says only that it was done.
@@ -56,8 +56,8 @@ impl OperationResult {
     }
 
     /// The same, handing messages over with its first byte.
-    pub fn deliver(self, handover: Option<DeliveryGuard>) -> Self {
-        Self { handover, ..self }
+    pub fn deliver(self, delivery_guard: Option<DeliveryGuard>) -> Self {
+        Self { delivery_guard, ..self }
     }
 
     /// The whole answer to a request with this id.
@@ -72,8 +72,8 @@ impl OperationResult {
             return fault.into_response(protocol, id);
         };
         let response = framed(StatusCode::OK, protocol, id, Body::from(written));
-        match self.handover {
-            Some(handover) => deliver(response, handover),
+        match self.delivery_guard {
+            Some(delivery_guard) => deliver(response, delivery_guard),
             None => response,
         }
     }

@@ -105,7 +105,7 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ope
     };
     let message = |(view, handle)| Message::new(context, queue, &wanted, view, handle);
     let messages = received.messages.into_iter().map(message).collect();
-    Ok(OperationResult::new(Messages { messages }).deliver(received.handover))
+    Ok(OperationResult::new(Messages { messages }).deliver(received.delivery_guard))
 }
 
 /// What makes a receive the same as another one: only of queues in order of groups.

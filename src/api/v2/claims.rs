@@ -98,14 +98,15 @@ pub async fn post(
     let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?.less(waited);
     let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
     let claimer = Claimer { client: asked.client, attempt: None };
-    let Some((claim, handover)) = broker.claim_wait(&asked.queue, terms, limit, wait, claimer).await? else {
+    let Some((claim, delivery_guard)) = broker.claim_wait(&asked.queue, terms, limit, wait, claimer).await?
+    else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
     let traces = trace::of_messages(&claim.messages);
     let messages = claim.messages.into_iter().map(|view| Message::new(&asked, view)).collect();
     let claim = Claim { id: claim.id, messages, traces };
-    let reply = deliver(reply(StatusCode::CREATED, &claim), handover);
+    let reply = deliver(reply(StatusCode::CREATED, &claim), delivery_guard);
     Ok(([(header::LOCATION, location)], reply).into_response())
 }
 

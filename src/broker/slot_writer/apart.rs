@@ -16,11 +16,11 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,
-        works: Vec<Write>,
+        writes: Vec<Write>,
         store: &dyn PoolStore,
     ) {
         let (posts, rest): (Vec<Write>, Vec<Write>) =
-            works.into_iter().partition(|work| work.change.is_post());
+            writes.into_iter().partition(|work| work.change.is_post());
         self.settle(slot, pool, posts, Outcome::Full).await;
         let batch = slot.state.lock().batch(slot, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
@@ -34,14 +34,14 @@ impl Broker {
         &self,
         slot: &Arc<Slot>,
         pool: &PoolName,
-        works: Vec<Write>,
+        writes: Vec<Write>,
         store: &dyn PoolStore,
     ) {
-        let mut parts = VecDeque::from(apart(works));
+        let mut parts = VecDeque::from(apart(writes));
         while let Some(part) = parts.pop_front() {
             let (batch, is_closed) = {
                 let state = slot.state.lock();
-                let is_closed = state.lanes.get(pool).is_none_or(|lane| lane.is_closed);
+                let is_closed = state.writers.get(pool).is_none_or(|writer| writer.is_closed);
                 (state.batch(slot, pool, &part), is_closed)
             };
             let outcome = match batch.filter(|_| !is_closed) {
@@ -60,13 +60,13 @@ impl Broker {
 }
 
 /// Parts of works: those of each queue, or each by itself if all are of one.
-fn apart(works: Vec<Write>) -> Vec<Vec<Write>> {
-    let is_one_queue = works.windows(2).all(|pair| pair[0].queue == pair[1].queue);
+fn apart(writes: Vec<Write>) -> Vec<Vec<Write>> {
+    let is_one_queue = writes.windows(2).all(|pair| pair[0].queue == pair[1].queue);
     if is_one_queue {
-        return works.into_iter().map(|work| vec![work]).collect();
+        return writes.into_iter().map(|work| vec![work]).collect();
     }
     let mut parts: Vec<Vec<Write>> = Vec::new();
-    for work in works {
+    for work in writes {
         match parts.iter_mut().find(|part| part[0].queue == work.queue) {
             Some(part) => part.push(work),
             None => parts.push(vec![work]),

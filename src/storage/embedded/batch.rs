@@ -45,14 +45,14 @@ pub(super) struct EncodedChanges {
 struct StoredForm {
     group: Option<GroupName>,
     /// Its header as it is, if it is aside; else it is ready.
-    aside: Option<Header>,
+    in_transfer: Option<Header>,
     overlay: Overlay,
     bytes: u64,
 }
 
 impl StoredForm {
     fn state(&self) -> &State {
-        self.aside.as_ref().map_or(&State::Ready, |header| &header.state)
+        self.in_transfer.as_ref().map_or(&State::Ready, |header| &header.state)
     }
 }
 
@@ -177,7 +177,7 @@ fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredFo
     if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
         let Message { header, body } = entries::decode_entry(id, &value)?;
         let (bytes, overlay) = (body.len() as u64, overlay(txn, &key)?);
-        return Ok(Some((StoredForm { group: header.group, aside: None, overlay, bytes }, body)));
+        return Ok(Some((StoredForm { group: header.group, in_transfer: None, overlay, bytes }, body)));
     }
     let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(None) };
     let Message { header, body } = entries::decode_entry(id, &value)?;
@@ -186,7 +186,7 @@ fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredFo
         None => (header, Overlay::None),
     };
     let (group, bytes) = (header.group.clone(), body.len() as u64);
-    Ok(Some((StoredForm { group, aside: Some(header), overlay, bytes }, body)))
+    Ok(Some((StoredForm { group, in_transfer: Some(header), overlay, bytes }, body)))
 }
 
 /// A ready entry of which all is known but whether its header was changed. It is not read.
@@ -195,14 +195,14 @@ fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<Store
         assert!(is_there(txn, queue, entry)?, "the pool has it otherwise: {entry:?}");
     }
     let overlay = overlay(txn, &stored::entry_key(queue, entry.id))?;
-    Ok(StoredForm { group: entry.group.clone(), aside: None, overlay, bytes: entry.bytes })
+    Ok(StoredForm { group: entry.group.clone(), in_transfer: None, overlay, bytes: entry.bytes })
 }
 
 /// Whether an entry lies as its owner believes.
 fn is_there(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<bool, StoreError> {
     let found = find(txn, queue, entry.id)?;
     Ok(found.is_some_and(|(lying, _)| {
-        lying.aside.is_none() && lying.group == entry.group && lying.bytes == entry.bytes
+        lying.in_transfer.is_none() && lying.group == entry.group && lying.bytes == entry.bytes
     }))
 }
 
@@ -217,7 +217,7 @@ pub(super) fn count(totals: &mut Totals, state: &State, bytes: u64) {
     match state {
         State::Ready => {}
         State::Scheduled => totals.scheduled += 1,
-        State::Prepared(_) | State::Moving(_) | State::Failed => totals.aside += 1,
+        State::Prepared(_) | State::Moving(_) | State::Failed => totals.in_transfer += 1,
     }
 }
 
@@ -228,7 +228,7 @@ fn uncount(totals: &mut Totals, state: &State, bytes: u64) {
         State::Ready => {}
         State::Scheduled => totals.scheduled = totals.scheduled.saturating_sub(1),
         State::Prepared(_) | State::Moving(_) | State::Failed => {
-            totals.aside = totals.aside.saturating_sub(1);
+            totals.in_transfer = totals.in_transfer.saturating_sub(1);
         }
     }
 }
@@ -253,7 +253,7 @@ fn update(
     (lying, body): (StoredForm, Bytes),
     totals: &mut QueueTotals,
 ) {
-    match (&lying.aside, &header.state) {
+    match (&lying.in_transfer, &header.state) {
         (None, State::Ready) => {
             let key = stored::entry_key(queue, header.id);
             return txn.put(Space::Headers, key, entries::encode_header(header));
@@ -306,7 +306,7 @@ fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, 
 fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
     let key = stored::entry_key(queue, id);
     uncount(totals, lying.state(), lying.bytes);
-    if let Some(old) = &lying.aside {
+    if let Some(old) = &lying.in_transfer {
         unschedule(txn, queue, old);
         txn.remove(Space::Aside, key.clone());
     } else {

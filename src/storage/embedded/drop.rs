@@ -109,7 +109,7 @@ impl KeyRange {
                 self.keys.push((Space::Schedule, stored::schedule_key(queue, header.ready, id)));
                 self.keys.push((Space::Buckets, Bucket::of_schedule(queue, header.ready).key()));
             }
-            State::Prepared(_) | State::Moving(_) | State::Failed => self.totals.aside += 1,
+            State::Prepared(_) | State::Moving(_) | State::Failed => self.totals.in_transfer += 1,
         }
         if space == Space::Entries {
             self.low = id.next();
@@ -141,7 +141,7 @@ impl KeyRange {
         totals.messages = totals.messages.saturating_sub(self.totals.messages);
         totals.bytes = totals.bytes.saturating_sub(self.totals.bytes);
         totals.scheduled = totals.scheduled.saturating_sub(self.totals.scheduled);
-        totals.aside = totals.aside.saturating_sub(self.totals.aside);
+        totals.in_transfer = totals.in_transfer.saturating_sub(self.totals.in_transfer);
         stored.low = stored.low.max(self.low);
         match self.dropped {
             DropResult::Done => txn.remove(Space::Totals, key),

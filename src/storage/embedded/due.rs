@@ -210,14 +210,14 @@ fn between(
         // What lies below the head was removed: no walk over it.
         (first <= last).then(|| view.range(space, &from, &to)).into_iter().flatten().peekable()
     };
-    let (mut ready, mut aside) = (pairs(Space::Entries, first.max(low)), pairs(Space::Aside, first));
+    let (mut ready, mut in_transfer) = (pairs(Space::Entries, first.max(low)), pairs(Space::Aside, first));
     let key = |pair: &ReadPair| pair.as_ref().ok().map(|(key, _)| key.clone());
     Ok(std::iter::from_fn(move || {
-        let (one, other) = (ready.peek().map(key), aside.peek().map(key));
+        let (one, other) = (ready.peek().map(key), in_transfer.peek().map(key));
         let next = match (one, other) {
-            (Some(one), Some(other)) if other < one => aside.next(),
+            (Some(one), Some(other)) if other < one => in_transfer.next(),
             (Some(_), _) => ready.next(),
-            (None, _) => aside.next(),
+            (None, _) => in_transfer.next(),
         };
         next.map(|pair| scan::entry(view, queue, pair))
     }))

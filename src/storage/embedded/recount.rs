@@ -192,7 +192,7 @@ pub(super) fn correct(txn: &mut Txn<'_>, correction: &Correction) -> Result<(), 
     now.messages = by(now.messages, before.messages, after.messages);
     now.bytes = by(now.bytes, before.bytes, after.bytes);
     now.scheduled = by(now.scheduled, before.scheduled, after.scheduled);
-    now.aside = by(now.aside, before.aside, after.aside);
+    now.in_transfer = by(now.in_transfer, before.in_transfer, after.in_transfer);
     txn.put(Space::Totals, Bytes::copy_from_slice(queue.as_bytes()), stored.encode());
     Ok(())
 }

@@ -89,7 +89,7 @@ impl QueueTotals {
         value.put_u64(self.totals.messages);
         value.put_u64(self.totals.bytes);
         value.put_u64(self.totals.scheduled);
-        value.put_u64(self.totals.aside);
+        value.put_u64(self.totals.in_transfer);
         value.put_slice(self.low.as_bytes());
         value.freeze()
     }
@@ -105,7 +105,7 @@ impl QueueTotals {
             messages: rest.get_u64(),
             bytes: rest.get_u64(),
             scheduled: rest.get_u64(),
-            aside: rest.get_u64(),
+            in_transfer: rest.get_u64(),
         };
         Ok(Self { totals, low: take_id(&mut rest) })
     }

@@ -91,7 +91,7 @@ struct Queues {
     messages: Vec<i64>,
     bytes: Vec<i64>,
     scheduled: Vec<i64>,
-    aside: Vec<i64>,
+    in_transfer: Vec<i64>,
 }
 
 #[derive(Default)]
@@ -145,7 +145,7 @@ impl<'a> Arrays<'a> {
         let updates = changes.updates.iter().filter(stays);
         let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
         let mut least = MessageId::MAX;
-        let (mut messages, mut bytes, mut scheduled, mut aside) = (0, 0, 0, 0);
+        let (mut messages, mut bytes, mut scheduled, mut in_transfer) = (0, 0, 0, 0);
         for message in &changes.appends {
             if !stays(&&message.header) {
                 continue;
@@ -154,7 +154,7 @@ impl<'a> Arrays<'a> {
             match header.state {
                 State::Ready => least = least.min(header.id),
                 State::Scheduled => scheduled += 1,
-                State::Prepared(_) | State::Moving(_) | State::Failed => aside += 1,
+                State::Prepared(_) | State::Moving(_) | State::Failed => in_transfer += 1,
             }
             messages += 1;
             bytes += i64::try_from(message.body.len()).expect("a body is in memory");
@@ -177,7 +177,7 @@ impl<'a> Arrays<'a> {
         self.queues.messages.push(messages);
         self.queues.bytes.push(bytes);
         self.queues.scheduled.push(scheduled);
-        self.queues.aside.push(aside);
+        self.queues.in_transfer.push(in_transfer);
     }
 
     fn add_notes(&mut self, slot: Slot, changes: &'a QueueChanges) {
@@ -212,8 +212,17 @@ impl<'a> Arrays<'a> {
         let Records { slot, generation, transaction, seq, fences, last_id } = &self.records;
         let mut columns: Vec<&(dyn ToSql + Sync)> =
             vec![slot, pool, generation, transaction, seq, fences, last_id, commits];
-        let Queues { slot, queue, low, least, messages, bytes, scheduled, aside } = &self.queues;
-        columns.extend([slot as &(dyn ToSql + Sync), queue, low, least, messages, bytes, scheduled, aside]);
+        let Queues { slot, queue, low, least, messages, bytes, scheduled, in_transfer } = &self.queues;
+        columns.extend([
+            slot as &(dyn ToSql + Sync),
+            queue,
+            low,
+            least,
+            messages,
+            bytes,
+            scheduled,
+            in_transfer,
+        ]);
         columns.extend([&self.remove_slots as &(dyn ToSql + Sync), &self.remove_queues, &self.removes]);
         columns.extend(self.appends.columns());
         columns.extend([&self.appends.group as &(dyn ToSql + Sync), &self.bodies]);

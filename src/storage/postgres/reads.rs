@@ -305,7 +305,7 @@ impl PostgresPool {
             messages: unsigned(row, "messages")?,
             bytes: unsigned(row, "bytes")?,
             scheduled: unsigned(row, "scheduled")?,
-            aside: unsigned(row, "aside")?,
+            in_transfer: unsigned(row, "aside")?,
         })
     }
 }

@@ -233,14 +233,14 @@ impl RedisPool {
     pub(super) async fn totals_of(&self, queue: QueueId) -> Result<Totals, StoreError> {
         let way = self.reads.way().await?;
         let bytes = way.keys.of_slot(queue.slot(), "bytes");
-        let [entries, aside, scheduled] =
+        let [entries, in_transfer, scheduled] =
             ["entries", "aside", "scheduled"].map(|what| way.keys.of_queue(queue, what));
-        let mut call = TOTALS.call(&[bytes, entries, aside, scheduled]);
+        let mut call = TOTALS.call(&[bytes, entries, in_transfer, scheduled]);
         call.arg(&queue.as_bytes()[..]);
         let answer = list(self.reads.read(way, &TOTALS, &call).await?)?;
         let numbers = answer.iter().map(number).collect::<Result<Vec<_>, _>>()?;
         let &[messages, bytes, scheduled, not_ready] = &numbers[..] else { return Err(damaged("an answer")) };
-        Ok(Totals { messages, bytes, scheduled, aside: not_ready.saturating_sub(scheduled) })
+        Ok(Totals { messages, bytes, scheduled, in_transfer: not_ready.saturating_sub(scheduled) })
     }
 
     /// The sum over all queues, a slot at a time: each slot has the bytes of its queues at hand.

@@ -120,8 +120,8 @@ pub async fn those_that_stay_do_not_keep_others_out(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let (a, b) = (queue(SLOT, 1), queue(SLOT, 2));
     let mark_in_transfer = |message| in_state(message, State::Failed);
-    let aside: Vec<Message> = in_a_minute(11..=20).into_iter().map(mark_in_transfer).collect();
-    owner.apply(vec![appends(a, &in_a_minute(1..=10)), appends(b, &aside)]).await;
+    let in_transfer: Vec<Message> = in_a_minute(11..=20).into_iter().map(mark_in_transfer).collect();
+    owner.apply(vec![appends(a, &in_a_minute(1..=10)), appends(b, &in_transfer)]).await;
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..20 {
         let found = owner.store.due(SLOT, Due::Expiry, after(200), 3).await.unwrap();

@@ -120,7 +120,9 @@ impl NaiveQueue {
             messages: self.entries.len() as u64,
             bytes,
             scheduled: count(|state| *state == State::Scheduled),
-            aside: count(|state| matches!(state, State::Prepared(_) | State::Moving(_) | State::Failed)),
+            in_transfer: count(|state| {
+                matches!(state, State::Prepared(_) | State::Moving(_) | State::Failed)
+            }),
         }
     }
 

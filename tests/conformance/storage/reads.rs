@@ -79,8 +79,9 @@ pub async fn usage_is_the_sum_over_all_queues_that_have_entries(storage: &mut dy
     assert_eq!(store.usage().await.unwrap(), Usage::default());
     let other = Slot(SLOT.0 + 1);
     let (mut one, mut two) = (Owner::fence(&store, SLOT, 1).await, Owner::fence(&store, other, 1).await);
-    let aside = in_state(message(3, "123"), State::Failed);
-    one.apply(vec![appends(queue(SLOT, 1), &messages([1, 2])), appends(queue(SLOT, 2), &[aside])]).await;
+    let in_transfer = in_state(message(3, "123"), State::Failed);
+    one.apply(vec![appends(queue(SLOT, 1), &messages([1, 2])), appends(queue(SLOT, 2), &[in_transfer])])
+        .await;
     two.append(queue(other, 1), &messages([4, 5])).await;
     two.remove(queue(other, 1), &[id(4)]).await;
     assert_eq!(store.usage().await.unwrap(), Usage { queues: 3, messages: 4, bytes: 33 });

@@ -34,9 +34,9 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Makes the totals of a queue say so.
-async fn falsify(journal: &Journal, queue: QueueId, [messages, bytes, scheduled, aside]: [u64; 4]) {
+async fn falsify(journal: &Journal, queue: QueueId, [messages, bytes, scheduled, in_transfer]: [u64; 4]) {
     let mut value = Vec::new();
-    [messages, bytes, scheduled, aside].iter().for_each(|number| value.extend(number.to_be_bytes()));
+    [messages, bytes, scheduled, in_transfer].iter().for_each(|number| value.extend(number.to_be_bytes()));
     value.extend([0; 16]);
     let key = Bytes::copy_from_slice(queue.as_bytes());
     journal.commit(move |txn| txn.put(Space::Totals, key, value.into())).await.unwrap();

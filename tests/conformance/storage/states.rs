@@ -42,7 +42,7 @@ pub async fn entries_are_found_by_id_in_any_state(storage: &mut dyn Storage) {
 pub async fn totals_tell_states_apart(storage: &mut dyn Storage) {
     let owner = with_one_of_each(storage).await;
     let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
-    assert_eq!(totals, Totals { messages: 5, bytes: 50, scheduled: 1, aside: 3 });
+    assert_eq!(totals, Totals { messages: 5, bytes: 50, scheduled: 1, in_transfer: 3 });
     assert_eq!(totals.ready(), 1);
 }
 
@@ -68,7 +68,7 @@ pub async fn update_moves_an_entry_from_any_state_to_any_other(storage: &mut dyn
         assert_eq!(owner.in_order(queue(SLOT, 1), Order::Ready).await, shown(|state| *state == State::Ready));
         assert_eq!(owner.in_order(queue(SLOT, 1), Order::Aside).await, shown(|state| *state != State::Ready));
         let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
-        assert_eq!(totals, Totals { messages: 5, bytes: 50, scheduled: 1, aside: 3 });
+        assert_eq!(totals, Totals { messages: 5, bytes: 50, scheduled: 1, in_transfer: 3 });
     }
 }
 

@@ -20,7 +20,7 @@ impl World {
             tail: self.last_id,
             has_ready: totals.ready() > 0,
             is_scheduled: totals.scheduled > 0,
-            has_aside: totals.aside > 0,
+            has_aside: totals.in_transfer > 0,
         };
         self.reads.clear();
         self.engine = self.opened(found);

@@ -61,11 +61,13 @@ impl World {
     /// What answers a duplicate outlives a crash.
     pub(super) fn check_twins(&self) {
         for key in (0..4).map(key) {
-            let Some(twin) = self.engine.first_post(key, self.now).filter(|twin| twin.is_durable) else {
+            let Some(duplicate) =
+                self.engine.first_post(key, self.now).filter(|duplicate| duplicate.is_durable)
+            else {
                 continue;
             };
             let note = self.pool.notes.get(&name(&key)).expect("the note of an id that is remembered");
-            assert_eq!(note.value[..], twin.id.as_bytes()[..], "the message of an id");
+            assert_eq!(note.value[..], duplicate.id.as_bytes()[..], "the message of an id");
         }
     }
 }

@@ -111,12 +111,13 @@ impl World {
 
     fn settle_post(&mut self, messages: Vec<Message>, notes: &[(DedupKey, Note)], is_durable: bool) {
         let id = |note: &Note| MessageId::from_bytes(note.value[..].try_into().expect("an id"));
-        let twins: Vec<(DedupKey, MessageId)> = notes.iter().map(|(key, note)| (*key, id(note))).collect();
+        let duplicates: Vec<(DedupKey, MessageId)> =
+            notes.iter().map(|(key, note)| (*key, id(note))).collect();
         if is_durable {
-            self.engine.dedup_posted(&twins);
+            self.engine.dedup_posted(&duplicates);
             self.posted(messages);
         } else {
-            self.engine.dedup_failed(&twins);
+            self.engine.dedup_failed(&duplicates);
         }
     }
 

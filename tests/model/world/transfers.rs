@@ -59,8 +59,8 @@ impl World {
 
     fn resting(&self) -> Vec<Header> {
         let is_resting = |header: &&Header| !self.departing.contains(&header.id);
-        let aside = self.truth.messages.values().filter(|known| known.place == Place::Aside);
-        aside.map(|known| &known.header).filter(is_resting).cloned().collect()
+        let in_transfer = self.truth.messages.values().filter(|known| known.place == Place::Aside);
+        in_transfer.map(|known| &known.header).filter(is_resting).cloned().collect()
     }
 
     pub(super) fn publish(&mut self, number: u8) {

@@ -167,7 +167,7 @@ fn audited_checks(name: &str, found: &Audit, names: &HashMap<String, String>) ->
 }
 
 fn amount(totals: &Totals) -> String {
-    let Totals { messages, bytes, scheduled: delayed, aside: in_transfer } = totals;
+    let Totals { messages, bytes, scheduled: delayed, in_transfer } = totals;
     format!("{messages} messages with {bytes} bytes, {delayed} delayed, {in_transfer} in transfer")
 }
 
