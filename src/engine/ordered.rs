@@ -46,7 +46,7 @@ impl QueueEngine {
             groups.settle(blocking);
         }
         let (mut turn, mut to_read) = (0, 0);
-        while taking.goes_on(&taken) && to_read < limits::GROUP_READS {
+        while taking.can_continue(&taken) && to_read < limits::GROUP_READS {
             let Some((next, name)) = groups.next_open(turn) else { break };
             turn = next + 1;
             match take_of_group(groups, hidden, &name, (taking, now, retention), &mut taken) {
@@ -178,7 +178,7 @@ fn take_of_group(
         return GroupTake::MustRead;
     }
     let (mut has_dead, mut count) = (false, 0);
-    while taking.goes_on(taken) {
+    while taking.can_continue(taken) {
         let Some(header) = groups.first(name, blocked) else { break };
         let is_expired = header.is_expired(now, retention);
         let is_dead = !is_expired && taking.is_dead(header);

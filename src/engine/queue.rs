@@ -89,7 +89,7 @@ pub(super) struct TakeBounds {
 }
 
 impl TakeBounds {
-    pub(super) fn goes_on(&self, taken: &ClaimSelection) -> bool {
+    pub(super) fn can_continue(&self, taken: &ClaimSelection) -> bool {
         taken.messages.len() < self.limit && taken.expired.len() + taken.dead.len() < self.dead
     }
 
@@ -207,7 +207,7 @@ impl QueueEngine {
         self.hidden.look_at_time(now);
         let mut taken = ClaimSelection::default();
         let first_copying = self.first_copying();
-        while taking.goes_on(&taken) {
+        while taking.can_continue(&taken) {
             if first_copying
                 .is_some_and(|copying| self.ready_cache.first().is_some_and(|first| copying < first))
             {

@@ -18,7 +18,7 @@ use angarium::storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::faulty::{Away, Fault, FaultyTree, Plan};
+use super::faulty::{Fault, FaultyTree, LinkOutage, Plan};
 use super::transfers::until;
 use super::{Whole, one_pool, queue, start};
 use crate::conformance::coordination::faulty::ServersClock;
@@ -183,7 +183,7 @@ async fn step_of_the_servers_ends_no_claim_over_a_start_and_a_hand_over() {
         first.broker.drain().await;
         first.broker.stop().await;
         // Its process is over, and its session with it: it may not have known yet that the second one runs.
-        pair.links[0].lose(Away::Refused).await;
+        pair.links[0].lose(LinkOutage::Refused).await;
         await_taken(&second).await;
         assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts");
         second.clock.advance(45_000);

@@ -31,7 +31,7 @@ const CLAIMS: &str = "/claims";
 const QUEUES: &str = "/queues/";
 
 /// Two pools, the second of which can be away when a broker starts, and a tree whose reads are counted.
-struct Counted {
+struct CountingBroker {
     tree: Arc<CountingTree>,
     pools: Arc<TwoPools>,
     clock: Clock,
@@ -68,7 +68,7 @@ fn change(uri: Option<&str>, weight: u32) -> PoolChange {
     }
 }
 
-impl Counted {
+impl CountingBroker {
     async fn new(data: &std::path::Path) -> Self {
         let clock = Clock::manual(1_700_000_000_000);
         let open = |name| Journal::open(&data.join(name), &clock).unwrap();
@@ -97,7 +97,7 @@ impl Counted {
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_queue_is_cleaned_without_reading_claims() {
     let data = tempfile::tempdir().unwrap();
-    let counted = Counted::new(data.path()).await;
+    let counted = CountingBroker::new(data.path()).await;
     let whole = counted.start().await;
     for name in ["q", "other"] {
         whole.post(&queue(name), 40, 3_600).await;
@@ -117,7 +117,7 @@ async fn deleted_queue_is_cleaned_without_reading_claims() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_of_a_silent_pool_are_not_searched_again() {
     let data = tempfile::tempdir().unwrap();
-    let counted = Counted::new(data.path()).await;
+    let counted = CountingBroker::new(data.path()).await;
     let first = counted.start().await;
     first.broker.pool_put(&pool("b"), change(None, 1_000_000)).await.unwrap();
     first.broker.pool_put(&pool("a"), change(None, 0)).await.unwrap();
@@ -139,7 +139,7 @@ async fn slots_of_a_silent_pool_are_not_searched_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn drain_waiting_for_a_claim_reads_no_records() {
     let data = tempfile::tempdir().unwrap();
-    let counted = Counted::new(data.path()).await;
+    let counted = CountingBroker::new(data.path()).await;
     let whole = counted.start().await;
     for number in 0..20 {
         whole.post(&queue(&format!("q{number}")), 1, 3_600).await;
@@ -163,7 +163,7 @@ async fn drain_waiting_for_a_claim_reads_no_records() {
 #[tokio::test(flavor = "multi_thread")]
 async fn move_task_start_reads_no_more_with_more_queues() {
     let data = tempfile::tempdir().unwrap();
-    let counted = Counted::new(data.path()).await;
+    let counted = CountingBroker::new(data.path()).await;
     let whole = counted.start().await;
     whole.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
     for number in 0..300 {

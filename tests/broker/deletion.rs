@@ -24,7 +24,7 @@ use super::faulty::{Fault, FaultyTree, Plan};
 use super::{Whole, limit, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool can be looked at behind its back.
-struct Seen {
+struct InspectedBroker {
     whole: Whole,
     tree: Arc<EmbeddedTree>,
     catalogue: Catalogue,
@@ -33,7 +33,7 @@ struct Seen {
     replica: Replica,
 }
 
-async fn seen() -> Seen {
+async fn seen() -> InspectedBroker {
     let data: TempDir = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
@@ -46,10 +46,10 @@ async fn seen() -> Seen {
             .await
             .unwrap();
     let catalogue = Catalogue::new(tree.clone());
-    Seen { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan, replica }
+    InspectedBroker { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan, replica }
 }
 
-impl Seen {
+impl InspectedBroker {
     /// The slot of the queue as its owner has it.
     async fn slot(&self) -> OwnedSlot {
         let slot = queue("q").slot();

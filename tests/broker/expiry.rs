@@ -219,12 +219,12 @@ async fn messages_whose_life_is_over_go_without_being_asked_for() {
 }
 
 /// One journal, and a broker that is started over it again and again.
-struct Again {
+struct RestartableBroker {
     data: tempfile::TempDir,
     clock: Clock,
 }
 
-impl Again {
+impl RestartableBroker {
     fn new() -> Self {
         Self { data: tempfile::tempdir().unwrap(), clock: Clock::manual(1_700_000_000_000) }
     }
@@ -246,7 +246,7 @@ async fn stored(pool: &EmbeddedPool, catalogue: &Catalogue) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_messages_go_from_behind_longer_lives_and_from_queues_that_nobody_uses() {
-    let again = Again::new();
+    let again = RestartableBroker::new();
     let (broker, _, _) = again.start().await;
     let ttl = |ttl| Some(angarium::domain::message::MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap());
     let message =
@@ -273,7 +273,7 @@ async fn expired_messages_go_from_behind_longer_lives_and_from_queues_that_nobod
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_of_queues_that_nobody_uses_end_in_time_and_are_cleared_away() {
-    let again = Again::new();
+    let again = RestartableBroker::new();
     let (broker, _, _) = again.start().await;
     let message = || vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }];
     broker.messages_post(&queue("q"), message(), None).await.unwrap();

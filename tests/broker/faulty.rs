@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-pub use crate::conformance::coordination::faulty::{Away, Fault, FaultyTree, Plan};
+pub use crate::conformance::coordination::faulty::{Fault, FaultyTree, LinkOutage, Plan};
 
 /// A pool with a plan of faults. It keeps the batches that it was given.
 pub struct FaultyPool {

@@ -10,7 +10,7 @@ use angarium::domain::limits;
 use angarium::journal::Journal;
 use uuid::Uuid;
 
-use super::faulty::Away;
+use super::faulty::LinkOutage;
 use super::outcomes::faulty;
 use super::{Whole, limit, queue, start, terms, whole};
 
@@ -29,7 +29,7 @@ async fn claim_one(whole: &Whole) -> ClaimId {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_claim_expires_during_a_suspension_and_for_two_seconds_after_it() {
-    for away in [Away::Held, Away::Refused] {
+    for away in [LinkOutage::Held, LinkOutage::Refused] {
         let faulty = faulty().await;
         let (whole, link) = (&faulty.whole, &faulty.link);
         let ids = whole.post(&queue("q"), 1, 3_600).await;
@@ -55,7 +55,7 @@ async fn a_claim_whose_time_was_over_in_a_suspension_can_be_renewed_in_the_momen
     whole.post(&queue("q"), 1, 3_600).await;
     let claim = claim_one(whole).await;
     turns().await;
-    link.suspend(Away::Refused);
+    link.suspend(LinkOutage::Refused);
     whole.clock.advance(60_000);
     link.connect();
     whole.broker.claim_get(&queue("q"), claim).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_claim_whose_time_was_over_in_a_suspension_deletes_its_messages_still(
     let (view, mut delivery_guard) = claim.unwrap();
     delivery_guard.done();
     turns().await;
-    link.suspend(Away::Refused);
+    link.suspend(LinkOutage::Refused);
     whole.clock.advance(60_000);
     whole.broker.message_delete(&queue("q"), ids[0], Some(view.id)).await.unwrap();
     whole
@@ -128,7 +128,7 @@ async fn after_a_lost_session_the_replica_is_registered_again_before_it_speaks_f
         registry.others(Uuid::nil()).count()
     };
     assert_eq!(registered().await, 1);
-    link.lose(Away::Refused).await;
+    link.lose(LinkOutage::Refused).await;
     assert_eq!(registered().await, 0);
     assert!(whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.is_err());
     link.connect();

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct CannedRequest {
     /// Method and path.
     pub line: String,
     /// The headers, their names in small letters.
@@ -19,11 +19,11 @@ pub struct Asked {
 /// A server with one request for each connection. It ends with the test's process.
 pub struct Canned {
     pub url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<CannedRequest>>>,
 }
 
 /// The head of an answer, from its status on with its headers, and its body. An empty head breaks the connection.
-pub type Said = (String, String);
+pub type CannedReply = (String, String);
 
 impl Canned {
     /// Gives the requests these answers, in their order.
@@ -33,7 +33,9 @@ impl Canned {
     }
 
     /// Gives each request the answer that is made for it, until there is none.
-    pub fn answering(mut answers: impl FnMut(&Asked) -> Option<Said> + Send + 'static) -> Self {
+    pub fn answering(
+        mut answers: impl FnMut(&CannedRequest) -> Option<CannedReply> + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -51,12 +53,12 @@ impl Canned {
     }
 
     /// What was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<CannedRequest> {
         self.asked.lock().clone()
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<CannedRequest> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -74,7 +76,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let line = line.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
-    Some(Asked { line, headers, body: String::from_utf8(body).ok()? })
+    Some(CannedRequest { line, headers, body: String::from_utf8(body).ok()? })
 }
 
 fn answer(mut stream: TcpStream, head: &str, body: &str) {

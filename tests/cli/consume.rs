@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use super::canned::{Asked, Canned};
+use super::canned::{Canned, CannedRequest};
 use super::{Beside, Program, beside_a_server};
 
 fn with_messages(bodies: &[&str]) -> Beside {
@@ -78,7 +78,7 @@ fn a_claim_is_renewed_while_its_command_runs() {
     let home = tempfile::tempdir().unwrap();
     let renewed = home.path().join("renewed");
     let (mark, mut claims) = (renewed.clone(), 0);
-    let server = Canned::answering(move |asked: &Asked| {
+    let server = Canned::answering(move |asked: &CannedRequest| {
         let method = asked.line.split(' ').next().unwrap();
         let message =
             r#"{"id": "c1", "messages": [{"id": "m1", "href": "/m1", "ttl": 60, "age": 0, "body": 1}]}"#;

@@ -39,7 +39,7 @@ struct Program {
 
 /// How a run ended.
 #[derive(Debug)]
-struct Ended {
+struct CommandResult {
     code: i32,
     out: String,
     err: String,
@@ -64,12 +64,12 @@ impl Program {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Ended {
+    fn run(&self, args: &[&str]) -> CommandResult {
         self.feed(args, b"")
     }
 
     /// Runs it with this input.
-    fn feed(&self, args: &[&str], input: &[u8]) -> Ended {
+    fn feed(&self, args: &[&str], input: &[u8]) -> CommandResult {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())
@@ -80,7 +80,7 @@ impl Program {
         // A command that reads no input may be gone already.
         let _ = child.stdin.take().expect("stdin is piped").write_all(input);
         let output = child.wait_with_output().expect("the program is our child");
-        Ended {
+        CommandResult {
             code: output.status.code().expect("it ended by itself"),
             out: String::from_utf8(output.stdout).expect("the output is text"),
             err: String::from_utf8(output.stderr).expect("the errors are text"),

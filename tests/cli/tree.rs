@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Ended, Program};
+use super::{CommandResult, Program};
 use crate::support::client::{Claim, Client};
 use crate::support::postgres::Postgres;
 use crate::support::server::{Server, ServerBuilder};
@@ -19,9 +19,9 @@ fn text(path: &Path) -> &str {
 }
 
 /// Where files and data directories are.
-struct Place(TempDir);
+struct TreeFiles(TempDir);
 
-impl Place {
+impl TreeFiles {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -30,13 +30,13 @@ impl Place {
         self.0.path().join(name)
     }
 
-    fn run(&self, action: &str, file: &str, settings: &[&str]) -> Ended {
+    fn run(&self, action: &str, file: &str, settings: &[&str]) -> CommandResult {
         let file = self.path(file);
         Program::new(None).run(&[&["tree", action, text(&file)], settings].concat())
     }
 
     /// Runs it with the embedded tree of a data directory.
-    fn on_data(&self, action: &str, file: &str, data: &str) -> Ended {
+    fn on_data(&self, action: &str, file: &str, data: &str) -> CommandResult {
         let data = self.path(data);
         self.run(action, file, &["--data", text(&data)])
     }
@@ -87,7 +87,7 @@ fn check(client: &Client, claim: &Claim) {
 
 #[test]
 fn an_installation_moves_from_its_embedded_tree_to_zookeeper_with_the_same_pool() {
-    let place = Place::new();
+    let place = TreeFiles::new();
     let service = place.service("data", "embedded:journal");
     let claim = fill(&service.client());
     assert!(service.terminate().success());
@@ -112,7 +112,7 @@ fn an_installation_moves_from_its_embedded_tree_to_zookeeper_with_the_same_pool(
 
 #[test]
 fn a_tree_that_was_lost_is_put_back_from_a_file_and_again() {
-    let place = Place::new();
+    let place = TreeFiles::new();
     let pool = Postgres::shared().fresh_uri();
     let service = place.service("first", &pool);
     let claim = fill(&service.client());
@@ -134,7 +134,7 @@ fn a_tree_that_was_lost_is_put_back_from_a_file_and_again() {
 
 #[test]
 fn a_new_ensemble_goes_on_where_the_one_before_it_was_lost() {
-    let place = Place::new();
+    let place = TreeFiles::new();
     let pool = Postgres::shared().fresh_uri();
     let on = |address: &str| {
         let builder = ServerBuilder::new(&place.path("data")).arg("--coordination").arg(address);
@@ -163,7 +163,7 @@ fn a_new_ensemble_goes_on_where_the_one_before_it_was_lost() {
 
 #[test]
 fn a_file_holds_all_of_a_tree_and_is_for_its_owner_alone() {
-    let place = Place::new();
+    let place = TreeFiles::new();
     let service = place.service("data", "embedded:journal");
     fill(&service.client());
     // While a service has the tree nobody else does.
@@ -195,7 +195,7 @@ fn a_file_holds_all_of_a_tree_and_is_for_its_owner_alone() {
 
 #[test]
 fn a_tree_that_is_not_empty_takes_no_file() {
-    let place = Place::new();
+    let place = TreeFiles::new();
     for data in ["data", "other"] {
         assert!(place.service(data, "embedded:journal").terminate().success());
     }
@@ -209,7 +209,7 @@ fn a_tree_that_is_not_empty_takes_no_file() {
 
 #[test]
 fn an_import_that_was_cut_short_starts_no_service_and_is_repeated() {
-    let place = Place::new();
+    let place = TreeFiles::new();
     let service = place.service("data", "embedded:journal");
     fill(&service.client());
     assert!(service.terminate().success());
@@ -242,7 +242,7 @@ fn an_import_that_was_cut_short_starts_no_service_and_is_repeated() {
 
 #[test]
 fn what_is_no_tree_is_refused_before_anything_is_written() {
-    let place = Place::new();
+    let place = TreeFiles::new();
     let system = |slots: u32| json!({"id": uuid::Uuid::nil(), "generation": 1, "schema": 1, "slots": slots});
     let cases = [
         (String::new(), "there is none"),

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::history::{
-    Delete, Grant, LostGrant, Moment, Outcome, Post, Purge, Record, Release, Shown, Sighting, Span, Tag,
+    Delete, Grant, LostGrant, Moment, Outcome, Post, Purge, Record, Release, ShownMessage, Sighting, Span,
+    Tag,
 };
 use super::verdict::{Verdict, judge};
 
@@ -28,8 +29,8 @@ fn id(number: u64) -> String {
     format!("id-{number}")
 }
 
-fn shown(number: u64) -> Shown {
-    Shown { id: id(number), tag: Some(tag(number)) }
+fn shown(number: u64) -> ShownMessage {
+    ShownMessage { id: id(number), tag: Some(tag(number)) }
 }
 
 /// A history of messages 1 and 2, acknowledged at second 1 and read at the end. Each test spoils it.
@@ -72,7 +73,7 @@ impl Record {
         self.purges.push(Purge { queue: QUEUE, span: span(second), outcome });
     }
 
-    fn sight(&mut self, second: u64, message: Shown) {
+    fn sight(&mut self, second: u64, message: ShownMessage) {
         self.sightings.push(Sighting { queue: QUEUE, span: span(second), message });
     }
 }
@@ -210,7 +211,7 @@ fn delete_without_a_claim_of_a_held_message_is_late() {
 #[test]
 fn body_nobody_posted_is_unexpected() {
     let mut record = clean();
-    record.sight(DRAIN, Shown { id: id(9), tag: None });
+    record.sight(DRAIN, ShownMessage { id: id(9), tag: None });
     record.sight(DRAIN, shown(10));
     assert_only(&judge(&record), |v| &v.unexpected, 2);
 }
@@ -218,14 +219,14 @@ fn body_nobody_posted_is_unexpected() {
 #[test]
 fn body_of_another_message_is_unexpected() {
     let mut record = clean();
-    record.sight(5, Shown { id: id(1), tag: Some(tag(2)) });
+    record.sight(5, ShownMessage { id: id(1), tag: Some(tag(2)) });
     assert_only(&judge(&record), |v| &v.unexpected, 1);
 }
 
 #[test]
 fn copy_of_an_acknowledged_message_is_unexpected() {
     let mut record = clean();
-    record.sight(DRAIN, Shown { id: id(9), tag: Some(tag(2)) });
+    record.sight(DRAIN, ShownMessage { id: id(9), tag: Some(tag(2)) });
     assert_only(&judge(&record), |v| &v.unexpected, 1);
 }
 
@@ -358,7 +359,7 @@ fn unacknowledged_message_under_two_ids_is_counted_as_duplicate() {
     let mut record = clean();
     record.post(2, &[3], Outcome::Unknown);
     record.sight(DRAIN, shown(3));
-    record.sight(DRAIN, Shown { id: id(33), tag: Some(tag(3)) });
+    record.sight(DRAIN, ShownMessage { id: id(33), tag: Some(tag(3)) });
     let verdict = judge(&record);
     assert!(verdict.is_clean(), "{verdict}");
     assert_eq!((verdict.duplicates, verdict.unknown), (1, 1));

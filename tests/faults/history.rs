@@ -50,7 +50,7 @@ pub struct Post {
 
 /// A message as the server showed it. Without a tag its body is none that a producer makes.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ShownMessage {
     pub id: String,
     pub tag: Option<Tag>,
 }
@@ -63,7 +63,7 @@ pub struct Grant {
     pub claim: String,
     pub ttl: Duration,
     pub span: Span,
-    pub messages: Vec<Shown>,
+    pub messages: Vec<ShownMessage>,
 }
 
 /// A claim whose answer never came. It may hold messages that we do not know of; `returns` is the
@@ -104,7 +104,7 @@ pub struct Purge {
 pub struct Sighting {
     pub queue: &'static str,
     pub span: Span,
-    pub message: Shown,
+    pub message: ShownMessage,
 }
 
 /// The whole evidence.
@@ -152,7 +152,7 @@ impl Outcome {
     }
 }
 
-impl From<Message> for Shown {
+impl From<Message> for ShownMessage {
     fn from(message: Message) -> Self {
         Self { tag: Tag::of(&message.body), id: message.id }
     }
@@ -196,7 +196,7 @@ impl History {
 
     pub fn granted(&self, queue: &'static str, consumer: u32, ttl: u64, start: Moment, claim: &Claim) {
         let span = self.span_from(start);
-        let messages = claim.messages.iter().cloned().map(Shown::from).collect();
+        let messages = claim.messages.iter().cloned().map(ShownMessage::from).collect();
         let ttl = Duration::from_secs(ttl);
         let grant = Grant { queue, consumer, claim: claim.id.clone(), ttl, span, messages };
         self.record.lock().grants.push(grant);

@@ -130,7 +130,7 @@ impl Load {
 }
 
 impl Round<'_> {
-    fn goes_on(&self) -> bool {
+    fn continues(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
 
@@ -147,7 +147,7 @@ impl Round<'_> {
 impl Producer {
     fn run(&mut self, round: &Round, mut dice: StdRng) {
         let client = Client::new(round.base);
-        while round.goes_on() {
+        while round.continues() {
             if round.backlog[self.queue].load(Ordering::Relaxed) > BACKLOG {
                 thread::sleep(Duration::from_millis(2));
                 continue;
@@ -205,7 +205,7 @@ struct Consumer<'a> {
 
 impl Consumer<'_> {
     fn run(&self, mut dice: StdRng) {
-        while self.round.goes_on() {
+        while self.round.continues() {
             if !self.delete_doubtful() {
                 return;
             }

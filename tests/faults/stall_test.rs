@@ -29,7 +29,7 @@ fn post(client: &Client, body: &str) -> Answer {
 }
 
 /// The code of an error, and whether it says that nothing was written.
-fn said(answer: &Answer) -> (StatusCode, String, bool) {
+fn error_summary(answer: &Answer) -> (StatusCode, String, bool) {
     let body = answer.json();
     let code = body["code"].as_str().unwrap_or_default().to_owned();
     (answer.status, code, body["nothing_written"] == true)
@@ -66,12 +66,12 @@ fn stalled_commit_is_answered_and_service_recovers() {
     let claim = ask(&server, |client| client.claim(QUEUE, 1, 60));
     let unknown = (StatusCode::SERVICE_UNAVAILABLE, "unknown_outcome".to_owned(), false);
     let first = first.recv_timeout(PATIENCE).expect("the first is answered").expect("the server is up");
-    assert_eq!(said(&first), unknown);
+    assert_eq!(error_summary(&first), unknown);
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     let mut refused = Vec::new();
     for (number, other) in others.into_iter().enumerate() {
         let other = other.recv_timeout(PATIENCE).expect("each is answered").expect("the server is up");
-        let (status, code, nothing_written) = said(&other);
+        let (status, code, nothing_written) = error_summary(&other);
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{}", other.text());
         assert_eq!(code == "unknown_outcome", !nothing_written, "{}", other.text());
         refused.extend(nothing_written.then(|| format!("other {number}")));
@@ -82,7 +82,7 @@ fn stalled_commit_is_answered_and_service_recovers() {
     wait_until("it is not ready", || !is_ready(&client));
     assert_eq!(client.get("/livez").expect("the server is up").status, StatusCode::OK);
     let began = Instant::now();
-    let (status, _, nothing_written) = said(&post(&client, "while it stands"));
+    let (status, _, nothing_written) = error_summary(&post(&client, "while it stands"));
     assert_eq!((status, nothing_written), (StatusCode::SERVICE_UNAVAILABLE, true));
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     refused.push("while it stands".to_owned());
@@ -124,7 +124,7 @@ fn request_at_stalled_disk_ends_by_its_deadline() {
     let rest = rest.recv_timeout(wait).expect("the post is answered").expect("the server is up");
     let took = began.elapsed();
     assert!((Duration::from_secs(44)..wait).contains(&took), "{took:?}");
-    assert_eq!(said(&rest), (StatusCode::SERVICE_UNAVAILABLE, "unknown_outcome".to_owned(), false));
+    assert_eq!(error_summary(&rest), (StatusCode::SERVICE_UNAVAILABLE, "unknown_outcome".to_owned(), false));
     let sqs = sqs.recv_timeout(PATIENCE).expect("the send is answered").expect("the server is up");
     assert_eq!(sqs.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", sqs.text());
     cut.open_gate();
@@ -149,7 +149,7 @@ fn pool_change_behind_stalled_one_is_refused() {
     // It waits ten seconds for its turn.
     let second = second.recv_timeout(Duration::from_secs(10) + PATIENCE).expect("the second is answered");
     let second = second.expect("the server is up");
-    assert_eq!(said(&second), (StatusCode::SERVICE_UNAVAILABLE, "unavailable".to_owned(), true));
+    assert_eq!(error_summary(&second), (StatusCode::SERVICE_UNAVAILABLE, "unavailable".to_owned(), true));
     cut.open_gate();
     let first = first.recv_timeout(PATIENCE).expect("the first is answered").expect("the server is up");
     assert_eq!(first.status, StatusCode::CREATED, "{}", first.text());

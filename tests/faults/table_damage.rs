@@ -27,13 +27,13 @@ const WITNESSED: Duration = Duration::from_secs(3);
 const DOCTOR_KIB: u64 = 4 << 20;
 
 /// A message that was acknowledged.
-struct Posted {
+struct PostedMessage {
     queue: &'static str,
     id: String,
     body: String,
 }
 
-fn post(client: &Client, queue: &'static str, count: usize) -> Vec<Posted> {
+fn post(client: &Client, queue: &'static str, count: usize) -> Vec<PostedMessage> {
     // Bytes that nothing makes smaller.
     let bodies: Vec<_> = (0..count).map(|_| Alphanumeric.sample_string(&mut rand::rng(), BODY)).collect();
     bodies
@@ -41,7 +41,7 @@ fn post(client: &Client, queue: &'static str, count: usize) -> Vec<Posted> {
         .flat_map(|bodies| {
             let texts: Vec<Value> = bodies.iter().map(|body| json!(body)).collect();
             let ids = client.post_messages(queue, &texts).unwrap().posted_ids();
-            let posted = |(id, body): (String, &String)| Posted { queue, id, body: body.clone() };
+            let posted = |(id, body): (String, &String)| PostedMessage { queue, id, body: body.clone() };
             ids.into_iter().zip(bodies).map(posted).collect::<Vec<_>>()
         })
         .collect()
@@ -62,7 +62,7 @@ fn position(bytes: &[u8], text: &[u8]) -> Option<usize> {
 }
 
 /// The table that has the body of a message, and where in it.
-fn table_of(data: &Path, posted: &Posted) -> Option<(PathBuf, usize)> {
+fn table_of(data: &Path, posted: &PostedMessage) -> Option<(PathBuf, usize)> {
     let part = &posted.body.as_bytes()[BODY / 2..BODY / 2 + 40];
     let tables =
         files(&data.join("journal")).into_iter().filter(|file| file.parent().unwrap().ends_with("tables"));
@@ -70,7 +70,7 @@ fn table_of(data: &Path, posted: &Posted) -> Option<(PathBuf, usize)> {
 }
 
 /// Posts to these queues, and has all of it written to tables.
-fn posted_to_tables(data: &Path, queues: &[&'static str]) -> Vec<Posted> {
+fn posted_to_tables(data: &Path, queues: &[&'static str]) -> Vec<PostedMessage> {
     let server = ServerBuilder::new(data).start();
     let client = server.client();
     let posted: Vec<_> = queues.iter().flat_map(|queue| post(&client, queue, POSTS)).collect();
@@ -92,7 +92,7 @@ fn posted_to_tables(data: &Path, queues: &[&'static str]) -> Vec<Posted> {
 }
 
 /// Posts to both queues, has all of it written to tables, and posts once more. Then the service is killed.
-fn killed(data: &Path) -> Vec<Posted> {
+fn killed(data: &Path) -> Vec<PostedMessage> {
     let mut posted = posted_to_tables(data, &[DAMAGED, OTHER]);
     let server = ServerBuilder::new(data).start();
     posted.extend(post(&server.client(), OTHER, 3));
@@ -107,7 +107,7 @@ fn flip(file: &Path, at: usize) {
     fs::write(file, bytes).unwrap();
 }
 
-fn get(client: &Client, posted: &Posted) -> Answer {
+fn get(client: &Client, posted: &PostedMessage) -> Answer {
     client.get_message(posted.queue, &posted.id).unwrap()
 }
 
@@ -175,7 +175,7 @@ fn damaged_table_stops_its_queue_alone() {
         client.get(&format!("/v2/queues/{DAMAGED}/messages?echo=true&include_claimed=true&limit=20"));
     let next = listed.unwrap();
     assert!(next.status != StatusCode::NO_CONTENT, "{}", next.text());
-    assert_goes_on(&server, &client, &whole);
+    assert_continues(&server, &client, &whole);
     let ready = client.get("/readyz").unwrap();
     assert_eq!(ready.status, StatusCode::OK);
     assert!(
@@ -192,7 +192,7 @@ fn damaged_table_stops_its_queue_alone() {
     let deleted = client.send(Method::DELETE, &format!("/v2/queues/{DAMAGED}"), &[], None).unwrap();
     assert_eq!(deleted.status, StatusCode::NO_CONTENT, "{}", deleted.text());
     thread::sleep(Duration::from_secs(2));
-    assert_goes_on(&server, &client, &whole);
+    assert_continues(&server, &client, &whole);
     assert_place_logged_once(&server);
 }
 
@@ -218,7 +218,7 @@ fn unreadable_table_stops_its_queue_alone() {
         let (own, whole): (Vec<_>, Vec<_>) = posted.iter().partition(|posted| posted.queue == DAMAGED);
         own.iter().for_each(|posted| assert_damaged(&get(&client, posted)));
         assert_damaged(&client.claim(DAMAGED, 5, 300).unwrap());
-        assert_goes_on(&server, &client, &whole);
+        assert_continues(&server, &client, &whole);
         let fresh = post(&client, "fresh", 3);
         fresh.iter().for_each(|posted| assert_eq!(get(&client, posted).json()["body"], json!(posted.body)));
         let warned = client.get("/readyz").unwrap();
@@ -237,7 +237,7 @@ fn assert_place_logged_once(server: &Server) {
 }
 
 /// The other queue is read, written and emptied.
-fn assert_goes_on(server: &Server, client: &Client, whole: &[&Posted]) {
+fn assert_continues(server: &Server, client: &Client, whole: &[&PostedMessage]) {
     let own = whole.iter().filter(|posted| posted.queue == OTHER);
     for posted in own {
         let answer = get(client, posted);
@@ -342,7 +342,7 @@ fn damage_of_each_kind_of_file_is_found_and_shows_nothing_less() {
 }
 
 /// The service refuses to start, or each message is there or told to be damaged.
-fn check_start(data: &Path, posted: &[Posted], case: &str) {
+fn check_start(data: &Path, posted: &[PostedMessage], case: &str) {
     let Some(server) = ServerBuilder::new(data).try_start() else { return };
     let client = server.client();
     for posted in posted {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use super::history::{Delete, Grant, Moment, Outcome, Post, Purge, Record, Shown, Span, Tag};
+use super::history::{Delete, Grant, Moment, Outcome, Post, Purge, Record, ShownMessage, Span, Tag};
 
 /// How much earlier than its ttl a claim may end: the server's clock steps and ours are not the same.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -151,7 +151,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Every message that any operation showed.
-    fn shown(&self) -> impl Iterator<Item = (&'static str, Span, &'a Shown)> {
+    fn shown(&self) -> impl Iterator<Item = (&'static str, Span, &'a ShownMessage)> {
         let claimed =
             self.record.grants.iter().flat_map(|grant| {
                 grant.messages.iter().map(move |message| (grant.queue, grant.span, message))
@@ -198,7 +198,7 @@ impl<'a> Evidence<'a> {
         faults
     }
 
-    fn why_unexpected(&self, queue: &str, message: &Shown) -> Option<String> {
+    fn why_unexpected(&self, queue: &str, message: &ShownMessage) -> Option<String> {
         let Some(tag) = message.tag else { return Some("a body that nobody posts".to_owned()) };
         let Some((post, id)) = self.posted.get(&tag) else {
             return Some(format!("{tag:?} was never posted"));
@@ -302,7 +302,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The tag of an acknowledged message that nobody can have been handed before this grant.
-    fn first_delivery(&self, grant: &Grant, message: &Shown) -> Option<Tag> {
+    fn first_delivery(&self, grant: &Grant, message: &ShownMessage) -> Option<Tag> {
         let tag = *self.acked.get(message.id.as_str())?;
         let (post, _) = self.posted[&tag];
         let earlier = self.grants_of[message.id.as_str()].iter().any(|other| other.span.end < grant.span.end);

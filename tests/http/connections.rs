@@ -31,16 +31,16 @@ const HELD: &str = "GET /held HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// What the handler of `/held` reports.
 #[derive(Debug, PartialEq)]
-enum Held {
+enum HeldConnection {
     Begun,
     Dropped,
 }
 
-struct Holding(Sender<Held>);
+struct Holding(Sender<HeldConnection>);
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        let _ = self.0.send(Held::Dropped);
+        let _ = self.0.send(HeldConnection::Dropped);
     }
 }
 
@@ -48,7 +48,7 @@ struct Server {
     address: SocketAddr,
     stop: CancellationToken,
     ended: Receiver<()>,
-    held: Receiver<Held>,
+    held: Receiver<HeldConnection>,
     /// Lets `/held` answer.
     release: Arc<Notify>,
     _runtime: Runtime,
@@ -98,10 +98,10 @@ impl Drop for Server {
     }
 }
 
-fn app(held: Sender<Held>, release: Arc<Notify>) -> Router {
+fn app(held: Sender<HeldConnection>, release: Arc<Notify>) -> Router {
     let hold = async move || {
         let _holding = Holding(held.clone());
-        let _ = held.send(Held::Begun);
+        let _ = held.send(HeldConnection::Begun);
         release.notified().await;
         "held"
     };
@@ -275,11 +275,11 @@ fn silent_connection_beyond_the_bound_of_its_address_is_refused() {
 fn disconnect_drops_the_handler() {
     let server = Server::start(ConnectionLimits::default());
     let mut client = server.send(HELD);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(Held::Begun));
+    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Begun));
     assert!(is_silent(&mut client));
     assert_eq!(server.held.try_recv().ok(), None);
     drop(client);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(Held::Dropped));
+    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Dropped));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn stop_closes_idle_connections_and_finishes_requests() {
     read_until(&mut idle, "quick");
     let mut fresh = server.connect();
     let mut busy = server.send(HELD);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(Held::Begun));
+    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Begun));
 
     server.stop.cancel();
     assert_eq!(read_to_end(&mut idle), "");
@@ -307,9 +307,9 @@ fn stop_closes_idle_connections_and_finishes_requests() {
 fn stop_cuts_requests_that_do_not_finish_in_time() {
     let server = Server::start(ConnectionLimits { drain: SHORT, ..Default::default() });
     let _client = server.send(HELD);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(Held::Begun));
+    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Begun));
     server.stop.cancel();
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(Held::Dropped));
+    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Dropped));
     server.ended.recv_timeout(PATIENCE).unwrap();
 }
 

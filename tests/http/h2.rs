@@ -25,23 +25,23 @@ use tokio_util::task::TaskTracker;
 
 /// What the handler of `/held` reports.
 #[derive(Debug, PartialEq)]
-enum Held {
+enum HeldStream {
     Begun,
     Dropped,
 }
 
-struct Holding(UnboundedSender<Held>);
+struct Holding(UnboundedSender<HeldStream>);
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        let _ = self.0.send(Held::Dropped);
+        let _ = self.0.send(HeldStream::Dropped);
     }
 }
 
-fn app(held: UnboundedSender<Held>) -> Router {
+fn app(held: UnboundedSender<HeldStream>) -> Router {
     let hold = async move || {
         let _holding = Holding(held.clone());
-        let _ = held.send(Held::Begun);
+        let _ = held.send(HeldStream::Begun);
         std::future::pending::<()>().await;
     };
     Router::new()
@@ -73,7 +73,7 @@ struct Pair {
     /// Stops the client's side, which reads, writes and answers pings, as if its network were gone.
     gone: CancellationToken,
     served: JoinHandle<hyper::Result<()>>,
-    held: UnboundedReceiver<Held>,
+    held: UnboundedReceiver<HeldStream>,
     stop: CancellationToken,
     since: Instant,
 }
@@ -161,9 +161,9 @@ async fn handler_of_ten_minutes_is_not_cut() {
 async fn client_that_vanished_is_found_out_while_it_is_waited_for() {
     let mut pair = Pair::new().await;
     let _waiting = pair.client.send_request(request("GET", "/held"), true).unwrap();
-    assert_eq!(pair.held.recv().await, Some(Held::Begun));
+    assert_eq!(pair.held.recv().await, Some(HeldStream::Begun));
     pair.gone.cancel();
-    assert_eq!(pair.held.recv().await, Some(Held::Dropped));
+    assert_eq!(pair.held.recv().await, Some(HeldStream::Dropped));
     // A question after the one time of silence, and another one for its answer.
     let asked = ConnectionLimits::default().probe;
     assert!(pair.since.elapsed() >= asked && pair.since.elapsed() <= asked * 2 + secs(2));
@@ -173,9 +173,9 @@ async fn client_that_vanished_is_found_out_while_it_is_waited_for() {
 async fn request_that_is_taken_back_drops_its_handler_and_begins_a_rest() {
     let mut pair = Pair::new().await;
     let (_, mut stream) = pair.client.send_request(request("GET", "/held"), true).unwrap();
-    assert_eq!(pair.held.recv().await, Some(Held::Begun));
+    assert_eq!(pair.held.recv().await, Some(HeldStream::Begun));
     stream.send_reset(h2::Reason::CANCEL);
-    assert_eq!(pair.held.recv().await, Some(Held::Dropped));
+    assert_eq!(pair.held.recv().await, Some(HeldStream::Dropped));
     let most = ConnectionLimits::default().idle * 2 + secs(2);
     assert!(pair.finish_release().await <= most);
 }
@@ -263,7 +263,7 @@ async fn requests_beyond_the_bound_wait_for_one_to_end() {
     // The bound is known to the client after the first exchange.
     assert_eq!(pair.get("/quick").await.unwrap(), StatusCode::OK);
     let (_, mut first) = pair.client.send_request(request("GET", "/held"), true).unwrap();
-    assert_eq!(pair.held.recv().await, Some(Held::Begun));
+    assert_eq!(pair.held.recv().await, Some(HeldStream::Begun));
     let (second, _) = pair.client.send_request(request("GET", "/quick"), true).unwrap();
     let mut second = Box::pin(second);
     timeout(secs(5), second.as_mut()).await.expect_err("there is room for one");
@@ -276,10 +276,10 @@ async fn stop_finishes_requests_and_closes() {
     let mut pair = Pair::new().await;
     let limits = ConnectionLimits::default();
     let (answer, _) = pair.client.send_request(request("GET", "/held"), true).unwrap();
-    assert_eq!(pair.held.recv().await, Some(Held::Begun));
+    assert_eq!(pair.held.recv().await, Some(HeldStream::Begun));
     pair.stop.cancel();
     assert!(answer.await.is_err(), "it does not finish in time");
-    assert_eq!(pair.held.recv().await, Some(Held::Dropped));
+    assert_eq!(pair.held.recv().await, Some(HeldStream::Dropped));
     assert_about(pair.since.elapsed(), limits.drain.as_secs());
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::tls::{Place, connect};
+use super::tls::{TlsFiles, connect};
 use crate::support::server::Server;
 
 const MIB: usize = 1 << 20;
@@ -18,7 +18,7 @@ const MIB: usize = 1 << 20;
 const LONGEST: usize = 6 * MIB + MIB / 4;
 
 /// A client of HTTP/2 on one connection, whose streams have a window of so many bytes.
-async fn client(server: &Server, place: &Place, window: u32) -> SendRequest<Bytes> {
+async fn client(server: &Server, place: &TlsFiles, window: u32) -> SendRequest<Bytes> {
     let certificate = place.certificate_now();
     let stream = connect(server, &certificate, &[b"h2"]).await.unwrap();
     let mut client = h2::client::Builder::new();
@@ -44,7 +44,7 @@ async fn send(stream: &mut SendStream<Bytes>, mut left: usize, piece: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_of_one_h2_connection_stay_within_a_quarter() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     place.issue();
     let server = place.start_with(&["--max-body-bytes=33554432"]);
     let mut client = client(&server, &place, 65_535).await;
@@ -72,7 +72,7 @@ async fn bodies_of_one_h2_connection_stay_within_a_quarter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_to_closed_windows_stay_within_their_budget() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     place.issue();
     let server = place.start_with(&["--max-unsent-bytes=33554432"]);
     let mut posting = client(&server, &place, 65_535).await;

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::held::{Held, LastWill, free_port, wait_until};
+use crate::support::held::{LastWill, ShellServer, free_port, wait_until};
 use crate::support::server::ServerBuilder;
 use crate::support::settings::test_tools;
 
@@ -31,7 +31,7 @@ fn proxy_of_the_page_says_whose_a_request_is() {
     command.push(format!("PROXY_PROJECTS={}", projects.display()).into());
     command.push(format!("ANGARIUM_ADDRESS={}", server.base().trim_start_matches("http://")).into());
     command.extend([test_tools().join("bin/haproxy").into(), "-db".into(), "-f".into(), file.into()]);
-    let _proxy = Held::start(dir.path(), &command, LastWill::KeepData);
+    let _proxy = ShellServer::start(dir.path(), &command, LastWill::KeepData);
     wait_until("the proxy listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
     let client = |token: &str| {
         let client = Client::new(&format!("http://127.0.0.1:{port}"));

@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_util::task::TaskTracker;
 
-use super::tls::{Place, connect};
+use super::tls::{TlsFiles, connect};
 use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
 
@@ -186,7 +186,7 @@ async fn probe(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_over_tls_are_answered_when_all_places_are_taken() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     let certificate = place.issue();
     let server = place.start_with(&["--max-connections=4", "--first-byte-timeout=10m", "--idle-timeout=10m"]);
     // They do not even shake hands.

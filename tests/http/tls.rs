@@ -26,9 +26,9 @@ use crate::support::server::{Server, ServerBuilder};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory with the certificate and the key of a service, and data.
-pub struct Place(TempDir);
+pub struct TlsFiles(TempDir);
 
-impl Place {
+impl TlsFiles {
     pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -116,7 +116,7 @@ fn ping(version: Version) -> Request<Empty<Bytes>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http1_is_served_over_tls() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     let certificate = place.issue();
     let server = place.start();
     for protocols in [&[b"http/1.1".as_slice()][..], &[]] {
@@ -130,7 +130,7 @@ async fn http1_is_served_over_tls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http2_is_served_to_whom_offers_it() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     let certificate = place.issue();
     let server = place.start();
     let stream = connect(&server, &certificate, &[b"h2", b"http/1.1"]).await.unwrap();
@@ -144,7 +144,7 @@ async fn http2_is_served_to_whom_offers_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_header_comes_before_the_handshake() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     let certificate = place.issue();
     let builder = ServerBuilder::new(&place.0.path().join("data"));
     let files = [place.certificate(), place.key()];
@@ -182,7 +182,7 @@ async fn becomes_served(server: &Server, certificate: &CertificateDer<'static>) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_certificate_is_taken_at_sighup_and_no_connection_is_dropped() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     let before = place.issue();
     let server = place.start();
     let stream = connect(&server, &before, &[]).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_new_certificate_is_taken_at_sighup_and_no_connection_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_without_its_key_changes_nothing() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     let good = place.issue();
     let server = place.start();
     std::fs::write(place.certificate(), issued().0.pem()).unwrap();
@@ -216,7 +216,7 @@ async fn a_certificate_without_its_key_changes_nothing() {
 
 #[test]
 fn a_start_with_wrong_files_says_which() {
-    let place = Place::new();
+    let place = TlsFiles::new();
     place.issue();
     std::fs::write(place.key(), issued().1.serialize_pem()).unwrap();
     let said = refused(&place.certificate(), &place.key());
@@ -247,7 +247,7 @@ fn refused(certificate: &Path, key: &Path) -> String {
 #[test]
 fn who_speaks_in_the_clear_to_tls_is_closed() {
     use std::io::{Read, Write};
-    let place = Place::new();
+    let place = TlsFiles::new();
     place.issue();
     let server = place.start();
     let mut client = TcpStream::connect(address(&server)).unwrap();
@@ -262,7 +262,7 @@ fn who_speaks_in_the_clear_to_tls_is_closed() {
 #[test]
 fn who_does_not_shake_hands_is_closed() {
     use std::io::Read;
-    let place = Place::new();
+    let place = TlsFiles::new();
     place.issue();
     let server = ServerBuilder::new(&place.0.path().join("data"))
         .arg("--tls-cert")

@@ -57,7 +57,7 @@ struct World {
     /// What is taken.
     held: BTreeMap<MessageId, Option<GroupName>>,
     noisy: BTreeMap<GroupName, Timestamp>,
-    looks: Vec<Look>,
+    looks: Vec<TakeRecord>,
     looked: Option<Timestamp>,
     now: Timestamp,
     posted: u128,
@@ -66,7 +66,7 @@ struct World {
 }
 
 /// What was held when somebody took something, for so many milliseconds.
-struct Look {
+struct TakeRecord {
     /// In which 150 seconds.
     span: u64,
     passed: u64,
@@ -175,7 +175,7 @@ impl World {
         let passed = now - self.looked.get_or_insert(self.now).as_millis();
         if passed >= 1_000 {
             let held = self.held.values().cloned().collect();
-            self.looks.push(Look { span: now / 150_000, passed: passed.min(150_000), held });
+            self.looks.push(TakeRecord { span: now / 150_000, passed: passed.min(150_000), held });
             self.looked = Some(self.now);
         }
     }
@@ -185,7 +185,7 @@ impl World {
         let Some(running) = self.looks.last().map(|look| look.span) else { return false };
         let recent = self.looks.iter().filter(|look| look.span + 1 >= running);
         let (mut own, mut all) = (0, 0);
-        for Look { passed, held, .. } in recent {
+        for TakeRecord { passed, held, .. } in recent {
             let count = held.iter().filter(|held| held.as_ref() == Some(group)).count() as u64;
             all += held.len() as u64 * passed;
             // Those with less than a hundredth are left out.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use angarium::engine::GroupBounds;
 
 use super::dice;
-use super::step::{Named, Step, Target, deep_steps, steps, swarm_steps};
+use super::step::{Deleter, Step, Target, deep_steps, steps, swarm_steps};
 use super::world::{Driver, Met, World};
 
 #[test]
@@ -83,7 +83,7 @@ fn delete_after_delayed_release_that_failed_is_right() {
     for end in [Step::FailEnd(0), Step::LoseEnd(0), Step::Crash] {
         let mut steps = vec![Step::Post(vec![0, 0], false), Step::Flush, Step::Take(2), Step::Flush];
         steps.extend(put_off.clone());
-        steps.extend([end, Step::Remove(Target::Known(0), Named::Holder), Step::Flush]);
+        steps.extend([end, Step::Remove(Target::Known(0), Deleter::Holder), Step::Flush]);
         let met = history_in(World::over(&Driver::open()), &steps);
         // Without its record the claim is not there after a crash.
         assert_eq!(met.stored_otherwise, 1, "{:?}", steps[steps.len() - 3]);
@@ -93,7 +93,7 @@ fn delete_after_delayed_release_that_failed_is_right() {
 /// A message was gone when the page that showed it as due was woken, and appeared without a body.
 #[test]
 fn message_removed_between_read_and_wake_stays_gone() {
-    let removals: [&[Step]; 2] = [&[Step::Remove(Target::Known(0), Named::Nobody)], &[Step::Purge]];
+    let removals: [&[Step]; 2] = [&[Step::Remove(Target::Known(0), Deleter::Nobody)], &[Step::Purge]];
     for removal in removals {
         let delayed = [Step::Delayed(vec![0, 0], 30), Step::Flush, Step::Advance(31)];
         let writer = [Step::Send, Step::Apply, Step::Settle];

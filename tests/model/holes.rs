@@ -2,7 +2,7 @@
 
 use angarium::engine::GroupBounds;
 
-use super::step::{Named, Step, Target};
+use super::step::{Deleter, Step, Target};
 use super::world::World;
 
 /// Takes the steps, holding the engine against the naive queue after each, then drains the queue.
@@ -39,7 +39,7 @@ fn uncounted_end_that_failed_takes_no_attempt_back() {
 #[test]
 fn message_deleted_before_its_post_is_answered_is_never_ready() {
     let listed = [Step::Post(vec![0], false), Step::Send, Step::Apply];
-    let deleted = [Step::Remove(Target::Unanswered(0), Named::Nobody), Step::Settle];
+    let deleted = [Step::Remove(Target::Unanswered(0), Deleter::Nobody), Step::Settle];
     history(&[&listed[..], &deleted, &[Step::Take(1)], &DONE].concat());
     history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
 }
@@ -49,7 +49,7 @@ fn message_deleted_before_its_post_is_answered_is_never_ready() {
 fn message_whose_removal_fails_while_its_claim_ends_is_ready_again() {
     let claimed = [Step::Take(2), Step::Grant(0)];
     let deleted =
-        [Step::Remove(Target::Known(0), Named::Holder), Step::Send, Step::End(0, true), Step::Settle];
+        [Step::Remove(Target::Known(0), Deleter::Holder), Step::Send, Step::End(0, true), Step::Settle];
     history(&[&posted(&[0, 0]), &claimed[..], &deleted, &DONE, &[Step::FinishEnd(0)]].concat());
 }
 
@@ -57,7 +57,7 @@ fn message_whose_removal_fails_while_its_claim_ends_is_ready_again() {
 #[test]
 fn message_whose_removal_fails_after_its_claim_ended_has_its_attempt_in_the_pool() {
     let claimed = [Step::Take(1), Step::Grant(0)];
-    let deleted = [Step::Remove(Target::Known(0), Named::Holder), Step::Send];
+    let deleted = [Step::Remove(Target::Known(0), Deleter::Holder), Step::Send];
     let ended = [Step::End(0, true), Step::FinishEnd(0), Step::Settle];
     history(&[&posted(&[0]), &claimed[..], &deleted, &ended, &DONE, &[Step::FinishEnd(0)]].concat());
 }
@@ -87,7 +87,7 @@ fn message_that_is_put_off_while_a_page_is_read_is_not_ready() {
 fn a_group_whose_delayed_first_message_is_removed_is_found_again() {
     let bounds = GroupBounds { known: 1, open: 0, messages: 2, ..GroupBounds::default() };
     for number in 0..4 {
-        let removed = Step::Remove(Target::Known(number), Named::Nobody);
+        let removed = Step::Remove(Target::Known(number), Deleter::Nobody);
         let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
         history_in(World::ordered(bounds), &[&posted[..], &[removed]].concat());
     }

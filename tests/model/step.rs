@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// Whom somebody who deletes a message says he is.
 #[derive(Clone, Copy, Debug)]
-pub enum Named {
+pub enum Deleter {
     Nobody,
     /// The claim that holds the message, if one does.
     Holder,
@@ -94,7 +94,7 @@ pub enum Step {
     /// Whoever has a receipt of a message removes it.
     RemoveReceived(Target),
     ClearSpent,
-    Remove(Target, Named),
+    Remove(Target, Deleter),
     BeginRefill,
     /// A page of at most so many messages is read.
     ReadPage(u8),
@@ -199,9 +199,9 @@ fn sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
     vec![
         led(|number| vec![Step::Delayed(vec![0, 0], 1 + number % 40)], |_| vec![Step::Advance(41)]),
         Just(page()).boxed(),
-        led(move |number| [page(), vec![delete(number, Named::Nobody)]].concat(), nothing),
+        led(move |number| [page(), vec![delete(number, Deleter::Nobody)]].concat(), nothing),
         led(move |_| [page(), vec![Step::Purge]].concat(), nothing),
-        led(move |number| vec![delete(number, Named::Holder)], nothing),
+        led(move |number| vec![delete(number, Deleter::Holder)], nothing),
         led(|_| vec![Step::BeginSweep, Step::FinishSweep], nothing),
         led(
             |number| {
@@ -341,11 +341,11 @@ fn target() -> impl Strategy<Value = Target> {
     ]
 }
 
-fn named() -> impl Strategy<Value = Named> {
+fn named() -> impl Strategy<Value = Deleter> {
     prop_oneof![
-        3 => Just(Named::Nobody),
-        4 => Just(Named::Holder),
-        1 => any::<u8>().prop_map(Named::Other),
-        1 => Just(Named::Stranger),
+        3 => Just(Deleter::Nobody),
+        4 => Just(Deleter::Holder),
+        1 => any::<u8>().prop_map(Deleter::Other),
+        1 => Just(Deleter::Stranger),
     ]
 }

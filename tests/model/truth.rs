@@ -10,7 +10,7 @@ use angarium::domain::time::Timestamp;
 use angarium::engine::{AttemptCount, Release};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MessageState {
     Ready,
     Scheduled,
     /// Scheduled or prepared before.
@@ -23,7 +23,7 @@ pub enum Place {
     Aside,
 }
 
-impl Place {
+impl MessageState {
     /// Where an entry of the pool is that nothing happens to.
     pub fn of(state: &State) -> Self {
         match state {
@@ -36,10 +36,10 @@ impl Place {
 
 /// A message whose post was answered.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownMessage {
     pub header: Header,
     /// Where it is, or would be if its removals failed.
-    pub place: Place,
+    pub place: MessageState,
     /// How many removals of it are under way. While one is, nobody sees it.
     pub removals: u32,
 }
@@ -76,7 +76,7 @@ pub enum Verdict {
 
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
-    pub messages: BTreeMap<MessageId, Known>,
+    pub messages: BTreeMap<MessageId, KnownMessage>,
     pub claims: BTreeMap<ClaimId, Lease>,
     /// Removals under way of ids that are not among the messages.
     pub strangers: BTreeMap<MessageId, u32>,
@@ -85,13 +85,14 @@ pub struct Truth {
 impl Truth {
     pub fn posted(&mut self, header: Header) {
         let removals = self.strangers.remove(&header.id).unwrap_or(0);
-        let place = Place::of(&header.state);
-        self.messages.insert(header.id, Known { header, place, removals });
+        let place = MessageState::of(&header.state);
+        self.messages.insert(header.id, KnownMessage { header, place, removals });
     }
 
     /// Messages that may be claimed, oldest first.
     pub fn ready(&self) -> Vec<&Header> {
-        let ready = self.messages.values().filter(|known| known.place == Place::Ready && known.removals == 0);
+        let ready =
+            self.messages.values().filter(|known| known.place == MessageState::Ready && known.removals == 0);
         ready.map(|known| &known.header).collect()
     }
 
@@ -100,18 +101,18 @@ impl Truth {
     }
 
     #[track_caller]
-    fn at(&mut self, id: MessageId) -> &mut Known {
+    fn at(&mut self, id: MessageId) -> &mut KnownMessage {
         self.messages.get_mut(&id).expect("the message is known")
     }
 
-    pub fn move_to(&mut self, id: MessageId, place: Place) {
+    pub fn move_to(&mut self, id: MessageId, place: MessageState) {
         self.at(id).place = place;
     }
 
     pub fn grant(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp, ids: &[MessageId]) {
         for message in ids {
             let known = self.at(*message);
-            known.place = Place::Claimed(id);
+            known.place = MessageState::Claimed(id);
             known.header.attempts += 1;
             known.header.first_claimed.get_or_insert(expires.minus_seconds(terms.ttl()));
             terms.extend(&mut known.header, expires);
@@ -119,7 +120,7 @@ impl Truth {
         self.claims.insert(id, Lease { expires, ending: None, is_parting: false });
     }
 
-    pub fn set_parting(&mut self, claim: ClaimId, is_parting: bool) {
+    pub fn set_split(&mut self, claim: ClaimId, is_parting: bool) {
         if let Some(lease) = self.claims.get_mut(&claim) {
             lease.is_parting = is_parting;
         }
@@ -136,13 +137,14 @@ impl Truth {
     ) -> Vec<ClaimId> {
         let mut over = Vec::new();
         for id in ids {
-            if let Some(known) = self.messages.get_mut(id).filter(|known| known.place == Place::Claimed(old))
+            if let Some(known) =
+                self.messages.get_mut(id).filter(|known| known.place == MessageState::Claimed(old))
             {
-                known.place = Place::Claimed(new);
+                known.place = MessageState::Claimed(new);
                 terms.extend(&mut known.header, expires);
             }
         }
-        self.set_parting(old, false);
+        self.set_split(old, false);
         if self.held_by(old).is_empty() && self.claims.remove(&old).is_some() {
             over.push(old);
         }
@@ -155,8 +157,7 @@ impl Truth {
     }
 
     pub fn held_by(&self, claim: ClaimId) -> Vec<MessageId> {
-        let held =
-            |known: &Known| matches!(known.place, Place::Claimed(c) | Place::Returning(c) if c == claim);
+        let held = |known: &KnownMessage| matches!(known.place, MessageState::Claimed(c) | MessageState::Returning(c) if c == claim);
         self.messages.values().filter(|known| held(known)).map(|known| known.header.id).collect()
     }
 
@@ -164,7 +165,7 @@ impl Truth {
         for id in self.held_by(claim) {
             let known = self.at(id);
             if known.removals == 0 {
-                known.place = Place::Returning(claim);
+                known.place = MessageState::Returning(claim);
             }
         }
         self.claims.get_mut(&claim).expect("the claim lives").ending = Some(ending);
@@ -176,7 +177,7 @@ impl Truth {
         for id in self.held_by(claim) {
             let known = self.at(id);
             known.header = returned(&known.header, ending);
-            known.place = Place::of(&known.header.state);
+            known.place = MessageState::of(&known.header.state);
         }
         self.claims.remove(&claim);
     }
@@ -184,7 +185,7 @@ impl Truth {
     pub fn release_failed(&mut self, claim: ClaimId) {
         self.claims.get_mut(&claim).expect("the claim is ending").ending = None;
         for id in self.held_by(claim) {
-            self.move_to(id, Place::Claimed(claim));
+            self.move_to(id, MessageState::Claimed(claim));
         }
     }
 
@@ -192,7 +193,7 @@ impl Truth {
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
             let known = self.at(*id);
-            (known.header.state, known.place) = (State::Ready, Place::Ready);
+            (known.header.state, known.place) = (State::Ready, MessageState::Ready);
         }
     }
 
@@ -200,14 +201,14 @@ impl Truth {
     pub fn stay(&mut self, ids: &[MessageId]) {
         for id in ids {
             let known = self.at(*id);
-            known.place = Place::of(&known.header.state);
+            known.place = MessageState::of(&known.header.state);
         }
     }
 
     pub fn mark_in_transfer(&mut self, headers: &[Header]) {
         for header in headers {
             let known = self.at(header.id);
-            (known.header, known.place) = (header.clone(), Place::Aside);
+            (known.header, known.place) = (header.clone(), MessageState::Aside);
         }
     }
 
@@ -221,14 +222,16 @@ impl Truth {
         if known.removals > 0 {
             return Verdict::Begun;
         }
-        if matches!(known.place, Place::Leaving | Place::Aside) {
+        if matches!(known.place, MessageState::Leaving | MessageState::Aside) {
             return Verdict::OnItsWay;
         }
         match (known.place, claim) {
             // One that is being published is a free message already.
-            (Place::Ready | Place::Scheduled | Place::Waking, None) => Verdict::Begun,
-            (Place::Ready | Place::Scheduled | Place::Waking, Some(_)) => Verdict::Free,
-            (Place::Claimed(holder), Some(claim)) if claim == holder && is_live(claim) => Verdict::Begun,
+            (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, None) => Verdict::Begun,
+            (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, Some(_)) => Verdict::Free,
+            (MessageState::Claimed(holder), Some(claim)) if claim == holder && is_live(claim) => {
+                Verdict::Begun
+            }
             (_, None) => Verdict::Claimed,
             (_, Some(claim)) if is_live(claim) => Verdict::Claimed,
             (_, Some(_)) => Verdict::ClaimEnded,
@@ -246,7 +249,7 @@ impl Truth {
     pub fn removed(&mut self, id: MessageId) -> Option<ClaimId> {
         self.strangers.remove(&id);
         let known = self.messages.remove(&id)?;
-        let Place::Claimed(claim) = known.place else { return None };
+        let MessageState::Claimed(claim) = known.place else { return None };
         let is_over = self.held_by(claim).is_empty() && self.claims[&claim].ending.is_none();
         is_over.then(|| self.claims.remove(&claim)).map(|_| claim)
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::dockerfile::{Dockerfile, list};
 use crate::support::client::Client;
-use crate::support::held::{Held, LastWill, free_port, wait_until};
+use crate::support::held::{LastWill, ShellServer, free_port, wait_until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_angarium");
 
@@ -28,7 +28,7 @@ pub struct Launched {
     launch: Launch,
     port: u16,
     dir: TempDir,
-    _held: Held,
+    _held: ShellServer,
 }
 
 impl Launch {
@@ -102,7 +102,7 @@ impl Launch {
         command.extend(launch.environment.iter().map(|(name, value)| format!("{name}={value}").into()));
         command.push(PROGRAM.into());
         command.extend(launch.words.iter().map(Into::into));
-        let held = Held::start(dir.path(), &command, LastWill::KeepData);
+        let held = ShellServer::start(dir.path(), &command, LastWill::KeepData);
         held.wait_until_it(dir.path(), || TcpStream::connect(("127.0.0.1", port)).is_ok());
         Launched { launch, port, dir, _held: held }
     }

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::signing::{Said, Signer, TRANSPORTS, Transport, pairs};
+use super::signing::{SignedReply, Signer, TRANSPORTS, Transport, pairs};
 use crate::fuzz::judge::Service;
 use crate::support::cluster::{Cluster, REPLICAS};
 use crate::support::server::ServerBuilder;
@@ -71,7 +71,7 @@ fn operations() -> Vec<(&'static str, &'static [&'static str], Value)> {
 
 /// What a member says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum Verdict {
     Nothing,
     Own,
     Foreign,
@@ -79,8 +79,8 @@ enum Says {
 }
 
 /// Puts a member that names a queue into a request.
-fn name(request: &mut Value, base: &str, member: &str, says: Says) {
-    let account = if says == Says::Foreign { VICTIM.2 } else { THIEF.2 };
+fn name(request: &mut Value, base: &str, member: &str, says: Verdict) {
+    let account = if says == Verdict::Foreign { VICTIM.2 } else { THIEF.2 };
     let arn = |queue: &str| format!("arn:aws:sqs:us-east-1:{account}:{queue}");
     let text = match member {
         "QueueUrl" => format!("{base}/{account}/orders"),
@@ -97,13 +97,13 @@ fn name(request: &mut Value, base: &str, member: &str, says: Says) {
         }
         other => panic!("{other} names no queue"),
     };
-    if says == Says::Nothing {
+    if says == Verdict::Nothing {
         return;
     }
     if member == "QueueName" {
         request["QueueOwnerAWSAccountId"] = json!(account);
     }
-    let value = if says == Says::WrongType { json!([text]) } else { json!(text) };
+    let value = if says == Verdict::WrongType { json!([text]) } else { json!(text) };
     match member {
         "RedrivePolicy" | "RedriveAllowPolicy" => {
             let attributes = request.as_object_mut().unwrap().entry("Attributes");
@@ -189,10 +189,10 @@ impl Accounts<'_> {
     fn attack(
         &self,
         (operation, needs): (&str, &Value),
-        (member, says): (&str, Says),
-        others: Says,
+        (member, says): (&str, Verdict),
+        others: Verdict,
         transport: Transport,
-    ) -> Said {
+    ) -> SignedReply {
         let mut request = needs.clone();
         for other in MEMBERS.iter().filter(|other| **other != member) {
             name(&mut request, &self.bases[0], other, others);
@@ -221,10 +221,10 @@ impl Accounts<'_> {
     fn attack_operation(&self, operation: &str, members: &[&str], needs: &Value, transport: Transport) {
         let asked = (operation, needs);
         for member in members {
-            for others in [Says::Nothing, Says::Own, Says::Foreign] {
-                for says in [Says::Foreign, Says::WrongType] {
+            for others in [Verdict::Nothing, Verdict::Own, Verdict::Foreign] {
+                for says in [Verdict::Foreign, Verdict::WrongType] {
                     // CreateQueue takes a name of its caller's account alone, and an attribute needs a queue that it is of.
-                    if operation == "CreateQueue" && *member == "QueueName" && says == Says::Foreign {
+                    if operation == "CreateQueue" && *member == "QueueName" && says == Verdict::Foreign {
                         continue;
                     }
                     let said = self.attack(asked, (member, says), others, transport);
@@ -235,7 +235,7 @@ impl Accounts<'_> {
         }
         // What an operation does not take has no influence.
         let Some(subject) = members.first() else { return self.attack_listing(asked, transport) };
-        let plain = self.attack(asked, (subject, Says::Own), Says::Nothing, transport);
+        let plain = self.attack(asked, (subject, Verdict::Own), Verdict::Nothing, transport);
         assert!(
             plain.status == 200 || MAY_FAIL.contains(&operation),
             "{transport:?} {operation}: {}",
@@ -246,16 +246,16 @@ impl Accounts<'_> {
             return;
         }
         self.set_up(&self.thief, THIEF.2);
-        let plain = self.attack(asked, (subject, Says::Own), Says::Nothing, transport);
+        let plain = self.attack(asked, (subject, Verdict::Own), Verdict::Nothing, transport);
         for member in MEMBERS.iter().filter(|member| !members.contains(member)) {
-            for says in [Says::Own, Says::Foreign, Says::WrongType] {
+            for says in [Verdict::Own, Verdict::Foreign, Verdict::WrongType] {
                 if operation == "DeleteQueue" {
                     self.set_up(&self.thief, THIEF.2);
                 }
                 let mut request = needs.clone();
                 name(&mut request, &self.bases[0], member, says);
                 // An attribute is a member of the operations that take attributes.
-                name(&mut request, &self.bases[0], subject, Says::Own);
+                name(&mut request, &self.bases[0], subject, Verdict::Own);
                 let said = self.thief.send(&self.bases[0], transport, operation, &request);
                 let is_path = transport.is_below_queue() && *member == "QueueUrl";
                 let what = format!("{transport:?} {operation}: {member} {says:?}");
@@ -268,9 +268,9 @@ impl Accounts<'_> {
 impl Accounts<'_> {
     /// An operation that names no queue shows those of the account.
     fn attack_listing(&self, asked: (&str, &Value), transport: Transport) {
-        let others = if transport.is_below_queue() { Says::Nothing } else { Says::Foreign };
+        let others = if transport.is_below_queue() { Verdict::Nothing } else { Verdict::Foreign };
         for member in MEMBERS.iter().filter(|member| !transport.is_below_queue() || **member != "QueueUrl") {
-            let said = self.attack(asked, (member, Says::Foreign), others, transport);
+            let said = self.attack(asked, (member, Verdict::Foreign), others, transport);
             assert!(said.status == 200 && said.text.contains(THIEF.2), "{member}: {said:?}");
             assert!(!said.text.contains(VICTIM.2), "{member}: {said:?}");
         }
@@ -344,7 +344,7 @@ fn member_named_twice_is_refused() {
     let before = accounts.seen_by_victim();
     for (operation, members, needs) in operations() {
         for member in members {
-            for (first, second) in [(Says::Own, Says::Foreign), (Says::Foreign, Says::Own)] {
+            for (first, second) in [(Verdict::Own, Verdict::Foreign), (Verdict::Foreign, Verdict::Own)] {
                 let [mut one, mut other] = [needs.clone(), needs.clone()];
                 name(&mut one, &bases[0], member, first);
                 name(&mut other, &bases[0], member, second);

@@ -49,7 +49,7 @@ pub struct Signer {
 
 /// A status, and what was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct SignedReply {
     pub status: u16,
     pub text: String,
 }
@@ -70,7 +70,7 @@ impl Signer {
     }
 
     /// Sends an operation with these members.
-    pub fn send(&self, base: &str, transport: Transport, operation: &str, members: &Value) -> Said {
+    pub fn send(&self, base: &str, transport: Transport, operation: &str, members: &Value) -> SignedReply {
         match transport {
             Transport::Json => self.send_json(base, operation, &members.to_string()),
             Transport::Form => self.send_form(base, "/".to_owned(), &pairs(operation, members)),
@@ -87,7 +87,7 @@ impl Signer {
     }
 
     /// Sends a body of JSON as it is.
-    pub fn send_json(&self, base: &str, operation: &str, body: &str) -> Said {
+    pub fn send_json(&self, base: &str, operation: &str, body: &str) -> SignedReply {
         let headers = vec![
             ("content-type", "application/x-amz-json-1.0".to_owned()),
             ("x-amz-target", format!("AmazonSQS.{operation}")),
@@ -97,13 +97,13 @@ impl Signer {
     }
 
     /// Sends these parameters as a form.
-    pub fn send_form(&self, base: &str, path: String, pairs: &[(String, String)]) -> Said {
+    pub fn send_form(&self, base: &str, path: String, pairs: &[(String, String)]) -> SignedReply {
         let headers = vec![("content-type", "application/x-www-form-urlencoded".to_owned())];
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish().into_bytes();
         self.in_header(Unsigned { base, method: Method::POST, path, query: Vec::new(), headers, body })
     }
 
-    fn send_presigned(&self, base: &str, path: String, mut query: Vec<(String, String)>) -> Said {
+    fn send_presigned(&self, base: &str, path: String, mut query: Vec<(String, String)>) -> SignedReply {
         let date = self.date();
         for (name, value) in [
             ("X-Amz-Algorithm", "AWS4-HMAC-SHA256".to_owned()),
@@ -134,7 +134,7 @@ impl Signer {
         [head.into_bytes(), unsigned.body].concat()
     }
 
-    fn in_header(&self, mut unsigned: Unsigned<'_>) -> Said {
+    fn in_header(&self, mut unsigned: Unsigned<'_>) -> SignedReply {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", self.authorization(&mut unsigned).parse().unwrap());
         unsigned.send(&headers)
@@ -204,7 +204,7 @@ impl Unsigned<'_> {
         format!("{method}\n{path}\n{query}\n{headers}\n{}\n{content}", self.signed_headers())
     }
 
-    fn send(self, headers: &HeaderMap) -> Said {
+    fn send(self, headers: &HeaderMap) -> SignedReply {
         let query = if self.query.is_empty() { String::new() } else { format!("?{}", self.query()) };
         let mut request =
             Request::builder().method(self.method).uri(format!("{}{}{query}", self.base, self.path));
@@ -217,7 +217,7 @@ impl Unsigned<'_> {
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build();
         let agent = ureq::Agent::from(config);
         let mut answer = agent.run(request.body(self.body).unwrap()).unwrap();
-        Said { status: answer.status().as_u16(), text: answer.body_mut().read_to_string().unwrap() }
+        SignedReply { status: answer.status().as_u16(), text: answer.body_mut().read_to_string().unwrap() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use tempfile::TempDir;
 
-use super::held::{Held, LastWill, free_port};
+use super::held::{LastWill, ShellServer, free_port};
 use super::settings::test_tools;
 
 const SETTINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docker/haproxy.cfg");
@@ -18,7 +18,7 @@ const REPLICAS: [&str; 3] = ["REPLICA_ONE", "REPLICA_TWO", "REPLICA_THREE"];
 /// A running load balancer. Dropping it ends the process.
 pub struct Balancer {
     port: u16,
-    _running: Held,
+    _running: ShellServer,
     _dir: TempDir,
 }
 
@@ -38,7 +38,7 @@ impl Balancer {
         let named = REPLICAS.iter().zip(replicas).map(|(name, address)| format!("{name}={address}").into());
         command.extend(named);
         command.extend([program.into(), "-db".into(), "-f".into(), SETTINGS.into()]);
-        let running = Held::start(dir.path(), &command, LastWill::KeepData);
+        let running = ShellServer::start(dir.path(), &command, LastWill::KeepData);
         running.wait_until_it(dir.path(), || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
         Self { port, _running: running, _dir: dir }
     }

@@ -50,11 +50,11 @@ pub struct Claim {
 impl Client {
     /// `base` is `http://ADDRESS`, without a final slash.
     pub fn new(base: &str) -> Self {
-        Self::with_patience(base, PATIENCE)
+        Self::with_timeout(base, PATIENCE)
     }
 
     /// A client that gives an answer up after `patience`.
-    pub fn with_patience(base: &str, patience: Duration) -> Self {
+    pub fn with_timeout(base: &str, patience: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(patience))

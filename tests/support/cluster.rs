@@ -245,7 +245,7 @@ impl Cluster {
 
     /// Whether it serves and has a session: without one it may be ready too, and shows the slots that it knew last.
     fn is_ready(&self, replica: usize) -> bool {
-        let client = Client::with_patience(&format!("http://{}", self.members[replica].address), PROBE);
+        let client = Client::with_timeout(&format!("http://{}", self.members[replica].address), PROBE);
         client.get("/readyz").is_ok_and(|answer| {
             let has_session = || !answer.json()["warnings"].to_string().contains("no session");
             answer.status == StatusCode::OK && has_session()
@@ -254,7 +254,7 @@ impl Cluster {
 
     /// What each replica owns, as one of them says: by its place here.
     fn shares(&self, asked: usize) -> Vec<Vec<u64>> {
-        let client = Client::with_patience(&format!("http://{}", self.members[asked].address), PROBE);
+        let client = Client::with_timeout(&format!("http://{}", self.members[asked].address), PROBE);
         let Ok(answer) = client.get("/v2/components") else { return Vec::new() };
         let components = answer.json()["components"].as_array().cloned().unwrap_or_default();
         let share = |member: &Member| {
@@ -285,7 +285,7 @@ impl Cluster {
 
     /// Until a claim through the load balancer is granted on this queue, into which it posts first.
     pub fn gap(&self, queue: &str) -> Duration {
-        let (client, start) = (Client::with_patience(&self.balancer.base(), PROBE), Instant::now());
+        let (client, start) = (Client::with_timeout(&self.balancer.base(), PROBE), Instant::now());
         let served = |client: &Client| {
             let posted = client.post_messages(queue, &[Value::Null]);
             posted.is_ok_and(|answer| answer.status == StatusCode::CREATED)

@@ -30,12 +30,12 @@ pub enum LastWill {
 }
 
 /// A server and the shell that holds it. Dropping it is SIGKILL to the server.
-pub struct Held {
+pub struct ShellServer {
     shell: Child,
     pub server: Pid,
 }
 
-impl Held {
+impl ShellServer {
     /// Starts a server in its directory, where its output is added to `log`.
     pub fn start(dir: &Path, command: &[OsString], will: LastWill) -> Self {
         let mut shell = Command::new("sh")
@@ -72,7 +72,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ShellServer {
     fn drop(&mut self) {
         // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
         let _ = kill_process(self.server, Signal::KILL);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::held::{Held, LastWill, START, free_port, is_over, wait_until};
+use super::held::{LastWill, START, ShellServer, free_port, is_over, wait_until};
 
 /// The user and group nobody.
 const NOBODY: u32 = 65_534;
@@ -38,7 +38,7 @@ pub struct Postgres {
     dir: TempDir,
     port: u16,
     will: LastWill,
-    running: Option<Held>,
+    running: Option<ShellServer>,
 }
 
 impl Postgres {
@@ -289,7 +289,7 @@ impl Postgres {
         let command: Vec<_> =
             std::iter::once(server.get_program()).chain(server.get_args()).map(OsStr::to_owned).collect();
         loop {
-            let running = Held::start(self.dir.path(), &command, self.will);
+            let running = ShellServer::start(self.dir.path(), &command, self.will);
             while !running.is_over() {
                 if self.answers() {
                     self.running = Some(running);

@@ -33,18 +33,18 @@ pub enum Wire {
 
 /// Which way a pipe goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ProxyDirection {
     Requests,
     Answers,
 }
 
 impl Wire {
-    fn carries(self, way: Way, connection: usize) -> bool {
+    fn carries(self, way: ProxyDirection, connection: usize) -> bool {
         match self {
             Self::Whole => true,
-            Self::Deaf => way == Way::Requests,
-            Self::Mute => way == Way::Answers,
-            Self::Late(first) => way == Way::Answers || connection >= first,
+            Self::Deaf => way == ProxyDirection::Requests,
+            Self::Mute => way == ProxyDirection::Answers,
+            Self::Late(first) => way == ProxyDirection::Answers || connection >= first,
             Self::Silent | Self::Cut => false,
         }
     }
@@ -133,11 +133,11 @@ async fn carry(client: TcpStream, server: SocketAddr, rules: watch::Receiver<Rul
     let (from_server, to_server) = server.into_split();
     // The client's end ends both; what it sent before is carried first. The server's end waits for that.
     let answering = async {
-        pipe(from_server, to_client, rules.clone(), connection, Way::Answers).await;
+        pipe(from_server, to_client, rules.clone(), connection, ProxyDirection::Answers).await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = pipe(from_client, to_server, rules.clone(), connection, Way::Requests) => {}
+        () = pipe(from_client, to_server, rules.clone(), connection, ProxyDirection::Requests) => {}
         () = answering => {}
     }
 }
@@ -147,7 +147,7 @@ async fn pipe(
     mut to: impl AsyncWrite + Unpin,
     mut rules: watch::Receiver<Rules>,
     connection: Connection,
-    way: Way,
+    way: ProxyDirection,
 ) {
     let mut bytes = [0; 16 * 1024];
     loop {

@@ -17,7 +17,7 @@ use redis::Commands;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use super::held::{Held, LastWill, free_port, wait_until};
+use super::held::{LastWill, ShellServer, free_port, wait_until};
 
 const PROGRAM: &str = "/usr/bin/redis-check-rdb";
 /// What a pool needs to be of the class `sync`.
@@ -31,7 +31,7 @@ pub struct Redis {
     tls_port: Option<u16>,
     arguments: Vec<String>,
     will: LastWill,
-    running: Option<Held>,
+    running: Option<ShellServer>,
 }
 
 impl Redis {
@@ -142,7 +142,7 @@ impl Redis {
         let dir = self.data.path();
         let mut command = vec![dir.join("redis-server").into_os_string(), dir.join("redis.conf").into()];
         command.extend(self.arguments.iter().map(Into::into));
-        let running = Held::start(dir, &command, self.will);
+        let running = ShellServer::start(dir, &command, self.will);
         running.wait_until_it(dir, || self.answers());
         self.running = Some(running);
     }

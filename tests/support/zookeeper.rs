@@ -17,7 +17,7 @@ use std::time::Duration;
 use angarium::coordination::zookeeper::Address;
 use tempfile::TempDir;
 
-use super::held::{Held, LastWill, free_port, wait_until};
+use super::held::{LastWill, ShellServer, free_port, wait_until};
 
 const JARS: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
@@ -36,7 +36,7 @@ pub struct ZooKeeper {
     data: TempDir,
     port: u16,
     machine: &'static [&'static str],
-    running: Option<Held>,
+    running: Option<ShellServer>,
 }
 
 impl ZooKeeper {
@@ -81,7 +81,7 @@ impl ZooKeeper {
         let mut command: Vec<OsString> = vec![find_java().into()];
         command.extend(self.machine.iter().chain([&QUIET, &"-cp"]).map(Into::into));
         command.extend([JARS.join(":").into(), MAIN.into(), data.join("zoo.cfg").into()]);
-        self.running = Some(Held::start(data, &command, will));
+        self.running = Some(ShellServer::start(data, &command, will));
     }
 
     /// Waits until it serves: one of an ensemble does that only with a majority.
@@ -92,12 +92,12 @@ impl ZooKeeper {
 
     /// `standalone`, `leader` or `follower`; none when it does not serve.
     fn mode(&self) -> Option<String> {
-        let answer = self.says("srvr")?;
+        let answer = self.four_letter_reply("srvr")?;
         answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned)
     }
 
     /// What it says to one of its words of four letters.
-    fn says(&self, word: &str) -> Option<String> {
+    fn four_letter_reply(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.endpoint()).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
         stream.write_all(word.as_bytes()).ok()?;
@@ -108,14 +108,14 @@ impl ZooKeeper {
 
     /// How many watches its clients have set.
     pub fn watches(&self) -> usize {
-        let answer = self.says("wchs").expect("it answers");
+        let answer = self.four_letter_reply("wchs").expect("it answers");
         let total = answer.lines().find_map(|line| line.strip_prefix("Total watches:"));
         total.and_then(|total| total.trim().parse().ok()).unwrap_or_else(|| panic!("no total: {answer}"))
     }
 
     /// How many requests it has got.
     pub fn received(&self) -> u64 {
-        let answer = self.says("srvr").expect("it answers");
+        let answer = self.four_letter_reply("srvr").expect("it answers");
         let received = answer.lines().find_map(|line| line.strip_prefix("Received: "));
         received.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("no count: {answer}"))
     }

@@ -79,11 +79,11 @@ impl CallerArgs {
             std::fs::read(&path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
         };
         let ca = context.ca.map(read).transpose()?;
-        Remote::new(Identity { url: &context.url, headers, ca, patience: self.patience() })
+        Remote::new(Identity { url: &context.url, headers, ca, patience: self.timeout() })
     }
 
     /// How long an answer may take.
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout.into())
     }
 

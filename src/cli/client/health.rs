@@ -50,7 +50,7 @@ pub struct HealthArgs {
 
 pub(super) fn ping(args: &PingArgs, here: LocalAddress) -> Result<(), Failure> {
     let remote = match args.here {
-        true => Remote::beside(&here().map_err(Failure::Usage)?, args.caller.patience())?,
+        true => Remote::beside(&here().map_err(Failure::Usage)?, args.caller.timeout())?,
         false => args.caller.remote()?,
     };
     let path = match args.probe {

@@ -79,7 +79,7 @@ impl Group {
     }
 
     /// Whether messages that may be taken can lie beyond its reach.
-    fn goes_on(&self, blocked: Option<MessageId>) -> bool {
+    fn can_continue(&self, blocked: Option<MessageId>) -> bool {
         match self.reach {
             GroupCoverage::Whole => false,
             GroupCoverage::To(last) => blocked.is_none_or(|blocked| blocked > last),
@@ -89,7 +89,7 @@ impl Group {
     fn is_open(&self, blocked: Option<MessageId>) -> bool {
         match self.ready.keys().next() {
             Some(first) => blocked.is_none_or(|blocked| *first < blocked),
-            None => self.goes_on(blocked),
+            None => self.can_continue(blocked),
         }
     }
 
@@ -282,7 +282,7 @@ impl Groups {
     pub(super) fn must_read(&mut self, name: &GroupName, count: usize, blocked: Option<MessageId>) -> bool {
         let Some(group) = self.known.get(name) else { return false };
         let free = group.ready.keys().take(count).filter(|id| blocked.is_none_or(|blocked| **id < blocked));
-        let must_read = group.goes_on(blocked) && free.count() < count;
+        let must_read = group.can_continue(blocked) && free.count() < count;
         if must_read {
             self.reading.want(name, count);
         }

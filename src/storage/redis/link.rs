@@ -244,13 +244,13 @@ impl Link {
         if answer.as_ref().is_err_and(errors::is_unknown_script) {
             answer = connection.send(&script.with_body(call)).await;
         }
-        self.heard(&way.open, answer)
+        self.check_reply(&way.open, answer)
     }
 
     /// Sends a command that only reads.
     pub(super) async fn ask_one(&self, mut way: LinkSession, command: &Cmd) -> Result<Value, StoreError> {
         let answer = way.open.connection.send(command).await;
-        self.heard(&way.open, answer)
+        self.check_reply(&way.open, answer)
     }
 
     /// Sends commands that only read, each to where its key lies.
@@ -260,10 +260,10 @@ impl Link {
         commands: &[Cmd],
     ) -> Result<Vec<Value>, StoreError> {
         let answers = way.open.connection.send_each(commands).await;
-        self.heard(&way.open, answers)
+        self.check_reply(&way.open, answers)
     }
 
-    fn heard<T>(&self, open: &OpenConnection, answer: RedisResult<T>) -> Result<T, StoreError> {
+    fn check_reply<T>(&self, open: &OpenConnection, answer: RedisResult<T>) -> Result<T, StoreError> {
         answer.map_err(|error| {
             if errors::breaks(&error) {
                 self.forget(open);

@@ -114,7 +114,7 @@ impl RedisPool {
         let link = self.write_link(batch.slot);
         let way = link.way().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
         let (script, call) = batch::repeat(batch, self.own(batch.slot), &way.keys);
-        link.write(way, script, call, waits).await.and_then(said).map(|_| ())
+        link.write(way, script, call, waits).await.and_then(read_reply).map(|_| ())
     }
 
     /// Makes the records of all slots, and then the stamp.
@@ -157,7 +157,7 @@ fn next(record: Record, own: Option<Numbering>, batch: &Batch) -> Result<bool, S
 }
 
 /// Reads the answer of a script that writes.
-fn said(answer: Value) -> Result<ScriptReply, StoreError> {
+fn read_reply(answer: Value) -> Result<ScriptReply, StoreError> {
     let unknown = |error: StoreError| StoreError::Unknown(error.to_string());
     let mut answer = list(answer).map_err(unknown)?.into_iter();
     let word = answer.next().map(bytes).transpose().map_err(unknown)?.unwrap_or_default();
@@ -195,7 +195,7 @@ impl PoolStore for RedisPool {
         let mut call: Cmd = scripts::FENCE.call(&[way.keys.record(slot)]);
         let numbering = Numbering::fresh();
         call.arg(stored::encode_epoch(epoch)).arg(numbering.encode());
-        match link.write(way, &scripts::FENCE, call, self.address.waits).await.and_then(said) {
+        match link.write(way, &scripts::FENCE, call, self.address.waits).await.and_then(read_reply) {
             Ok(ScriptReply::Done(Some(last))) => {
                 self.numberings.lock().insert(slot, numbering);
                 stored::decode_hex_id(&String::from_utf8_lossy(&last))
@@ -217,7 +217,7 @@ impl PoolStore for RedisPool {
         let way = link.way().await?;
         let (script, call) = batch::call(batch, self.own(batch.slot), &way.keys);
         match link.write(way, script, call, self.waits(batch.durability)).await {
-            Ok(answer) => said(answer).map(|_| ()),
+            Ok(answer) => read_reply(answer).map(|_| ()),
             Err(StoreError::Full) if self.is_applied(batch).await? => self.wait_again(batch).await,
             Err(error) => Err(error),
         }
@@ -309,7 +309,7 @@ impl PoolStore for RedisPool {
         let names: Vec<_> = way.keys.slot_keys(slot).into_iter().chain(way.keys.queue_keys(queue)).collect();
         let mut call = scripts::DROP.call(&names);
         call.arg(stored::encode_epoch(epoch)).arg(&queue.as_bytes()[..]).arg(limit.min(limits::REDIS_PAGE));
-        match said(link.write(way, &scripts::DROP, call, self.address.waits).await?)? {
+        match read_reply(link.write(way, &scripts::DROP, call, self.address.waits).await?)? {
             ScriptReply::Done(_) => Ok(DropResult::Done),
             ScriptReply::More => Ok(DropResult::More),
         }

@@ -90,7 +90,7 @@ impl Plan {
 
 /// What becomes of a call while there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Away {
+pub enum LinkOutage {
     /// It is certainly not sent.
     Refused,
     /// It waits until there is a connection again.
@@ -120,7 +120,7 @@ pub struct FaultyTree {
     tree: Arc<dyn Coordination>,
     plan: Plan,
     session: watch::Sender<Session>,
-    away: Mutex<Away>,
+    away: Mutex<LinkOutage>,
     /// Ephemeral nodes that were made in the session.
     ephemerals: Mutex<BTreeSet<String>>,
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
@@ -136,7 +136,7 @@ impl FaultyTree {
             tree,
             plan,
             session,
-            away: Mutex::new(Away::Refused),
+            away: Mutex::new(LinkOutage::Refused),
             ephemerals: Mutex::default(),
             mailboxes: Mutex::default(),
             feeders: Mutex::default(),
@@ -145,13 +145,13 @@ impl FaultyTree {
     }
 
     /// Takes the connection away; the session lasts.
-    pub fn suspend(&self, away: Away) {
+    pub fn suspend(&self, away: LinkOutage) {
         *self.away.lock() = away;
         self.session.send_modify(|session| session.link = Link::Suspended);
     }
 
     /// Ends the session and removes its ephemeral nodes.
-    pub async fn lose(&self, away: Away) {
+    pub async fn lose(&self, away: LinkOutage) {
         *self.away.lock() = away;
         self.session.send_modify(|session| session.link = Link::Lost);
         let gone = std::mem::take(&mut *self.ephemerals.lock());
@@ -186,7 +186,7 @@ impl FaultyTree {
 
     /// Waits for the connection, if calls do so.
     async fn connected(&self) -> Result<(), TreeError> {
-        if *self.away.lock() == Away::Refused {
+        if *self.away.lock() == LinkOutage::Refused {
             return self.check_connected();
         }
         let mut session = self.session.subscribe();

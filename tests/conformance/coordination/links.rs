@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::faults::{Wired, open, quick, recovered, wired};
-use super::watches::{hears_of, next};
+use super::watches::{expect_event_of, next};
 use super::{Tree, commit, create, create_as, delete, set, version};
 use crate::support::proxy::Wire;
 use crate::support::zookeeper::ZooKeeper;
@@ -82,7 +82,7 @@ async fn a_watch_survives_a_cut_connection() {
         // The client's own watches would be silent from here on.
         let path = format!("/t/{i}");
         commit(&witness, &[create(&path)]).await;
-        hears_of(&mut watch, &path).await;
+        expect_event_of(&mut watch, &path).await;
         assert!(tree.get(&path).await.unwrap().is_some());
     }
 }
@@ -99,7 +99,7 @@ async fn a_watch_survives_the_server() {
     recovered(&tree, Duration::from_secs(20)).await;
     while next(&mut watch).await != Event::Resync {}
     commit(&tree, &[create("/t/a")]).await;
-    hears_of(&mut watch, "/t/a").await;
+    expect_event_of(&mut watch, "/t/a").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,7 +122,7 @@ async fn after_a_lost_session_its_ephemeral_nodes_are_gone_and_watches_go_on() {
     assert_eq!(next(&mut watch).await, Event::Lost);
     assert_eq!(next(&mut watch).await, Event::Resync);
     commit(&tree, &[create_as("/t/e", Mode::Ephemeral)]).await;
-    hears_of(&mut watch, "/t/e").await;
+    expect_event_of(&mut watch, "/t/e").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,21 +8,21 @@ use angarium::coordination::TreeError::{Fenced, NotSent, Refused, Unknown};
 use angarium::coordination::{Event, Link, Mode};
 use tokio::task::JoinSet;
 
-use super::faulty::{Away, Fault, FaultyTree, Plan};
-use super::watches::{hears_of, next};
+use super::faulty::{Fault, FaultyTree, LinkOutage, Plan};
+use super::watches::{expect_event_of, next};
 use super::{
     Fresh, Tree, assert_error, commit, create, create_as, create_with, fence, refused, set, set_at, version,
 };
 
 /// A tree whose faults are planned, and the tree behind it, as another process would see it.
-struct Planned {
+struct PlannedFaults {
     tree: Tree,
     link: Arc<FaultyTree>,
     plan: Plan,
     witness: Tree,
 }
 
-impl Planned {
+impl PlannedFaults {
     fn of(fresh: &Fresh) -> Self {
         let plan = Plan::default();
         let link = Arc::new(FaultyTree::new(Arc::clone(&fresh.tree), plan.clone()));
@@ -30,16 +30,16 @@ impl Planned {
     }
 }
 
-async fn a_commit_that_is_not_sent_is_not_there_and_can_be_made_again(planned: Planned) {
-    let Planned { tree, plan, .. } = planned;
+async fn a_commit_that_is_not_sent_is_not_there_and_can_be_made_again(planned: PlannedFaults) {
+    let PlannedFaults { tree, plan, .. } = planned;
     plan.next(&[Fault::NotSent]);
     assert_error!(refused(&tree, &[], &[create("/t")]).await, NotSent(_));
     assert_eq!(version(&tree, "/t").await, None);
     commit(&tree, &[create("/t")]).await;
 }
 
-async fn a_commit_without_an_outcome_is_there_whole_or_not_at_all(planned: Planned) {
-    let Planned { tree, plan, .. } = planned;
+async fn a_commit_without_an_outcome_is_there_whole_or_not_at_all(planned: PlannedFaults) {
+    let PlannedFaults { tree, plan, .. } = planned;
     for (fault, directory, is_applied) in
         [(Fault::UnknownBefore, "/a", false), (Fault::UnknownAfter, "/b", true)]
     {
@@ -54,8 +54,8 @@ async fn a_commit_without_an_outcome_is_there_whole_or_not_at_all(planned: Plann
     }
 }
 
-async fn the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied(planned: Planned) {
-    let Planned { tree, plan, .. } = planned;
+async fn the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied(planned: PlannedFaults) {
+    let PlannedFaults { tree, plan, .. } = planned;
     commit(&tree, &[create("/t")]).await;
     plan.next(&[Fault::UnknownBefore]);
     refused(&tree, &[], &[set_at("/t", 0)]).await;
@@ -66,8 +66,8 @@ async fn the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied(pl
     assert_eq!(version(&tree, "/t").await, Some(2));
 }
 
-async fn a_commit_that_comes_late_meets_its_fence(planned: Planned) {
-    let Planned { tree, plan, witness, .. } = planned;
+async fn a_commit_that_comes_late_meets_its_fence(planned: PlannedFaults) {
+    let PlannedFaults { tree, plan, witness, .. } = planned;
     commit(&tree, &[create("/slot"), create("/t")]).await;
     plan.next(&[Fault::Held]);
     let mut late = JoinSet::new();
@@ -82,11 +82,11 @@ async fn a_commit_that_comes_late_meets_its_fence(planned: Planned) {
     assert_eq!(witness.children("/t").await.unwrap(), [""; 0]);
 }
 
-async fn without_a_connection_nothing_is_sent_and_the_session_lasts(planned: Planned) {
-    let Planned { tree, link, witness, .. } = planned;
+async fn without_a_connection_nothing_is_sent_and_the_session_lasts(planned: PlannedFaults) {
+    let PlannedFaults { tree, link, witness, .. } = planned;
     commit(&tree, &[create("/t"), create_as("/t/e", Mode::Ephemeral)]).await;
     let before = *tree.session().borrow();
-    link.suspend(Away::Refused);
+    link.suspend(LinkOutage::Refused);
     assert_error!(refused(&tree, &[], &[create("/t/a")]).await, NotSent(_));
     assert_error!(tree.get("/t").await.unwrap_err(), NotSent(_));
     assert_error!(tree.children("/t").await.unwrap_err(), NotSent(_));
@@ -100,10 +100,10 @@ async fn without_a_connection_nothing_is_sent_and_the_session_lasts(planned: Pla
     tree.check_lease().unwrap();
 }
 
-async fn calls_that_wait_for_the_connection_are_answered_when_it_is_back(planned: Planned) {
-    let Planned { tree, link, witness, .. } = planned;
+async fn calls_that_wait_for_the_connection_are_answered_when_it_is_back(planned: PlannedFaults) {
+    let PlannedFaults { tree, link, witness, .. } = planned;
     commit(&tree, &[create("/t"), create("/slot")]).await;
-    link.suspend(Away::Held);
+    link.suspend(LinkOutage::Held);
     let mut waiting = JoinSet::new();
     for (slot, path) in [(0, "/t/good"), (1, "/t/fenced")] {
         let caller = Arc::clone(&tree);
@@ -116,28 +116,28 @@ async fn calls_that_wait_for_the_connection_are_answered_when_it_is_back(planned
     assert_eq!(witness.children("/t").await.unwrap(), ["good"]);
 }
 
-async fn whoever_watches_looks_again_after_a_suspension(planned: Planned) {
-    let Planned { tree, link, witness, .. } = planned;
+async fn whoever_watches_looks_again_after_a_suspension(planned: PlannedFaults) {
+    let PlannedFaults { tree, link, witness, .. } = planned;
     commit(&tree, &[create("/t")]).await;
     let mut watch = tree.watch_tree("/t").unwrap();
     assert_eq!(next(&mut watch).await, Event::Resync);
-    link.suspend(Away::Refused);
+    link.suspend(LinkOutage::Refused);
     commit(&witness, &[create("/t/unheard")]).await;
     link.connect();
     assert_eq!(next(&mut watch).await, Event::Resync);
     assert_eq!(tree.children("/t").await.unwrap(), ["unheard"]);
     commit(&witness, &[create("/t/heard")]).await;
-    hears_of(&mut watch, "/t/heard").await;
+    expect_event_of(&mut watch, "/t/heard").await;
 }
 
 async fn a_lost_session_takes_its_ephemeral_nodes_along_and_the_next_one_has_a_greater_number(
-    planned: Planned,
+    planned: PlannedFaults,
 ) {
-    let Planned { tree, link, witness, .. } = planned;
+    let PlannedFaults { tree, link, witness, .. } = planned;
     commit(&tree, &[create("/t"), create("/t/kept"), create_as("/t/e", Mode::Ephemeral)]).await;
     commit(&tree, &[create_as("/t/n", Mode::Numbered)]).await;
     let first = tree.session().borrow().generation;
-    link.lose(Away::Refused).await;
+    link.lose(LinkOutage::Refused).await;
     assert_eq!(tree.session().borrow().link, Link::Lost);
     assert_eq!(witness.children("/t").await.unwrap(), ["kept"]);
     assert_error!(refused(&tree, &[], &[create("/t/a")]).await, NotSent(_));
@@ -145,23 +145,23 @@ async fn a_lost_session_takes_its_ephemeral_nodes_along_and_the_next_one_has_a_g
     assert!(tree.session().borrow().generation > first);
     commit(&tree, &[create_as("/t/e", Mode::Ephemeral)]).await;
     // What belongs to this session does not go with the last one again.
-    link.suspend(Away::Refused);
+    link.suspend(LinkOutage::Refused);
     link.connect();
     assert_eq!(tree.children("/t").await.unwrap(), ["e", "kept"]);
 }
 
-async fn whoever_watches_hears_of_a_lost_session_before_all_that_follows(planned: Planned) {
-    let Planned { tree, link, .. } = planned;
+async fn whoever_watches_hears_of_a_lost_session_before_all_that_follows(planned: PlannedFaults) {
+    let PlannedFaults { tree, link, .. } = planned;
     commit(&tree, &[create("/t"), create_as("/t/e", Mode::Ephemeral)]).await;
     let mut watch = tree.watch_tree("/t").unwrap();
     assert_eq!(next(&mut watch).await, Event::Resync);
-    link.lose(Away::Refused).await;
+    link.lose(LinkOutage::Refused).await;
     assert_eq!(next(&mut watch).await, Event::Lost);
     link.connect();
     assert_eq!(next(&mut watch).await, Event::Resync);
     assert_eq!(tree.children("/t").await.unwrap(), [""; 0]);
     commit(&tree, &[create("/t/a")]).await;
-    hears_of(&mut watch, "/t/a").await;
+    expect_event_of(&mut watch, "/t/a").await;
 }
 
 /// Stamps a test for each fact and each implementation behind the faults.
@@ -176,7 +176,7 @@ macro_rules! planned {
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $fact() {
                     let fresh = super::super::$implementation().await;
-                    super::$fact(super::Planned::of(&fresh)).await;
+                    super::$fact(super::PlannedFaults::of(&fresh)).await;
                     fresh.tree.close().await;
                 }
             )+

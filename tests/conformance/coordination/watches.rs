@@ -16,7 +16,7 @@ pub(super) async fn next(watch: &mut Watch) -> Event {
 }
 
 /// Events until one says that `path` changed, or that all may have.
-pub(super) async fn hears_of(watch: &mut Watch, path: &str) {
+pub(super) async fn expect_event_of(watch: &mut Watch, path: &str) {
     loop {
         match next(watch).await {
             Event::Changed { path: changed } if changed == path => return,

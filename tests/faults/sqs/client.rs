@@ -11,7 +11,7 @@ pub struct Sqs(Client);
 
 /// A message as a receive shows it.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedMessage {
     pub id: String,
     pub handle: String,
     pub body: Value,
@@ -74,9 +74,9 @@ pub fn sent_ids(answer: &Answer) -> Vec<String> {
 }
 
 /// The messages that a receive was answered with.
-pub fn received(answer: &Answer) -> Vec<Received> {
+pub fn received(answer: &Answer) -> Vec<ReceivedMessage> {
     let answer = answer.json();
-    let message = |message: &Value| Received {
+    let message = |message: &Value| ReceivedMessage {
         id: text(message, "MessageId"),
         handle: text(message, "ReceiptHandle"),
         body: serde_json::from_str(&text(message, "Body")).unwrap_or_default(),

@@ -10,9 +10,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::client::{Received, Sqs, received, sent_ids};
+use super::client::{ReceivedMessage, Sqs, received, sent_ids};
 use crate::faults::history::{
-    Delete, Grant, History, LostGrant, Moment, Outcome, Post, Release, Shown, Span, Tag,
+    Delete, Grant, History, LostGrant, Moment, Outcome, Post, Release, ShownMessage, Span, Tag,
 };
 use crate::support::client::Reply;
 
@@ -62,7 +62,7 @@ impl<'a> Load<'a> {
         });
     }
 
-    fn goes_on(&self) -> bool {
+    fn continues(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
 }
@@ -82,7 +82,7 @@ struct Producer<'a> {
 
 impl Producer<'_> {
     fn run(&mut self, mut dice: StdRng) {
-        while self.load.goes_on() {
+        while self.load.continues() {
             if self.load.backlog[self.queue].load(Ordering::Relaxed) > BACKLOG {
                 thread::sleep(Duration::from_millis(5));
             } else {
@@ -103,7 +103,7 @@ impl Producer<'_> {
             let reply = self.client.send(queue, entries.clone());
             let outcome = Outcome::of(&reply);
             assert_ne!(outcome, Outcome::Refused, "a send is refused: {reply:?}");
-            if outcome == Outcome::Unknown && queue == FIFO && self.load.goes_on() {
+            if outcome == Outcome::Unknown && queue == FIFO && self.load.continues() {
                 thread::sleep(PAUSE);
                 continue;
             }
@@ -149,7 +149,7 @@ struct Consumer<'a> {
 
 impl Consumer<'_> {
     fn run(mut self, mut dice: StdRng) {
-        while self.load.goes_on() {
+        while self.load.continues() {
             while self.late.front().is_some_and(|(due, _)| *due < self.load.history.now()) {
                 if let Some((_, doomed)) = self.late.pop_front() {
                     delete(&self.client, self.load.history, &doomed);
@@ -176,7 +176,13 @@ impl Consumer<'_> {
     }
 
     /// Does with the messages of a receive what consumers do: most delete them all, one after the other.
-    fn use_up(&mut self, queue: &'static str, messages: Vec<Received>, due: Moment, dice: &mut StdRng) {
+    fn use_up(
+        &mut self,
+        queue: &'static str,
+        messages: Vec<ReceivedMessage>,
+        due: Moment,
+        dice: &mut StdRng,
+    ) {
         let way = dice.random_range(0..10);
         for (place, message) in messages.into_iter().enumerate() {
             let doomed = Doomed { queue, id: message.id, handle: message.handle };
@@ -207,18 +213,18 @@ pub fn note_receive(
     visibility: u64,
     start: Moment,
     reply: &Reply,
-) -> Vec<Received> {
+) -> Vec<ReceivedMessage> {
     let (span, ttl) = (history.span_from(start), Duration::from_secs(visibility));
     match reply {
         Ok(answer) if answer.status.is_success() => {
             let messages = received(answer);
-            let grant = |message: &Received| Grant {
+            let grant = |message: &ReceivedMessage| Grant {
                 queue,
                 consumer,
                 claim: message.handle.clone(),
                 ttl,
                 span,
-                messages: vec![Shown { id: message.id.clone(), tag: Tag::of(&message.body) }],
+                messages: vec![ShownMessage { id: message.id.clone(), tag: Tag::of(&message.body) }],
             };
             history.note(|record| record.grants.extend(messages.iter().map(grant)));
             messages

@@ -70,7 +70,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::faults::history::{Delete, Post, Shown, Span};
+    use crate::faults::history::{Delete, Post, ShownMessage, Span};
 
     fn at(second: u64) -> Span {
         Span { start: Duration::from_secs(second), end: Duration::from_secs(second + 1) }
@@ -90,7 +90,7 @@ mod tests {
         };
         record.posts.push(post);
         for ((second, consumer), (tag, id)) in grants.into_iter().zip(tags.into_iter().zip(&ids)) {
-            let messages = vec![Shown { id: id.clone(), tag: Some(tag) }];
+            let messages = vec![ShownMessage { id: id.clone(), tag: Some(tag) }];
             let (ttl, claim) = (Duration::from_secs(5), id.clone());
             record.grants.push(Grant { queue: FIFO, consumer, claim, ttl, span: at(second), messages });
         }

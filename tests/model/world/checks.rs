@@ -25,7 +25,7 @@ impl World {
         self.reads.clear();
         self.engine = self.opened(found);
         self.engine.set_retention(self.retention);
-        self.restore_twins();
+        self.restore_dedup_ids();
         self.truth = Truth::default();
         for message in self.pool.entries.values() {
             self.truth.posted(message.header.clone());
@@ -55,8 +55,10 @@ impl World {
     pub fn check(&self) {
         self.check_line();
         self.check_receipts();
-        self.check_twins();
-        let is_claimed = |place| matches!(place, Place::Taking | Place::Claimed(_) | Place::Returning(_));
+        self.check_dedup_ids();
+        let is_claimed = |place| {
+            matches!(place, MessageState::Taking | MessageState::Claimed(_) | MessageState::Returning(_))
+        };
         let claimed = self.truth.messages.values().filter(|known| is_claimed(known.place)).count();
         assert_eq!(self.engine.claimed(), claimed as u64, "claimed");
         let mut entries = self.pool.entries.values().map(|message| &message.header);
@@ -70,9 +72,12 @@ impl World {
         }
         for (id, known) in &self.truth.messages {
             let expected = match known.place {
-                Place::Claimed(claim) => Some((claim, known.header.clone())),
-                Place::Ready | Place::Scheduled | Place::Waking => None,
-                Place::Taking | Place::Returning(_) | Place::Leaving | Place::Aside => None,
+                MessageState::Claimed(claim) => Some((claim, known.header.clone())),
+                MessageState::Ready | MessageState::Scheduled | MessageState::Waking => None,
+                MessageState::Taking
+                | MessageState::Returning(_)
+                | MessageState::Leaving
+                | MessageState::Aside => None,
             };
             assert_eq!(self.engine.hold(*id), expected, "who holds {id}");
             if known.removals == 0 && !self.departing.contains(id) {
@@ -82,24 +87,26 @@ impl World {
     }
 
     /// A crash now would lose nothing that anybody was told.
-    pub(super) fn check_durable(&self, header: &Header, place: Place) {
+    pub(super) fn check_durable(&self, header: &Header, place: MessageState) {
         let entry = self.pool.entries.get(&header.id).expect("the pool has what nobody removes");
         let named =
             |record: &Record| record.messages.iter().find(|(id, _)| *id == header.id).map(|(_, n)| *n);
         match place {
-            Place::Ready => {
+            MessageState::Ready => {
                 assert_eq!(&entry.header, header, "the stored header of a ready message");
                 assert!(!self.tree.values().any(|r| named(r).is_some()), "a ready message is under a record");
             }
-            Place::Scheduled | Place::Aside => assert_eq!(&entry.header, header, "the stored header"),
-            Place::Claimed(claim) if self.unrecorded.contains(&claim) => {}
-            Place::Claimed(claim) if self.truth.claims[&claim].ending.is_none() => {
+            MessageState::Scheduled | MessageState::Aside => {
+                assert_eq!(&entry.header, header, "the stored header")
+            }
+            MessageState::Claimed(claim) if self.unrecorded.contains(&claim) => {}
+            MessageState::Claimed(claim) if self.truth.claims[&claim].ending.is_none() => {
                 let claim =
                     self.parting.iter().find_map(|parting| parting.recorded(header.id)).unwrap_or(claim);
                 assert_eq!(self.tree.get(&claim).and_then(named), Some(header.attempts), "its record");
             }
-            Place::Taking | Place::Claimed(_) | Place::Returning(_) => {}
-            Place::Waking | Place::Leaving => {}
+            MessageState::Taking | MessageState::Claimed(_) | MessageState::Returning(_) => {}
+            MessageState::Waking | MessageState::Leaving => {}
         }
     }
 
@@ -150,8 +157,8 @@ impl World {
             let is_own = known.header.life.retained_since().is_none();
             let is_over = |claim| self.truth.claims.get(&claim).is_none_or(|lease| lease.expires <= self.now);
             let is_kept = match known.place {
-                Place::Claimed(claim) => is_own || is_over(claim),
-                place => place == Place::Aside,
+                MessageState::Claimed(claim) => is_own || is_over(claim),
+                place => place == MessageState::Aside,
             };
             assert!(is_kept, "{} is over and stays", known.header.id);
         }
@@ -170,7 +177,7 @@ impl World {
             self.finish_end(0);
         }
         while !self.parting.is_empty() {
-            self.finish_parting(0);
+            self.finish_split_model(0);
         }
         while matches!(self.waking, Some(Waking::Begun(_) | Waking::Read(..))) {
             self.wake_page();

@@ -36,7 +36,7 @@ impl World {
 
     pub(super) fn hide_taken(&mut self, taken: &ClaimSelection) {
         let ids: Vec<MessageId> = taken.messages.iter().map(|(header, _)| header.id).collect();
-        ids.iter().for_each(|id| self.truth.move_to(*id, Place::Taking));
+        ids.iter().for_each(|id| self.truth.move_to(*id, MessageState::Taking));
         if !ids.is_empty() {
             let id = ClaimId::new(&mut self.claims);
             self.granting.push(Granting { id, ids, recorded: None });
@@ -46,7 +46,7 @@ impl World {
             self.submit_removal(taken.expired.clone());
         }
         if !taken.dead.is_empty() {
-            taken.dead.iter().for_each(|header| self.truth.move_to(header.id, Place::Leaving));
+            taken.dead.iter().for_each(|header| self.truth.move_to(header.id, MessageState::Leaving));
             self.mark_in_transfer(&taken.dead);
         }
     }
@@ -79,7 +79,7 @@ impl World {
         }
         let Granting { ids, .. } = self.granting.swap_remove(at);
         self.engine.put_back(&ids);
-        ids.iter().for_each(|id| self.truth.move_to(*id, Place::Ready));
+        ids.iter().for_each(|id| self.truth.move_to(*id, MessageState::Ready));
     }
 
     pub(super) fn end(&mut self, number: u8, ending: Release) {

@@ -50,7 +50,7 @@ impl World {
     }
 
     /// As the broker does when it opens a queue.
-    pub(super) fn restore_twins(&mut self) {
+    pub(super) fn restore_dedup_ids(&mut self) {
         for note in self.pool.notes.values() {
             let key = DedupKey::from_bytes(note.key[..].try_into().expect("the key of an id"));
             let id = MessageId::from_bytes(note.value[..].try_into().expect("an id"));
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// What answers a duplicate outlives a crash.
-    pub(super) fn check_twins(&self) {
+    pub(super) fn check_dedup_ids(&self) {
         for key in (0..4).map(key) {
             let Some(duplicate) =
                 self.engine.first_post(key, self.now).filter(|duplicate| duplicate.is_durable)

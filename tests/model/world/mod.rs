@@ -34,10 +34,10 @@ use angarium::storage::{Direction, KnownEntry, Note, Page, Position, QueueChange
 
 pub use driver::Driver;
 use ordered::GroupPage;
-use receipts::Parting;
+use receipts::PendingSplit;
 
-use super::step::{Named, Step, Target};
-use super::truth::{Place, Truth, Verdict, returned};
+use super::step::{Deleter, Step, Target};
+use super::truth::{MessageState, Truth, Verdict, returned};
 use crate::conformance::storage::naive::NaiveQueue;
 
 /// Bytes of bodies: three of the largest fill the window.
@@ -146,7 +146,7 @@ pub struct World {
     flight: Option<Flight>,
     granting: Vec<Granting>,
     ending: Vec<(ClaimId, Stage)>,
-    parting: Vec<Parting>,
+    parting: Vec<PendingSplit>,
     spent: Vec<ClaimId>,
     /// Claims that live though their records may be gone: that a record was deleted was not heard.
     unrecorded: BTreeSet<ClaimId>,
@@ -276,9 +276,9 @@ impl World {
             Step::FailEnd(number) => drop(nth(&self.ending, *number).map(|at| self.fail_end(at))),
             Step::LoseEnd(number) => drop(nth(&self.ending, *number).map(|at| self.lose_end(at))),
             Step::Part(number, which) => self.part(*number, *which),
-            Step::RecordParting(n) => drop(nth(&self.parting, *n).map(|at| self.record_parting(at))),
-            Step::FinishParting(n) => drop(nth(&self.parting, *n).map(|at| self.finish_parting(at))),
-            Step::FailParting(n) => drop(nth(&self.parting, *n).map(|at| self.fail_parting(at))),
+            Step::RecordParting(n) => drop(nth(&self.parting, *n).map(|at| self.record_split(at))),
+            Step::FinishParting(n) => drop(nth(&self.parting, *n).map(|at| self.finish_split_model(at))),
+            Step::FailParting(n) => drop(nth(&self.parting, *n).map(|at| self.fail_split(at))),
             Step::RemoveReceived(target) => self.remove_received(*target),
             Step::ClearSpent => self.clear_spent(),
             Step::Remove(target, named) => self.remove(*target, *named),

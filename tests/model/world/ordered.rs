@@ -4,7 +4,7 @@ use angarium::domain::group::GroupName;
 use angarium::domain::limits;
 
 use super::*;
-use crate::model::truth::Known;
+use crate::model::truth::KnownMessage;
 
 /// What was read of groups.
 pub enum GroupPage {
@@ -43,12 +43,12 @@ impl World {
     }
 
     /// The messages of each group that somebody could wait for, in order.
-    fn lists(&self) -> BTreeMap<GroupName, Vec<&Known>> {
-        let mut lists: BTreeMap<GroupName, Vec<&Known>> = BTreeMap::new();
+    fn lists(&self) -> BTreeMap<GroupName, Vec<&KnownMessage>> {
+        let mut lists: BTreeMap<GroupName, Vec<&KnownMessage>> = BTreeMap::new();
         for known in self.truth.messages.values() {
             let is_here = !matches!(known.header.state, State::Prepared(_) | State::Failed);
             if let Some(group) =
-                known.header.group.clone().filter(|_| is_here || known.place == Place::Waking)
+                known.header.group.clone().filter(|_| is_here || known.place == MessageState::Waking)
             {
                 lists.entry(group).or_default().push(known);
             }
@@ -59,15 +59,16 @@ impl World {
     /// What may be taken of each group: the messages before the first one that is not free. One that is being removed
     /// need not block: it may not be in memory.
     fn free(&self) -> BTreeMap<GroupName, Vec<Header>> {
-        let is_free = |known: &&&Known| known.place == Place::Ready && known.removals == 0;
-        let free = |list: Vec<&Known>| list.iter().take_while(is_free).map(|k| k.header.clone()).collect();
+        let is_free = |known: &&&KnownMessage| known.place == MessageState::Ready && known.removals == 0;
+        let free =
+            |list: Vec<&KnownMessage>| list.iter().take_while(is_free).map(|k| k.header.clone()).collect();
         self.lists().into_iter().map(|(group, list)| (group, free(list))).collect()
     }
 
     fn free_past_removals(&self) -> BTreeMap<GroupName, Vec<Header>> {
-        let free = |list: Vec<&Known>| {
+        let free = |list: Vec<&KnownMessage>| {
             let left = list.into_iter().filter(|known| known.removals == 0);
-            left.take_while(|known| known.place == Place::Ready).map(|k| k.header.clone()).collect()
+            left.take_while(|known| known.place == MessageState::Ready).map(|k| k.header.clone()).collect()
         };
         self.lists().into_iter().map(|(group, list)| (group, free(list))).collect()
     }
@@ -155,7 +156,7 @@ impl World {
             let ids: Vec<MessageId> = taken.messages.iter().map(|(header, _)| header.id).collect();
             for id in ids {
                 let holder = match self.truth.messages[&id].place {
-                    Place::Claimed(claim) => Some(claim),
+                    MessageState::Claimed(claim) => Some(claim),
                     _ => None,
                 };
                 self.engine.begin_remove(id, holder, self.now).expect("its holder removes it");

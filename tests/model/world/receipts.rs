@@ -6,7 +6,7 @@ use angarium::engine::{ClaimSnapshot, ClaimSplit, ReceiptStatus};
 use super::*;
 
 /// Messages on their way from a claim into one of their own.
-pub(super) struct Parting {
+pub(super) struct PendingSplit {
     old: ClaimId,
     new: ClaimId,
     terms: ClaimTerms,
@@ -17,7 +17,7 @@ pub(super) struct Parting {
     is_recorded: bool,
 }
 
-impl Parting {
+impl PendingSplit {
     /// The claim that has a message on its way, when its record says so already.
     pub(super) fn recorded(&self, id: MessageId) -> Option<ClaimId> {
         let is_here = self.is_recorded && self.parted.iter().any(|(parted, _)| *parted == id);
@@ -54,27 +54,35 @@ impl World {
                 let terms = ClaimTerms::stored(u32::from(which), 60);
                 let (new, expires) =
                     (ClaimId::new(&mut self.claims), self.now.plus_seconds(u32::from(which)));
-                self.truth.set_parting(old, true);
-                self.parting.push(Parting { old, new, terms, expires, rest, parted, is_recorded: false });
+                self.truth.set_split(old, true);
+                self.parting.push(PendingSplit {
+                    old,
+                    new,
+                    terms,
+                    expires,
+                    rest,
+                    parted,
+                    is_recorded: false,
+                });
             }
         }
     }
 
     /// Both claims become durable in one commit, if the one that was there still is.
-    pub(super) fn record_parting(&mut self, at: usize) {
-        let Parting { old, new, terms, expires, rest, parted, is_recorded } = &mut self.parting[at];
+    pub(super) fn record_split(&mut self, at: usize) {
+        let PendingSplit { old, new, terms, expires, rest, parted, is_recorded } = &mut self.parting[at];
         let Some(record) = self.tree.get_mut(old).filter(|_| !*is_recorded) else { return };
         record.messages = rest.headers.iter().map(|header| (header.id, header.attempts)).collect();
         self.tree.insert(*new, Record { terms: *terms, expires: *expires, messages: parted.clone() });
         *is_recorded = true;
     }
 
-    pub(super) fn finish_parting(&mut self, at: usize) {
-        self.record_parting(at);
+    pub(super) fn finish_split_model(&mut self, at: usize) {
+        self.record_split(at);
         if !self.parting[at].is_recorded {
-            return self.fail_parting(at);
+            return self.fail_split(at);
         }
-        let Parting { old, new, terms, expires, parted, .. } = self.parting.swap_remove(at);
+        let PendingSplit { old, new, terms, expires, parted, .. } = self.parting.swap_remove(at);
         let over = self.engine.finish_split(old, new, terms, expires, &parted);
         let ids: Vec<MessageId> = parted.iter().map(|(id, _)| *id).collect();
         assert_eq!(over, self.truth.finish_split(old, new, terms, expires, &ids), "claims that are over");
@@ -82,11 +90,11 @@ impl World {
     }
 
     /// The commit certainly did not happen.
-    pub(super) fn fail_parting(&mut self, at: usize) {
+    pub(super) fn fail_split(&mut self, at: usize) {
         if !self.parting[at].is_recorded {
-            let Parting { old, .. } = self.parting.swap_remove(at);
+            let PendingSplit { old, .. } = self.parting.swap_remove(at);
             self.engine.renew_failed(old);
-            self.truth.set_parting(old, false);
+            self.truth.set_split(old, false);
         }
     }
 
@@ -94,9 +102,9 @@ impl World {
     pub(super) fn remove_received(&mut self, target: Target) {
         let Some(id) = self.target(target) else { return };
         let known = self.truth.messages.get(&id).filter(|known| known.removals == 0);
-        let is_claimed = known.is_some_and(|known| matches!(known.place, Place::Claimed(_)));
-        let is_changing =
-            known.is_some_and(|known| matches!(known.place, Place::Taking | Place::Returning(_)));
+        let is_claimed = known.is_some_and(|known| matches!(known.place, MessageState::Claimed(_)));
+        let is_changing = known
+            .is_some_and(|known| matches!(known.place, MessageState::Taking | MessageState::Returning(_)));
         if is_claimed || is_changing {
             let answer = self.engine.begin_remove_received(id, self.now).expect("it is not on its way");
             assert_eq!(answer.is_none(), is_changing, "{id} is claimed or given back just now");
@@ -118,16 +126,17 @@ impl World {
             let worth = self.engine.worth(*id, (attempts, self.now), self.now);
             let is_right = match known.place {
                 _ if known.removals > 0 => worth == ReceiptStatus::Gone,
-                Place::Claimed(claim) => {
+                MessageState::Claimed(claim) => {
                     let lease = &self.truth.claims[&claim];
                     let is_live = lease.ending.is_none() && self.now < lease.expires;
                     worth == if is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
                 }
-                Place::Taking | Place::Returning(_) | Place::Leaving | Place::Waking => {
-                    worth == ReceiptStatus::Over
-                }
+                MessageState::Taking
+                | MessageState::Returning(_)
+                | MessageState::Leaving
+                | MessageState::Waking => worth == ReceiptStatus::Over,
                 // It need not be in memory.
-                Place::Ready | Place::Scheduled | Place::Aside => {
+                MessageState::Ready | MessageState::Scheduled | MessageState::Aside => {
                     matches!(worth, ReceiptStatus::Over | ReceiptStatus::AskPool)
                 }
             };

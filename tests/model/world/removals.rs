@@ -6,7 +6,7 @@ use angarium::storage::{Order, Position};
 use super::*;
 
 impl World {
-    pub(super) fn remove(&mut self, target: Target, named: Named) {
+    pub(super) fn remove(&mut self, target: Target, named: Deleter) {
         let Some(id) = self.target(target) else { return };
         let claim = self.named(id, named);
         self.remove_as(id, claim, |engine, now| engine.begin_remove(id, claim, now));
@@ -62,7 +62,8 @@ impl World {
                 let is_unanswered = |message: &&Message| {
                     let header = &message.header;
                     // Nobody is shown what is prepared.
-                    Place::of(&header.state) != Place::Aside && !self.truth.messages.contains_key(&header.id)
+                    MessageState::of(&header.state) != MessageState::Aside
+                        && !self.truth.messages.contains_key(&header.id)
                 };
                 let listed: Vec<&Message> = self.pool.entries.values().filter(is_unanswered).collect();
                 nth(&listed, number).map(|at| listed[at].header.id)
@@ -72,19 +73,19 @@ impl World {
         }
     }
 
-    pub(super) fn named(&mut self, id: MessageId, named: Named) -> Option<ClaimId> {
+    pub(super) fn named(&mut self, id: MessageId, named: Deleter) -> Option<ClaimId> {
         match named {
-            Named::Nobody => None,
-            Named::Holder => match self.truth.messages.get(&id)?.place {
-                Place::Claimed(claim) | Place::Returning(claim) => Some(claim),
-                Place::Ready | Place::Scheduled | Place::Waking => None,
-                Place::Taking | Place::Leaving | Place::Aside => None,
+            Deleter::Nobody => None,
+            Deleter::Holder => match self.truth.messages.get(&id)?.place {
+                MessageState::Claimed(claim) | MessageState::Returning(claim) => Some(claim),
+                MessageState::Ready | MessageState::Scheduled | MessageState::Waking => None,
+                MessageState::Taking | MessageState::Leaving | MessageState::Aside => None,
             },
-            Named::Other(number) => {
+            Deleter::Other(number) => {
                 let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
                 nth(&claims, number).map(|at| claims[at])
             }
-            Named::Stranger => Some(ClaimId::new(&mut self.claims)),
+            Deleter::Stranger => Some(ClaimId::new(&mut self.claims)),
         }
     }
 }
@@ -100,8 +101,11 @@ impl World {
         for id in &ids {
             let known = self.truth.messages.get(id);
             let is_changing = known.is_some_and(|known| {
-                let is_passing = matches!(known.place, Place::Taking | Place::Waking | Place::Leaving);
-                known.removals == 0 && (is_passing || matches!(known.place, Place::Returning(_)))
+                let is_passing = matches!(
+                    known.place,
+                    MessageState::Taking | MessageState::Waking | MessageState::Leaving
+                );
+                known.removals == 0 && (is_passing || matches!(known.place, MessageState::Returning(_)))
             });
             assert!(!(is_changing && begun.contains(id)), "{id} is purged while it changes");
             assert!(is_changing || begun.contains(id), "{id} is not purged");

@@ -50,7 +50,12 @@ impl World {
         for header in due.iter().filter(|header| ready.iter().any(|ready| ready.id == header.id)) {
             assert!(self.pool.entries.contains_key(&header.id), "{} is gone, and woken", header.id);
             if let Some(known) = self.truth.messages.get(&header.id) {
-                assert_eq!((known.removals, known.place), (0, Place::Scheduled), "{} is woken", header.id);
+                assert_eq!(
+                    (known.removals, known.place),
+                    (0, MessageState::Scheduled),
+                    "{} is woken",
+                    header.id
+                );
                 assert_eq!(&known.header, header, "it is woken as it was");
             }
         }
@@ -61,7 +66,8 @@ impl World {
         for header in &headers {
             let is_woken = ready.iter().any(|ready| ready.id == header.id);
             let Some(known) = self.truth.messages.get(&header.id) else { continue };
-            let is_free = known.removals == 0 && matches!(known.place, Place::Scheduled | Place::Aside);
+            let is_free =
+                known.removals == 0 && matches!(known.place, MessageState::Scheduled | MessageState::Aside);
             assert_eq!(is_woken, is_free, "whether {} is woken", header.id);
         }
         self.submit_wake(&headers, ready);
@@ -74,7 +80,7 @@ impl World {
                 let before = headers.iter().find(|before| before.id == header.id);
                 self.truth.posted(before.expect("it was read").clone());
             }
-            self.truth.move_to(header.id, Place::Waking);
+            self.truth.move_to(header.id, MessageState::Waking);
         }
         if !ready.is_empty() {
             self.waiting.push_back(Change::Wake(ready));
@@ -124,9 +130,9 @@ impl World {
                     "{id} is swept"
                 );
                 let is_retained = known.header.life.retained_since().is_some();
-                let is_free = matches!(known.place, Place::Ready | Place::Scheduled);
+                let is_free = matches!(known.place, MessageState::Ready | MessageState::Scheduled);
                 assert!(
-                    is_free || (is_retained && matches!(known.place, Place::Claimed(_))),
+                    is_free || (is_retained && matches!(known.place, MessageState::Claimed(_))),
                     "{id} is swept"
                 );
                 self.met.swept_claimed += u32::from(!is_free);

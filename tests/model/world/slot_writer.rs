@@ -30,8 +30,11 @@ impl World {
     pub(super) fn submit_removal(&mut self, ids: Vec<MessageId>) {
         let leaving = self.engine.leaving_claims(&ids).map(KnownEntry::of).collect();
         let is_put_off = |id: &MessageId| {
-            let is_claimed =
-                self.truth.messages.get(id).is_some_and(|known| matches!(known.place, Place::Claimed(_)));
+            let is_claimed = self
+                .truth
+                .messages
+                .get(id)
+                .is_some_and(|known| matches!(known.place, MessageState::Claimed(_)));
             let entry = self.pool.entries.get(id).filter(|_| is_claimed);
             entry.is_some_and(|entry| entry.header.state == State::Scheduled)
         };
@@ -97,7 +100,7 @@ impl World {
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
                 Change::Return(claim, _) => self.release_failed(claim),
                 Change::Wake(headers) => self.settle_wake(&headers, is_durable),
-                Change::SetAside(headers) => self.settle_aside(&headers, is_durable),
+                Change::SetAside(headers) => self.settle_transfers(&headers, is_durable),
                 Change::Prepare(messages) => self.settle_arrival(messages, is_durable),
                 Change::Depart(id) => self.settle_departure(id, is_durable),
                 Change::Remove(ids, _) if is_durable => self.removed(&ids),

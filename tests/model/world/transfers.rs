@@ -11,7 +11,7 @@ impl World {
         self.waiting.push_back(Change::SetAside(dead.iter().map(moving).collect()));
     }
 
-    pub(super) fn settle_aside(&mut self, headers: &[Header], is_durable: bool) {
+    pub(super) fn settle_transfers(&mut self, headers: &[Header], is_durable: bool) {
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         if is_durable {
             self.engine.mark_in_transfer(&ids);
@@ -59,7 +59,7 @@ impl World {
 
     fn resting(&self) -> Vec<Header> {
         let is_resting = |header: &&Header| !self.departing.contains(&header.id);
-        let in_transfer = self.truth.messages.values().filter(|known| known.place == Place::Aside);
+        let in_transfer = self.truth.messages.values().filter(|known| known.place == MessageState::Aside);
         in_transfer.map(|known| &known.header).filter(is_resting).cloned().collect()
     }
 
