@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn without_authentication_only_this_machine_is_served_unless_told_so_by_name() {
+    fn unauthenticated_service_serves_only_loopback_by_default() {
         for local in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
             assert_eq!(check(&["--listen", local]), Ok(()));
         }

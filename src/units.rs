@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read_again() {
+    fn shown_value_parses_again() {
         for exact in [0, 7, 59, 60, 90, 3_600, 5_400, 86_400, 90_000] {
             assert_eq!(seconds(&span(exact)), Ok(exact), "{}", span(exact));
         }

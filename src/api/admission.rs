@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_that_is_too_fast_stops_no_other() {
+    fn fast_project_stops_no_other() {
         let (quota, clock) = quota(1, 1, Some(2));
         assert!(quota.spend(&project("a")).is_ok());
         assert!(quota.spend(&project("a")).is_ok());

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_that_says_nothing_needs_a_token() {
+    fn undocumented_route_needs_token() {
         assert_eq!(need(&Value::Null), Need::Role(Role::Member));
         assert_eq!(need(&json!([])), Need::Nothing);
         assert_eq!(need(&json!([{}])), Need::Nothing);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn without_authentication_the_roles_are_what_the_caller_says() {
+    fn unauthenticated_caller_chooses_its_roles() {
         for (pairs, role) in [
             (&[][..], Role::Admin),
             (&[("x-roles", "admin")], Role::Admin),

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_body_counts_as_it_comes_and_until_its_answer() {
+    async fn long_body_is_charged_from_arrival_until_answer() {
         let budget = budget();
         let (mut body, charge) = budget.charge(Body::from("x".repeat(10_000)), || project("a")).unwrap();
         assert_eq!(budget.budget.used(), 0, "nothing has come");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_of_an_unknown_client_becomes_that_of_its_project() {
+    async fn unknown_client_body_moves_to_its_project() {
         let budget = budget();
         let address = || BodyOwner::Address(Ipv4Addr::LOCALHOST.into());
         let mut charges = Vec::new();

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_in_either_header() {
+    fn token_in_either_header_is_accepted() {
         for (pairs, found) in [
             (&[("authorization", "Bearer abc")][..], "abc"),
             (&[("authorization", "bearer  abc ")], "abc"),

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_the_api() {
+    fn parse_error_uses_words_of_the_api() {
         for (body, said) in [
             ("", "the request body could not be parsed: it is empty"),
             ("null", "it must be a JSON object, not null"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_not_known_is_named_with_those_that_are() {
+    fn unknown_field_error_lists_known_fields() {
         for (body, said) in [
             (r#"{"url":""}"#, "url: the field 'url' is not known; those that are: uri or weight"),
             (r#"{"":1}"#, "the field '' is not known; those that are: uri or weight"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_said_with_its_place_and_no_guess() {
+    fn broken_json_error_has_position_and_no_guess() {
         let said = explain::<Form>(b"{\"list\":[1,}").to_string();
         assert!(said.contains("could not be parsed") && said.contains("line 1, column"), "{said}");
         assert!(!said.contains('?'), "{said}");

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_text_is_refused_and_named() {
+    fn non_text_query_value_is_refused_by_name() {
         let error = parse::<BTreeMap<String, String>>("limit=%ff").unwrap_err();
         assert!(error.to_string().starts_with("limit:"), "{error}");
     }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_stops_sending_is_waited_for_until_the_deadline() {
+    async fn stalled_client_is_awaited_until_deadline() {
         let (request, unread) = watch(Request::new(Body::new(EndlessBody(None))));
         drop(request);
         let since = Instant::now();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_was_read_is_done_with() {
+    async fn fully_read_body_is_released() {
         let (request, unread) = watch(Request::new(Body::from("text")));
         assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "text");
         assert!(unread.unwrap().0.try_recv().is_err());

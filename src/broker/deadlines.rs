@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_renewed_again_and_again_keeps_few_deadlines() {
+    fn repeatedly_renewed_claim_keeps_few_deadlines() {
         let slot = slot(&Alarms::default());
         let mut state = slot.state.lock();
         let at = queue();

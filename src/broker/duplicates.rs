@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_beyond_what_all_queues_remember_are_refused() {
+    fn dedup_ids_beyond_global_bound_are_refused() {
         let found =
             StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
         let queue = OpenQueue::of(QueueEngine::open_ordered(found, GroupBounds::default()));

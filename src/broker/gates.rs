@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gates_that_are_not_held_are_forgotten() {
+    async fn unheld_gates_are_forgotten() {
         let gates = Gates::<u32>::default();
         let _held = gates.hold(&0).await;
         for name in 1..10_000 {

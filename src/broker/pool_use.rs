@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_pools_are_not_told() {
+    fn too_many_pools_are_not_reported() {
         let pools = PoolUse::default();
         (0..=limits::UNREACHED).for_each(|number| pools.note(&pool(&number.to_string())));
         assert_eq!(pools.used(), None);

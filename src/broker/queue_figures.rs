@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_that_gets_a_name_leaves_the_others() {
+    fn named_queue_leaves_unnamed_figures() {
         let mut figures = SlotFigures::default();
         figures.rest(&queue("a"), id(1), &shown(3, 0), false);
         let named = figures.open(&queue("a"), id(1), true);

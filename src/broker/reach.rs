@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_peers_that_said_so_have_a_session() {
+    fn only_confirming_peers_have_a_session() {
         let reach = Reach::default();
         let said = |has_session| Some(PeerStatus { has_session });
         let note = |peers: Vec<Option<PeerStatus>>| {

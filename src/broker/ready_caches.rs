@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_nobody_claims_from_are_left_to_the_pool_first() {
+    fn unclaimed_ready_caches_are_evicted_first() {
         let slots = [slot(&[true, false]), slot(&[false, true])];
         let each = bytes(&slots[0]) / 2;
         bound(&slots, 4 * each);

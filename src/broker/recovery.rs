@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_while_a_slot_is_lost_again_and_again_and_end_when_it_is_calm() {
+    async fn recovery_pauses_grow_and_reset_when_calm() {
         let mut pause = Duration::ZERO;
         for expected in [100, 200, 400, 800] {
             pause = next(pause);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiter_hears_of_all_of_its_messages() {
+    async fn waiter_is_notified_of_all_its_messages() {
         let mut watch = TransferWatch::default();
         let mut both = watch.watch(vec![id(1), id(2)]).unwrap();
         let one = watch.watch(vec![id(3)]).unwrap();

@@ -119,7 +119,7 @@ async fn progress_is_a_step_and_not_a_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_that_are_there_already_evict_the_slowest() {
+async fn present_bytes_evict_the_slowest() {
     let budget = Budget::new(Bounds { share: 200, total: 200, patience: Duration::ZERO, ..BOUNDS });
     let slow = budget.open("a");
     slow.add_anyway(160);

@@ -175,13 +175,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dots_that_begin_a_name_are_escaped() {
+    fn leading_dots_are_escaped() {
         assert_eq!(escape("..a.b"), "%2e.a.b");
         assert_eq!(escape("."), "%2e");
     }
 
     #[test]
-    fn what_belongs_to_a_process_does_not_outlive_it() {
+    fn process_nodes_are_ephemeral() {
         for path in [
             "/meta",
             "/meta/pools/fast",

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_where_a_queue_lies_and_where_it_goes() {
+    fn record_names_pool_and_destination() {
         let pool = |name| PoolName::new(name).unwrap();
         assert_eq!(record(r#"["a"]"#).placement().unwrap(), Placement::one(pool("a")));
         let both = Placement { pool: pool("b"), older: Some(pool("a")) };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_knows_no_migration_finds_no_pool_in_a_queue_that_moves() {
+    fn old_program_finds_no_pool_in_migrating_queue() {
         let both = Placement { pool: PoolName::new("b").unwrap(), older: PoolName::new("a").ok() };
         // It takes the last element for the pool of the queue.
         assert!(PoolName::new(both.stored().last().unwrap()).is_err());

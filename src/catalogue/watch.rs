@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_about_what_its_directory_is_for() {
+    fn node_change_maps_to_its_directory() {
         for (path, change) in [
             ("/meta/pools/a", Some(MetaChange::Pools)),
             ("/meta/components/replica/h-0000000001", Some(MetaChange::Components)),

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_that_listens_everywhere_is_reached_on_the_loopback() {
+    fn wildcard_listener_is_reached_on_loopback() {
         for (listen, reached) in [
             ("0.0.0.0:8888", "127.0.0.1:8888"),
             ("[::]:8888", "[::1]:8888"),

@@ -10,7 +10,7 @@ fn at(millis: u64) -> Timestamp {
 }
 
 #[test]
-fn time_goes_on_from_where_it_had_come() {
+fn time_continues_from_its_last_value() {
     for clock in [Clock::system(), Clock::manual(NOW)] {
         let ahead = at(clock.now().as_millis() + 1_000_000);
         clock.resume(ahead);
@@ -22,7 +22,7 @@ fn time_goes_on_from_where_it_had_come() {
 }
 
 #[test]
-fn a_storage_that_was_quiet_for_long_does_not_set_it_back() {
+fn quiet_storage_does_not_set_time_back() {
     let clock = Clock::manual(NOW);
     clock.not_before(at(NOW - 7 * DAY));
     assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
@@ -31,7 +31,7 @@ fn a_storage_that_was_quiet_for_long_does_not_set_it_back() {
 }
 
 #[test]
-fn a_step_of_more_than_a_day_since_the_last_write_is_not_made_until_it_is_accepted() {
+fn large_step_since_last_write_needs_acceptance() {
     let clock = Clock::manual(NOW);
     clock.resume(at(NOW - DAY));
     assert_eq!((clock.now(), clock.doubt()), (at(NOW), None));
@@ -81,7 +81,7 @@ fn step_of_the_servers_is_followed_by_a_tenth() {
 }
 
 #[test]
-fn step_is_told_until_it_is_followed() {
+fn step_is_reported_until_followed() {
     let clock = following();
     clock.learn(clock.asking(), at(NOW + 5_000));
     assert_eq!(clock.gap(), None, "a small one is not told");
@@ -105,7 +105,7 @@ fn time_without_the_servers_runs_at_the_rate_of_the_machine() {
 }
 
 #[test]
-fn start_goes_on_from_the_record_at_the_pace_of_the_servers() {
+fn start_continues_record_at_server_pace() {
     for (last, servers, expected) in [
         // After a step of an hour that is being followed.
         (recorded(NOW, NOW + 3_600_000), NOW + 3_603_000, NOW + 3_300),
@@ -122,7 +122,7 @@ fn start_goes_on_from_the_record_at_the_pace_of_the_servers() {
 }
 
 #[test]
-fn start_after_more_than_a_day_goes_on_from_the_record_until_accepted() {
+fn start_after_a_day_continues_record_until_accepted() {
     let clock = Clock::manual(NOW);
     clock.begin(clock.asking(), at(NOW + DAY + 1), recorded(NOW, NOW));
     assert_eq!(clock.now(), at(NOW));
@@ -145,7 +145,7 @@ fn a_slow_answer_moves_it_no_further_than_it_must() {
 }
 
 #[test]
-fn a_tree_that_is_more_than_a_day_off_is_not_followed_until_it_is_right_again() {
+fn tree_a_day_off_is_ignored_until_right() {
     for wrong in [NOW + DAY + 1, NOW - DAY - 1] {
         let clock = Clock::manual(NOW);
         clock.begin(clock.asking(), at(NOW), recorded(NOW - 5, NOW - 5));
@@ -245,7 +245,7 @@ fn replicas_agree_within_a_second_whenever_the_servers_step() {
 }
 
 #[test]
-fn replica_that_starts_after_a_step_has_the_time_of_the_others() {
+fn starting_replica_after_step_has_shared_time() {
     for step in [3_600_000_i64, -3_600_000, 4_000, -4_000] {
         for after in [0, 1, 17, 30, 49, 80, 600] {
             let mut world = World::new();
@@ -260,7 +260,7 @@ fn replica_that_starts_after_a_step_has_the_time_of_the_others() {
 }
 
 #[test]
-fn replica_that_was_cut_off_takes_the_time_of_the_others() {
+fn isolated_replica_adopts_shared_time() {
     for step in [3_600_000_i64, -3_600_000] {
         let mut world = World::new();
         world.pass(37, &[0, 1, 2]);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_listens_for_was_not_sent() {
+    async fn refused_connection_was_not_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_sent_and_has_no_answer_may_have_been_done() {
+    async fn sent_request_without_answer_is_in_doubt() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let serving = async {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_used_again_unless_the_other_side_has_closed_it() {
+    async fn open_connection_is_reused_and_closed_one_is_not() {
         const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_is_given_up_cuts_its_connection() {
+    async fn abandoned_request_cuts_its_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let peers = Peers::default();
@@ -263,7 +263,7 @@ mod tests {
 
     /// It is not kept, so it may break off after its first bytes have left. Then it is no answer.
     #[tokio::test]
-    async fn a_long_answer_is_passed_on_as_it_comes() {
+    async fn long_response_is_streamed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let long = usize::try_from(limits::PEER_ANSWER_KEPT).unwrap() + 1;

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_should_have_a_slot_while_nobody_serves() {
+    fn no_replica_gets_slots_while_none_serves() {
         let idle = [component(1, 100, ComponentState::Starting), component(2, 100, ComponentState::Starting)];
         let view = AssignmentView::of(idle.iter());
         assert!(Slot::all().all(|slot| view.owner(slot).is_none()));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_drain_should_have_slots_only_while_none_runs() {
+    fn draining_replicas_get_slots_only_while_none_runs() {
         let state = |number, state| component(number, 100, state);
         let mut all = vec![state(1, ComponentState::Draining), state(2, ComponentState::Starting)];
         let view = AssignmentView::of(all.iter());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_prefer_replicas_that_reach_most_pools() {
+    fn slots_prefer_replicas_reaching_most_pools() {
         let mut all = running(1..4);
         let before = AssignmentView::of(all.iter());
         misses(&mut all, 0, &["a"], &[]);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_does_not_report_keeps_the_plain_view() {
+    fn program_without_reports_keeps_plain_view() {
         let mut all = running(1..4);
         misses(&mut all, 0, &["a"], &[]);
         all[1].unreached = None;
@@ -292,7 +292,7 @@ mod tests {
     proptest! {
         /// Of N the expected share is 256 / N; five standard deviations of the binomial are allowed for.
         #[test]
-        fn one_that_comes_or_goes_moves_its_share_and_no_more(seed in 0_u128..1 << 60, count in 2_u32..12) {
+        fn joining_or_leaving_replica_moves_only_its_share(seed in 0_u128..1 << 60, count in 2_u32..12) {
             let all = running((seed..).take(count as usize + 1));
             let (few, many) = (AssignmentView::of(all[1..].iter()), AssignmentView::of(all.iter()));
             let moved: Vec<Slot> = Slot::all().filter(|slot| few.owner(*slot) != many.owner(*slot)).collect();

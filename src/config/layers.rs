@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_file_says_which_key_is_wrong() {
+    fn wrong_file_error_names_the_key() {
         for (text, said) in [
             ("listne = 'x'", "there is no setting `listne`; did you mean `listen`?"),
             ("max_conections = 5", "there is no setting `max_conections`; did you mean `max_connections`?"),

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_outside_its_bounds_is_refused_with_the_names_of_all() {
+    fn default_outside_bounds_is_refused_with_all_names() {
         for (args, said) in [
             (
                 ["--max-message-ttl", "600"],
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_beyond_the_widest_limits() {
+    fn settings_stay_within_the_widest_limits() {
         for (name, most) in [
             ("--max-messages-per-page", limits::PAGE_MOST),
             ("--max-messages-per-claim-or-pop", limits::CLAIM_MESSAGES_MOST),

@@ -135,7 +135,7 @@ mod tests {
     const DEFAULT: Quota = Quota { queues: Some(5), messages: Some(50), bytes: None };
 
     #[test]
-    fn a_project_has_what_the_file_names_and_else_what_every_project_has() {
+    fn project_quota_is_from_file_or_default() {
         let text = "[[project]]\nname='a'\nqueues=7\nmessages='unbounded'\n[[project]]\nname='b'\nbytes=0";
         let table = parse(text, DEFAULT).unwrap();
         let of = |name| table.of(&ProjectId::new(name).unwrap());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_quota_is_named() {
         for (text, said) in [
             ("[[project]]\nname='a'\nqueues=-1", "a bound is a whole number"),
             ("[[project]]\nname='a'\nqueues='none'", "a bound is a whole number"),

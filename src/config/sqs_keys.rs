@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_key_entry_is_named() {
         for (text, said) in [
             ("[[key]]\nid='a'\nsecret='s'\nproject='p'", "an id has"),
             ("[[key]]\nid='abc'\nsecret=''\nproject='p'", "no secret"),

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn token_file_is_read() {
         let projects = ["acme", "two words", "\"quoted\\\"\n\u{7f}", "ä"];
         let text: String = projects
             .iter()
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_token_entry_is_named() {
         let hash = TokenHash::of("a").to_string();
         for (text, said) in [
             (format!("[[token]]\nsha256='{hash}'\nproject='p'\nrole='king'"), "token number 1: a role is"),

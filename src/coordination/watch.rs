@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_one_node_are_told_once() {
+    fn changes_of_one_node_are_merged() {
         let (mailbox, _watch) = Mailbox::open("/t");
         mailbox.post(changed("/t/a"));
         mailbox.post(changed("/t/b"));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_changes_become_a_resync_and_never_hide_a_lost_session() {
+    fn overflow_becomes_resync_and_keeps_session_loss() {
         let (mailbox, _watch) = Mailbox::open("/t");
         mailbox.post(Event::Lost);
         for i in 0..2 * limits::WATCH_EVENTS {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_covers_its_node_and_what_is_below() {
+    fn watch_covers_node_and_subtree() {
         let (mailbox, _watch) = Mailbox::open("/t");
         for (path, is_covered) in [("/t", true), ("/t/a/b", true), ("/ta", false), ("/", false)] {
             assert_eq!(mailbox.covers(path), is_covered, "{path}");

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_with_the_same_head_are_told_apart() {
+    fn hashes_with_equal_head_differ() {
         let (mine, mut other) = (TokenHash::of("mine"), TokenHash::of("mine"));
         other.0[31] ^= 1;
         let table: TokenTable = [(other, grant("other")), (mine, grant("mine"))].into_iter().collect();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admin_may_what_a_member_may() {
+    fn admin_has_the_rights_of_a_member() {
         assert!(Role::Admin > Role::Member && Role::Member > Role::Reader);
     }
 }

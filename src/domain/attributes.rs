@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_sqs_is_checked_when_it_is_set() {
+    fn sqs_attributes_are_checked_when_set() {
         let kept = |json: &str| {
             let text = serde_json::from_str::<&RawValue>(json).unwrap();
             let entries = entries(text).unwrap();

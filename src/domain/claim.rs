@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn grace_lengthens_only_a_life_that_ends_before_the_claim() {
+    fn grace_lengthens_only_life_ending_before_claim() {
         let terms = ClaimTerms::new(Some(100), Some(60), &Limits::ZAQAR).unwrap();
         let ends = Timestamp::from_millis(100_000);
         let (mut short, mut long) = (header(99_999), header(100_000));

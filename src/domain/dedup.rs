@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_a_body_is_the_hash_of_what_leaves_through_sqs() {
+    fn body_id_is_hash_of_sqs_text() {
         // printf abc | sha256sum
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(DedupId::of_body(b"\"abc\"").as_str(), abc);

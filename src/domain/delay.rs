@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lawful_delay_is_refused() {
+    fn invalid_delay_is_refused() {
         for seconds in [-1, 901, i64::MAX] {
             assert!(Delay::seconds(seconds, "delay", &Limits::ZAQAR).is_err());
         }

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_comes_out_as_it_went_in() {
+    fn envelope_survives_its_stored_form() {
         let body = Bytes::from_static(b"{\"a\": 1}");
         for envelope in [
             Envelope::default(),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_alone_has_the_form_that_pools_hold_since_the_first() {
+    fn lone_trace_keeps_its_first_stored_form() {
         let kept = Envelope { trace: trace(), ..Envelope::default() }.before(Bytes::from_static(b"1"));
         assert_eq!((&kept[..4], &kept[29..]), (&[0, 1, 0, 3][..], &b"a=11"[..]));
     }
@@ -240,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_that_is_json_is_kept_as_it_is(body in "[\\[{\"0-9tfn \\-][ -~]{0,60}") {
+        fn json_body_is_kept_unchanged(body in "[\\[{\"0-9tfn \\-][ -~]{0,60}") {
             let body = Bytes::from(body);
             prop_assert_eq!(Envelope::split(body.clone()), (Envelope::default(), body.clone()));
             prop_assert_eq!(Envelope::split(whole().before(body.clone())), (whole(), body));

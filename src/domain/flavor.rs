@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_storage_that_outlives_a_power_cut_is_durable() {
+    fn only_power_safe_storage_is_durable() {
         assert_eq!(Capability::of(Durability::Sync), Capability::ALL);
         let relaxed = Capability::of(Durability::Relaxed);
         assert_eq!((relaxed.len(), relaxed.contains(&Capability::Durability)), (4, false));

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_say_nothing_show_as_the_default() {
+    fn unset_values_show_the_default() {
         let shown = metadata(r#"{"_max_claim_count":0,"_dead_letter_queue":"","_default_message_ttl":null}"#)
             .shown(&Limits::ZAQAR);
         let values: Vec<_> = shown.iter().map(|(key, value)| format!("{key}={}", value.get())).collect();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_a_quota_are_rounded_up_and_what_is_unbounded_stays_so() {
+    fn quota_shares_round_up_and_unbounded_stays() {
         let quota = Quota { queues: Some(10), messages: Some(u64::MAX), bytes: None };
         assert_eq!(quota.share(256, 256), quota);
         assert_eq!(quota.share(85, 256).queues, Some(4));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_comes_back_evenly() {
+    fn used_rate_returns_evenly() {
         let (rate, mut used) = (rate(10), RateUse::default());
         assert_eq!(spent(rate, &mut used, 0), 10);
         assert_eq!(spent(rate, &mut used, 99), 0);

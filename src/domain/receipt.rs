@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_opens_with_the_key_that_made_it_alone() {
+    fn handle_opens_only_with_its_key() {
         let handle = ReceiptKey::new([7; 32]).seal(&receipt());
         assert_eq!(ReceiptKey::new([7; 32]).open(&handle), Some(receipt()));
         assert_eq!(ReceiptKey::new([8; 32]).open(&handle), None);
     }
 
     #[test]
-    fn a_handle_that_was_changed_anywhere_is_none() {
+    fn altered_handle_is_none() {
         let key = ReceiptKey::new([7; 32]);
         let handle = key.seal(&receipt());
         for at in 0..handle.len() {

@@ -135,7 +135,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_trace_comes_out_as_it_went_in() {
+    fn trace_survives_its_text_form() {
         let context = TraceContext::parse(PARENT, "vendor=a:b/c, other@x=1").unwrap();
         assert_eq!(context.parent(), PARENT);
         assert_eq!(context.state(), Some("vendor=a:b/c, other@x=1"));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_is_not_valid_is_no_trace() {
+    fn invalid_parent_is_no_trace() {
         for bad in [
             "",
             "00",
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_not_valid_or_too_long_is_left_out() {
+    fn invalid_or_long_state_is_dropped() {
         let long = format!("a={}", "x".repeat(limits::TRACE_STATE_BYTES));
         let many = "a=1,".repeat(limits::TRACE_STATE_MEMBERS + 1);
         for bad in ["a", "=1", "a=", "A=1", "a=1=2", "a=\u{e9}", "a b=1", &long, &many] {

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_became_free_in_an_unread_queue_stay_few() {
+    fn freed_groups_in_unread_queue_stay_few() {
         let found =
             StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
         let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_come_in_the_order_of_joining_whoever_leaves() {
+    fn waiters_are_served_in_join_order() {
         let mut lines = WaitLines::default();
         let places: Vec<LinePosition> = (0..5).map(|who| lines.join(&"q", who)).collect();
         assert_eq!(lines.leave(&"q", places[0]), Some(0));
@@ -130,7 +130,7 @@ mod tests {
     /// The first of a line that began anew was sent away by one of the old line who had had his turn, and was told that the
     /// queue was closed.
     #[test]
-    fn a_place_of_a_line_that_ended_is_nobody_elses_in_the_next_one() {
+    fn position_of_ended_line_is_never_reused() {
         let mut lines = WaitLines::default();
         let old = lines.join(&"q", "old");
         assert_eq!(lines.take_first(&"q"), Some("old"));

@@ -130,7 +130,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn tables_are_merged_when_much_is_removed_and_what_is_left_fits_twice() {
+    fn tables_merge_when_much_is_removed_and_room_suffices() {
         let worth = |bytes: u64, values, removals, free: u64| {
             Contents { bytes: bytes * MIB, items: values + removals, removals }.is_worth(free * MIB)
         };

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_are_what_they_were_and_other_files_are_left_alone() {
+    fn logs_are_restored_and_other_files_stay() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let mut bytes = vec![0; 3 * BLOCK_BYTES + 5];
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_open_is_not_touched() {
+    fn open_store_is_not_touched() {
         let dir = tempfile::tempdir().unwrap();
         let lock = File::create(dir.path().join(LOCK)).unwrap();
         lock.lock().unwrap();

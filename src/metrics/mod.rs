@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_gone_has_no_figures_and_its_place_is_free() {
+    fn deleted_queue_frees_its_figures() {
         let meter = Meter::default();
         meter.name_queues(1);
         meter.queue(&queue("a")).sent.inc();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_message_of_the_others_is_the_oldest_of_all_of_them() {
+    fn oldest_message_of_others_is_their_oldest() {
         let meter = Meter::default();
         meter.name_queues(0);
         let aged = |name, oldest_age| ObservedQueue {

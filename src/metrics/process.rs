@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_whose_name_has_brackets_is_read_all_the_same() {
+    fn program_name_with_brackets_is_parsed() {
         let text =
             "77 (a) b (c) S 1 77 77 0 -1 4194304 10 0 0 0 150 50 0 0 20 0 4 0 9000 5000000 321 184 0 0";
         let found =
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_zero() {
+    fn unreadable_figures_are_zero() {
         assert_eq!(stat(""), Stat::default());
         assert_eq!(stat("77 (a) S"), Stat::default());
         assert_eq!(boot_seconds("cpu 1 2 3\nbtime 1700000000\n"), 1_700_000_000);

@@ -148,18 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_enough_stays() {
+    fn balanced_pools_stay() {
         let loads: Vec<Load> = (0..100).map(|index| Load { pool: index % 2, held: 10, written: 0 }).collect();
         assert_eq!(plan(&shares(&[100, 100]), &loads, 1_000), []);
     }
 
     #[test]
-    fn a_single_queue_that_is_all_there_is_stays() {
+    fn single_queue_stays() {
         assert_eq!(plan(&shares(&[1, 1]), &[Load { pool: 0, held: 1_000, written: 5 }], 10), []);
     }
 
     #[test]
-    fn a_pool_that_takes_nothing_now_only_gives() {
+    fn closed_pool_only_gives_queues() {
         let shares = [Share { weight: 1, takes: true }, Share { weight: 8, takes: false }];
         let loads: Vec<Load> = (0..50).map(|index| Load { pool: index % 2, held: 10, written: 0 }).collect();
         assert_eq!(plan(&shares, &loads, 1_000), []);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_shared_too() {
+    fn write_rate_is_shared_too() {
         // Two pools that hold the same, and one of them takes all writes.
         let loads: Vec<Load> = (0..40)
             .map(|index| Load { pool: index % 2, held: 10, written: if index % 2 == 0 { 6 } else { 0 } })

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_comes_takes_its_nth_and_nothing_else_moves() {
+    fn new_candidate_takes_only_its_share() {
         let names: Vec<String> = (0..10).map(|n| format!("replica-{n}")).collect();
         let all: Vec<_> = names.iter().map(|name| candidate(name, 100)).collect();
         let (before, after) = (choices(&all[..9]), choices(&all));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_leaves_its_keys_to_the_others_by_their_weights() {
+    fn removed_candidate_leaves_keys_by_weight() {
         let all = [candidate("a", 3), candidate("b", 1), candidate("gone", 4)];
         let (before, after) = (choices(&all), choices(&all[..2]));
         let left: Vec<_> = before.iter().zip(&after).filter(|(before, _)| **before == "gone").collect();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_candidates_does_not_matter_and_choices_never_change() {
+    fn candidate_order_never_changes_choices() {
         let one = [candidate("a", 1), candidate("b", 1), candidate("c", 2)];
         let other = [one[2], one[0], one[1]];
         assert_eq!(choices(&one), choices(&other));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn first_start_that_was_cut_short_is_repeated() {
+    fn interrupted_first_start_is_repeated() {
         let data = tempfile::tempdir().unwrap();
         fs::write(data.path().join(FILE), "0f3c").unwrap();
         let id = Instance::open(data.path()).unwrap().id;

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn scheme_is_that_of_the_nearest_proxy() {
+    fn scheme_is_set_by_the_nearest_proxy() {
         for (lines, scheme) in [
             (&["https"][..], "https"),
             (&["HTTPS"], "https"),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_ends_where_one_of_the_two_does_and_shows_nothing_twice() {
+    fn merged_page_ends_with_the_shorter_and_has_no_duplicates() {
         let merged = pages(Order::Ready, Direction::Up, page(&[1, 3, 5], false), page(&[2, 3, 9], true));
         assert_eq!((ranks(&merged), merged.is_last), (vec![1, 2, 3, 5], false));
         let merged = pages(Order::Aside, Direction::Up, page(&[1, 3], true), page(&[2], true));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_have_is_what_the_newer_one_says() {
+    fn newer_pool_wins_for_entries_of_both() {
         let newer = |rank| message(rank, 2, None);
         let older = Page { messages: vec![message(1, 1, None), message(2, 1, None)], is_last: true };
         let merged = pages(
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_begins_with_the_first_of_both_and_is_alone_only_if_it_is_in_both() {
+    fn merged_group_head_is_the_earlier_one() {
         let head = |rank, group, is_only| GroupHead { message: message(rank, 1, Some(group)), is_only };
         let older = vec![head(2, "a", true), head(3, "b", true), head(5, "c", true)];
         let newer = vec![head(1, "a", true), head(3, "b", true), head(6, "d", false)];

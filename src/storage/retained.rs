@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_in_order_of_queue_and_base_time_behind_every_instant() {
+    fn retained_places_sort_by_queue_and_base_time() {
         let (one, other) = (QueueId::from_bytes([1; 16]), QueueId::from_bytes([9; 16]));
         let at = Timestamp::from_millis;
         let places = [place(one, at(0)), place(one, at(7)), last(one), place(other, at(0)), last(other)];
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_lies_in_its_bucket_and_one_out_of_order_alone() {
+    fn only_ordered_entry_is_in_its_bucket() {
         let (queue, now) = (QueueId::from_bytes([1; 16]), 1_700_000_000_000);
         let of = |id, since| bucket(queue, id, Timestamp::from_millis(since));
         assert_eq!(of(id(now, 1), now), of(id(now + 1, 2), now + 1));

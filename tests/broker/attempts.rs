@@ -31,7 +31,7 @@ impl Whole {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receive_is_repeated_for_five_minutes_and_its_time_begins_anew_each_time() {
+async fn repeated_receive_returns_same_messages_for_five_minutes() {
     let (whole, at) = ordered().await;
     whole.broker.messages_post(&at, vec![in_group("a", "1"), in_group("a", "2")], None).await.unwrap();
     let first = whole.receive("one").await;

@@ -55,7 +55,7 @@ async fn a_step_of_days_ends_no_message_and_no_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_is_not_accepted_is_doubted_at_the_next_start_too() {
+async fn unaccepted_step_is_doubted_at_next_start() {
     let (data, ids) = stopped().await;
     let whole = start_at(data, Clock::manual(NOW + DAYS)).await;
     let posted = whole.post(&queue("q"), 1, 3_600).await;
@@ -68,7 +68,7 @@ async fn a_step_that_is_not_accepted_is_doubted_at_the_next_start_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_an_operator_accepts_counts() {
+async fn accepted_step_counts() {
     let (data, _) = stopped().await;
     let clock = Clock::manual(NOW + DAYS);
     clock.accept_steps();
@@ -164,7 +164,7 @@ async fn await_taken(whole: &Whole) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn step_of_the_servers_ends_no_claim_over_a_start_and_a_hand_over() {
+async fn server_step_ends_no_claim_over_start_and_handover() {
     for step in [NOW + 3_600_000, NOW - 3_600_000] {
         let mut pair = Pair::new().await;
         let first = pair.start(1, NOW - DAYS).await;
@@ -211,7 +211,7 @@ async fn step_of_the_servers_is_shown_and_followed_slowly() {
 
 /// Neither of the clocks of its machine shows that: the time in which it was stopped is missing in both.
 #[tokio::test(flavor = "multi_thread")]
-async fn replica_whose_machine_stood_still_takes_the_time_of_others() {
+async fn resumed_machine_takes_time_of_others() {
     let mut pair = Pair::new().await;
     let whole = pair.start(1, NOW).await;
     // The other one keeps the time, and nothing else.

@@ -181,7 +181,7 @@ async fn move_task_start_reads_no_more_with_more_queues() {
 }
 
 #[test]
-fn embedded_tree_is_read_away_from_threads_that_serve() {
+fn embedded_tree_is_read_off_serving_threads() {
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let data = tempfile::tempdir().unwrap();

@@ -106,7 +106,7 @@ async fn check_moved(whole: &Whole, ids: &[MessageId]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_was_claimed_as_often_as_it_may_be_moves_at_the_next_claim() {
+async fn message_over_claim_limit_becomes_dead_letter() {
     let (whole, _) = Lives::new().whole().await;
     let at = queue("q");
     let twice =
@@ -137,7 +137,7 @@ async fn a_message_that_was_claimed_as_often_as_it_may_be_moves_at_the_next_clai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_move_that_is_cut_short_after_any_step_is_brought_to_its_end() {
+async fn interrupted_transfer_is_completed_after_any_step() {
     // Set aside, prepared, removed, published: the last number lets all of them happen.
     for steps in 0..=4 {
         let lives = Lives::new();
@@ -163,7 +163,7 @@ async fn a_move_that_is_cut_short_after_any_step_is_brought_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_queue_for_dead_letters_is_used_after_a_restart_and_the_move_ends() {
+async fn dead_letter_queue_alone_after_restart_completes_transfer() {
     let lives = Lives::new();
     let (first, plan) = lives.whole().await;
     first.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_thousand_dead_letters_all_come_and_none_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_survive_renewals_restarts_and_claims_that_nobody_got() {
+async fn attempts_survive_renewal_restart_and_lost_claims() {
     let lives = Lives::new();
     let (first, _) = lives.whole().await;
     let at = queue("q");

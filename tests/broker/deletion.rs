@@ -108,7 +108,7 @@ fn message() -> Vec<NewMessage> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_queue_is_gone_at_once_and_leaves_nothing_in_the_end() {
+async fn deleted_queue_vanishes_at_once_and_leaves_nothing() {
     let seen = seen().await;
     seen.whole.post(&queue("q"), 3_000, 3_600).await;
     for _ in 0..5 {
@@ -124,7 +124,7 @@ async fn a_deleted_queue_is_gone_at_once_and_leaves_nothing_in_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_created_again_has_another_id_and_none_of_the_old_messages() {
+async fn recreated_queue_has_new_id_and_no_old_messages() {
     let seen = seen().await;
     let mut ids = Vec::new();
     for round in 0..5 {
@@ -142,7 +142,7 @@ async fn a_queue_created_again_has_another_id_and_none_of_the_old_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_deletion_leaves_is_cleaned_by_the_next_process() {
+async fn killed_deletion_is_cleaned_by_next_process() {
     // Killed after the commit, after a part of the messages, after all of them, and after the claims too.
     for step in 0..4 {
         let mut seen = seen().await;
@@ -172,7 +172,7 @@ async fn what_a_killed_deletion_leaves_is_cleaned_by_the_next_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_without_a_known_outcome_leaves_the_queue_whole_or_gone() {
+async fn in_doubt_deletion_leaves_queue_whole_or_absent() {
     for (fault, is_gone) in
         [(Fault::NotSent, false), (Fault::UnknownBefore, false), (Fault::UnknownAfter, true)]
     {
@@ -196,7 +196,7 @@ async fn a_deletion_without_a_known_outcome_leaves_the_queue_whole_or_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_after_a_deletion_is_never_acknowledged_into_the_deleted_queue() {
+async fn post_after_deletion_is_never_acked_into_old_queue() {
     let seen = Arc::new(seen().await);
     let mut posters = JoinSet::new();
     let stop = tokio_util::sync::CancellationToken::new();
@@ -231,7 +231,7 @@ async fn a_post_after_a_deletion_is_never_acknowledged_into_the_deleted_queue() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directory_of_a_project_goes_with_its_last_queue() {
+async fn project_directory_vanishes_with_last_queue() {
     let seen = seen().await;
     let broker = &seen.whole.broker;
     let project = |name: &str| ProjectId::new(name).unwrap();

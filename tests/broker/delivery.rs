@@ -6,7 +6,7 @@ use std::task::Poll;
 use super::{limit, queue, terms, whole};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_is_not_handed_over_is_released_at_once() {
+async fn undelivered_claim_is_released_at_once() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(43_200), limit(1)).await.unwrap();
@@ -16,7 +16,7 @@ async fn a_claim_that_is_not_handed_over_is_released_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_while_its_claim_is_made_leaves_the_messages() {
+async fn client_leaving_during_claim_frees_messages() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     let at = queue("q");

@@ -249,29 +249,29 @@ async fn histories(test: &str, uris: &[String]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn embedded_pool_with_faults_is_what_naive_queues_are() {
+async fn embedded_pool_with_faults_matches_naive_queues() {
     histories("embedded histories", &["embedded:one".to_owned()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_pool_with_faults_is_what_naive_queues_are() {
+async fn redis_pool_with_faults_matches_naive_queues() {
     let redis = Redis::start(SYNCED);
     histories("redis histories", &[redis.uri("")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_cluster_pool_with_faults_is_what_naive_queues_are() {
+async fn redis_cluster_pool_with_faults_matches_naive_queues() {
     let (uri, _room) = shared_cluster().await;
     histories("cluster histories", &[uri]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_pool_with_faults_is_what_naive_queues_are() {
+async fn postgres_pool_with_faults_matches_naive_queues() {
     histories("postgres histories", &[Postgres::shared().fresh_uri()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_pools_with_faults_are_what_naive_queues_are() {
+async fn two_pools_with_faults_match_naive_queues() {
     let redis = Redis::start(SYNCED);
     histories("two pools", &[redis.uri(""), Postgres::shared().fresh_uri()]).await;
 }

@@ -47,7 +47,7 @@ impl Whole {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_posted_again_within_five_minutes_is_answered_and_not_kept() {
+async fn duplicate_within_five_minutes_is_answered_and_dropped() {
     let (whole, at) = ordered().await;
     let first = whole.send(&at, with_id("a", "1")).await;
     assert_eq!(whole.send(&at, with_id("a", "1")).await, first);
@@ -62,7 +62,7 @@ async fn a_message_that_is_posted_again_within_five_minutes_is_answered_and_not_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twins_in_one_post_are_one_message() {
+async fn duplicates_in_one_post_are_one_message() {
     let (whole, at) = ordered().await;
     let messages = vec![with_id("a", "1"), with_id("a", "2"), with_id("a", "1"), in_group("a", "1")];
     let ids = whole.broker.messages_post(&at, messages, None).await.unwrap().ids;
@@ -83,7 +83,7 @@ async fn an_id_is_remembered_after_its_message_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_may_remember_ids_by_group_and_take_them_from_the_content() {
+async fn dedup_ids_may_be_by_group_or_from_content() {
     let (whole, at) = (whole().await, queue("q"));
     let attributes =
         r#"{"_fifo": true, "_deduplication_scope": "group", "_content_based_deduplication": true}"#;
@@ -99,7 +99,7 @@ async fn a_queue_may_remember_ids_by_group_and_take_them_from_the_content() {
 
 /// In either direction a repeat of what was posted before the change would be posted a second time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_scope_holds_for_what_is_posted_from_then_on() {
+async fn new_scope_applies_to_later_posts() {
     let (whole, at) = ordered().await;
     let change = async |scope: &str| {
         let value = serde_json::value::to_raw_value(scope).unwrap();
@@ -161,7 +161,7 @@ async fn ids_are_remembered_after_a_restart_until_their_time_is_over() {
 
 /// The first was never written, and its twin was answered as if it had been.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_twin_of_a_post_on_its_way_is_answered_by_what_becomes_of_that() {
+async fn duplicate_of_pending_post_shares_its_outcome() {
     for faults in [&[Held][..], &[HeldAndLost, NotSent, NotSent, NotSent, NotSent, NotSent]] {
         let faulty = faulty().await;
         let (whole, at) = (&faulty.whole, queue("q"));

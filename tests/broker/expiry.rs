@@ -39,7 +39,7 @@ async fn a_lone_claim_gets_past_any_number_of_expired_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_through_sqs_is_kept_from_its_sending_however_long_it_is_delayed() {
+async fn sqs_retention_counts_from_send_despite_delay() {
     let (whole, at) = (whole().await, queue("q"));
     whole.broker.queue_create(&at, metadata(r#"{"_default_message_ttl": 100}"#)).await.unwrap();
     let sending = |delay| {
@@ -85,7 +85,7 @@ async fn an_expired_claim_deletes_nothing_even_before_it_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_of_claims_that_end_together_give_everything_back() {
+async fn thousands_of_claims_expiring_together_free_all() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 2_000, 3_600).await;
     for _ in 0..1_000 {
@@ -103,7 +103,7 @@ async fn thousands_of_claims_that_end_together_give_everything_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_at_the_same_time_are_never_told_that_there_is_nothing_while_messages_wait() {
+async fn concurrent_claims_never_miss_waiting_messages() {
     let whole = whole().await;
     whole.post(&queue("q"), 12_000, 3_600).await;
     let mut claims = JoinSet::new();
@@ -152,7 +152,7 @@ async fn a_renewed_claim_lasts_from_its_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_and_a_release_at_the_same_time_end_with_the_claim_over() {
+async fn concurrent_renewals_and_release_end_the_claim() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     for _ in 0..10 {
@@ -178,7 +178,7 @@ async fn renewals_and_a_release_at_the_same_time_end_with_the_claim_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_with_a_clock_that_is_behind_takes_no_life_from_messages() {
+async fn start_with_late_clock_keeps_message_lives() {
     let data = tempfile::tempdir().unwrap();
     let start_at = async |clock: &Clock| {
         let journal = Journal::open(&data.path().join("journal"), clock).unwrap();
@@ -204,7 +204,7 @@ async fn a_start_with_a_clock_that_is_behind_takes_no_life_from_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_whose_life_is_over_go_without_being_asked_for() {
+async fn expired_messages_are_swept_unasked() {
     let whole = whole().await;
     whole.post(&queue("q"), 3, 60).await;
     let live = whole.post(&queue("q"), 1, 3_600).await;
@@ -245,7 +245,7 @@ async fn stored(pool: &EmbeddedPool, catalogue: &Catalogue) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_messages_go_from_behind_longer_lives_and_from_queues_that_nobody_uses() {
+async fn expired_messages_leave_from_behind_and_unused_queues() {
     let again = RestartableBroker::new();
     let (broker, _, _) = again.start().await;
     let ttl = |ttl| Some(angarium::domain::message::MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap());
@@ -272,7 +272,7 @@ async fn expired_messages_go_from_behind_longer_lives_and_from_queues_that_nobod
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_of_queues_that_nobody_uses_end_in_time_and_are_cleared_away() {
+async fn claims_of_unused_queues_expire_and_are_cleared() {
     let again = RestartableBroker::new();
     let (broker, _, _) = again.start().await;
     let message = || vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }];

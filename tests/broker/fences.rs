@@ -38,7 +38,7 @@ async fn leave_note(lives: &Lives) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_need_a_pool_at_the_same_time_one_fences_it() {
+async fn concurrent_users_fence_a_pool_once() {
     let lives = Lives::new();
     let (first, _) = lives.whole().await;
     first.broker.stop().await;
@@ -69,7 +69,7 @@ async fn of_those_who_need_a_pool_at_the_same_time_one_fences_it() {
 
 /// A clock that is behind the one of the owner before gives no ids that sort before his (P3).
 #[tokio::test(flavor = "multi_thread")]
-async fn new_ids_come_after_the_greatest_of_the_pool_whatever_the_clock_says() {
+async fn new_ids_follow_greatest_id_despite_clock() {
     let lives = Lives::new();
     let (first, _) = lives.whole().await;
     let ids = first.post(&queue("q"), 1, 3_600).await;
@@ -100,7 +100,7 @@ async fn new_ids_come_after_the_greatest_of_the_pool_whatever_the_clock_says() {
 
 /// An owner that knows an earlier epoch than its pool: the slot is taken anew until it is ahead.
 #[tokio::test(flavor = "multi_thread")]
-async fn slot_that_a_pool_knows_a_later_owner_of_is_taken_anew() {
+async fn slot_with_later_owner_in_pool_is_reacquired() {
     const AHEAD: u64 = 3;
     let lives = Lives::new();
     let (whole, _) = lives.whole().await;
@@ -141,7 +141,7 @@ fn fences_of_q(pool: &FaultyPool) -> usize {
 
 /// A fence that is given up on its way arrives after the next one and the batches behind it.
 #[tokio::test(flavor = "multi_thread")]
-async fn fence_whose_request_left_begins_no_numbering_anew() {
+async fn abandoned_fence_keeps_numbering() {
     let lives = Lives::new();
     let (whole, pool, ids) = next_life(&lives).await;
     pool.fences.next(&[Fault::Held]);
@@ -169,7 +169,7 @@ async fn fence_whose_request_left_begins_no_numbering_anew() {
 
 /// Whatever the opening of a queue waits for when its request leaves, it comes to its end once.
 #[tokio::test(flavor = "multi_thread")]
-async fn opening_whose_request_leaves_anywhere_ends_once() {
+async fn abandoned_opening_ends_once() {
     let mut hung = 0;
     for calls in 0.. {
         let lives = Lives::new();

@@ -91,7 +91,7 @@ async fn message_without_body_is_forgotten_and_its_slot_reacquired() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn purge_removes_message_that_wakes_meanwhile() {
+async fn purge_removes_concurrently_waking_message() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     let delayed = faulty.post_delayed().await;
@@ -148,7 +148,7 @@ async fn panic_while_slot_is_reacquired_leaves_it_to_next_try() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn duty_that_panics_begins_again() {
+async fn panicked_background_task_restarts() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     // Its slot is one of the first that are swept.

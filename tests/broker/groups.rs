@@ -61,7 +61,7 @@ fn kept((view, mut delivery_guard): (ClaimView, DeliveryGuard)) -> (ClaimId, Vec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_has_as_many_of_one_group_as_there_are_and_then_of_the_next() {
+async fn claim_takes_all_of_one_group_then_the_next() {
     let (whole, at) = ordered().await;
     let ids = whole.post_to(&at, &["a", "b", "a", "c", "a"]).await;
     let (_, taken) = whole.take(&at, 4).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_claim_has_as_many_of_one_group_as_there_are_and_then_of_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_of_which_something_is_claimed_gives_nothing_until_all_of_that_is_gone() {
+async fn group_with_claimed_messages_is_blocked_until_deletion() {
     let (whole, at) = ordered().await;
     let ids = whole.post_to(&at, &["a", "a", "a"]).await;
     let (claim, taken) = whole.take(&at, 2).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_group_of_which_something_is_claimed_gives_nothing_until_all_of_that_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_back_comes_before_what_was_behind_it() {
+async fn returned_message_precedes_its_successors() {
     let (whole, at) = ordered().await;
     let ids = whole.post_to(&at, &["a", "a", "a"]).await;
     let (first, _) = whole.take(&at, 1).await.unwrap();
@@ -98,7 +98,7 @@ async fn what_comes_back_comes_before_what_was_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_was_served_comes_after_those_that_were_not() {
+async fn unserved_groups_precede_served_ones() {
     let (whole, at) = ordered().await;
     let ids = whole.post_to(&at, &["a", "a", "a", "b", "b", "c"]).await;
     let mut order = Vec::new();
@@ -129,7 +129,7 @@ async fn messages_without_a_group_are_in_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_served_when_a_group_is_freed() {
+async fn freed_group_serves_waiter() {
     let (whole, at) = ordered().await;
     let ids = whole.post_to(&at, &["a", "a", "a"]).await;
     let (claim, taken) = whole.take(&at, 1).await.unwrap();
@@ -142,7 +142,7 @@ async fn who_waits_is_served_when_a_group_is_freed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_frees_its_group_and_serves_who_waits() {
+async fn dead_letter_frees_its_group_and_serves_waiter() {
     let (whole, at) = (whole().await, queue("q"));
     let attributes = r#"{"_fifo": true, "_dead_letter_queue": "dead", "_max_claim_count": 1}"#;
     whole.broker.queue_create(&at, metadata(attributes)).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_dead_letter_frees_its_group_and_serves_who_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocked_groups_stay_blocked_and_the_order_stays_after_a_restart() {
+async fn blocked_groups_and_order_survive_restart() {
     let data = tempfile::tempdir().unwrap();
     let clock = angarium::clock::Clock::manual(1_700_000_000_000);
     let at = queue("q");
@@ -185,7 +185,7 @@ async fn blocked_groups_stay_blocked_and_the_order_stays_after_a_restart() {
 
 /// A long queue of one blocked group stood before everybody else, and each claim walked over it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deep_group_that_is_blocked_keeps_no_other_one_waiting() {
+async fn blocked_deep_group_delays_no_other() {
     let (whole, at) = ordered().await;
     let deep = whole.post_to(&at, &["a"; 1_000]).await;
     for _ in 0..9 {

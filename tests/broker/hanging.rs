@@ -103,7 +103,7 @@ fn neighbours() -> (QueueRef, QueueRef) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pool_that_hangs_delays_no_first_use_in_other_pools() {
+async fn hanging_pool_delays_no_first_use_elsewhere() {
     let pools = Pools::new();
     let (in_a, in_b) = neighbours();
     let before = pools.start().await;
@@ -161,7 +161,7 @@ async fn pool_that_hangs_hides_no_counts_of_other_pools() {
 
 /// Claims of both queues that are over at the same time, the one in the pool that hangs first.
 #[tokio::test(flavor = "multi_thread")]
-async fn pool_that_hangs_delays_no_end_of_claims_in_other_pools() {
+async fn hanging_pool_delays_no_claim_expiry_elsewhere() {
     for is_opened in [true, false] {
         let pools = Pools::new();
         let (in_a, in_b) = neighbours();
@@ -197,7 +197,7 @@ async fn pool_that_hangs_delays_no_end_of_claims_in_other_pools() {
 
 /// More messages than one read of them brings wait for a target in a pool that hangs. Those behind them go elsewhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_behind_many_that_cannot_move_are_moved() {
+async fn messages_behind_stuck_ones_are_transferred() {
     let pools = Pools::new();
     let (in_a, in_b) = neighbours();
     let whole = pools.start().await;
@@ -231,7 +231,7 @@ async fn messages_behind_many_that_cannot_move_are_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transfer_into_a_pool_that_hangs_delays_no_other_target() {
+async fn transfer_into_hanging_pool_delays_no_other_target() {
     let pools = Pools::new();
     let (in_a, in_b) = neighbours();
     let whole = pools.start().await;
@@ -255,7 +255,7 @@ async fn transfer_into_a_pool_that_hangs_delays_no_other_target() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_expire_beside_claims_in_a_pool_that_hangs() {
+async fn claims_expire_beside_hanging_pool() {
     let pools = Pools::new();
     let (in_a, in_b) = neighbours();
     let whole = pools.start().await;
@@ -275,7 +275,7 @@ async fn claims_expire_beside_claims_in_a_pool_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_messages_go_beside_a_pool_that_hangs() {
+async fn expired_messages_are_swept_beside_hanging_pool() {
     let pools = Pools::new();
     let whole = pools.start().await;
     // One that is swept neither at once nor long after.
@@ -331,7 +331,7 @@ async fn queues_are_counted_beside_a_pool_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn moves_are_resumed_beside_a_pool_that_hangs() {
+async fn transfers_resume_beside_hanging_pool() {
     let pools = Pools::new();
     let before = pools.start().await;
     let mut queues: Vec<QueueRef> = (0..50).map(|number| queue(&format!("n{number}"))).collect();
@@ -389,7 +389,7 @@ async fn transfers_into_a_slow_pool_follow_each_other() {
 /// A source that hangs when it is to let a message go, or is asked what became of it: the queue that the message goes to takes
 /// those of other sources, and is neither deleted meanwhile nor stuck for ever.
 #[tokio::test(flavor = "multi_thread")]
-async fn source_that_hangs_delays_no_other_move_into_its_target() {
+async fn hanging_source_delays_no_other_transfer_to_target() {
     let pools = Pools::new();
     let whole = pools.start().await;
     let (hanging, other, target) = (queue("s1"), queue("s2"), queue("dead"));

@@ -80,7 +80,7 @@ async fn join_at_once(catalogues: Vec<Catalogue>) -> Vec<u128> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_replicas_that_join_at_the_same_instant_while_a_pool_is_on_one_disk_one_is_let_in() {
+async fn concurrent_joins_beside_disk_pool_admit_one() {
     for _ in 0..20 {
         let Embedded { tree, .. } = &embedded().await;
         add_pool(&Catalogue::new(tree.clone()), "embedded:journal").await;
@@ -92,7 +92,7 @@ async fn of_replicas_that_join_at_the_same_instant_while_a_pool_is_on_one_disk_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_replicas_that_join_zookeeper_at_the_same_instant_while_a_pool_is_on_one_disk_one_is_let_in() {
+async fn concurrent_zookeeper_joins_beside_disk_pool_admit_one() {
     for _ in 0..3 {
         let address = ZooKeeper::shared().fresh_tree();
         let mut trees: Vec<Arc<dyn Coordination>> = Vec::new();
@@ -112,7 +112,7 @@ async fn of_replicas_that_join_zookeeper_at_the_same_instant_while_a_pool_is_on_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_whose_pools_are_shared_are_all_let_in() {
+async fn replicas_with_shared_pools_all_join() {
     let Embedded { tree, .. } = &embedded().await;
     add_pool(&Catalogue::new(tree.clone()), "redis://127.0.0.1:1").await;
     let catalogues = (0..4).map(|_| Catalogue::new(tree.clone())).collect();
@@ -123,7 +123,7 @@ async fn replicas_whose_pools_are_shared_are_all_let_in() {
 
 /// Whoever looked first, but commits later, has not seen the other.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_looked_before_another_one_joined_is_not_let_in() {
+async fn replica_with_outdated_view_may_not_join() {
     let Embedded { tree, .. } = &embedded().await;
     add_pool(&Catalogue::new(tree.clone()), "embedded:journal").await;
     let plan = Plan::default();
@@ -141,7 +141,7 @@ async fn a_replica_that_looked_before_another_one_joined_is_not_let_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_services_that_start_at_the_same_instant_one_serves_and_the_other_takes_nothing() {
+async fn concurrent_services_admit_one() {
     let Embedded { tree, journal, .. } = &embedded().await;
     let mut starting = JoinSet::new();
     for number in 1..=2 {

@@ -32,7 +32,7 @@ pub(super) fn all_queues() -> QueueFilter {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_lease_nobody_is_told_what_only_memory_says() {
+async fn replica_without_lease_answers_nothing_from_memory() {
     let faulty = faulty().await;
     let broker = &faulty.whole.broker;
     let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;

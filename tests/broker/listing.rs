@@ -16,7 +16,7 @@ async fn listed(whole: &Whole, includes_claimed: bool) -> Vec<MessageId> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_is_never_listed_read_or_popped() {
+async fn expired_message_is_never_listed_read_or_popped() {
     let whole = whole().await;
     let mut ids = whole.post(&queue("q"), 2, 60).await;
     let live = whole.post(&queue("q"), 2, 3_600).await;
@@ -33,7 +33,7 @@ async fn what_is_over_is_never_listed_read_or_popped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claimed_message_is_listed_for_as_long_as_its_claim_keeps_it() {
+async fn claimed_message_is_listed_while_its_claim_keeps_it() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 1, 60).await;
     assert_eq!(whole.claim(&queue("q"), 1, 300).await, ids);
@@ -62,7 +62,7 @@ async fn only_its_claim_lets_a_claimed_message_be_deleted_in_bulk() {
 
 /// Zaqar's Redis driver answers 503 then, until an operator runs its sweeper.
 #[tokio::test(flavor = "multi_thread")]
-async fn stats_are_answered_when_a_claim_and_the_oldest_message_have_expired() {
+async fn stats_work_after_claim_and_oldest_message_expired() {
     let whole = whole().await;
     whole.post(&queue("q"), 1, 60).await;
     let live = whole.post(&queue("q"), 2, 3_600).await;

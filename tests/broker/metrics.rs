@@ -77,7 +77,7 @@ async fn claimed(whole: &Whole, at: &QueueRef, messages: i64) -> ClaimView {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_message_is_counted_once_for_each_thing_that_happens_to_it() {
+async fn message_is_counted_once_per_event() {
     let whole = whole().await;
     let at = queue("q");
     whole.post(&at, 10, 60).await;
@@ -108,7 +108,7 @@ async fn each_message_is_counted_once_for_each_thing_that_happens_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_deleted_without_a_claim_or_purged_was_not_acknowledged() {
+async fn unclaimed_deletion_and_purge_are_not_acknowledged() {
     let whole = whole().await;
     let at = queue("q");
     let ids = whole.post(&at, 5, 3_600).await;
@@ -121,7 +121,7 @@ async fn what_was_deleted_without_a_claim_or_purged_was_not_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_deleted_in_number_under_their_claim_are_acknowledged() {
+async fn bulk_deletion_under_claim_counts_as_acknowledged() {
     let whole = whole().await;
     let at = queue("q");
     whole.post(&at, 5, 3_600).await;
@@ -132,7 +132,7 @@ async fn messages_deleted_in_number_under_their_claim_are_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_nobody_got_was_neither_released_nor_over() {
+async fn undelivered_claim_counts_as_neither_released_nor_expired() {
     let whole = whole().await;
     let at = queue("q");
     whole.post(&at, 1, 3_600).await;
@@ -142,7 +142,7 @@ async fn a_claim_that_nobody_got_was_neither_released_nor_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_is_counted_where_it_comes_from() {
+async fn dead_letter_is_counted_at_its_source() {
     let whole = whole().await;
     let at = queue("q");
     let once = metadata(r#"{"_dead_letter_queue": "dead", "_max_claim_count": 1}"#);
@@ -193,7 +193,7 @@ async fn the_oldest_message_is_found_where_only_the_pool_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_asks_the_pool_only_for_queues_that_have_changed() {
+async fn metrics_page_reads_only_changed_queues() {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
@@ -280,7 +280,7 @@ async fn page_looks_at_queues_at_work_and_with_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_that_may_wait_are_timed_and_others_are_not() {
+async fn only_waiting_claims_are_timed() {
     let whole = whole().await;
     let at = queue("q");
     whole.post(&at, 2, 3_600).await;
@@ -294,7 +294,7 @@ async fn claims_that_may_wait_are_timed_and_others_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_is_measured_with_what_it_carries() {
+async fn commit_is_measured_with_its_size() {
     let whole = whole().await;
     whole.post(&queue("q"), 7, 3_600).await;
     whole.post(&queue("q"), 1, 3_600).await;
@@ -326,7 +326,7 @@ async fn the_parts_of_the_service_show_how_they_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_stopping_is_not_ready() {
+async fn stopping_service_is_not_ready() {
     let whole = whole().await;
     assert!(whole.broker.check_ready().is_ok());
     whole.broker.stop_waiters();

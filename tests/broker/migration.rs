@@ -131,7 +131,7 @@ impl Whole {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_goes_to_another_pool_whole_and_in_order_and_back() {
+async fn queue_migrates_whole_and_in_order_and_back() {
     let (pools, at) = (Pools::new(), queue("q"));
     let (whole, _) = pools.start().await;
     let mut ids = whole.post(&at, 700, 3_600).await;
@@ -146,7 +146,7 @@ async fn a_queue_goes_to_another_pool_whole_and_in_order_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_is_counted_and_listed_whole_and_claimed_in_order_while_it_moves() {
+async fn migrating_queue_is_counted_listed_and_claimed_in_order() {
     let (pools, at) = (Pools::new(), queue("q"));
     let (whole, _) = pools.start().await;
     let ids = whole.post(&at, 2_000, 3_600).await;
@@ -171,7 +171,7 @@ async fn a_queue_is_counted_and_listed_whole_and_claimed_in_order_while_it_moves
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_is_kept_through_a_migration_and_its_messages_go_over_when_it_ends() {
+async fn claim_survives_migration_and_its_messages_follow() {
     let (pools, at) = (Pools::new(), queue("q"));
     let (whole, _) = pools.start().await;
     let ids = whole.post(&at, 10, 3_600).await;
@@ -213,7 +213,7 @@ async fn a_canceled_migration_brings_everything_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_are_not_ready_yet_go_over_and_are_ready_in_time() {
+async fn delayed_messages_migrate_and_become_ready_in_time() {
     let (pools, at) = (Pools::new(), queue("q"));
     let (whole, _) = pools.start().await;
     let delayed = NewMessage { body: "1".into(), delay: Some(Delay::Seconds(60)), ..NewMessage::default() };
@@ -228,7 +228,7 @@ async fn messages_that_are_not_ready_yet_go_over_and_are_ready_in_time() {
 
 /// A queue in order of groups whose migration is cut short again and again.
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_keep_their_order_and_ids_of_deduplication_are_remembered() {
+async fn migration_keeps_group_order_and_dedup_ids() {
     let (pools, at) = (Pools::new(), queue("q.fifo"));
     let (mut whole, mut plan) = pools.start().await;
     whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
@@ -267,7 +267,7 @@ async fn groups_keep_their_order_and_ids_of_deduplication_are_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_that_is_cut_short_after_any_batch_goes_on_and_loses_and_doubles_nothing() {
+async fn interrupted_migration_continues_without_loss() {
     // The last number lets all of it happen.
     join_all((0..=8).map(cut_short)).await;
 }
@@ -294,7 +294,7 @@ async fn cut_short(batches: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_a_migration_that_nobody_knows_of_is_neither_lost_nor_doubled() {
+async fn in_doubt_migration_batch_is_neither_lost_nor_doubled() {
     let faults = [Fault::UnknownBefore, Fault::UnknownAfter];
     join_all((0..=6).flat_map(|batches| faults.map(|fault| unknown(batches, fault)))).await;
 }
@@ -313,7 +313,7 @@ async fn unknown(batches: usize, fault: Fault) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_removed_while_it_goes_over_is_gone_from_both_pools() {
+async fn removal_during_copy_removes_from_both_pools() {
     let (pools, at) = (Pools::new(), queue("q"));
     let (whole, plan) = pools.start().await;
     let ids = whole.post(&at, 10, 3_600).await;
@@ -337,7 +337,7 @@ async fn what_is_removed_while_it_goes_over_is_gone_from_both_pools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_move_is_refused_and_why() {
+async fn impossible_migration_is_refused_with_reason() {
     let (pools, at) = (Pools::new(), queue("q"));
     let (whole, _) = pools.start().await;
     let code = async |at: &QueueRef, destination| {

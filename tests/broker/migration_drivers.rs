@@ -115,7 +115,7 @@ async fn messages_by_queue_stay_so_between_any_two_kinds_of_pools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_that_dies_at_any_step_between_any_two_kinds_of_pools_costs_no_message() {
+async fn owner_death_between_any_pool_kinds_costs_no_message() {
     let redis = Redis::start(SYNCED);
     let uri = |kind: &str, way: usize| match kind {
         "redis" => redis.uri(&format!("prefix={kind}{way}")),

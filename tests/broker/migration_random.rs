@@ -127,7 +127,7 @@ impl History {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_migrations_with_crashes_lose_nothing_and_double_nothing() {
+async fn random_migrations_with_crashes_lose_and_double_nothing() {
     let mut dice = StdRng::seed_from_u64(settings::seed("migrations"));
     for _ in 0..settings::number("ANGARIUM_MOVE_HISTORIES", 4) {
         let mut history = History::begin().await;

@@ -57,7 +57,7 @@ async fn check_moved(whole: &Whole, ids: &BTreeSet<MessageId>, ends: MoveStatus)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_is_cut_short_anywhere_is_carried_on_by_the_next_process() {
+async fn interrupted_task_is_continued_by_next_process() {
     let mut dice = StdRng::seed_from_u64(settings::seed("move tasks"));
     for _ in 0..settings::number("ANGARIUM_TASK_HISTORIES", 8) {
         let lives = Lives::new();
@@ -75,7 +75,7 @@ async fn a_task_that_is_cut_short_anywhere_is_carried_on_by_the_next_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_was_told_to_stop_is_stopped_by_the_next_process_too() {
+async fn stopping_task_is_stopped_by_next_process() {
     let lives = Lives::new();
     let (first, plan) = lives.whole().await;
     let ids = dead_letters(&first, 3).await;

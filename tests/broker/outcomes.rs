@@ -52,7 +52,7 @@ impl Faulty {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_whose_batch_has_no_answer_is_repeated_and_there_once() {
+async fn unanswered_batch_is_repeated_and_applied_once() {
     use Fault::{NotSent, UnknownAfter, UnknownBefore};
     for faults in
         [&[UnknownBefore][..], &[UnknownAfter], &[UnknownAfter, UnknownBefore, UnknownAfter], &[NotSent]]
@@ -69,7 +69,7 @@ async fn a_post_whose_batch_has_no_answer_is_repeated_and_there_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well() {
+async fn failed_post_is_reported_and_next_one_succeeds() {
     let faulty = faulty().await;
     faulty.whole.post(&queue("q"), 1, 3_600).await;
     faulty.pool.next(&[Fault::NotSent; 6]);
@@ -86,7 +86,7 @@ async fn a_post_that_certainly_failed_is_answered_so_and_the_next_one_goes_well(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_of_a_claim_that_failed_are_claimed_by_the_next_one() {
+async fn messages_of_failed_claim_are_claimed_next() {
     for (fault, is_certain) in
         [(Fault::NotSent, true), (Fault::UnknownBefore, false), (Fault::UnknownAfter, false)]
     {
@@ -102,7 +102,7 @@ async fn messages_of_a_claim_that_failed_are_claimed_by_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_failed_can_be_repeated() {
+async fn failed_release_can_be_repeated() {
     for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
         let faulty = faulty().await;
         let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
@@ -120,7 +120,7 @@ async fn a_release_that_failed_can_be_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_failed_leaves_a_claim_that_ends() {
+async fn failed_renewal_leaves_an_expiring_claim() {
     for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
         let faulty = faulty().await;
         let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
@@ -177,7 +177,7 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claim_in_doubt_whose_messages_go_leaves_no_record() {
+async fn in_doubt_claim_without_messages_leaves_no_record() {
     for fault in [Fault::UnknownBefore, Fault::UnknownAfter] {
         let faulty = faulty().await;
         let (broker, q) = (&faulty.whole.broker, queue("q"));
@@ -200,7 +200,7 @@ async fn claim_in_doubt_whose_messages_go_leaves_no_record() {
 
 /// Its deadline passed unheeded while it was being renewed, and nobody looked at it again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_is_over_while_its_renewal_is_under_way_and_fails_still_ends() {
+async fn claim_expired_during_failed_renewal_still_ends() {
     let faulty = faulty().await;
     let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
     let claim = faulty.whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
@@ -223,7 +223,7 @@ async fn a_claim_that_is_over_while_its_renewal_is_under_way_and_fails_still_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_metadata_that_nobody_knows_of_has_no_effect_or_its_whole_effect() {
+async fn in_doubt_metadata_change_applies_whole_or_not() {
     use angarium::domain::message::NewMessage;
     use angarium::domain::patch::Change;
     for (fault, bytes) in [(Fault::UnknownBefore, 200), (Fault::UnknownAfter, 100)] {
@@ -249,7 +249,7 @@ async fn a_change_of_metadata_that_nobody_knows_of_has_no_effect_or_its_whole_ef
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_asks_for_a_sync_takes_no_post_that_its_pool_cannot_sync() {
+async fn sync_queue_takes_no_post_its_pool_cannot_sync() {
     use angarium::domain::durability::Durability;
     use angarium::domain::message::NewMessage;
     let faulty = faulty().await;

@@ -24,7 +24,7 @@ async fn an_act_is_not_begun_twice_within_a_minute() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_takes_the_slot_over_knows_what_was_begun() {
+async fn new_owner_knows_recent_acts() {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let journal = open_journal(data.path(), "journal");

@@ -104,7 +104,7 @@ async fn known(broker: &Broker) -> Vec<(String, u32)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_somebody_else_adds_changes_and_deletes_is_followed() {
+async fn pool_changes_of_others_are_followed() {
     let here = Installation::new().await;
     let broker = here.start().await;
     broker.pool_put(&name("own"), at("own")).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_pool_that_somebody_else_adds_changes_and_deletes_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_is_opened_after_all_is_used_and_not_closed() {
+async fn late_opened_pool_is_used_and_stays_open() {
     let here = Installation::new().await;
     let first = here.start().await;
     first.pool_put(&name("a"), at("a")).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_pool_that_is_opened_after_all_is_used_and_not_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_is_refused_closes_no_storage_of_another() {
+async fn refused_pool_closes_no_storage_of_another() {
     let here = Installation::new().await;
     let broker = here.start().await;
     broker.pool_put(&name("a"), at("dir/a")).await.unwrap();

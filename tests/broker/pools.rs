@@ -106,7 +106,7 @@ impl Empty {
 /// Deletions of a pool, creations of queues and deletions of queues, all at once: whatever order they come in, no
 /// queue is left in a pool that is gone, and a pool that has a queue is there.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_is_never_deleted_under_a_queue_that_is_being_created() {
+async fn pool_is_never_deleted_under_queue_creation() {
     let empty = Arc::new(empty(Algorithm::default()).await);
     let (mut kept, mut deleted) = (0, 0);
     for round in 0..40 {
@@ -151,7 +151,7 @@ async fn a_pool_is_never_deleted_under_a_queue_that_is_being_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_creation_that_races_with_a_change_of_its_pool_looks_again() {
+async fn creation_racing_with_pool_change_checks_again() {
     let empty = Arc::new(empty(Algorithm::default()).await);
     empty.add("one", 1).await;
     empty.add("two", 1).await;
@@ -176,7 +176,7 @@ async fn a_creation_that_races_with_a_change_of_its_pool_looks_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_whose_addition_has_no_known_outcome_can_be_added_again() {
+async fn pool_with_in_doubt_addition_can_be_added_again() {
     for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
         let empty = empty(Algorithm::default()).await;
         empty.plan.next(&[fault]);
@@ -189,7 +189,7 @@ async fn a_pool_whose_addition_has_no_known_outcome_can_be_added_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_that_fails_at_any_step_leaves_a_pool_that_can_be_used_or_deleted() {
+async fn failed_deletion_leaves_usable_or_deletable_pool() {
     // The mark, then the record; each may fail in every way.
     for step in 0..2 {
         for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
@@ -210,7 +210,7 @@ async fn a_deletion_that_fails_at_any_step_leaves_a_pool_that_can_be_used_or_del
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mark_that_a_killed_deletion_left_is_gone_after_the_next_start() {
+async fn mark_of_killed_deletion_is_removed_at_next_start() {
     let empty = empty(Algorithm::default()).await;
     empty.add("pool", 1).await;
     let entry = empty.catalogue.pool(&name("pool")).await.unwrap().unwrap();
@@ -254,7 +254,7 @@ async fn new_queues_go_where_the_chosen_algorithm_sends_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_slot_is_looked_at_before_a_pool_goes() {
+async fn pool_deletion_checks_every_slot() {
     let empty = empty(Algorithm::default()).await;
     empty.add("pool", 1).await;
     for number in [0, 255] {
@@ -273,7 +273,7 @@ fn message() -> Vec<NewMessage> {
 
 /// A pool on the disk of one replica would be out of reach for another (P9).
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_on_the_disk_is_not_added_while_another_replica_is_up_or_joins() {
+async fn disk_pool_is_not_added_beside_another_replica() {
     let other = Replica::new(Uuid::from_u128(2), "elsewhere", "127.0.0.1:2");
     let empty = empty(Algorithm::default()).await;
     let seen = empty.catalogue.registry().await.unwrap();

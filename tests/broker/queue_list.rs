@@ -174,7 +174,7 @@ fn names(page: &QueuePage) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_without_filters_reads_each_directory_once_and_no_record() {
+async fn unfiltered_page_reads_each_directory_once() {
     let (broker, calls, _data) = crowded().await;
     let page = list(&broker, &QueueFilter { is_counted: true, ..filter() }).await;
     assert_eq!((names(&page)[0], page.queues.len(), page.count), ("q000000", 20, Some(100_000)));
@@ -190,7 +190,7 @@ async fn a_page_with_metadata_reads_the_records_of_its_queues_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_is_found_among_a_hundred_thousand_with_four_reads_of_each_directory() {
+async fn name_among_hundred_thousand_costs_four_directory_reads() {
     let (broker, calls, _data) = crowded().await;
     for (part, found) in [("099999", vec!["q099999"]), ("nobody", vec![])] {
         let page = list(&broker, &QueueFilter { name_part: Some(part.into()), ..filter() }).await;
@@ -201,7 +201,7 @@ async fn a_name_is_found_among_a_hundred_thousand_with_four_reads_of_each_direct
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metadata_is_read_only_for_names_that_are_wanted() {
+async fn metadata_is_read_only_for_wanted_names() {
     let (broker, calls, _data) = crowded().await;
     let both = QueueFilter {
         name_part: Some("99".into()),

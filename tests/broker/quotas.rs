@@ -145,7 +145,7 @@ async fn bytes_are_those_of_bodies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_beyond_the_quota_is_not_created_and_those_that_exist_are_served() {
+async fn queue_beyond_quota_is_refused_and_existing_ones_serve() {
     let bounded = Bounded::new(Quota { queues: Some(2), ..Quota::NONE });
     let whole = bounded.start().await;
     whole.broker.queue_create(&queue("a"), metadata("{}")).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_queue_beyond_the_quota_is_not_created_and_those_that_exist_are_served
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queues_that_nobody_has_opened_since_the_start_count() {
+async fn unopened_queues_count() {
     let bounded = Bounded::new(messages(20));
     let whole = bounded.start().await;
     for name in 0..12 {
@@ -196,7 +196,7 @@ async fn posts_at_the_same_time_do_not_go_over_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_expired_makes_room_whether_its_queue_is_open_or_not() {
+async fn expired_messages_make_room_in_closed_queues_too() {
     let bounded = Bounded::new(messages(4));
     let whole = bounded.start().await;
     whole.post(&queue("unopened"), 2, 60).await;
@@ -212,7 +212,7 @@ async fn what_has_expired_makes_room_whether_its_queue_is_open_or_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_without_known_outcome_keeps_its_room_until_that_is_known() {
+async fn in_doubt_post_keeps_its_room_until_resolved() {
     for (fault, left) in [(UnknownBefore, 1), (UnknownAfter, 3)] {
         let bounded = Bounded::new(messages(3));
         let whole = bounded.start().await;
@@ -226,7 +226,7 @@ async fn a_post_without_known_outcome_keeps_its_room_until_that_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_that_certainly_failed_gives_its_room_back() {
+async fn failed_post_returns_its_room() {
     let bounded = Bounded::new(messages(2));
     let whole = bounded.start().await;
     try_post(&whole, "q", &["1"]).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_post_that_certainly_failed_gives_its_room_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_was_perhaps_created_counts_until_that_is_known() {
+async fn in_doubt_queue_creation_counts_until_resolved() {
     for (fault, queues) in [(UnknownBefore, 1), (UnknownAfter, 2), (NotSent, 1)] {
         let bounded = Bounded::new(Quota { queues: Some(2), ..Quota::NONE });
         let whole = bounded.start().await;
@@ -279,7 +279,7 @@ async fn a_purged_queue_holds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quota_that_changes_holds_from_the_next_post_on() {
+async fn changed_quota_applies_to_next_post() {
     let bounded = Bounded::new(Quota::NONE);
     let whole = bounded.start().await;
     try_post(&whole, "q", &["1", "2", "3"]).await.unwrap();
@@ -292,7 +292,7 @@ async fn a_quota_that_changes_holds_from_the_next_post_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_another_owner_of_the_slot_wrote_are_counted_when_it_is_taken_back() {
+async fn messages_of_interim_owner_are_counted_on_return() {
     let bounded = Bounded::new(messages(5));
     let first = bounded.start().await;
     assert_eq!(used(&first).await, (0, 0, 0));

@@ -49,7 +49,7 @@ pub(super) async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_batch_without_outcome_its_slot_serves_again_by_itself() {
+async fn slot_serves_again_after_in_doubt_batch() {
     for (fault, is_applied) in [(UnknownBefore, false), (UnknownAfter, true)] {
         let faulty = faulty().await;
         let whole = &faulty.whole;
@@ -66,7 +66,7 @@ async fn after_a_batch_without_outcome_its_slot_serves_again_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_that_its_slot_is_taken_anew() {
+async fn acknowledged_messages_survive_slot_recovery() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     let ids = whole.post(&queue("q"), 4, 3_600).await;
@@ -83,7 +83,7 @@ async fn what_was_acknowledged_survives_that_its_slot_is_taken_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removal_without_outcome_is_found_out_and_never_undone_later() {
+async fn in_doubt_removal_is_resolved_and_never_undone() {
     for (fault, left) in [(UnknownBefore, 2), (UnknownAfter, 1)] {
         let faulty = faulty().await;
         let whole = &faulty.whole;
@@ -96,7 +96,7 @@ async fn a_removal_without_outcome_is_found_out_and_never_undone_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_somebody_else_took_is_taken_back() {
+async fn stolen_slot_is_recovered() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     let ids = whole.post(&queue("q"), 2, 3_600).await;
@@ -107,7 +107,7 @@ async fn a_slot_that_somebody_else_took_is_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_the_old_object_that_comes_late_changes_nothing() {
+async fn late_batch_of_old_owner_changes_nothing() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     let first = whole.post(&queue("q"), 1, 3_600).await;
@@ -128,7 +128,7 @@ async fn a_batch_of_the_old_object_that_comes_late_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_slot_cannot_be_taken_its_requests_are_refused_and_other_slots_serve() {
+async fn unrecoverable_slot_refuses_requests_and_others_serve() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     assert_ne!(queue("q").slot(), queue("other").slot());
@@ -162,7 +162,7 @@ async fn queues_are_listed_out_of_the_tree_while_a_slot_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_of_a_slot_that_was_taken_anew_last_two_seconds_at_least() {
+async fn claims_of_recovered_slot_last_two_seconds_at_least() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     let ids = whole.post(&queue("q"), 1, 3_600).await;

@@ -118,7 +118,7 @@ async fn delay_counts_towards_the_retention() {
 
 /// A message that ends under its claim leaves the queue and the claim, and the claim with the last one.
 #[tokio::test(flavor = "multi_thread")]
-async fn message_that_ends_in_flight_leaves_the_counters() {
+async fn message_expiring_in_flight_leaves_counters() {
     let (whole, at) = (whole().await, queue("q"));
     whole.broker.queue_create(&at, keeping(60)).await.unwrap();
     let sent = send(&whole.broker, &at, 2).await;
@@ -129,7 +129,7 @@ async fn message_that_ends_in_flight_leaves_the_counters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn group_of_message_that_ends_in_flight_goes_on() {
+async fn group_continues_after_message_expires_in_flight() {
     let (whole, at) = (whole().await, queue("q"));
     let fifo = metadata(r#"{"_fifo": true, "_default_message_ttl": 60}"#);
     whole.broker.queue_create(&at, fifo).await.unwrap();
@@ -167,7 +167,7 @@ async fn dead_letter_lives_by_its_new_queue_from_the_first_send() {
 
 /// The queue for dead letters was deleted, so the broker makes it.
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letter_is_kept_by_target_that_is_made_for_it() {
+async fn dead_letter_is_retained_by_created_target() {
     let (whole, at, dead) = (whole().await, queue("q"), queue("dead"));
     let source = r#"{"_dead_letter_queue": "dead", "_max_claim_count": 1, "_default_message_ttl": 345600}"#;
     whole.broker.queue_create(&at, metadata(source)).await.unwrap();
@@ -206,7 +206,7 @@ async fn dead_letter_in_order_of_groups_lives_from_its_transfer() {
 
 /// A queue that nobody opens after a start is swept by its retention, also as it is changed then.
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_that_nobody_opens_is_swept() {
+async fn unopened_queue_is_swept() {
     let lives = Lives::new();
     let (first, _) = lives.whole().await;
     let (at, other) = (queue("q"), queue("other"));

@@ -24,7 +24,7 @@ async fn post(broker: &Broker, at: &QueueRef, delays: &[Option<Delay>], ttl: i64
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_message_is_claimed_when_its_time_has_come_and_not_before() {
+async fn delayed_message_is_claimed_only_when_due() {
     let whole = whole().await;
     let ids = post(&whole.broker, &queue("q"), &[DELAYED], 3_600).await;
     whole.clock.advance(29_999);
@@ -35,7 +35,7 @@ async fn a_delayed_message_is_claimed_when_its_time_has_come_and_not_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_becomes_ready_stands_at_the_place_of_its_post() {
+async fn due_message_keeps_its_posting_order() {
     let whole = whole().await;
     let ids = post(&whole.broker, &queue("q"), &[None, DELAYED, None], 3_600).await;
     assert_eq!(whole.claim(&queue("q"), 1, 300).await, ids[..1]);
@@ -46,7 +46,7 @@ async fn a_message_that_becomes_ready_stands_at_the_place_of_its_post() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_delay_of_a_queue_holds_for_messages_that_name_none() {
+async fn queue_delay_applies_to_messages_without_one() {
     let whole = whole().await;
     let at = queue("q");
     whole.broker.queue_create(&at, metadata(r#"{"_default_message_delay": 30}"#)).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_date_holds_for_any_time_and_life_begins_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_loses_no_delayed_message_and_shows_what_became_due_meanwhile() {
+async fn restart_keeps_delayed_messages_and_shows_due_ones() {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let open = async || {
@@ -94,7 +94,7 @@ async fn a_restart_loses_no_delayed_message_and_shows_what_became_due_meanwhile(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_is_put_off_gives_its_messages_back_after_the_delay() {
+async fn delayed_release_frees_messages_after_the_delay() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 2, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(1)).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_claim_that_is_put_off_gives_its_messages_back_after_the_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_message_can_be_deleted_by_anybody() {
+async fn delayed_message_can_be_deleted_without_claim() {
     let whole = whole().await;
     let ids = post(&whole.broker, &queue("q"), &[DELAYED], 3_600).await;
     whole.broker.message_delete(&queue("q"), ids[0], None).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_delayed_message_can_be_deleted_by_anybody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_that_are_due_together_among_a_backlog_all_come() {
+async fn thousands_due_together_in_backlog_all_become_ready() {
     let whole = whole().await;
     let mut ids = Vec::new();
     for _ in 0..4 {

@@ -114,7 +114,7 @@ async fn send(broker: &Broker) -> MessageId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_in_order_of_groups_waits_until_every_replica_knows_such_queues() {
+async fn ordered_queue_waits_until_all_replicas_know_it() {
     let scene = scene().await;
     let broker = scene.start().await.unwrap();
     let older = scene.join(Schema::FIRST).await;
@@ -134,7 +134,7 @@ async fn a_queue_in_order_of_groups_waits_until_every_replica_knows_such_queues(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_does_not_start_on_records_that_it_does_not_know() {
+async fn program_refuses_unknown_record_schema() {
     let scene = scene().await;
     scene.start().await.unwrap().stop().await;
     let node = scene.tree.get("/meta/system").await.unwrap().unwrap();
@@ -150,7 +150,7 @@ async fn a_program_does_not_start_on_records_that_it_does_not_know() {
 
 /// Two queues are the first of their form at the same time; the form is raised once, and stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_form_in_force_is_raised_once_and_never_goes_back() {
+async fn schema_in_force_rises_once_and_never_falls() {
     let scene = scene().await;
     let broker = scene.start().await.unwrap();
     let fifo = || metadata(r#"{"_fifo": true}"#);

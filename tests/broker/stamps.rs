@@ -35,7 +35,7 @@ async fn an_empty_disk_under_a_pools_name_is_not_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_start_that_was_cut_short_goes_on_with_its_stamp() {
+async fn interrupted_first_start_keeps_its_stamp() {
     let data = tempfile::tempdir().unwrap();
     let (tree, pool) = (open_journal(data.path(), "tree"), open_journal(data.path(), "pool"));
     let system = uuid::Uuid::new_v4();

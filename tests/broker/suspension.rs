@@ -28,7 +28,7 @@ async fn claim_one(whole: &Whole) -> ClaimId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_claim_expires_during_a_suspension_and_for_two_seconds_after_it() {
+async fn no_claim_expires_in_suspension_nor_two_seconds_after() {
     for away in [LinkOutage::Held, LinkOutage::Refused] {
         let faulty = faulty().await;
         let (whole, link) = (&faulty.whole, &faulty.link);
@@ -49,7 +49,7 @@ async fn no_claim_expires_during_a_suspension_and_for_two_seconds_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_time_was_over_in_a_suspension_can_be_renewed_in_the_moment_after_it() {
+async fn claim_expired_in_suspension_is_renewable_just_after() {
     let faulty = faulty().await;
     let (whole, link) = (&faulty.whole, &faulty.link);
     whole.post(&queue("q"), 1, 3_600).await;
@@ -66,7 +66,7 @@ async fn a_claim_whose_time_was_over_in_a_suspension_can_be_renewed_in_the_momen
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_time_was_over_in_a_suspension_deletes_its_messages_still() {
+async fn claim_expired_in_suspension_still_deletes_messages() {
     let faulty = faulty().await;
     let (whole, link) = (&faulty.whole, &faulty.link);
     let ids = whole.post(&queue("q"), 3, 3_600).await;
@@ -89,7 +89,7 @@ async fn a_claim_whose_time_was_over_in_a_suspension_deletes_its_messages_still(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_time_was_over_while_nobody_served_can_be_renewed_in_the_moment_after() {
+async fn claim_expired_without_owner_is_renewable_just_after() {
     for is_renewed in [true, false] {
         let Whole { broker, clock, _data } = whole().await;
         let before = Whole { broker, clock, _data };
@@ -119,7 +119,7 @@ async fn a_claim_whose_time_was_over_while_nobody_served_can_be_renewed_in_the_m
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_lost_session_the_replica_is_registered_again_before_it_speaks_from_memory() {
+async fn lost_session_re_registers_before_memory_is_served() {
     let faulty = faulty().await;
     let (whole, link) = (&faulty.whole, &faulty.link);
     whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();

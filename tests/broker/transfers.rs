@@ -83,7 +83,7 @@ async fn check_kept(faulty: &Faulty, mut deleting: JoinSet<bool>, ids: &[Message
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_is_deleted_between_two_steps_of_a_move_takes_no_message_along() {
+async fn queue_deleted_during_transfer_keeps_no_message() {
     for step in 0..=3 {
         let (faulty, ids) = about_to_move(ONCE).await;
         move_until(&faulty, step).await;
@@ -94,7 +94,7 @@ async fn a_queue_that_is_deleted_between_two_steps_of_a_move_takes_no_message_al
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_whose_slot_was_taken_anew_during_a_move_takes_no_message_along() {
+async fn slot_recovered_during_transfer_keeps_messages() {
     for step in 1..=3 {
         let (faulty, ids) = about_to_move(ONCE).await;
         move_until(&faulty, step).await;
@@ -109,7 +109,7 @@ async fn a_queue_whose_slot_was_taken_anew_during_a_move_takes_no_message_along(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_before_takes_nothing_out_of_a_source_once_the_target_is_deleted() {
+async fn earlier_owner_removes_nothing_after_target_deletion() {
     let lives = Lives::new();
     let (first, plan) = lives.whole().await;
     first.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
@@ -140,7 +140,7 @@ async fn an_owner_before_takes_nothing_out_of_a_source_once_the_target_is_delete
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn moves_that_were_cut_short_are_finished_though_nobody_uses_their_queues() {
+async fn interrupted_transfers_of_unused_queues_are_finished() {
     for steps in 1..=3 {
         let lives = Lives::new();
         let (first, plan) = lives.whole().await;
@@ -168,7 +168,7 @@ async fn moves_that_were_cut_short_are_finished_though_nobody_uses_their_queues(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn moves_of_a_slot_that_was_taken_anew_are_finished_though_nobody_uses_its_queues() {
+async fn transfers_of_recovered_unused_slot_are_finished() {
     let (faulty, ids) = about_to_move(ONCE).await;
     move_until(&faulty, 3).await;
     take_slot_of(&faulty, "dead").await;

@@ -114,7 +114,7 @@ impl History {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_moves_with_crashes_and_deletions_lose_nothing_and_bring_nothing_back() {
+async fn random_transfers_with_crashes_lose_and_revive_nothing() {
     let mut dice = StdRng::seed_from_u64(settings::seed("moves"));
     for _ in 0..settings::number("ANGARIUM_MOVE_HISTORIES", 4) {
         let mut history = History::begin().await;

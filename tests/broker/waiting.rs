@@ -40,7 +40,7 @@ async fn wait_in_line(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_are_served_by_a_post_in_the_order_of_coming() {
+async fn post_serves_waiters_in_arrival_order() {
     let whole = whole().await;
     // The queue does not exist yet.
     let mut tasks = JoinSet::new();
@@ -66,7 +66,7 @@ async fn stand_in_line(
 /// He had had the first place of a line, and so had the next one of the line after it: that one was told that the queue was
 /// closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hears_late_that_it_was_his_turn_sends_nobody_away() {
+async fn late_waiter_drops_no_other() {
     let whole = whole().await;
     let at = queue("q");
     let mut late = pin!(whole.broker.claim_wait(&at, terms(300), limit(1), long(), Claimer::default()));
@@ -85,7 +85,7 @@ async fn who_hears_late_that_it_was_his_turn_sends_nobody_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_nothing_is_told_so_when_the_time_is_over() {
+async fn unserved_waiter_gets_nothing_at_timeout() {
     let whole = whole().await;
     let wait = ClaimWait::new(Some(1)).unwrap();
     let none =
@@ -94,7 +94,7 @@ async fn who_waits_for_nothing_is_told_so_when_the_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_an_expiry_and_a_schedule_serve_who_waits() {
+async fn release_expiry_and_schedule_serve_waiters() {
     let whole = whole().await;
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_release_an_expiry_and_a_schedule_serve_who_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_does_not_wait_overtakes_nobody() {
+async fn non_waiting_claim_overtakes_no_waiter() {
     let whole = whole().await;
     let mut tasks = JoinSet::new();
     wait_in_line(&whole, &mut tasks, 0, "q").await;
@@ -133,7 +133,7 @@ async fn a_claim_that_does_not_wait_overtakes_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_for_a_client_that_left_is_for_the_next_one_and_was_not_claimed() {
+async fn messages_of_departed_client_serve_the_next_unclaimed() {
     let whole = whole().await;
     let mut gone = JoinSet::new();
     for number in 0..3 {
@@ -149,7 +149,7 @@ async fn what_was_for_a_client_that_left_is_for_the_next_one_and_was_not_claimed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_of_a_waiter_that_is_not_handed_over_goes_to_the_next_one() {
+async fn undelivered_claim_of_waiter_serves_the_next() {
     let whole = whole().await;
     let (broker, at) = (whole.broker.clone(), queue("q"));
     let mut left = JoinSet::new();
@@ -166,7 +166,7 @@ async fn a_claim_of_a_waiter_that_is_not_handed_over_goes_to_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_tells_those_who_wait_that_there_is_nothing() {
+async fn shutdown_ends_waits_with_no_messages() {
     let whole = whole().await;
     let mut tasks = JoinSet::new();
     wait_in_line(&whole, &mut tasks, 0, "q").await;

@@ -20,7 +20,7 @@ fn a_round_leaves_no_claims_behind() {
 }
 
 #[test]
-fn bench_deletes_the_queues_that_it_has_made_and_no_others() {
+fn bench_deletes_only_its_own_queues() {
     let it = beside_a_server();
     it.program.say(&["queue", "create", "bench-1"]);
     for more in [["--queues", "3"].as_slice(), ["--queues", "3", "--protocol", "sqs"].as_slice()] {

@@ -52,14 +52,14 @@ fn a_claimed_message_is_not_deleted_without_its_claim() {
 }
 
 #[test]
-fn a_claim_that_waits_tells_the_server_how_long() {
+fn waiting_claim_sends_its_wait() {
     let server = Canned::start(vec![("204 No Content", String::new())]);
     Program::new(Some(&server.url)).say(&["claim", "create", "q", "--wait", "5", "--limit", "3"]);
     assert_eq!(server.asked()[0].line, "POST /v2/queues/q/claims?limit=3&wait=5");
 }
 
 #[test]
-fn a_claim_that_only_its_location_names_is_known_by_it() {
+fn claim_is_known_by_its_location_alone() {
     // As in Zaqar, where messages have no id of their own either.
     let message =
         r#"{"messages": [{"href": "/v2/queues/q/messages/m1?claim_id=c1", "ttl": 60, "age": 0, "body": 1}]}"#;

@@ -25,7 +25,7 @@ fn each_replica_is_a_row() {
 }
 
 #[test]
-fn the_one_that_answers_is_told_and_looked_at_until_it_has_no_slot() {
+fn answering_replica_is_polled_until_it_has_no_slot() {
     let answers = vec![replicas(&[1, 2]), ("202 Accepted", String::new()), replicas(&[2]), replicas(&[])];
     let server = Canned::start(answers);
     let said = Program::new(Some(&server.url)).say(&["drain"]);

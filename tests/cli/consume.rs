@@ -14,7 +14,7 @@ fn with_messages(bodies: &[&str]) -> Beside {
 }
 
 #[test]
-fn what_is_printed_is_deleted() {
+fn printed_messages_are_deleted() {
     let it = with_messages(&["one", "two", "three"]);
     assert_eq!(it.program.plain(&["message", "consume", "q", "--count", "2"]), ["one", "two"]);
     assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["1"]);
@@ -37,14 +37,14 @@ fn a_command_gets_the_body_and_its_success_deletes() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_gives_the_message_back() {
+fn unrunnable_command_returns_the_message() {
     let it = with_messages(&["one"]);
     assert_eq!(it.program.run(&["message", "consume", "q", "--", "/no/such/program"]).code, 2);
     assert_eq!(it.program.plain(&["message", "list", "q"]), ["one"]);
 }
 
 #[test]
-fn a_command_that_does_not_read_its_input_is_no_error() {
+fn command_ignoring_its_input_is_no_error() {
     let it = beside_a_server();
     let body = "x".repeat(200_000);
     it.program.feed(&["message", "post", "q", "-"], body.as_bytes());
@@ -53,7 +53,7 @@ fn a_command_that_does_not_read_its_input_is_no_error() {
 }
 
 #[test]
-fn messages_that_nobody_reads_go_back() {
+fn unread_messages_are_returned() {
     let body = "z".repeat(60_000);
     let it = with_messages(&[body.as_str(); 12]);
     let mut child = it

@@ -24,7 +24,7 @@ fn the_first_context_is_current_and_another_can_be_chosen() {
 }
 
 #[test]
-fn a_context_says_which_server_is_asked_and_as_whom() {
+fn context_selects_server_and_caller() {
     let server = answers(1);
     let program = Program::new(None);
     let id = "5f2504e0-4f89-11d3-9a0c-0305e82c3301";
@@ -71,7 +71,7 @@ fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn contexts_that_do_not_exist_or_cannot_be_read_are_usage_errors() {
+fn missing_or_unreadable_contexts_are_usage_errors() {
     let program = Program::new(None);
     assert_eq!(program.run(&["ping", "--context", "none"]).code, 2);
     assert_eq!(program.run(&["context", "use", "none"]).code, 2);

@@ -27,7 +27,7 @@ fn a_server_in_good_health_has_nothing_wrong() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_wrong_and_comes_with_advice() {
+fn absent_server_is_wrong_with_advice() {
     let ended = Program::new(Some("http://127.0.0.1:1")).run(&["doctor"]);
     assert_eq!(ended.code, 1);
     assert!(ended.out.contains("WRONG  reach"), "{}", ended.out);
@@ -35,7 +35,7 @@ fn a_server_that_is_not_there_is_wrong_and_comes_with_advice() {
 }
 
 #[test]
-fn another_version_another_time_and_a_lost_pool_are_told() {
+fn other_version_time_and_lost_pool_are_reported() {
     let head = "200 OK\r\nServer: angarium/99.0.0\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT";
     let health = r#"{"catalog_reachable": true, "p1": {"storage_reachable": false}}"#;
     let answers = vec![
@@ -55,7 +55,7 @@ fn another_version_another_time_and_a_lost_pool_are_told() {
 }
 
 #[test]
-fn a_data_directory_that_is_missing_is_wrong() {
+fn missing_data_directory_is_wrong() {
     let it = beside_a_server();
     let ended = it.program.run(&["doctor", "--data", "/no/such/directory", "-o", "json"]);
     assert_eq!(ended.code, 1);

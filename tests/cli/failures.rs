@@ -12,7 +12,7 @@ fn answered(head: &'static str, body: &str, args: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn a_refusal_is_1_and_told_with_its_request() {
+fn refusal_exits_1_and_names_request() {
     let head = "404 Not Found\r\nX-OpenStack-Request-Id: req-7";
     let (code, told) =
         answered(head, r#"{"title": "Not found", "description": "no queue"}"#, &["queue", "show", "q"]);
@@ -41,7 +41,7 @@ fn wrong_arguments_are_2() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_3() {
+fn absent_server_exits_3() {
     // Port 1 is nobody's.
     let ended = Program::new(Some("http://127.0.0.1:1")).run(&["message", "post", "q", "x"]);
     assert_eq!(ended.code, 3, "{ended:?}");
@@ -49,7 +49,7 @@ fn a_server_that_is_not_there_is_3() {
 }
 
 #[test]
-fn an_outage_that_wrote_nothing_is_4() {
+fn unwritten_outage_exits_4() {
     let body = r#"{"title": "Service temporarily unavailable", "nothing_written": true}"#;
     let (code, told) = answered("503 Service Unavailable", body, &["message", "post", "q", "x"]);
     assert_eq!(code, 4);
@@ -57,7 +57,7 @@ fn an_outage_that_wrote_nothing_is_4() {
 }
 
 #[test]
-fn an_answer_that_makes_no_sense_is_4() {
+fn senseless_answer_exits_4() {
     let (code, told) = answered("200 OK", "<html>", &["queue", "show", "q"]);
     assert_eq!(code, 4);
     assert!(told.contains("GET /v2/queues/q is not what the API promises"), "{told}");
@@ -77,7 +77,7 @@ fn a_write_without_a_known_outcome_is_5() {
 }
 
 #[test]
-fn a_question_without_an_answer_is_not_called_unknown() {
+fn unanswered_read_is_not_called_unknown() {
     assert_eq!(answered("", "", &["queue", "show", "q"]).0, 3);
 }
 
@@ -92,7 +92,7 @@ fn the_help_names_the_exit_codes() {
 }
 
 #[test]
-fn refused_connection_is_told_without_the_numbers_of_the_system() {
+fn refused_connection_hides_system_numbers() {
     let refused = Program::new(Some("http://127.0.0.1:1")).run(&["ping"]);
     assert_eq!(refused.code, 3);
     assert!(
@@ -103,7 +103,7 @@ fn refused_connection_is_told_without_the_numbers_of_the_system() {
 }
 
 #[test]
-fn what_is_no_instance_is_not_sent() {
+fn invalid_instance_is_not_sent() {
     let refused = Program::new(Some("http://127.0.0.1:1")).run(&["drain", "bad"]);
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.err.contains("angarium components"), "{}", refused.err);

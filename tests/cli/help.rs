@@ -13,7 +13,7 @@ fn help_of_the_program_fits_a_screen_and_groups_the_commands() {
 }
 
 #[test]
-fn short_help_of_the_service_has_the_common_settings_and_the_long_one_all() {
+fn service_help_is_short_or_complete() {
     let program = Program::new(None);
     let (short, long) = (program.say(&["serve", "-h"]), program.say(&["serve", "--help"]));
     assert!(short.lines().count() <= 60, "{} lines", short.lines().count());
@@ -41,7 +41,7 @@ fn short_help_of_the_service_has_the_common_settings_and_the_long_one_all() {
 }
 
 #[test]
-fn short_help_of_a_command_leaves_out_what_is_rare() {
+fn short_command_help_omits_rare_options() {
     let program = Program::new(None);
     let (short, long) = (program.say(&["queue", "list", "-h"]), program.say(&["queue", "list", "--help"]));
     assert!(short.contains("--url") && !short.contains("--contexts"), "{short}");

@@ -15,7 +15,7 @@ fn an_argument_is_posted_as_text_and_with_json_as_json() {
 }
 
 #[test]
-fn a_body_comes_from_standard_input_or_a_file_as_it_is() {
+fn body_is_read_unchanged_from_stdin_or_file() {
     let it = beside_a_server();
     assert_eq!(it.program.feed(&["message", "post", "q", "-"], b"two\nlines\n").code, 0);
     let file = it.program.home.path().join("body.json");
@@ -35,7 +35,7 @@ fn many_lines_are_many_messages_in_their_order() {
 }
 
 #[test]
-fn large_lines_go_in_requests_that_the_server_takes() {
+fn large_lines_are_split_into_accepted_requests() {
     let it = beside_a_server();
     let line = "x".repeat(90_000);
     let ended =
@@ -44,7 +44,7 @@ fn large_lines_go_in_requests_that_the_server_takes() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_what_was_posted_before_is_told() {
+fn bad_line_is_named_with_earlier_posts() {
     let it = beside_a_server();
     let input = format!("{}nonsense\n", "1\n".repeat(600));
     let ended = it.program.feed(&["message", "post", "q", "-", "--lines", "--json"], input.as_bytes());
@@ -104,7 +104,7 @@ fn lines_of_a_named_file_are_posted_and_not_its_name() {
 }
 
 #[test]
-fn delayed_message_is_listed_with_its_state_and_what_is_left() {
+fn delayed_message_is_listed_with_remaining_delay() {
     let it = beside_a_server();
     it.program.say(&["message", "post", "q", "now"]);
     let id = it.program.plain(&["message", "post", "q", "later", "--delay", "10m"]);

@@ -7,7 +7,7 @@ use super::canned::Canned;
 use super::{Program, beside_a_server};
 
 #[test]
-fn a_reader_that_has_gone_ends_a_listing_quietly() {
+fn closed_reader_ends_listing_quietly() {
     let it = beside_a_server();
     let lines = vec!["w".repeat(1_000); 400].join("\n");
     it.program.feed(&["message", "post", "q", "-", "--lines"], lines.as_bytes());

@@ -24,7 +24,7 @@ fn a_pool_is_registered_with_uri_weight_flavor_and_options() {
 }
 
 #[test]
-fn an_update_of_a_pool_names_only_what_changes() {
+fn pool_update_sends_only_changes() {
     let (line, body, _) = asks(("200 OK", json!({})), &["pool", "update", "p1", "--weight", "0"]);
     assert_eq!((line.as_str(), body), ("PATCH /v2/pools/p1", json!({"weight": 0})));
 }

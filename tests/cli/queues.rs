@@ -28,7 +28,7 @@ fn queues_are_listed_through_all_pages() {
 }
 
 #[test]
-fn an_empty_listing_says_so_and_is_an_empty_array() {
+fn empty_listing_is_an_empty_array() {
     let it = beside_a_server();
     assert_eq!(it.program.say(&["queue", "list"]), "there are no queues\n");
     assert_eq!(it.program.json(&["queue", "list"]), json!([]));
@@ -91,7 +91,7 @@ fn a_deleted_queue_is_gone_with_its_messages() {
 
 /// A mistyped queue was shown with its defaults, emptied, deleted and claimed from as if it were there.
 #[test]
-fn missing_queue_is_told_from_an_empty_one() {
+fn missing_queue_differs_from_empty_one() {
     let it = beside_a_server();
     it.program.say(&["queue", "create", "empty"]);
     for (args, told) in [
@@ -114,7 +114,7 @@ fn missing_queue_is_told_from_an_empty_one() {
 }
 
 #[test]
-fn unknown_attribute_is_refused_with_the_one_that_is_meant() {
+fn unknown_attribute_is_refused_with_hint() {
     let it = beside_a_server();
     for args in [
         ["queue", "create", "q", "--set", "_defualt_message_ttl=60"].as_slice(),
@@ -179,7 +179,7 @@ fn listed_queues_are_counted() {
 
 /// Zaqar takes a parameter that it does not know for a filter, and would list nothing.
 #[test]
-fn server_that_counts_no_queues_is_not_asked_to() {
+fn server_without_queue_counts_is_not_asked() {
     let home = r#"{"resources": {"rel/queues": {"href-template": "/v2/queues{?marker,limit,detailed}"}}}"#;
     let page = r#"{"queues": [{"name": "q"}], "links": []}"#;
     let server = Canned::start(vec![("200 OK", home.to_owned()), ("200 OK", page.to_owned())]);

@@ -13,7 +13,7 @@ fn shown(answer: &serde_json::Value, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_quota_is_shown_beside_what_is_used_of_it() {
+fn quota_is_shown_beside_usage() {
     let answer = json!({
         "project": "acme",
         "queues": {"used": 3, "quota": 12},

@@ -22,7 +22,7 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
-fn a_wrong_setting_is_named_with_what_is_allowed() {
+fn wrong_setting_is_named_with_allowed_values() {
     for (args, parts) in [
         (["--listen", "localhost:8888"], ["--listen", "127.0.0.1:8888"]),
         (["--listen", "127.0.0.1"], ["--listen", "127.0.0.1:8888"]),
@@ -78,7 +78,7 @@ fn sizes_and_times_have_units_wherever_they_are_set() {
 }
 
 #[test]
-fn wrong_size_or_time_is_told_what_one_looks_like() {
+fn wrong_size_or_time_error_shows_an_example() {
     for (args, part) in [
         (["--reserve", "256Mb/s"], "a size is a number of bytes"),
         (["--idle-timeout", "soon"], "a duration is a number of seconds"),
@@ -91,7 +91,7 @@ fn wrong_size_or_time_is_told_what_one_looks_like() {
 }
 
 #[test]
-fn slip_in_the_name_of_a_setting_is_told_what_is_meant() {
+fn misspelt_setting_gets_a_hint() {
     let program =
         Program::new(None).with_env("ANGARIUM_LISTNE", "127.0.0.1:1").with_env("ANGARIUM_SOMETHING", "1");
     let shown = program.say(&["config"]);

@@ -35,7 +35,7 @@ fn top_shows_queues_and_replicas_once() {
 }
 
 #[test]
-fn top_draws_what_changes_until_it_is_ended() {
+fn top_redraws_changes_until_ended() {
     let it = beside_a_server();
     it.program.say(&["queue", "create", "orders"]);
     let mut top = it.program.on_terminal(&["top", "--interval", "300ms"], (100, 20));
@@ -116,7 +116,7 @@ fn top_without_rights_shows_queues_and_no_replicas() {
 }
 
 #[test]
-fn top_of_a_server_that_counts_no_queues_says_so() {
+fn top_without_queue_counts_is_explicit() {
     let server = Canned::start(vec![("200 OK", r#"{"resources": {}}"#.to_owned())]);
     let refused = Program::new(Some(&server.url)).run(&["top", "--once"]);
     assert_eq!(refused.code, 1);

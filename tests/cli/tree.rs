@@ -86,7 +86,7 @@ fn check(client: &Client, claim: &Claim) {
 }
 
 #[test]
-fn an_installation_moves_from_its_embedded_tree_to_zookeeper_with_the_same_pool() {
+fn installation_migrates_from_embedded_tree_to_zookeeper() {
     let place = TreeFiles::new();
     let service = place.service("data", "embedded:journal");
     let claim = fill(&service.client());
@@ -111,7 +111,7 @@ fn an_installation_moves_from_its_embedded_tree_to_zookeeper_with_the_same_pool(
 }
 
 #[test]
-fn a_tree_that_was_lost_is_put_back_from_a_file_and_again() {
+fn lost_tree_is_restored_from_file_repeatedly() {
     let place = TreeFiles::new();
     let pool = Postgres::shared().fresh_uri();
     let service = place.service("first", &pool);
@@ -133,7 +133,7 @@ fn a_tree_that_was_lost_is_put_back_from_a_file_and_again() {
 }
 
 #[test]
-fn a_new_ensemble_goes_on_where_the_one_before_it_was_lost() {
+fn new_ensemble_continues_after_lost_one() {
     let place = TreeFiles::new();
     let pool = Postgres::shared().fresh_uri();
     let on = |address: &str| {
@@ -194,7 +194,7 @@ fn a_file_holds_all_of_a_tree_and_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_tree_that_is_not_empty_takes_no_file() {
+fn non_empty_tree_takes_no_file() {
     let place = TreeFiles::new();
     for data in ["data", "other"] {
         assert!(place.service(data, "embedded:journal").terminate().success());
@@ -208,7 +208,7 @@ fn a_tree_that_is_not_empty_takes_no_file() {
 }
 
 #[test]
-fn an_import_that_was_cut_short_starts_no_service_and_is_repeated() {
+fn interrupted_import_starts_no_service_and_repeats() {
     let place = TreeFiles::new();
     let service = place.service("data", "embedded:journal");
     fill(&service.client());
@@ -241,7 +241,7 @@ fn an_import_that_was_cut_short_starts_no_service_and_is_repeated() {
 }
 
 #[test]
-fn what_is_no_tree_is_refused_before_anything_is_written() {
+fn invalid_tree_file_is_refused_before_writing() {
     let place = TreeFiles::new();
     let system = |slots: u32| json!({"id": uuid::Uuid::nil(), "generation": 1, "schema": 1, "slots": slots});
     let cases = [

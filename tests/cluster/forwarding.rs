@@ -33,7 +33,7 @@ fn metric(client: &Client, name: &str) -> Option<f64> {
 
 /// The claim is granted and its answer has left the owner, but the replica between stands still; then the client goes.
 #[test]
-fn a_claim_that_was_passed_on_to_a_client_that_has_left_is_given_back_uncounted() {
+fn forwarded_claim_of_departed_client_is_returned_uncounted() {
     let cluster = Cluster::start(2);
     let (queue, owner) = (queue_of(&cluster, 1), cluster.client(1));
     let between = cluster.replicas[0].server();
@@ -54,7 +54,7 @@ fn a_claim_that_was_passed_on_to_a_client_that_has_left_is_given_back_uncounted(
 }
 
 #[test]
-fn long_answers_and_short_ones_are_the_same_from_any_replica_and_are_counted() {
+fn short_and_long_answers_are_equal_from_any_replica() {
     let cluster = Cluster::start(2);
     let queue = queue_of(&cluster, 1);
     let bodies: Vec<Value> = (0..4).map(|number: u8| json!(number.to_string().repeat(50_000))).collect();
@@ -75,7 +75,7 @@ fn long_answers_and_short_ones_are_the_same_from_any_replica_and_are_counted() {
 
 /// The process that is asked has heard nobody yet, as after a restart: it knows from the tree who came last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_of_a_target_that_was_replaced_is_refused_by_a_process_that_has_heard_nobody() {
+async fn replaced_target_owner_is_refused_by_fresh_process() {
     let cluster = tokio::task::spawn_blocking(|| Cluster::start(2)).await.unwrap();
     let address = cluster.address.parse().unwrap();
     let tree: Arc<dyn Coordination> =
@@ -104,7 +104,7 @@ async fn an_owner_of_a_target_that_was_replaced_is_refused_by_a_process_that_has
 }
 
 #[test]
-fn a_session_as_long_as_was_set_is_how_long_the_queues_of_a_killed_replica_wait() {
+fn queues_of_killed_replica_wait_one_session_timeout() {
     let mut cluster = Cluster::start_with(2, &["--session-timeout", "3"]);
     cluster.replicas[0].server.take().unwrap().kill9();
     let killed = Instant::now();

@@ -29,7 +29,7 @@ fn start_again(cluster: &mut Cluster, zookeeper: &ZooKeeper) -> u64 {
 }
 
 #[test]
-fn a_start_asks_zookeeper_no_more_and_watches_no_more_however_many_queues_there_are() {
+fn start_cost_at_zookeeper_is_independent_of_queues() {
     let zookeeper = ZooKeeper::start();
     let mut cluster = Cluster::start_on(&zookeeper, REPLICAS, &[]);
     let without = start_again(&mut cluster, &zookeeper);

@@ -32,7 +32,7 @@ fn await_arrival(client: &Client, queue: &str) {
 
 /// Dead letters leave a queue that moves for one of another replica that moves too.
 #[test]
-fn dead_letters_go_out_of_and_into_queues_that_move() {
+fn dead_letters_transfer_from_and_to_migrating_queues() {
     let mut cluster = Cluster::start(2);
     let (source, target) = one_of_each(&cluster);
     let client = cluster.client(0);

@@ -15,7 +15,7 @@ fn part<'v>(whole: &'v Value, instance: &str) -> &'v Value {
 }
 
 #[test]
-fn a_replica_that_does_not_answer_is_named_with_the_last_that_was_heard_of_it() {
+fn silent_replica_is_named_with_its_last_report() {
     let cluster = Cluster::start(3);
     let asked = cluster.client(0);
     for queue in queues(12) {

@@ -81,7 +81,7 @@ fn pools_and_flavors_are_everybodys_at_once() {
 }
 
 #[test]
-fn a_claim_waits_at_one_replica_for_a_message_that_is_posted_at_another() {
+fn claim_at_one_replica_gets_post_from_another() {
     let cluster = Cluster::start(2);
     for queue in queues(4) {
         std::thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn a_claim_waits_at_one_replica_for_a_message_that_is_posted_at_another() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said_in_the_same_words_by_every_replica() {
+fn errors_are_worded_alike_by_every_replica() {
     let cluster = Cluster::start(2);
     let (here, there) =
         (cluster.client(cluster.owner_of(slot_of("q"))), cluster.client(1 - cluster.owner_of(slot_of("q"))));
@@ -131,7 +131,7 @@ fn what_is_wrong_with_a_request_is_said_in_the_same_words_by_every_replica() {
 }
 
 #[test]
-fn whoever_does_not_know_the_secret_is_no_replica() {
+fn replica_without_secret_is_refused() {
     let cluster = Cluster::start(2);
     let view = cluster.view();
     for component in view["components"].as_array().unwrap() {

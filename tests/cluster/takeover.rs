@@ -36,7 +36,7 @@ fn drain(client: &Client, queues: &[String]) -> BTreeSet<u64> {
 }
 
 #[test]
-fn what_a_killed_replica_served_is_served_by_the_others_with_all_that_was_acknowledged() {
+fn survivors_serve_all_acknowledged_data_of_killed_replica() {
     let mut cluster = Cluster::start(2);
     let queues = queues(16);
     let mut posted = BTreeSet::new();
@@ -61,7 +61,7 @@ fn what_a_killed_replica_served_is_served_by_the_others_with_all_that_was_acknow
 }
 
 #[test]
-fn a_replica_that_stood_still_acknowledges_nothing_for_queues_that_are_anothers_by_now() {
+fn frozen_replica_acknowledges_nothing_for_lost_queues() {
     let cluster = Cluster::start(2);
     let queue = queues(64).into_iter().find(|queue| cluster.owner_of(slot_of(queue)) == 0).unwrap();
     let posted = cluster.client(1).post_messages(&queue, &[json!(1), json!(2)]).unwrap();
@@ -165,7 +165,7 @@ fn work(clients: &[Client], queue: &str, stop: &AtomicBool) -> (u64, Vec<String>
 }
 
 #[test]
-fn a_replica_that_is_added_and_one_that_is_told_to_stop_cost_no_request() {
+fn added_and_stopped_replicas_cost_no_request() {
     let mut cluster = Cluster::start(2);
     let clients = [cluster.client(0), cluster.client(1)];
     let stop = AtomicBool::new(false);
@@ -189,7 +189,7 @@ fn a_replica_that_is_added_and_one_that_is_told_to_stop_cost_no_request() {
 }
 
 #[test]
-fn one_of_two_that_is_told_to_stop_costs_no_request() {
+fn stopping_one_of_two_replicas_costs_no_request() {
     let mut cluster = Cluster::start(2);
     let (clients, stop, queues) = ([cluster.client(0)], AtomicBool::new(false), queues(6));
     thread::scope(|scope| {
@@ -207,7 +207,7 @@ fn one_of_two_that_is_told_to_stop_costs_no_request() {
 }
 
 #[test]
-fn replicas_that_were_told_to_drain_serve_while_no_other_one_runs() {
+fn draining_replicas_serve_while_no_other_runs() {
     let mut cluster = Cluster::start(2);
     let [drained, other] = [0, 1].map(|replica| cluster.replicas[replica].instance());
     let all_at = |cluster: &Cluster, instance: &String| {
@@ -227,7 +227,7 @@ fn replicas_that_were_told_to_drain_serve_while_no_other_one_runs() {
 
 /// A load balancer sends what it has on connections that it kept, until it sees that the replica is not ready any more.
 #[test]
-fn a_replica_that_stops_answers_on_kept_connections_until_nobody_asks() {
+fn stopping_replica_answers_until_clients_are_idle() {
     let mut cluster = Cluster::start(2);
     let clients: Vec<Client> = (0..4).map(|_| cluster.client(1)).collect();
     for client in &clients {
@@ -258,7 +258,7 @@ fn a_replica_that_stops_answers_on_kept_connections_until_nobody_asks() {
 }
 
 #[test]
-fn a_claim_that_waits_goes_on_where_its_queue_has_gone() {
+fn waiting_claim_follows_its_queue() {
     let mut cluster = Cluster::start(2);
     let mine: Vec<String> =
         queues(64).into_iter().filter(|queue| cluster.owner_of(slot_of(queue)) == 1).take(4).collect();
@@ -283,7 +283,7 @@ fn a_claim_that_waits_goes_on_where_its_queue_has_gone() {
 }
 
 #[test]
-fn a_replica_that_is_told_to_drain_has_no_queue_and_passes_everything_on() {
+fn draining_replica_has_no_queue_and_forwards_all() {
     let cluster = Cluster::start(2);
     let (queues, instance) = (queues(8), cluster.replicas[0].instance());
     for queue in &queues {
@@ -317,7 +317,7 @@ fn a_replica_that_is_told_to_drain_has_no_queue_and_passes_everything_on() {
 
 /// Told to stop while claims wait through it and at it: they hear that there is nothing, and not that something failed.
 #[test]
-fn claims_that_wait_through_a_replica_that_stops_are_told_that_there_is_nothing() {
+fn waits_at_stopping_replica_end_with_no_messages() {
     let mut cluster = Cluster::start(2);
     let queues: Vec<String> =
         queues(64).into_iter().filter(|queue| cluster.owner_of(slot_of(queue)) == 1).take(3).collect();

@@ -48,7 +48,7 @@ pub(super) fn arrivals(client: &Client, (source, target): (&str, &str), count: u
 }
 
 #[test]
-fn dead_letters_go_to_a_queue_that_another_replica_serves() {
+fn dead_letters_reach_queue_of_another_replica() {
     let cluster = Cluster::start(2);
     let (source, target) = one_of_each(&cluster);
     let client = cluster.client(0);
@@ -67,7 +67,7 @@ fn dead_letters_go_to_a_queue_that_another_replica_serves() {
 
 /// Rounds in which one of the two dies in the middle of moves, and comes again.
 #[test]
-fn no_dead_letter_is_lost_or_doubled_when_a_replica_dies_in_the_middle() {
+fn replica_death_loses_and_doubles_no_dead_letter() {
     let mut cluster = Cluster::start(2);
     let (source, target) = one_of_each(&cluster);
     let metadata = json!({"_dead_letter_queue": target, "_max_claim_count": 1});
@@ -92,7 +92,7 @@ fn no_dead_letter_is_lost_or_doubled_when_a_replica_dies_in_the_middle() {
 
 /// A task moves dead letters back to a queue that another replica serves, and both of them die on its way, one after the other.
 #[test]
-fn a_task_that_moves_dead_letters_back_outlives_both_replicas() {
+fn redrive_task_outlives_both_replicas() {
     let mut cluster = Cluster::start(2);
     let (origin, dead) = one_of_each(&cluster);
     let metadata = json!({"_dead_letter_queue": dead, "_max_claim_count": 1});
@@ -137,7 +137,7 @@ fn a_task_that_moves_dead_letters_back_outlives_both_replicas() {
 }
 
 #[test]
-fn what_a_project_holds_is_counted_over_all_replicas() {
+fn project_holdings_are_counted_over_all_replicas() {
     let cluster = Cluster::start_with(2, &["--project-messages", "1000"]);
     let queues = queues(8);
     let owners: BTreeSet<usize> = queues.iter().map(|queue| cluster.owner_of(slot_of(queue))).collect();

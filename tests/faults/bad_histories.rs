@@ -110,7 +110,7 @@ fn clean_history_is_clean() {
 }
 
 #[test]
-fn acknowledged_message_that_is_gone_is_lost() {
+fn missing_acknowledged_message_is_lost() {
     let mut record = clean();
     record.sightings.pop();
     assert_only(&judge(&record), |v| &v.lost, 1);
@@ -141,7 +141,7 @@ fn unknown_delete_and_unknown_post_excuse_an_absence() {
 }
 
 #[test]
-fn purge_that_may_have_happened_excuses_an_absence() {
+fn in_doubt_purge_excuses_absence() {
     for outcome in [Outcome::Acked, Outcome::Unknown] {
         let mut record = clean();
         record.sightings.clear();
@@ -155,7 +155,7 @@ fn purge_that_may_have_happened_excuses_an_absence() {
 }
 
 #[test]
-fn purge_excuses_no_absence_of_what_was_posted_later() {
+fn purge_excuses_no_absence_of_later_posts() {
     for (outcome, second) in [(Outcome::Acked, 6), (Outcome::Unknown, 100)] {
         let mut record = clean();
         record.purge(5, outcome);
@@ -166,7 +166,7 @@ fn purge_excuses_no_absence_of_what_was_posted_later() {
 }
 
 #[test]
-fn purged_message_that_is_shown_again_is_resurrected() {
+fn reappearing_purged_message_is_resurrected() {
     let mut record = clean();
     record.purge(5, Outcome::Acked);
     assert_only(&judge(&record), |v| &v.resurrected, 2);
@@ -209,7 +209,7 @@ fn delete_without_a_claim_of_a_held_message_is_late() {
 }
 
 #[test]
-fn body_nobody_posted_is_unexpected() {
+fn unposted_body_is_unexpected() {
     let mut record = clean();
     record.sight(DRAIN, ShownMessage { id: id(9), tag: None });
     record.sight(DRAIN, shown(10));
@@ -231,7 +231,7 @@ fn copy_of_an_acknowledged_message_is_unexpected() {
 }
 
 #[test]
-fn refused_message_that_is_there_is_unexpected() {
+fn present_refused_message_is_unexpected() {
     let mut record = clean();
     record.post(2, &[3], Outcome::Refused);
     record.sight(DRAIN, shown(3));
@@ -268,7 +268,7 @@ fn message_shown_after_its_acknowledged_delete_is_resurrected() {
 }
 
 #[test]
-fn read_that_began_before_the_delete_ended_is_no_resurrection() {
+fn read_begun_before_delete_end_is_no_resurrection() {
     let mut record = clean();
     record.sightings[0].span.start = at(DRAIN);
     record.delete(DRAIN, "a", 1, Outcome::Acked);
@@ -374,7 +374,7 @@ fn body_with_another_filling_has_no_tag() {
 }
 
 #[test]
-fn delete_by_a_lost_claim_that_is_acknowledged_is_late() {
+fn acknowledged_delete_by_lost_claim_is_late() {
     let mut record = clean();
     record.sightings.pop();
     record.grant(2, "a", &[2]);
@@ -384,7 +384,7 @@ fn delete_by_a_lost_claim_that_is_acknowledged_is_late() {
 }
 
 #[test]
-fn delete_by_the_claim_that_holds_a_message_is_not_late() {
+fn delete_by_holding_claim_is_not_late() {
     let mut record = clean();
     record.sightings.pop();
     record.grant(2, "a", &[2]);
@@ -394,7 +394,7 @@ fn delete_by_the_claim_that_holds_a_message_is_not_late() {
 }
 
 #[test]
-fn delete_that_began_before_the_next_claim_is_excused() {
+fn delete_begun_before_next_claim_is_excused() {
     let mut record = clean();
     record.sightings.pop();
     record.grant(2, "a", &[2]);

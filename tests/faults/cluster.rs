@@ -167,7 +167,7 @@ pub fn under_load(
 }
 
 #[test]
-fn whatever_strikes_a_cluster_nothing_acknowledged_is_lost_or_served_twice() {
+fn cluster_faults_lose_and_double_nothing_acknowledged() {
     let (seed, rounds) = (settings::seed("cluster"), settings::number("ANGARIUM_CLUSTER_ROUNDS", 1));
     let mut dice = StdRng::seed_from_u64(seed);
     let mut cluster = start();

@@ -74,7 +74,7 @@ fn is_drained(client: &Client, pool: &str) -> bool {
 }
 
 #[test]
-fn queues_of_a_cluster_move_between_pools_while_their_owners_die_and_hand_over() {
+fn queues_migrate_while_owners_die_and_hand_over() {
     let (seed, rounds) =
         (settings::seed("cluster migration"), settings::number("ANGARIUM_MIGRATION_ROUNDS", 1));
     let mut dice = StdRng::seed_from_u64(seed);

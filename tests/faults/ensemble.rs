@@ -36,7 +36,7 @@ fn kill_9_of_a_service_on_zookeeper_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn kill_9_of_zookeeper_loses_nothing_acknowledged_and_service_resumes_by_itself() {
+fn kill_9_of_zookeeper_loses_nothing_and_service_resumes() {
     let (seed, rounds) = (settings::seed("zookeeper"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
     let mut zookeeper = ZooKeeper::start();
     let dir = TempDir::new().expect("a temporary directory");
@@ -106,7 +106,7 @@ fn a_claim_keeps_its_deadline_over_the_death_of_both() {
 }
 
 #[test]
-fn while_zookeeper_is_away_posts_and_deletes_go_on_and_claims_say_503() {
+fn posts_and_deletes_work_and_claims_503_without_zookeeper() {
     let mut zookeeper = ZooKeeper::start();
     let dir = TempDir::new().expect("a temporary directory");
     let server = service_on(&zookeeper, &dir).start();
@@ -149,7 +149,7 @@ fn while_zookeeper_is_away_posts_and_deletes_go_on_and_claims_say_503() {
 
 /// The gap is from the death of the leader to the first claim that is granted after it.
 #[test]
-fn the_death_of_the_leader_of_three_servers_loses_nothing_and_service_resumes_by_itself() {
+fn leader_death_loses_nothing_and_service_resumes() {
     let (seed, rounds) = (settings::seed("leader"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
     let mut ensemble = Ensemble::start();
     let dir = TempDir::new().expect("a temporary directory");

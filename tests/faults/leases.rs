@@ -26,7 +26,7 @@ fn queue() -> QueueRef {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thawed_service_says_nothing_from_a_memory_that_somebody_else_has_overtaken() {
+async fn thawed_service_answers_nothing_from_overtaken_memory() {
     let dir = TempDir::new().unwrap();
     let address = ZooKeeper::shared().fresh_tree();
     let server = ServerBuilder::new(dir.path()).arg("--coordination").arg(address.to_string());
@@ -66,7 +66,7 @@ async fn a_thawed_service_says_nothing_from_a_memory_that_somebody_else_has_over
 }
 
 #[tokio::test]
-async fn a_clock_that_is_days_ahead_of_the_last_write_is_shown_until_it_is_accepted() {
+async fn clock_days_ahead_is_shown_until_accepted() {
     let dir = TempDir::new().unwrap();
     write_three_days_ago(&dir).await;
     for _ in 0..2 {

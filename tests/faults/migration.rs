@@ -81,7 +81,7 @@ fn send_to(
 }
 
 #[test]
-fn queues_move_between_pools_of_every_kind_under_load_and_kill_9() {
+fn queues_migrate_between_pool_kinds_under_load_and_kill_9() {
     let (seed, rounds) = (settings::seed("migration"), settings::number("ANGARIUM_MIGRATION_ROUNDS", 1));
     let mut dice = StdRng::seed_from_u64(seed);
     let dir = TempDir::new().expect("a temporary directory");

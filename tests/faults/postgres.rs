@@ -15,7 +15,7 @@ use crate::support::postgres::Postgres;
 use crate::support::settings;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kill_9_of_postgres_under_load_loses_nothing_and_brings_nothing_back() {
+async fn kill_9_of_postgres_loses_and_revives_nothing() {
     let (seed, rounds) = (settings::seed("postgres"), settings::number("ANGARIUM_CRASH_ROUNDS", 3));
     let mut server = Postgres::start(&[]);
     let pool = registered(&server.uri("")).await;
@@ -37,7 +37,7 @@ async fn kill_9_of_postgres_under_load_loses_nothing_and_brings_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batch_whose_session_is_ended_is_unknown_and_its_repeat_resolves_it() {
+async fn batch_of_ended_session_is_resolved_by_its_repeat() {
     let server = Arc::new(Postgres::start(&[]));
     let pool = registered(&server.uri("")).await;
     let mut owner = Owner::fence(&pool, SLOT, 1).await;
@@ -61,7 +61,7 @@ async fn batch_whose_session_is_ended_is_unknown_and_its_repeat_resolves_it() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_to_a_server_that_is_away() {
+async fn absent_postgres_gets_no_requests() {
     let mut server = Postgres::start(&[]);
     let pool = registered(&server.uri("")).await;
     let owner = Owner::fence(&pool, SLOT, 1).await;
@@ -98,7 +98,7 @@ async fn fail_over_to_a_synchronous_standby_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_that_lost_its_tail_went_back_and_goes_on_under_a_new_fence() {
+async fn postgres_with_lost_tail_continues_under_new_fence() {
     let mut server = Postgres::start(&[]);
     let pool = registered(&server.uri("")).await;
     let mut owner = Owner::fence(&pool, SLOT, 1).await;

@@ -18,7 +18,7 @@ use crate::support::postgres::Postgres;
 use crate::support::settings;
 
 #[test]
-fn kill_9_of_postgres_below_a_service_loses_nothing_acknowledged_and_service_resumes_by_itself() {
+fn kill_9_of_postgres_below_service_loses_nothing() {
     let (seed, rounds) = (settings::seed("postgres service"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
     let mut postgres = Postgres::start(&[]);
     let dir = TempDir::new().expect("a temporary directory");
@@ -40,7 +40,7 @@ fn kill_9_of_postgres_below_a_service_loses_nothing_acknowledged_and_service_res
 }
 
 #[test]
-fn kill_9_of_a_service_with_its_pool_in_postgres_loses_nothing_acknowledged() {
+fn kill_9_of_service_on_postgres_loses_nothing() {
     let (seed, rounds) = (settings::seed("postgres pool"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
     let postgres = Postgres::start(&[]);
     let dir = TempDir::new().expect("a temporary directory");
@@ -49,7 +49,7 @@ fn kill_9_of_a_service_with_its_pool_in_postgres_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn fail_over_to_a_synchronous_standby_below_a_service_loses_nothing_and_service_resumes_by_itself() {
+fn failover_to_sync_standby_loses_nothing() {
     let seed = settings::seed("postgres fail-over");
     let mut postgres = Postgres::start(&[]);
     let standby = postgres.follow();

@@ -38,7 +38,7 @@ fn power_cut_under_load_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn no_answer_leaves_before_the_sync_that_covers_it() {
+fn answers_follow_their_sync() {
     let cut = PowerCut::new();
     let server = cut.server().start();
     let client = server.client();

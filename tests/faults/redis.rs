@@ -16,7 +16,7 @@ use crate::support::redis::{Redis, RedisCluster, RedisSentinels, SYNCED};
 use crate::support::settings;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kill_9_of_redis_under_load_loses_nothing_and_brings_nothing_back() {
+async fn kill_9_of_redis_loses_and_revives_nothing() {
     let (seed, rounds) = (settings::seed("redis"), settings::number("ANGARIUM_CRASH_ROUNDS", 3));
     let mut redis = Redis::start(SYNCED);
     let pool = registered(&redis.uri("")).await;
@@ -38,7 +38,7 @@ async fn kill_9_of_redis_under_load_loses_nothing_and_brings_nothing_back() {
 }
 
 #[tokio::test]
-async fn batch_that_meets_a_silent_redis_is_unknown_and_its_repeat_resolves_it() {
+async fn batch_at_silent_redis_is_resolved_by_its_repeat() {
     let redis = Redis::start(SYNCED);
     let pool = registered(&redis.uri("")).await;
     let mut owner = Owner::fence(&pool, SLOT, 1).await;
@@ -58,7 +58,7 @@ async fn batch_that_meets_a_silent_redis_is_unknown_and_its_repeat_resolves_it()
 }
 
 #[tokio::test]
-async fn late_batch_of_an_owner_that_was_replaced_is_refused() {
+async fn late_batch_of_replaced_owner_is_refused() {
     let redis = Redis::start(SYNCED);
     let pool = registered(&redis.uri("")).await;
     let old = Owner::fence(&pool, SLOT, 1).await;
@@ -81,7 +81,7 @@ async fn late_batch_of_an_owner_that_was_replaced_is_refused() {
 }
 
 #[tokio::test]
-async fn redis_that_lost_its_tail_went_back_and_goes_on_under_a_new_fence() {
+async fn redis_with_lost_tail_continues_under_new_fence() {
     let mut redis = Redis::start(SYNCED);
     let pool = registered(&redis.uri("")).await;
     let mut owner = Owner::fence(&pool, SLOT, 1).await;
@@ -115,7 +115,7 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fail_over_by_sentinels_keeps_what_a_replica_had_and_service_resumes_by_itself() {
+async fn sentinel_failover_keeps_replicated_data() {
     let seed = settings::seed("sentinel");
     let start = || {
         RedisSentinels::start(&[
@@ -144,7 +144,7 @@ async fn fail_over_by_sentinels_keeps_what_a_replica_had_and_service_resumes_by_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fail_over_in_a_cluster_keeps_what_a_replica_had_and_service_resumes_by_itself() {
+async fn cluster_failover_keeps_replicated_data() {
     let seed = settings::seed("cluster");
     let mut cluster = tokio::task::spawn_blocking(RedisCluster::start).await.unwrap();
     let pool = registered(&cluster.uri("wait=1&prefix=p")).await;

@@ -23,7 +23,7 @@ pub(super) fn service_on(uri: &str, dir: &TempDir) -> ServerBuilder {
 }
 
 #[test]
-fn kill_9_of_redis_below_a_service_loses_nothing_acknowledged_and_service_resumes_by_itself() {
+fn kill_9_of_redis_below_service_loses_nothing() {
     let (seed, rounds) = (settings::seed("redis service"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
     let mut redis = Redis::start(SYNCED);
     let dir = TempDir::new().expect("a temporary directory");
@@ -45,7 +45,7 @@ fn kill_9_of_redis_below_a_service_loses_nothing_acknowledged_and_service_resume
 }
 
 #[test]
-fn kill_9_of_a_service_with_its_pool_in_redis_loses_nothing_acknowledged() {
+fn kill_9_of_service_on_redis_loses_nothing() {
     let (seed, rounds) = (settings::seed("redis pool"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
     let redis = Redis::start(SYNCED);
     let dir = TempDir::new().expect("a temporary directory");
@@ -54,7 +54,7 @@ fn kill_9_of_a_service_with_its_pool_in_redis_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn fail_over_by_sentinels_below_a_service_loses_nothing_that_a_replica_had() {
+fn sentinel_failover_below_service_loses_no_replicated_data() {
     let seed = settings::seed("redis fail-over");
     let mut servers = RedisSentinels::start(SYNCED);
     let dir = TempDir::new().expect("a temporary directory");

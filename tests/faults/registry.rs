@@ -43,7 +43,7 @@ fn a_killed_service_serves_again_before_its_old_session_ends() {
 }
 
 #[test]
-fn a_second_replica_does_not_start_while_an_embedded_pool_is_used_by_the_first() {
+fn second_replica_refuses_to_start_beside_embedded_pool() {
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let address = ZooKeeper::shared().fresh_tree().to_string();
     let server = service(&address, &first).start();
@@ -65,7 +65,7 @@ fn two_processes_do_not_share_a_data_directory() {
 }
 
 #[test]
-fn a_service_whose_session_was_lost_registers_again_and_serves_what_it_had() {
+fn service_with_lost_session_registers_and_serves_again() {
     let mut zookeeper = ZooKeeper::start();
     let dir = TempDir::new().unwrap();
     let server = service(&zookeeper.fresh_tree().to_string(), &dir).start();

@@ -67,7 +67,7 @@ fn left(client: &Client, queue: &str, ids: &[String]) -> usize {
 }
 
 #[test]
-fn a_relaxed_post_is_answered_before_its_sync_and_nothing_before_it_goes_with_it() {
+fn relaxed_post_is_answered_early_and_lost_alone() {
     let cut = PowerCut::new();
     let server = start(&cut);
     let client = server.client();
@@ -81,7 +81,7 @@ fn a_relaxed_post_is_answered_before_its_sync_and_nothing_before_it_goes_with_it
 }
 
 #[test]
-fn a_relaxed_delete_may_be_undone_by_a_power_cut_and_takes_nothing_else_along() {
+fn power_cut_may_undo_relaxed_delete_alone() {
     let cut = PowerCut::new();
     let server = start(&cut);
     let client = server.client();
@@ -122,7 +122,7 @@ fn a_relaxed_post_is_on_disk_after_a_moment() {
 }
 
 #[test]
-fn power_cuts_take_no_synced_message_and_of_relaxed_ones_only_the_last() {
+fn power_cuts_lose_only_last_relaxed_messages() {
     let mut dice = StdRng::seed_from_u64(settings::seed("relaxed queues"));
     for _ in 0..3 {
         let cut = PowerCut::new();

@@ -24,7 +24,7 @@ use super::powercut::PowerCut;
 use super::rollback::Survival;
 use crate::support::settings;
 
-const CHILD: &str = "faults::relaxed_test::child_writes_as_it_is_told";
+const CHILD: &str = "faults::relaxed_test::child_writes_as_instructed";
 const EPOCH: Epoch = Epoch { generation: 1, transaction: 1 };
 const QUEUE: QueueId = QueueId::from_bytes([1; 16]);
 /// How long something may take that takes a moment, on a busy machine.
@@ -99,7 +99,7 @@ impl Writer {
 
 /// The child's side. In the test program proper nobody tells it anything.
 #[tokio::test]
-async fn child_writes_as_it_is_told() {
+async fn child_writes_as_instructed() {
     if settings::number("RELAXED_CHILD", 0) == 0 {
         return;
     }
@@ -137,7 +137,7 @@ fn strike(cut: &PowerCut) {
 }
 
 #[tokio::test]
-async fn relaxed_batch_is_acknowledged_before_its_sync_and_survives_kill_9() {
+async fn relaxed_batch_is_acked_early_and_survives_kill_9() {
     let cut = PowerCut::new();
     let mut writer = Writer::start(&cut);
     cut.close_gate();
@@ -147,7 +147,7 @@ async fn relaxed_batch_is_acknowledged_before_its_sync_and_survives_kill_9() {
 }
 
 #[tokio::test]
-async fn unsynced_relaxed_batch_goes_with_the_power_and_takes_no_synced_one_along() {
+async fn power_cut_loses_unsynced_relaxed_batch_alone() {
     let cut = PowerCut::new();
     let mut writer = Writer::start(&cut);
     writer.write(Durability::Relaxed);
@@ -160,7 +160,7 @@ async fn unsynced_relaxed_batch_goes_with_the_power_and_takes_no_synced_one_alon
 }
 
 #[tokio::test]
-async fn relaxed_batch_is_synced_soon_though_nothing_else_comes() {
+async fn lone_relaxed_batch_is_synced_soon() {
     let cut = PowerCut::new();
     let mut writer = Writer::start(&cut);
     writer.write(Durability::Sync);
@@ -179,7 +179,7 @@ async fn relaxed_batch_is_synced_soon_though_nothing_else_comes() {
 }
 
 #[tokio::test]
-async fn closing_syncs_what_is_relaxed() {
+async fn closing_syncs_relaxed_writes() {
     let cut = PowerCut::new();
     let mut writer = Writer::start(&cut);
     let relaxed = writer.write(Durability::Relaxed);

@@ -95,7 +95,7 @@ fn failures_under_load_lose_nothing_acknowledged() {
 }
 
 #[test]
-fn below_the_reserve_posts_are_refused_and_everything_else_goes_on() {
+fn posts_below_reserve_are_refused_and_rest_works() {
     let dir = TempDir::new().expect("a temporary directory");
     let data = dir.path().join("data");
     let server = Server::start(&data);

@@ -183,7 +183,7 @@ fn child_writes_as_the_dice_say() {
 }
 
 #[test]
-fn power_cut_leaves_exactly_what_was_synced() {
+fn power_cut_leaves_exactly_synced_data() {
     let seed = settings::seed("rollback") >> 8;
     for seed in seed + 1..=seed + RUNS {
         let cut = PowerCut::new();

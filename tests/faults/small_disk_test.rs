@@ -67,7 +67,7 @@ fn consume(client: &Client, most: usize) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_disk_that_others_fill_takes_no_posts_and_everything_else_goes_on_until_there_is_room() {
+fn externally_filled_disk_refuses_posts_until_room() {
     let disk = SmallDisk::new(320);
     let server = disk.server().arg(format!("--reserve={}", 128 * MIB)).start();
     let client = server.client();
@@ -88,7 +88,7 @@ fn a_disk_that_others_fill_takes_no_posts_and_everything_else_goes_on_until_ther
 }
 
 #[test]
-fn deleting_the_messages_that_fill_a_disk_makes_room_for_others() {
+fn deleting_messages_frees_a_full_disk() {
     let disk = SmallDisk::new(320);
     let server = disk.server().arg(format!("--reserve={}", 128 * MIB)).start();
     let client = server.client();
@@ -102,7 +102,7 @@ fn deleting_the_messages_that_fill_a_disk_makes_room_for_others() {
 }
 
 #[test]
-fn a_disk_that_is_really_full_loses_nothing_that_was_acknowledged() {
+fn full_disk_loses_nothing_acknowledged() {
     let disk = SmallDisk::new(320);
     // Nothing is kept free, so that the writes themselves fail.
     let builder = disk.server().arg("--reserve=0");

@@ -26,7 +26,7 @@ use crate::support::settings::{self, earlier_program};
 const SIDE_BY_SIDE: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_cluster_is_upgraded_replica_by_replica_and_back_without_a_loss() {
+fn rolling_upgrade_and_downgrade_lose_nothing() {
     let mut dice = StdRng::seed_from_u64(settings::seed("upgrade"));
     let mut cluster = Cluster::start_with(|builder| builder.program(earlier_program()));
     let (history, mut load) = (History::new(), Load::balanced().without_purges());
@@ -50,7 +50,7 @@ fn a_cluster_is_upgraded_replica_by_replica_and_back_without_a_loss() {
 }
 
 #[test]
-fn what_the_earlier_program_left_on_its_disk_is_served() {
+fn data_of_earlier_program_is_served() {
     let mut dice = StdRng::seed_from_u64(settings::seed("upgrade alone"));
     let dir = TempDir::new().expect("a temporary directory");
     let builder = ServerBuilder::new(&dir.path().join("data"));

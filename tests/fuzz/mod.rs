@@ -25,12 +25,12 @@ fn mutator(seeds: Vec<Vec<u8>>) -> (Mutator, u64) {
 }
 
 #[test]
-fn no_request_makes_the_service_fail_and_every_refusal_names_what_is_wrong() {
+fn no_rest_request_fails_the_service_and_refusals_are_named() {
     check_all(seeds::requests());
 }
 
 #[test]
-fn no_request_of_sqs_makes_the_service_fail_and_every_answer_is_in_its_form() {
+fn no_sqs_request_fails_the_service_and_answers_have_form() {
     check_all(sqs_seeds::requests());
 }
 

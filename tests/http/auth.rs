@@ -120,7 +120,7 @@ fn code(answer: &Answer) -> String {
 }
 
 #[test]
-fn every_route_refuses_whom_it_does_not_know() {
+fn every_route_refuses_unknown_callers() {
     let guarded = guarded();
     let closed = |operation: &Operation| operation.needs_admin.is_some();
     let unknown = (StatusCode::UNAUTHORIZED, "unauthenticated");
@@ -177,7 +177,7 @@ fn every_route_that_changes_something_refuses_readers() {
 }
 
 #[test]
-fn no_route_refuses_who_may() {
+fn no_route_refuses_permitted_callers() {
     let guarded = guarded();
     for (token, may_all) in [(&guarded.member, false), (&guarded.admin, true)] {
         let client = guarded.client(token);
@@ -194,7 +194,7 @@ fn no_route_refuses_who_may() {
 }
 
 #[test]
-fn an_unknown_path_tells_nothing_to_whom_it_does_not_know() {
+fn unknown_path_reveals_nothing_to_unknown_caller() {
     let guarded = guarded();
     let answer = guarded.server.client().get("/v2/nothing/here").unwrap();
     assert_eq!((answer.status, code(&answer).as_str()), (StatusCode::UNAUTHORIZED, "unauthenticated"));
@@ -214,7 +214,7 @@ fn health_needs_no_token() {
 }
 
 #[test]
-fn an_unknown_caller_is_told_how_to_say_who_it_is() {
+fn unknown_caller_learns_how_to_authenticate() {
     let guarded = guarded();
     let answer = guarded.server.client().stats("q").unwrap();
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
@@ -290,7 +290,7 @@ fn sighup_does_not_end_a_service_without_files() {
 }
 
 #[test]
-fn a_page_of_another_site_is_refused_while_there_is_no_authentication() {
+fn foreign_page_is_refused_without_authentication() {
     let service = service();
     let host = service.server.base().to_owned();
     for (origin, status) in [
@@ -305,7 +305,7 @@ fn a_page_of_another_site_is_refused_while_there_is_no_authentication() {
 }
 
 #[test]
-fn a_service_without_authentication_does_not_listen_to_other_machines() {
+fn unauthenticated_service_listens_only_locally() {
     let data = tempfile::tempdir().unwrap();
     let refused = Command::new(env!("CARGO_BIN_EXE_angarium"))
         .args(["serve", "--listen", "0.0.0.0:0", "--data"])
@@ -336,7 +336,7 @@ fn a_wrong_file_of_tokens_is_named_at_the_start() {
 }
 
 #[test]
-fn who_has_no_token_cannot_use_up_the_rate_of_a_project() {
+fn caller_without_token_cannot_use_up_project_rate() {
     let data = tempfile::tempdir().unwrap();
     let tokens = data.path().join("tokens.toml");
     let member = new_token(&tokens, MINE, "member");

@@ -46,7 +46,7 @@ fn bodies_of_the_wrong_shape_are_400_and_name_the_field() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_400() {
+fn non_utf8_text_is_400() {
     let service = service();
     let body = b"{\"messages\":[{\"body\":\"\xff\"}]}";
     assert_eq!(service.client.send_text(Method::POST, MESSAGES, body).unwrap().status, 400);

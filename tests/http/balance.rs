@@ -38,7 +38,7 @@ fn queues_of(map: &Value, pool: &str) -> u64 {
 }
 
 #[test]
-fn a_new_pool_gets_its_share_when_that_is_wanted_and_not_before() {
+fn new_pool_gets_its_share_only_on_request() {
     let service = service();
     let client = &service.client;
     lopsided(client);
@@ -68,7 +68,7 @@ fn a_new_pool_gets_its_share_when_that_is_wanted_and_not_before() {
 }
 
 #[test]
-fn queues_that_are_busy_are_shared_among_pools_that_hold_the_same() {
+fn busy_queues_are_shared_among_equal_pools() {
     let service = service();
     let client = &service.client;
     lopsided(client);
@@ -105,7 +105,7 @@ fn a_drained_pool_and_one_of_no_weight_neither_give_nor_take() {
 }
 
 #[test]
-fn the_map_shows_shares_what_is_held_and_what_is_on_its_way() {
+fn map_shows_shares_holdings_and_moves() {
     let service = service();
     let client = &service.client;
     lopsided(client);
@@ -128,7 +128,7 @@ fn the_map_shows_shares_what_is_held_and_what_is_on_its_way() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused() {
+fn invalid_balance_request_is_refused() {
     let service = service();
     let client = &service.client;
     for path in ["/v2/admin/balance?limit=0", "/v2/admin/balance?limit=1001", "/v2/admin/map?format=png"] {

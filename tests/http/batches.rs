@@ -31,7 +31,7 @@ fn hide(client: &Client, id: &str, claim: &str, body: &Value) -> (u16, Value) {
 }
 
 #[test]
-fn messages_that_are_in_order_are_posted_beside_others_that_are_refused() {
+fn valid_messages_are_posted_beside_refused_ones() {
     let service = service();
     let messages = json!([{"body": 0}, {"body": 1, "ttl": 1}, {"body": 2}, {"body": 3, "delay": -1}]);
     let answer = service.client.post(BATCH, &json!({"messages": messages})).unwrap();
@@ -68,7 +68,7 @@ fn a_batch_of_another_form_is_refused_whole() {
 }
 
 #[test]
-fn messages_are_deleted_beside_one_that_is_under_another_claim() {
+fn messages_are_deleted_beside_foreign_claimed_one() {
     let service = service();
     let ids = service.client.post_messages("q", &[json!(0), json!(1), json!(2)]).unwrap().posted_ids();
     let claim = || service.client.claim("q", 1, 60).unwrap().granted().unwrap().id;
@@ -121,7 +121,7 @@ fn one_message_of_a_claim_is_given_back() {
 }
 
 #[test]
-fn what_no_claim_holds_is_not_hidden() {
+fn unclaimed_message_is_not_hidden() {
     let service = service();
     let (ids, claim) = three(&service.client);
     let cases = [(&*ids[0], NO_ID), (NO_ID, &*claim), ("nonsense", &*claim), (&*ids[0], "nonsense")];

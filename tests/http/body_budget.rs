@@ -266,7 +266,7 @@ fn query_is_shorter_than_a_header() {
 }
 
 #[test]
-fn receive_that_waits_holds_no_body() {
+fn waiting_receive_holds_no_body() {
     let (server, _data) = start(&[]);
     let account = "111111111111";
     let made = call(&server, "CreateQueue", account, r#"{"QueueName": "q"}"#);

@@ -46,13 +46,13 @@ fn a_project_beyond_its_rate_gets_429_and_a_time_to_come_again() {
 }
 
 #[test]
-fn a_service_without_a_rate_answers_everybody() {
+fn service_without_rate_limit_answers_all() {
     let (server, _data) = start("--log=warn");
     assert!(burst(&server.client()).1.is_none());
 }
 
 #[test]
-fn a_service_with_all_places_taken_answers_503_at_once_and_goes_on_to_say_that_it_lives() {
+fn full_service_answers_503_and_stays_live() {
     let (server, _data) = start("--max-requests=1");
     // A body that does not come holds its request, and so the one place.
     let address = server.base().strip_prefix("http://").unwrap();

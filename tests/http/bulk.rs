@@ -17,7 +17,7 @@ fn bodies(answer: &Value) -> Vec<i64> {
 }
 
 #[test]
-fn free_messages_are_deleted_by_their_ids_and_unknown_ids_do_no_harm() {
+fn free_messages_are_deleted_by_id_and_unknown_ids_ignored() {
     let service = service();
     let ids = service.client.post_messages("q", &numbers(4)).unwrap().posted_ids();
     let path = format!("{MESSAGES}?ids={},{},nonsense,{}", ids[0], ids[2], ids[0]);
@@ -51,7 +51,7 @@ fn one_message_under_another_claim_refuses_the_whole_deletion() {
 }
 
 #[test]
-fn whoever_claimed_deletes_in_bulk_by_the_client_id_alone() {
+fn claimer_deletes_in_bulk_by_client_id_alone() {
     const OURS: &str = "7f1f5f2e-31a4-4c4f-9d3b-0e6b4c1d2e3f";
     const THEIRS: &str = "00000000-0000-4000-8000-000000000001";
     let data = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn a_pop_takes_the_oldest_free_messages_out_in_order() {
 }
 
 #[test]
-fn what_was_popped_stays_gone_after_a_kill() {
+fn popped_messages_stay_deleted_after_kill() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path());
     server.client().post_messages("q", &numbers(3)).unwrap();

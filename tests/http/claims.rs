@@ -63,7 +63,7 @@ fn a_released_claim_deletes_nothing_any_more() {
 }
 
 #[test]
-fn grace_raises_the_ttl_of_a_message_that_would_end_before_its_claim() {
+fn grace_raises_ttl_of_message_ending_before_claim() {
     let service = service();
     let message = json!({"messages": [{"body": 1, "ttl": 60}, {"body": 2, "ttl": 3600}]});
     service.client.post("/v2/queues/q/messages", &message).unwrap();
@@ -120,7 +120,7 @@ fn claimers_at_the_same_time_share_and_never_overlap() {
 }
 
 #[test]
-fn a_claim_shows_what_it_still_holds_until_it_ends() {
+fn claim_shows_remaining_messages_until_it_ends() {
     let service = service();
     service.client.post_messages("q", &numbers(0..2)).unwrap();
     let claim = service.client.claim("q", 2, 120).unwrap().json();

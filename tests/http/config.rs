@@ -64,7 +64,7 @@ fn the_file_may_be_named_by_the_environment() {
 }
 
 #[test]
-fn what_is_printed_can_be_read_again() {
+fn printed_settings_parse_again() {
     let printed = effective(&["--listen", "127.0.0.1:3", "--insecure-no-auth"], &[]);
     let (_directory, path) = file(&printed);
     let again = effective(&["--config", &path], &[]);
@@ -96,7 +96,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn settings_that_do_not_go_together_are_refused() {
+fn conflicting_settings_are_refused() {
     let said = refused(&["--listen", "0.0.0.0:80"], &[]);
     assert!(said.contains("--insecure-no-auth"), "{said}");
 }
@@ -118,7 +118,7 @@ fn the_service_obeys_its_file() {
 }
 
 #[test]
-fn what_clients_may_ask_for_is_set_and_shown_like_every_setting() {
+fn client_limits_are_set_and_shown_like_settings() {
     let (_directory, path) = file("max_messages_per_page = 100\nmin_claim_ttl = 1");
     let printed = effective(
         &["--config", &path, "--max-message-delay", "1800"],

@@ -201,7 +201,7 @@ fn handler_longer_than_every_limit_is_answered() {
 }
 
 #[test]
-fn idle_connection_outlives_the_header_deadline_and_is_used_again() {
+fn idle_connection_outlives_header_deadline() {
     let server = Server::start(ConnectionLimits { header: SHORT, ..Default::default() });
     let mut client = server.connect();
     for _ in 0..3 {
@@ -212,7 +212,7 @@ fn idle_connection_outlives_the_header_deadline_and_is_used_again() {
 }
 
 #[test]
-fn client_that_never_reads_is_cut() {
+fn unreading_client_is_cut() {
     let server = Server::start(ConnectionLimits { write: SHORT, ..Default::default() });
     let mut client = server.send("GET /endless HTTP/1.1\r\nhost: a\r\n\r\n");
     let given_up = Instant::now() + PATIENCE;
@@ -304,7 +304,7 @@ fn stop_closes_idle_connections_and_finishes_requests() {
 }
 
 #[test]
-fn stop_cuts_requests_that_do_not_finish_in_time() {
+fn stop_cuts_unfinished_requests() {
     let server = Server::start(ConnectionLimits { drain: SHORT, ..Default::default() });
     let _client = server.send(HELD);
     assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Begun));
@@ -314,7 +314,7 @@ fn stop_cuts_requests_that_do_not_finish_in_time() {
 }
 
 #[test]
-fn stop_ends_a_loop_that_waits_for_a_slot() {
+fn stop_ends_loop_waiting_for_a_slot() {
     let server = Server::start(ConnectionLimits { connections: 1, reserved: 0, ..Default::default() });
     let mut client = server.send(GET);
     read_until(&mut client, "quick");

@@ -203,7 +203,7 @@ async fn slow_but_steady_body_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_that_its_handler_reads_late_is_not_cut() {
+async fn body_read_late_by_handler_is_not_cut() {
     let mut client = Client::connect(1024);
     client.send(b"POST /later HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n").await;
     sleep(secs(60)).await;
@@ -213,7 +213,7 @@ async fn body_that_its_handler_reads_late_is_not_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_never_reads_ends_after_thirty_seconds() {
+async fn unreading_client_is_cut_after_thirty_seconds() {
     let mut client = Client::connect(1024);
     client.send(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
     client.served.await.unwrap().expect_err("the write timed out");
@@ -221,7 +221,7 @@ async fn client_that_never_reads_ends_after_thirty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_reads_slowly_gets_it_all_and_is_not_idle_before() {
+async fn slow_reader_gets_all_and_is_not_idle() {
     let mut client = Client::connect(1024);
     client.send(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
     client.read_until("\r\n\r\n").await;

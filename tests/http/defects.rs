@@ -39,7 +39,7 @@ fn a_released_claim_never_takes_messages_of_another_with_it() {
 
 /// There they are claimed and popped when a message that is free stands before them.
 #[test]
-fn delays_hold_whatever_stands_beside_them() {
+fn delays_apply_beside_any_other_key() {
     let service = service();
     let delayed = json!({"body": "later", "delay": 900});
     let messages = json!([delayed, delayed, {"body": "now"}, delayed, delayed]);
@@ -52,7 +52,7 @@ fn delays_hold_whatever_stands_beside_them() {
 
 /// There they answer 503 for as long as the claim exists.
 #[test]
-fn a_claim_is_renewed_and_released_though_one_of_its_messages_is_gone() {
+fn claim_with_deleted_message_is_renewed_and_released() {
     let service = service();
     let client = &service.client;
     let ids = post(&service, &json!([{"body": 1}, {"body": 2}]));
@@ -103,7 +103,7 @@ fn assert_nothing_is_reached(client: &Client, queue: &str, messages: [&String; 2
 
 /// There each of these is a 500 or a 503.
 #[test]
-fn what_a_client_does_wrong_is_never_called_a_fault_of_the_service() {
+fn client_mistakes_are_never_server_errors() {
     let service = service();
     let client = &service.client;
     let patch = |body: &[u8]| {

@@ -34,7 +34,7 @@ fn synced() -> Value {
 }
 
 #[test]
-fn a_queue_that_asks_for_sync_is_not_made_in_a_pool_that_cannot() {
+fn sync_queue_is_not_created_in_relaxed_pool() {
     let redis = Redis::start(RELAXED);
     let service = service_on(&redis);
     let refused = create(&service, "q", synced());
@@ -46,7 +46,7 @@ fn a_queue_that_asks_for_sync_is_not_made_in_a_pool_that_cannot() {
 }
 
 #[test]
-fn a_queue_that_asks_for_sync_is_placed_where_it_can_be_reached() {
+fn sync_queue_is_placed_in_a_sync_pool() {
     let redis = Redis::start(RELAXED);
     let service = service_on(&redis);
     set_weight(&service, 1);
@@ -59,7 +59,7 @@ fn a_queue_that_asks_for_sync_is_placed_where_it_can_be_reached() {
 }
 
 #[test]
-fn a_queue_in_a_pool_that_cannot_is_not_changed_to_sync() {
+fn queue_in_relaxed_pool_is_not_changed_to_sync() {
     let redis = Redis::start(RELAXED);
     let service = service_on(&redis);
     assert_eq!(create(&service, "q", json!({})).status, StatusCode::CREATED);
@@ -75,7 +75,7 @@ fn a_queue_in_a_pool_that_cannot_is_not_changed_to_sync() {
 }
 
 #[test]
-fn a_queue_that_asks_for_sync_takes_no_posts_while_its_pool_cannot() {
+fn sync_queue_takes_no_posts_while_its_pool_is_relaxed() {
     let redis = Redis::start(SYNCED);
     let service = service_on(&redis);
     let client = &service.client;

@@ -51,7 +51,7 @@ fn a_flavor_and_its_pools_say_the_same() {
 }
 
 #[test]
-fn a_queue_of_a_flavor_lies_in_one_of_its_pools_and_others_do_not() {
+fn only_queues_of_a_flavor_are_in_its_pools() {
     let service = with_pools();
     assert_eq!(make(&service, &["one"]), 201);
     assert_eq!(service.client.put("/v2/queues/q", Some(&json!({"_flavor": "fast"}))).unwrap().status, 201);
@@ -72,7 +72,7 @@ fn an_unknown_flavor_is_refused_and_no_queue_is_made() {
 }
 
 #[test]
-fn a_flavor_whose_pools_take_nothing_is_no_pool() {
+fn flavor_of_closed_pools_is_no_pool() {
     let service = with_pools();
     assert_eq!(make(&service, &["one"]), 201);
     service.client.patch("/v2/pools/one", &json!({"weight": 0})).unwrap();
@@ -92,7 +92,7 @@ fn the_last_pool_of_a_flavor_stays() {
 }
 
 #[test]
-fn a_flavor_of_pools_that_do_not_exist_is_refused() {
+fn flavor_of_missing_pools_is_refused() {
     let service = service();
     for body in [
         json!({"pool_list": ["none"]}),

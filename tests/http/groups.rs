@@ -19,7 +19,7 @@ fn bodies(answer: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn messages_of_a_group_are_claimed_in_order_and_the_group_waits_meanwhile() {
+fn group_messages_are_claimed_in_order_one_claim_at_a_time() {
     let service = ordered();
     let messages = json!({"messages": [
         {"body": 1, "group": "a"}, {"body": 2, "group": "b"}, {"body": 3, "group": "a"}]});
@@ -46,7 +46,7 @@ fn a_message_with_an_id_of_before_is_the_one_of_before() {
 }
 
 #[test]
-fn details_of_messages_are_for_who_asks() {
+fn message_details_are_shown_on_request() {
     let service = ordered();
     let messages = json!({"messages": [{"body": 1, "group": "a"}, {"body": 2}]});
     service.client.post(MESSAGES, &messages).unwrap();
@@ -71,7 +71,7 @@ fn details_of_messages_are_for_who_asks() {
 }
 
 #[test]
-fn what_is_no_lawful_group_or_id_is_400_and_names_the_field() {
+fn invalid_group_or_id_is_400_naming_the_field() {
     let service = ordered();
     let long = "x".repeat(129);
     for (message, field) in [
@@ -91,7 +91,7 @@ fn what_is_no_lawful_group_or_id_is_400_and_names_the_field() {
 }
 
 #[test]
-fn a_queue_stays_in_the_order_that_it_was_made_with() {
+fn queue_keeps_its_creation_order() {
     let service = ordered();
     let patch = json!([{"op": "replace", "path": "/metadata/_fifo", "value": false}]);
     let headers = [("Content-Type", "application/openstack-messaging-v2.0-json-patch")];
@@ -102,7 +102,7 @@ fn a_queue_stays_in_the_order_that_it_was_made_with() {
 
 /// As through SQS, where that is no attribute of a queue whose ids of deduplication hold for all of it.
 #[test]
-fn groups_have_a_throughput_of_their_own_only_where_their_deduplication_is_by_group() {
+fn groups_have_own_throughput_only_with_group_dedup() {
     let service = service();
     let limit = json!("perMessageGroupId");
     let mut metadata = json!({"_fifo": true, "_fifo_throughput_limit": limit});

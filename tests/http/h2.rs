@@ -158,7 +158,7 @@ async fn handler_of_ten_minutes_is_not_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_vanished_is_found_out_while_it_is_waited_for() {
+async fn vanished_client_is_detected_during_wait() {
     let mut pair = Pair::new().await;
     let _waiting = pair.client.send_request(request("GET", "/held"), true).unwrap();
     assert_eq!(pair.held.recv().await, Some(HeldStream::Begun));
@@ -170,7 +170,7 @@ async fn client_that_vanished_is_found_out_while_it_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_that_is_taken_back_drops_its_handler_and_begins_a_rest() {
+async fn cancelled_request_drops_handler_and_begins_idle_time() {
     let mut pair = Pair::new().await;
     let (_, mut stream) = pair.client.send_request(request("GET", "/held"), true).unwrap();
     assert_eq!(pair.held.recv().await, Some(HeldStream::Begun));
@@ -219,7 +219,7 @@ async fn requests_beside_a_stalled_body_are_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_never_reads_is_cut() {
+async fn unreading_client_is_cut() {
     let mut silent = h2::client::Builder::new();
     silent.initial_window_size(0);
     for client in [silent, h2::client::Builder::new()] {
@@ -232,7 +232,7 @@ async fn client_that_never_reads_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_reads_slowly_gets_it_all() {
+async fn slow_reader_gets_all() {
     let mut pair = Pair::new().await;
     let (answer, _) = pair.client.send_request(request("GET", "/large"), true).unwrap();
     let mut body = answer.await.unwrap().into_body();

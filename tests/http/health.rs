@@ -7,7 +7,7 @@ use crate::support::held::wait_until;
 use crate::support::redis::{Redis, SYNCED};
 
 #[test]
-fn health_tells_of_each_pool_and_writes_nothing() {
+fn health_reports_each_pool_and_writes_nothing() {
     let service = service();
     let body = json!({"uri": "embedded:two", "weight": 0});
     assert_eq!(service.client.put("/v2/pools/two", Some(&body)).unwrap().status, 201);
@@ -30,7 +30,7 @@ fn health_tells_of_each_pool_and_writes_nothing() {
 }
 
 #[test]
-fn health_says_in_zaqars_words_what_would_be_served() {
+fn health_reports_operations_in_zaqar_words() {
     let service = service();
     service.client.post_messages("q", &[json!(1), json!(2), json!(3)]).unwrap();
     service.client.claim("q", 1, 60).unwrap().granted().unwrap();
@@ -45,7 +45,7 @@ fn health_says_in_zaqars_words_what_would_be_served() {
 }
 
 #[test]
-fn health_does_not_say_that_operations_succeed_without_their_pool() {
+fn health_reports_failure_of_operations_without_pool() {
     let mut redis = Redis::start(SYNCED);
     let service = service();
     let body = json!({"uri": redis.uri(""), "weight": 0});
@@ -60,7 +60,7 @@ fn health_does_not_say_that_operations_succeed_without_their_pool() {
 }
 
 #[test]
-fn stats_count_what_all_projects_have_in_all_pools() {
+fn stats_count_all_projects_in_all_pools() {
     let service = service();
     let mine = &service.client;
     let theirs = mine.clone().with_header("X-Project-Id", "theirs");

@@ -19,7 +19,7 @@ fn the_root_names_the_one_version() {
 }
 
 #[test]
-fn the_home_document_has_a_media_type_of_its_own_and_may_be_kept() {
+fn home_document_has_own_media_type_and_is_cacheable() {
     let service = service();
     let answer = service.client.get("/v2/").unwrap();
     assert_eq!(

@@ -45,7 +45,7 @@ fn post(client: &Client, queue: &str, message: &Value) -> Answer {
 }
 
 #[test]
-fn pages_have_the_limits_that_are_set() {
+fn pages_have_configured_limits() {
     let (client, _server, _data) = service(&[
         "--max-queues-per-page=30",
         "--max-messages-per-page=31",
@@ -78,7 +78,7 @@ fn one_request_names_as_many_ids_as_a_page_has_messages() {
 }
 
 #[test]
-fn claims_and_pops_have_the_limits_that_are_set() {
+fn claims_and_pops_have_configured_limits() {
     let settings = ["--max-messages-per-claim-or-pop=500", "--default-messages-per-claim=25"];
     let (client, _server, _data) = service(&settings);
     let bodies: Vec<Value> = (0..1_100).map(Value::from).collect();
@@ -93,7 +93,7 @@ fn claims_and_pops_have_the_limits_that_are_set() {
 }
 
 #[test]
-fn times_of_messages_have_the_limits_that_are_set() {
+fn message_times_have_configured_limits() {
     let (client, _server, _data) = service(&[
         "--min-message-ttl=1",
         "--default-message-ttl=5",
@@ -119,7 +119,7 @@ fn times_of_messages_have_the_limits_that_are_set() {
 }
 
 #[test]
-fn a_delay_of_the_service_holds_for_messages_and_queues_that_name_none() {
+fn service_delay_applies_where_none_is_named() {
     let (client, _server, _data) = service(&["--default-message-delay=900"]);
     assert_status(
         &client.put("/v2/queues/at-once", Some(&json!({"_default_message_delay": 0}))).unwrap(),
@@ -138,7 +138,7 @@ fn a_delay_of_the_service_holds_for_messages_and_queues_that_name_none() {
 }
 
 #[test]
-fn times_of_claims_have_the_limits_that_are_set() {
+fn claim_times_have_configured_limits() {
     let (client, _server, _data) = service(&[
         "--min-claim-ttl=10",
         "--default-claim-ttl=20",
@@ -167,7 +167,7 @@ fn padded(before: &str, after: &str, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bodies_have_the_limits_that_are_set() {
+fn bodies_have_configured_limits() {
     // Both above the defaults: a message of four mebibytes goes all the way, and so does metadata near the tree's bound.
     let (most, metadata) = (4 << 20, 122_880);
     let settings = ["--max-messages-post-size=4194304", "--max-queue-metadata=122880"];
@@ -218,7 +218,7 @@ fn smaller_bodies_are_refused_where_the_limit_is_smaller() {
 }
 
 #[test]
-fn a_queue_keeps_what_it_was_given_under_wider_limits() {
+fn queue_keeps_values_set_under_wider_limits() {
     let data = tempfile::tempdir().unwrap();
     let wide = ServerBuilder::new(data.path()).start();
     let metadata = json!({"_default_message_ttl": 1_000_000, "_max_messages_post_size": 200_000});

@@ -77,7 +77,7 @@ fn a_marker_stays_good_when_its_message_is_deleted() {
 }
 
 #[test]
-fn a_marker_that_no_page_gave_is_behind_all_messages() {
+fn foreign_marker_is_behind_all_messages() {
     let service = service();
     post(&service, 0..3);
     let page = service.client.get(&format!("{MESSAGES}?marker=sfhlsfdjh2048")).unwrap().json();
@@ -119,7 +119,7 @@ fn claimed_messages_are_left_out_unless_they_are_asked_for() {
 }
 
 #[test]
-fn a_list_goes_on_behind_what_is_in_memory() {
+fn list_continues_beyond_memory() {
     let service = service();
     // More messages than memory keeps ready.
     post(&service, 0..6_000);
@@ -134,7 +134,7 @@ fn a_list_goes_on_behind_what_is_in_memory() {
 }
 
 #[test]
-fn a_filter_that_leaves_out_a_backlog_says_where_to_go_on() {
+fn filter_over_backlog_returns_next_marker() {
     let service = service();
     let ours = service.server.client().with_header(US.0, US.1);
     for _ in 0..42 {

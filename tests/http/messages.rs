@@ -114,7 +114,7 @@ fn deleting_a_claimed_message_takes_its_claim() {
 }
 
 #[test]
-fn deleting_what_does_not_exist_is_done_already() {
+fn deleting_missing_message_succeeds() {
     let service = service();
     service.client.create_queue("q").unwrap();
     for (id, claim) in [

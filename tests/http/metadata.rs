@@ -45,7 +45,7 @@ fn a_patch_adds_replaces_and_removes_and_answers_the_whole() {
 }
 
 #[test]
-fn keys_that_are_not_there_are_a_conflict_and_nothing_is_changed() {
+fn missing_keys_conflict_and_change_nothing() {
     let service = service();
     service.client.create_queue("q").unwrap();
     for op in ["replace", "remove"] {
@@ -63,7 +63,7 @@ fn keys_that_are_not_there_are_a_conflict_and_nothing_is_changed() {
 }
 
 #[test]
-fn a_queue_that_does_not_exist_has_no_metadata_to_change() {
+fn missing_queue_has_no_metadata_to_change() {
     let service = service();
     assert_eq!(patch(&service, &json!([{"op": "add", "path": "/metadata/a", "value": 1}])).status, 404);
     assert_eq!(service.client.create_queue("q").unwrap().status, 201);
@@ -87,7 +87,7 @@ fn a_patch_has_a_media_type_of_its_own() {
 }
 
 #[test]
-fn what_is_no_patch_is_400_and_says_where() {
+fn invalid_patch_is_400_with_position() {
     let service = service();
     service.client.create_queue("q").unwrap();
     let long = "x".repeat(65_536);

@@ -23,7 +23,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_scraper_gets_text_that_it_knows_whatever_it_accepts() {
+fn scraper_gets_known_text_format() {
     let service = service();
     let (open, old) = (
         "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -90,7 +90,7 @@ fn refusals_are_counted_by_their_reason() {
 }
 
 #[test]
-fn below_the_reserve_a_service_is_not_ready_and_says_why_to_administrators() {
+fn service_below_reserve_is_not_ready_with_reason() {
     let data = tempfile::tempdir().unwrap();
     let server = ServerBuilder::new(data.path()).arg(format!("--reserve={}", u64::MAX)).start();
     let client = server.client();
@@ -125,7 +125,7 @@ fn only_so_many_queues_have_names() {
 }
 
 #[test]
-fn connections_are_counted_while_they_are_open_and_refused_ones_for_ever() {
+fn open_and_refused_connections_are_counted() {
     let data = tempfile::tempdir().unwrap();
     let server = ServerBuilder::new(data.path()).arg("--max-connections-per-address=2").start();
     let client = server.client();

@@ -48,7 +48,7 @@ fn a_queue_is_moved_watched_and_brought_back() {
 }
 
 #[test]
-fn a_service_that_is_killed_goes_on_with_it() {
+fn killed_service_continues_migration() {
     let service = service();
     add(&service.client, "other");
     post(&service.client, 1_000);
@@ -66,7 +66,7 @@ fn a_service_that_is_killed_goes_on_with_it() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_migration_is_named() {
     let service = service();
     let client = &service.client;
     let refused = |body: &Value| {

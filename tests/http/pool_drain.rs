@@ -67,7 +67,7 @@ fn all_queues_of_a_pool_go_away_and_it_can_be_deleted() {
 }
 
 #[test]
-fn a_service_that_is_killed_drains_on() {
+fn killed_service_continues_drain() {
     let service = service();
     filled(&service.client, 20);
     assert_eq!(service.client.post(DRAIN, &json!({"rate": 20})).unwrap().status, StatusCode::ACCEPTED);
@@ -79,7 +79,7 @@ fn a_service_that_is_killed_drains_on() {
 }
 
 #[test]
-fn it_is_ended_and_what_has_gone_stays_there() {
+fn stopped_drain_keeps_moved_queues() {
     let service = service();
     let client = &service.client;
     filled(client, 1);
@@ -97,7 +97,7 @@ fn it_is_ended_and_what_has_gone_stays_there() {
 }
 
 #[test]
-fn a_pool_whose_queues_have_nowhere_to_go_is_not_drained() {
+fn pool_without_alternative_is_not_drained() {
     let service = service();
     let client = &service.client;
     assert_eq!(client.post(DRAIN, &json!({})).unwrap().status, StatusCode::CONFLICT);
@@ -115,7 +115,7 @@ fn a_pool_whose_queues_have_nowhere_to_go_is_not_drained() {
 }
 
 #[test]
-fn queues_whose_messages_are_claimed_do_not_keep_the_others_in_the_pool() {
+fn claimed_queues_keep_no_others_in_the_pool() {
     let service = service();
     let client = &service.client;
     filled(client, 2);
@@ -132,7 +132,7 @@ fn queues_whose_messages_are_claimed_do_not_keep_the_others_in_the_pool() {
 }
 
 #[test]
-fn queues_that_no_pool_takes_do_not_keep_the_others_waiting() {
+fn unplaceable_queues_delay_no_others() {
     let service = service();
     let client = &service.client;
     let made = client.put("/v2/flavors/gone", Some(&json!({"pool_list": ["default"]}))).unwrap();

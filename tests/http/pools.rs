@@ -35,7 +35,7 @@ fn text(value: &Value) -> String {
 }
 
 #[test]
-fn a_pool_is_answered_with_zaqars_keys_and_everything_only_when_asked() {
+fn pool_shows_zaqar_keys_and_details_on_request() {
     let service = service();
     let body = json!({"uri": "embedded:pools/two", "weight": 7, "flavor": "fast", "options": {"a": [1]}});
     let added = add(&service.client, "two", &body);
@@ -51,7 +51,7 @@ fn a_pool_is_answered_with_zaqars_keys_and_everything_only_when_asked() {
 }
 
 #[test]
-fn a_pool_tells_how_it_does_and_what_it_holds() {
+fn pool_shows_health_and_usage() {
     let service = service();
     let pool = || service.client.get("/v2/pools/default").unwrap().json();
     assert_eq!(pool()["usage"], json!({"queues": 0, "messages": 0, "bytes": 0}));
@@ -144,7 +144,7 @@ fn wrong_bodies_are_refused_and_name_the_field() {
 }
 
 #[test]
-fn a_change_leaves_unknown_keys_aside() {
+fn pool_change_ignores_unknown_keys() {
     let service = service();
     let changed = service.client.patch("/v2/pools/default", &json!({"weight": 7, "group": "g"})).unwrap();
     assert_eq!((changed.status.as_u16(), &changed.json()["weight"]), (200, &json!(7)));
@@ -181,7 +181,7 @@ fn a_pool_added_while_running_serves_at_once_and_after_kill_9() {
 }
 
 #[test]
-fn a_used_pool_cannot_be_deleted_until_its_last_queue_is_cleaned_away() {
+fn used_pool_is_deletable_only_after_last_cleanup() {
     let service = service();
     service.client.post_messages("q", &[json!(1)]).unwrap();
     let refused = service.client.delete("/v2/pools/default").unwrap();
@@ -200,7 +200,7 @@ fn a_used_pool_cannot_be_deleted_until_its_last_queue_is_cleaned_away() {
 
 /// A pool can be deleted once nothing of a deleted queue is left: that tells from outside when it is clean.
 #[test]
-fn a_queue_that_was_deleted_just_before_kill_9_is_cleaned_away_after_it() {
+fn queue_deleted_before_kill_9_is_cleaned_after_it() {
     for pause in [0, 20, 400] {
         let service = service();
         for _ in 0..20 {
@@ -282,7 +282,7 @@ fn a_draining_pool_takes_no_new_queue_and_serves_those_it_has() {
 }
 
 #[test]
-fn on_zookeeper_a_service_starts_without_a_pool_and_waits_for_one() {
+fn service_on_zookeeper_starts_without_pool() {
     let data = tempfile::tempdir().unwrap();
     let address = ZooKeeper::shared().fresh_tree().to_string();
     let builder = ServerBuilder::new(data.path()).arg("--coordination").arg(address);

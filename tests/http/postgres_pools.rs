@@ -19,7 +19,7 @@ fn prefer_postgres(client: &Client) {
 }
 
 #[test]
-fn a_pool_in_postgres_is_added_while_the_service_runs_and_serves_the_whole_cycle() {
+fn postgres_pool_is_added_at_run_time_and_serves() {
     let service = service();
     let client = &service.client;
     assert_eq!(add(client, &Postgres::shared().fresh_uri()).status, StatusCode::CREATED);
@@ -39,7 +39,7 @@ fn a_pool_in_postgres_is_added_while_the_service_runs_and_serves_the_whole_cycle
 }
 
 #[test]
-fn a_server_that_is_not_there_is_refused_with_the_reason_and_no_pool_is_made() {
+fn absent_server_is_refused_and_no_pool_made() {
     let mut server = Postgres::start(&[]);
     server.kill9();
     let service = service();
@@ -72,7 +72,7 @@ fn a_password_is_never_shown() {
 }
 
 #[test]
-fn while_postgres_is_away_its_queues_say_503_naming_the_pool_and_others_go_on() {
+fn absent_postgres_queues_answer_503_and_others_work() {
     let (mut server, service) = (Postgres::start(&[]), service());
     let client = &service.client;
     assert_eq!(client.post_messages("on-disk", &[json!(1)]).unwrap().status, StatusCode::CREATED);

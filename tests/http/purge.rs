@@ -7,7 +7,7 @@ use super::service;
 const PURGE: &str = "/v2/queues/q/purge";
 
 #[test]
-fn a_purge_removes_every_message_claimed_or_not_and_keeps_the_queue() {
+fn purge_removes_all_messages_and_keeps_queue() {
     let service = service();
     service.client.put("/v2/queues/q", Some(&json!({"team": "a"}))).unwrap();
     for _ in 0..12 {
@@ -29,7 +29,7 @@ fn a_purge_removes_every_message_claimed_or_not_and_keeps_the_queue() {
 }
 
 #[test]
-fn an_empty_body_means_everything_and_subscriptions_alone_no_message() {
+fn empty_purge_is_all_and_subscriptions_remove_no_message() {
     let service = service();
     let total = || service.client.stats("q").unwrap().json()["messages"]["total"].clone();
     service.client.post_messages("q", &[json!(1)]).unwrap();
@@ -42,7 +42,7 @@ fn an_empty_body_means_everything_and_subscriptions_alone_no_message() {
 }
 
 #[test]
-fn what_cannot_be_purged_is_400_and_named() {
+fn invalid_purge_is_400_and_named() {
     let service = service();
     for (body, part) in [
         (json!({}), "resource_types"),

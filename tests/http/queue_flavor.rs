@@ -64,7 +64,7 @@ fn claim_one(service: &Service) -> String {
 }
 
 #[test]
-fn a_queue_whose_flavor_changes_goes_there_whole_and_in_order() {
+fn queue_with_changed_flavor_migrates_whole() {
     let service = with_flavors();
     post(&service, 0..600);
     let changed = choose(&service, "fast");
@@ -84,7 +84,7 @@ fn a_queue_whose_flavor_changes_goes_there_whole_and_in_order() {
 }
 
 #[test]
-fn a_service_that_is_killed_knows_the_flavor_and_goes_on_to_it() {
+fn killed_service_continues_to_new_flavor() {
     let service = with_flavors();
     post(&service, 0..50);
     let claim = claim_one(&service);
@@ -98,7 +98,7 @@ fn a_service_that_is_killed_knows_the_flavor_and_goes_on_to_it() {
 }
 
 #[test]
-fn a_queue_that_lies_in_a_pool_of_the_flavor_stays() {
+fn queue_in_pool_of_new_flavor_stays() {
     let service = with_flavors();
     post(&service, 0..1);
     put(&service, "/v2/flavors/same", &json!({"pool_list": ["default"]}));
@@ -111,7 +111,7 @@ fn a_queue_that_lies_in_a_pool_of_the_flavor_stays() {
 }
 
 #[test]
-fn a_queue_on_its_way_turns_round_or_goes_on_and_goes_nowhere_else() {
+fn migrating_queue_only_reverses_or_continues() {
     let service = with_flavors();
     post(&service, 0..10);
     let claim = claim_one(&service);
@@ -143,7 +143,7 @@ fn a_queue_on_its_way_turns_round_or_goes_on_and_goes_nowhere_else() {
 }
 
 #[test]
-fn a_flavor_that_cannot_take_the_queue_is_refused_and_nothing_changes() {
+fn unsuitable_flavor_is_refused_and_changes_nothing() {
     let service = with_flavors();
     let mut redis = Redis::start(SYNCED);
     put(&service, "/v2/pools/away", &json!({"uri": redis.uri(""), "weight": 1}));

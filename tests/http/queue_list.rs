@@ -117,7 +117,7 @@ fn filters_are_a_part_of_the_name_and_values_of_the_metadata() {
 }
 
 #[test]
-fn a_filter_that_finds_little_among_much_says_where_to_go_on() {
+fn selective_filter_returns_next_marker() {
     let service = service();
     for number in 0..1_050 {
         create(&service.client, &format!("q{number:04}"), &json!({}));

@@ -35,7 +35,7 @@ fn with_defaults(own: &Value) -> Value {
 }
 
 #[test]
-fn a_queue_that_does_not_exist_is_empty_in_every_way() {
+fn missing_queue_is_empty_in_every_way() {
     let service = service();
     assert_eq!(service.client.get(QUEUE).unwrap().json(), with_defaults(&json!({})));
     let page = service.client.get("/v2/queues/q/messages").unwrap().json();
@@ -155,7 +155,7 @@ fn stats_tell_ready_from_delayed_messages() {
 }
 
 #[test]
-fn answer_about_a_missing_queue_says_so() {
+fn missing_queue_answer_is_explicit() {
     let service = service();
     let told =
         |path: &str| service.client.get(path).unwrap().headers["x-queue-exists"].to_str().unwrap() == "true";

@@ -21,7 +21,7 @@ fn write(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_project_beyond_its_quota_gets_429_with_the_bound_and_a_time_to_come_again() {
+fn project_over_quota_gets_429_with_bound_and_retry() {
     let data = tempfile::tempdir().unwrap();
     let server = ServerBuilder::new(data.path()).arg("--project-messages=2").start();
     let client = of(&server, "full");
@@ -45,7 +45,7 @@ fn a_project_beyond_its_quota_gets_429_with_the_bound_and_a_time_to_come_again()
 }
 
 #[test]
-fn a_project_is_told_what_it_holds_and_may_hold() {
+fn project_sees_its_usage_and_quota() {
     let data = tempfile::tempdir().unwrap();
     let builder = ServerBuilder::new(data.path()).arg("--project-queues=10").arg("--project-bytes=1000");
     let server = builder.start();

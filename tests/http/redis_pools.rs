@@ -18,7 +18,7 @@ fn prefer_redis(client: &Client) {
 }
 
 #[test]
-fn a_pool_in_redis_is_added_while_the_service_runs_and_serves_the_whole_cycle() {
+fn redis_pool_is_added_at_run_time_and_serves() {
     let (redis, service) = (Redis::start(SYNCED), service());
     let client = &service.client;
     assert_eq!(add(client, &redis.uri("")).status, StatusCode::CREATED);
@@ -63,7 +63,7 @@ fn a_flavor_is_durable_when_all_of_its_pools_are() {
 }
 
 #[test]
-fn a_server_that_may_evict_is_refused_with_the_reason() {
+fn evicting_server_is_refused_with_reason() {
     let (redis, service) = (Redis::start(&["maxmemory-policy volatile-lru"]), service());
     let refused = add(&service.client, &redis.uri(""));
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
@@ -71,7 +71,7 @@ fn a_server_that_may_evict_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_refused_and_no_pool_is_made() {
+fn absent_server_is_refused_and_no_pool_made() {
     let mut redis = Redis::start(SYNCED);
     redis.kill9();
     let service = service();

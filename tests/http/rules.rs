@@ -21,7 +21,7 @@ fn every_answer_carries_a_request_id_of_its_own() {
 }
 
 #[test]
-fn errors_have_zaqars_form_and_say_what_a_program_needs() {
+fn errors_have_zaqar_form_and_program_fields() {
     let service = service();
     let answer = service.client.get("/v2/queues/a%20b").unwrap();
     assert_eq!(answer.status, 400);
@@ -85,7 +85,7 @@ fn options_answers_200_with_the_methods_of_the_path() {
 }
 
 #[test]
-fn a_client_that_takes_no_json_is_told_before_anything_is_done() {
+fn client_without_json_is_refused_first() {
     let service = service();
     let put = |accept: &str| {
         let headers = [("Accept", accept)];
@@ -103,7 +103,7 @@ fn a_client_that_takes_no_json_is_told_before_anything_is_done() {
 }
 
 #[test]
-fn every_path_of_the_api_checks_who_asks() {
+fn every_api_path_checks_the_caller() {
     let service = service();
     for path in ["/v2/", "/v2/ping", "/v2/queues", "/v2/queues/q", "/v2/queues/q/messages"] {
         for headers in [("Client-ID", "nobody"), ("Client-ID", ""), ("X-Project-Id", &*"p".repeat(257))] {
@@ -116,7 +116,7 @@ fn every_path_of_the_api_checks_who_asks() {
 }
 
 #[test]
-fn a_service_that_can_write_is_alive_and_ready() {
+fn writable_service_is_alive_and_ready() {
     let service = service();
     for (path, status) in [("/livez", 200), ("/readyz", 200), ("/v2/ping", 204)] {
         assert_eq!(service.client.get(path).unwrap().status, status, "{path}");

@@ -33,7 +33,7 @@ fn a_message_with_a_delay_or_a_date_is_not_claimed_before() {
 }
 
 #[test]
-fn what_is_no_lawful_delay_is_400_and_names_the_field() {
+fn invalid_delay_is_400_naming_the_field() {
     let service = service();
     for (message, field) in [
         (json!({"body": 1, "delay": 901}), "messages[0].delay"),
@@ -49,7 +49,7 @@ fn what_is_no_lawful_delay_is_400_and_names_the_field() {
 }
 
 #[test]
-fn a_post_says_how_durable_it_is() {
+fn post_reports_its_durability() {
     let service = service();
     assert_eq!(post(&service, &json!({"body": 1})).json()["durability"], json!("sync"));
     service.client.put("/v2/queues/r", Some(&json!({"_durability": "relaxed"}))).unwrap();
@@ -65,7 +65,7 @@ fn page(service: &Service, path: &str) -> (Vec<Value>, Option<String>) {
 }
 
 #[test]
-fn a_list_shows_what_becomes_ready_later_when_it_is_asked_to() {
+fn list_includes_delayed_messages_on_request() {
     let service = service();
     for message in [
         json!({"body": 1}),
@@ -91,7 +91,7 @@ fn a_list_shows_what_becomes_ready_later_when_it_is_asked_to() {
 }
 
 #[test]
-fn pages_with_scheduled_messages_are_whole_and_in_order_of_posting() {
+fn pages_with_delayed_messages_are_whole_and_ordered() {
     let service = service();
     for body in 0..23 {
         let delay = if body % 3 == 0 { 900 } else { 0 };
@@ -114,7 +114,7 @@ fn pages_with_scheduled_messages_are_whole_and_in_order_of_posting() {
 }
 
 #[test]
-fn a_message_put_off_by_its_claim_is_listed_among_the_scheduled_ones() {
+fn message_delayed_by_claim_is_listed_as_scheduled() {
     let service = service();
     post(&service, &json!({"body": 1}));
     let claim = service.client.claim("q", 1, 60).unwrap().granted().unwrap();
@@ -127,7 +127,7 @@ fn a_message_put_off_by_its_claim_is_listed_among_the_scheduled_ones() {
 }
 
 #[test]
-fn a_claim_that_waits_is_answered_by_a_post_and_within_bounds() {
+fn waiting_claim_is_answered_by_post_within_bounds() {
     let service = service();
     for seconds in ["21", "-1", "x"] {
         assert_eq!(wait(&service, seconds).status, 400, "{seconds}");
@@ -142,7 +142,7 @@ fn a_claim_that_waits_is_answered_by_a_post_and_within_bounds() {
 }
 
 #[test]
-fn a_claim_released_with_a_delay_comes_back_later() {
+fn claim_released_with_delay_returns_later() {
     let service = service();
     post(&service, &json!({"body": 1}));
     let claim = service.client.claim("q", 1, 60).unwrap().json();
@@ -155,7 +155,7 @@ fn a_claim_released_with_a_delay_comes_back_later() {
 }
 
 #[test]
-fn dead_letters_move_as_soon_as_the_metadata_say_so_and_survive_kill_9() {
+fn dead_letters_follow_new_metadata_and_survive_kill_9() {
     let service = service();
     post(&service, &json!({"body": "poison"}));
     let claim = service.client.claim("q", 1, 60).unwrap().json();
@@ -188,7 +188,7 @@ fn dead_letters_move_as_soon_as_the_metadata_say_so_and_survive_kill_9() {
 }
 
 #[test]
-fn a_shutdown_answers_claims_that_wait_with_204() {
+fn shutdown_answers_waiting_claims_with_204() {
     let service = service();
     let client = service.server.client();
     let waiting = std::thread::spawn(move || {

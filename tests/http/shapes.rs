@@ -135,7 +135,7 @@ fn no_shape_of_a_body_is_answered_with_a_failure_of_the_server() {
 }
 
 #[test]
-fn no_broken_text_of_a_body_is_answered_with_a_failure_of_the_server() {
+fn broken_text_is_never_a_server_failure() {
     let service = served();
     let endpoint = prop::sample::select(bodies());
     proptest!(cases(), |((method, path, media_type) in endpoint, body in shape(), at: prop::sample::Index, byte: u8)| {
@@ -200,7 +200,7 @@ fn no_query_is_answered_with_a_failure_of_the_server() {
 }
 
 #[test]
-fn keys_given_twice_are_refused_in_our_envelope_and_kept_in_what_is_the_clients() {
+fn repeated_keys_are_refused_in_envelope_and_kept_in_bodies() {
     let service = service();
     for (method, path, media_type, body) in [
         (Method::POST, "/v2/queues/q/claims", "application/json", r#"{"ttl":60,"ttl":60}"#),

@@ -129,7 +129,7 @@ async fn http1_is_served_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn http2_is_served_to_whom_offers_it() {
+async fn http2_is_served_when_offered() {
     let place = TlsFiles::new();
     let certificate = place.issue();
     let server = place.start();
@@ -143,7 +143,7 @@ async fn http2_is_served_to_whom_offers_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxy_header_comes_before_the_handshake() {
+async fn proxy_header_precedes_handshake() {
     let place = TlsFiles::new();
     let certificate = place.issue();
     let builder = ServerBuilder::new(&place.0.path().join("data"));
@@ -181,7 +181,7 @@ async fn becomes_served(server: &Server, certificate: &CertificateDer<'static>) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_certificate_is_taken_at_sighup_and_no_connection_is_dropped() {
+async fn new_certificate_is_used_at_sighup_without_drops() {
     let place = TlsFiles::new();
     let before = place.issue();
     let server = place.start();
@@ -215,7 +215,7 @@ async fn a_certificate_without_its_key_changes_nothing() {
 }
 
 #[test]
-fn a_start_with_wrong_files_says_which() {
+fn start_with_wrong_files_names_them() {
     let place = TlsFiles::new();
     place.issue();
     std::fs::write(place.key(), issued().1.serialize_pem()).unwrap();
@@ -245,7 +245,7 @@ fn refused(certificate: &Path, key: &Path) -> String {
 }
 
 #[test]
-fn who_speaks_in_the_clear_to_tls_is_closed() {
+fn plain_text_to_tls_is_closed() {
     use std::io::{Read, Write};
     let place = TlsFiles::new();
     place.issue();
@@ -260,7 +260,7 @@ fn who_speaks_in_the_clear_to_tls_is_closed() {
 }
 
 #[test]
-fn who_does_not_shake_hands_is_closed() {
+fn client_without_handshake_is_closed() {
     use std::io::Read;
     let place = TlsFiles::new();
     place.issue();

@@ -29,7 +29,7 @@ fn expected() -> Value {
 }
 
 #[test]
-fn a_consumer_gets_the_trace_of_the_producer_beside_the_messages() {
+fn consumer_gets_producer_trace() {
     let service = service();
     let client = &service.client;
     let ids = traced(client, &[json!({"a": 1}), json!("two")]);
@@ -57,7 +57,7 @@ fn a_popped_message_brings_its_trace() {
 }
 
 #[test]
-fn a_single_message_has_its_trace_in_headers_and_its_body_as_ever() {
+fn single_message_has_trace_headers_and_plain_body() {
     let service = service();
     let ids = traced(&service.client, &[json!({"a": [1, 2]})]);
     let answer = service.client.get_message("q", &ids[0]).unwrap();
@@ -72,7 +72,7 @@ fn a_single_message_has_its_trace_in_headers_and_its_body_as_ever() {
 }
 
 #[test]
-fn without_a_valid_trace_a_message_has_none_and_is_posted_all_the_same() {
+fn message_without_valid_trace_is_posted() {
     let service = service();
     let client = &service.client;
     for parent in ["", "00-1-2-3", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"] {
@@ -114,7 +114,7 @@ fn a_trace_outlives_a_restart_and_a_dead_letter() {
 }
 
 #[test]
-fn what_is_logged_of_a_request_names_its_trace_and_its_id() {
+fn request_log_has_trace_and_request_id() {
     let data = tempfile::tempdir().unwrap();
     let server = ServerBuilder::new(data.path()).arg("--log=debug").arg("--log-format=json").start();
     let path = "/v2/queues/q/messages";

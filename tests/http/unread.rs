@@ -49,7 +49,7 @@ fn status(answers: &mut impl BufRead) -> u16 {
 }
 
 #[test]
-fn refusals_before_the_body_is_read_reach_a_client_that_is_still_sending() {
+fn early_refusal_reaches_a_sending_client() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path());
     for (head, expected) in [
@@ -65,7 +65,7 @@ fn refusals_before_the_body_is_read_reach_a_client_that_is_still_sending() {
 }
 
 #[test]
-fn client_that_waits_to_be_told_to_send_is_refused_at_once() {
+fn client_expecting_continue_is_refused_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path());
     let mut socket = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();

@@ -38,7 +38,7 @@ fn wait_for_waiting_claims(client: &Client, wanted: &str, most: Duration) {
 }
 
 #[test]
-fn a_client_that_vanished_while_it_waited_is_found_out() {
+fn vanished_waiting_client_is_detected() {
     let data = TempDir::new().unwrap();
     let server = ServerBuilder::new(data.path()).arg("--probe-after").arg("1s").start();
     let client = server.client();

@@ -268,7 +268,7 @@ fn groups_have_their_turns_by_the_rule() {
 
 /// With so few messages in flight it was quiet for ever, and all consumers were at work for it.
 #[test]
-fn a_group_whose_few_messages_take_long_is_noisy() {
+fn slow_small_group_is_noisy() {
     for (seconds, first) in [(10, 1), (150, 2)] {
         let mut world = World::new();
         world.post(1, 40);
@@ -282,7 +282,7 @@ fn a_group_whose_few_messages_take_long_is_noisy() {
 
 /// Its time is forgotten after a while.
 #[test]
-fn a_group_whose_messages_took_long_once_is_quiet_later() {
+fn once_slow_group_is_quiet_later() {
     let mut world = World::new();
     world.post(1, 20);
     assert_eq!(world.take(20).len(), 20);
@@ -324,7 +324,7 @@ fn with_more_than_memory_holds_nothing_is_lost_or_doubled() {
 }
 
 #[test]
-fn quiet_messages_behind_a_deep_backlog_of_a_noisy_group_come_soon() {
+fn quiet_messages_behind_noisy_backlog_are_served_soon() {
     let mut world = World::new();
     world.post(1, 20_000);
     let held: BTreeSet<MessageId> = world.take(40).into_iter().collect();
@@ -347,7 +347,7 @@ fn quiet_messages_behind_a_deep_backlog_of_a_noisy_group_come_soon() {
 /// The page shows a message that is claimed when it is asked for, and deleted before it comes. Taken for ready, no claim
 /// could have its body, and all that came after it waited.
 #[test]
-fn a_late_page_of_a_look_ahead_brings_back_nothing_that_was_deleted() {
+fn late_lookahead_page_restores_no_deleted_message() {
     let mut world = World::new();
     world.post(1, 20_000);
     assert_eq!(world.take(40).len(), 40);

@@ -179,7 +179,7 @@ fn message(rank: u64, group: GroupName) -> Message {
 /// Each group was read far beyond what its turn took of it, and had left memory before its next one: a receive of ten
 /// messages read five hundred.
 #[test]
-fn a_receive_of_deep_groups_reads_each_message_once_however_many_wait() {
+fn receive_of_deep_groups_reads_each_message_once() {
     for each in [100, 1_000, 5_000] {
         let reads = World::with(100, each).turns(0..100);
         assert!(reads.messages <= COUNTED * RECEIVE * 11 / 10, "{each} in each group: {reads:?}");
@@ -188,7 +188,7 @@ fn a_receive_of_deep_groups_reads_each_message_once_however_many_wait() {
 }
 
 #[test]
-fn more_groups_than_have_a_share_of_memory_cost_a_read_a_receive() {
+fn groups_beyond_memory_cost_one_read_per_receive() {
     let reads = World::with(3_000, 40).turns(0..3_000);
     assert!(reads.messages <= COUNTED * RECEIVE * 13 / 10, "{reads:?}");
     assert!(reads.reads <= COUNTED * 12 / 10, "{reads:?}");
@@ -196,7 +196,7 @@ fn more_groups_than_have_a_share_of_memory_cost_a_read_a_receive() {
 
 /// Thirty deep groups behind a message that is in flight, beside a hundred that are served.
 #[test]
-fn deep_groups_that_are_blocked_take_no_memory_from_those_that_are_served() {
+fn blocked_deep_groups_take_no_memory_of_served_ones() {
     for each in [30, 3_000] {
         let mut world = World::with(30, each);
         (0..30).for_each(|_| assert_eq!(world.receive(1).len(), 1));
@@ -230,7 +230,7 @@ fn a_list_of_groups_ends_however_much_happens_meanwhile() {
 /// Such groups were forgotten to make room, and read from their beginnings when they were freed: past all that had been removed
 /// from them.
 #[test]
-fn groups_that_were_blocked_for_long_are_read_on_from_where_they_were() {
+fn long_blocked_groups_are_read_from_their_position() {
     let mut world = World::with(0, 0);
     (0..2_000).for_each(|number| world.post(group(number % 100)));
     let stuck: Vec<Vec<MessageId>> = (0..50).map(|_| world.receive(RECEIVE)).collect();

@@ -9,17 +9,17 @@ use super::step::{Deleter, Step, Target, deep_steps, steps, swarm_steps};
 use super::world::{Driver, Met, World};
 
 #[test]
-fn engine_is_what_the_naive_queue_is_after_each_step() {
+fn engine_matches_naive_queue() {
     dice::check("queue histories", 250, &steps(120), |steps| history(&steps));
 }
 
 #[test]
-fn engine_with_a_deep_queue_is_what_the_naive_queue_is_after_each_step() {
+fn engine_with_deep_queue_matches_naive_queue() {
     dice::check("deep queue histories", 500, &deep_steps(60), |steps| history(&steps));
 }
 
 #[test]
-fn engine_in_order_of_groups_is_what_the_naive_queue_is_after_each_step() {
+fn ordered_engine_matches_naive_queue() {
     for (name, bounds) in all_bounds() {
         dice::check(name, 250, &steps(120), |steps| {
             history_in(World::ordered(bounds), &steps);
@@ -28,7 +28,7 @@ fn engine_in_order_of_groups_is_what_the_naive_queue_is_after_each_step() {
 }
 
 #[test]
-fn engine_with_deep_groups_is_what_the_naive_queue_is_after_each_step() {
+fn engine_with_deep_groups_matches_naive_queue() {
     for (name, bounds) in all_bounds() {
         dice::check(name, 250, &deep_steps(60), |steps| {
             history_in(World::ordered(bounds), &steps);
@@ -62,7 +62,7 @@ fn engine_over_embedded_pool_under_swarms_is_the_naive_queue() {
 /// Swarms that each run makes: a change of the engine or of the steps that keeps them away from what bugs were in once is
 /// noticed here, and not when the bug is back.
 #[test]
-fn swarms_of_fixed_seeds_meet_what_bugs_were_in() {
+fn fixed_seed_swarms_reach_known_bugs() {
     let (driver, met) = (Driver::open(), Cell::new(Met::default()));
     for seed in 1..=3 {
         dice::check_seeded("fixed swarms", seed, 150, &swarm_steps(40), |steps| {
@@ -78,7 +78,7 @@ fn swarms_of_fixed_seeds_meet_what_bugs_were_in() {
 /// A release with a delay wrote its headers and did not end the claim; then its messages were deleted under it. The pool was
 /// told that it has them as ready.
 #[test]
-fn delete_after_delayed_release_that_failed_is_right() {
+fn delete_after_failed_delayed_release_is_right() {
     let put_off = [Step::PutOff(0, 60), Step::Send, Step::Apply, Step::Settle];
     for end in [Step::FailEnd(0), Step::LoseEnd(0), Step::Crash] {
         let mut steps = vec![Step::Post(vec![0, 0], false), Step::Flush, Step::Take(2), Step::Flush];
@@ -118,7 +118,7 @@ fn id_forgotten_and_noted_in_one_batch_outlives_a_crash() {
 /// An id was over while its message was on its way, and another message was posted with it: a duplicate was answered with that
 /// one when the first was durable.
 #[test]
-fn id_of_late_message_says_nothing_of_next_one() {
+fn late_message_id_implies_nothing_for_the_next() {
     for first in [vec![Step::Apply, Step::Settle], vec![Step::Settle]] {
         let late = [Step::PostOnce(0), Step::Send, Step::ForgetOld, Step::PostOnce(0)];
         let then = [Step::PostOnce(0), Step::Flush, Step::PostOnce(0), Step::Crash, Step::PostOnce(0)];
@@ -128,7 +128,7 @@ fn id_of_late_message_says_nothing_of_next_one() {
 
 /// Two groups whose messages are so large that a receive of one needs nearly all of the memory.
 #[test]
-fn large_messages_of_two_groups_do_not_drive_each_other_out_for_ever() {
+fn large_messages_of_two_groups_do_not_evict_forever() {
     let steps = [
         Step::Delayed(vec![0], 1),
         Step::Flush,
@@ -143,7 +143,7 @@ fn large_messages_of_two_groups_do_not_drive_each_other_out_for_ever() {
 
 /// A list of groups meets one whose first message is being removed, and was not in memory when that began.
 #[test]
-fn a_group_that_is_listed_while_its_first_message_goes_is_not_forgotten() {
+fn group_listed_while_its_head_leaves_is_kept() {
     let steps = [
         Step::Post(vec![1; 4], false),
         Step::Flush,
@@ -177,7 +177,7 @@ fn a_group_that_is_listed_while_its_first_message_goes_is_not_forgotten() {
 /// A page of a group was read before the first message of it was set aside, and arrived after that. When the message had left
 /// for the other queue it was ready here again.
 #[test]
-fn message_set_aside_during_page_read_is_not_ready() {
+fn message_in_transfer_during_page_read_is_not_ready() {
     let steps = [
         Step::Post(vec![1; 5], false),
         Step::Flush,

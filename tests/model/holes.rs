@@ -29,7 +29,7 @@ fn posted(sizes: &[u8]) -> Vec<Step> {
 
 /// An end of a claim that nobody was told of took one attempt back, failed, and took another one back.
 #[test]
-fn uncounted_end_that_failed_takes_no_attempt_back() {
+fn failed_uncounted_release_keeps_attempts() {
     let claimed = [Step::Take(1), Step::Grant(0), Step::End(0, false)];
     let again = [Step::End(0, false)];
     history(&[&posted(&[0]), &claimed[..], &FAILED, &again, &FAILED].concat());
@@ -46,7 +46,7 @@ fn message_deleted_before_its_post_is_answered_is_never_ready() {
 
 /// Its message went back to a claim that was over a moment later, and was hidden for ever.
 #[test]
-fn message_whose_removal_fails_while_its_claim_ends_is_ready_again() {
+fn failed_removal_during_claim_end_frees_message() {
     let claimed = [Step::Take(2), Step::Grant(0)];
     let deleted =
         [Step::Remove(Target::Known(0), Deleter::Holder), Step::Send, Step::End(0, true), Step::Settle];
@@ -55,7 +55,7 @@ fn message_whose_removal_fails_while_its_claim_ends_is_ready_again() {
 
 /// Its attempt was in memory only: the pool still said that it had never been claimed.
 #[test]
-fn message_whose_removal_fails_after_its_claim_ended_has_its_attempt_in_the_pool() {
+fn failed_removal_after_claim_end_keeps_attempt_in_pool() {
     let claimed = [Step::Take(1), Step::Grant(0)];
     let deleted = [Step::Remove(Target::Known(0), Deleter::Holder), Step::Send];
     let ended = [Step::End(0, true), Step::FinishEnd(0), Step::Settle];
@@ -75,7 +75,7 @@ fn window_full_of_large_messages_reads_no_page() {
 
 /// A page that was read while its claim ended showed it as it had been: ready.
 #[test]
-fn message_that_is_put_off_while_a_page_is_read_is_not_ready() {
+fn message_delayed_during_page_read_is_not_ready() {
     let claimed = [Step::Take(1), Step::Flush, Step::Crash];
     let read = [Step::BeginRefill, Step::PutOff(0, 1), Step::ReadPage(1), Step::Flush];
     history(&[&posted(&[0, 0]), &claimed[..], &read, &[Step::FinishRefill, Step::Take(1)]].concat());
@@ -84,7 +84,7 @@ fn message_that_is_put_off_while_a_page_is_read_is_not_ready() {
 /// A delayed message was removed by its id, and the group that it was the first of, which memory had no room for, was never
 /// looked at again.
 #[test]
-fn a_group_whose_delayed_first_message_is_removed_is_found_again() {
+fn group_with_removed_delayed_head_is_found_again() {
     let bounds = GroupBounds { known: 1, open: 0, messages: 2, ..GroupBounds::default() };
     for number in 0..4 {
         let removed = Step::Remove(Target::Known(number), Deleter::Nobody);

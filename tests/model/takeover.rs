@@ -54,7 +54,7 @@ fn message_under_two_claims_belongs_to_the_higher_attempt() {
 }
 
 #[test]
-fn claim_keeps_what_another_does_not_take_from_it() {
+fn claim_keeps_messages_not_taken_by_another() {
     let [older, newer] = claims();
     let mut engine = QueueEngine::open(found());
     let headers = vec![(header(id(1), 0), 1), (header(id(2), 0), 1)];
@@ -65,7 +65,7 @@ fn claim_keeps_what_another_does_not_take_from_it() {
 }
 
 #[test]
-fn restored_message_has_the_attempts_and_the_life_its_claim_gave_it() {
+fn restored_message_has_claimed_attempts_and_life() {
     let [claim, _] = claims();
     for (stored, attempt, expected) in [(0, 1, 1), (3, 1, 3), (2, 3, 3)] {
         let mut engine = QueueEngine::open(found());

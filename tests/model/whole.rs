@@ -193,7 +193,7 @@ async fn backlog_beyond_the_window_drains_in_order_and_completely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_are_those_that_were_posted() {
+async fn bodies_match_their_posts() {
     let (whole, at) = (Whole::start().await, queue("p", "q"));
     let sent = bodies(20);
     whole.post(&at, &sent, 3_600).await;
@@ -234,7 +234,7 @@ async fn restart_keeps_claims_and_their_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claim_that_ends_while_the_service_is_down_ends_after_its_queue_is_used() {
+async fn claim_expired_while_down_ends_at_next_use() {
     let (whole, at) = (Whole::start().await, queue("p", "q"));
     let posted = whole.post(&at, &bodies(2), 3_600).await;
     whole.claim(&at, 2, 60).await.expect("there are two");
@@ -258,7 +258,7 @@ async fn deletes_and_posts_survive_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claim_that_nobody_waits_for_is_released_and_not_counted() {
+async fn abandoned_claim_is_released_uncounted() {
     let (whole, at) = (Whole::start().await, queue("p", "q"));
     let posted = whole.post(&at, &bodies(2), 3_600).await;
     let (terms, limit) = (

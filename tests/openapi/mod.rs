@@ -63,7 +63,7 @@ fn operation_ids_are_unique() {
 }
 
 #[test]
-fn operations_that_take_input_document_400_and_503() {
+fn operations_with_input_document_400_and_503() {
     let document = document();
     let silent: Vec<_> = operations(&document)
         .filter(|operation| operation.path.starts_with("/v2/") && operation.takes_input())

@@ -28,7 +28,7 @@ fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
 }
 
 #[test]
-fn a_browser_shows_every_operation_and_every_link_leads_somewhere() {
+fn browser_shows_operations_and_links_resolve() {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
     let server = Server::start(data.path());
     let page = rendered(&server);

@@ -115,7 +115,7 @@ fn all_three_keep_the_tree_on_three_servers_of_zookeeper() {
 }
 
 #[test]
-fn each_replica_says_where_the_others_reach_it() {
+fn each_replica_advertises_its_peer_address() {
     let compose = compose();
     for (name, replica) in replicas(&compose) {
         let listened = replica["environment"]["ANGARIUM_PEER_LISTEN"].as_str().unwrap();
@@ -138,7 +138,7 @@ fn each_replica_says_where_the_others_reach_it() {
 }
 
 #[test]
-fn the_balancer_of_all_has_the_same_settings_and_asks_for_readiness() {
+fn shared_balancer_settings_check_readiness() {
     let (compose, balancer) = (compose(), text("docker/haproxy.cfg"));
     let service = &compose["services"]["balancer"];
     assert!(strings(&service["volumes"])[0].starts_with("./haproxy.cfg:"));
@@ -169,7 +169,7 @@ fn the_balancer_of_all_has_the_same_settings_and_asks_for_readiness() {
 }
 
 #[test]
-fn redis_is_told_the_same_by_both_that_start_it() {
+fn both_redis_starters_pass_equal_settings() {
     let compose = compose();
     let command = strings(&compose["services"]["redis"]["command"]).join(" ");
     let started = dev("start redis").replace("''", "");
@@ -208,7 +208,7 @@ fn on_kubernetes_replicas_are_apart_and_go_one_by_one() {
 }
 
 #[test]
-fn what_a_replica_needs_to_hand_its_slots_over_it_is_given() {
+fn replica_gets_everything_needed_to_hand_over_slots() {
     let (compose, set) = (compose(), kubernetes("StatefulSet").remove(0));
     let seconds = set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
     for (name, replica) in replicas(&compose) {

@@ -10,7 +10,7 @@ fn compose() -> Value {
 }
 
 #[test]
-fn the_service_is_built_from_the_dockerfile_and_started_with_arguments_that_it_takes() {
+fn service_is_built_from_dockerfile_with_valid_arguments() {
     let service = &compose()["services"]["angarium"];
     let context = path("docker").join(service["build"]["context"].as_str().unwrap());
     assert!(context.join(service["build"]["dockerfile"].as_str().unwrap()).is_file());
@@ -23,7 +23,7 @@ fn the_service_is_built_from_the_dockerfile_and_started_with_arguments_that_it_t
 }
 
 #[test]
-fn the_tree_is_kept_by_a_service_of_the_file_which_is_healthy_first() {
+fn tree_service_of_compose_is_healthy_first() {
     let file = compose();
     let command = strings(&file["services"]["angarium"]["command"]);
     let tree = command.iter().skip_while(|word| *word != "--coordination").nth(1).unwrap();
@@ -41,7 +41,7 @@ fn the_port_is_published_on_loopback_only() {
 }
 
 #[test]
-fn what_must_outlive_a_container_is_in_volumes() {
+fn lasting_data_is_in_volumes() {
     let (file, image) = (compose(), Dockerfile::read("docker/Dockerfile"));
     let mounts = |service: &str| strings(&file["services"][service]["volumes"]);
     let [data] = &mounts("angarium")[..] else { panic!("one directory is kept") };

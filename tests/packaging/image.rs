@@ -17,7 +17,7 @@ fn health_check(file: &Dockerfile) -> (Vec<String>, &str) {
 }
 
 #[test]
-fn the_image_runs_a_program_that_it_has_with_arguments_that_it_takes() {
+fn image_runs_its_program_with_valid_arguments() {
     let file = Dockerfile::read(FILE);
     let entry = list(file.last("ENTRYPOINT"));
     let placed: Vec<_> = file.all("COPY").map(|copy| Copy::of(copy).target).collect();
@@ -58,7 +58,7 @@ fn the_health_check_works_against_the_service() {
 }
 
 #[test]
-fn the_port_is_the_one_that_clients_look_for() {
+fn port_is_the_default_of_clients() {
     let file = Dockerfile::read(FILE);
     let listen: std::net::SocketAddr = file.env("ANGARIUM_LISTEN").parse().unwrap();
     assert!(listen.ip().is_unspecified(), "nothing outside of the container would reach {listen}");
@@ -112,7 +112,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_is_copied_is_there_and_enough_for_cargo() {
+fn copied_files_exist_and_suffice_for_cargo() {
     let file = Dockerfile::read(FILE);
     let allowed = text("docker/Dockerfile.dockerignore");
     let place = tempfile::tempdir().unwrap();

@@ -105,7 +105,7 @@ fn every_licence_is_allowed_and_every_allowed_one_is_used() {
 }
 
 #[test]
-fn everything_comes_from_the_one_registry_and_nothing_is_banned() {
+fn every_crate_is_from_one_registry_and_allowed() {
     let rules = rules();
     let registries = names(&rules["sources"]["allow-registry"]);
     let banned = rules["bans"]["deny"].as_array().unwrap().iter();

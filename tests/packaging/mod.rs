@@ -66,7 +66,7 @@ fn release_program_is_built_without_line_tables() {
 }
 
 #[test]
-fn arguments_that_the_program_lacks_are_caught() {
+fn arguments_unknown_to_the_program_are_caught() {
     assert!(takes(&words("serve --listen 127.0.0.1:1")));
     assert!(!takes(&words("serve --no-such-flag")));
     assert!(!takes(&words("serve --coordination http://nonsense")));

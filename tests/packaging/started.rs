@@ -132,7 +132,7 @@ fn balancer_health(service: &Value, base: &str) -> bool {
 }
 
 #[test]
-fn wait_of_compose_does_not_hang_on_what_ends() {
+fn compose_wait_ignores_ended_services() {
     // `up --wait` waits until each service runs or is healthy. It waits for the success of one that ends by itself only
     // where another service depends on that.
     let file = yaml("docker/cluster.yaml").remove(0);
@@ -175,7 +175,7 @@ fn pod_environment(documents: &[Value], secret: &[(&str, &str)]) -> BTreeMap<Str
 }
 
 #[test]
-fn pod_is_usable_with_the_secret_that_the_head_makes() {
+fn pod_is_usable_with_generated_secret() {
     let (zookeeper, redis) = (ZooKeeper::start(), Redis::start(SYNCED));
     let documents = yaml(KUBERNETES);
     let dir = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ fn apply_on_kubernetes_writes_over_no_token() {
 }
 
 #[test]
-fn image_on_kubernetes_is_the_one_that_is_pushed() {
+fn kubernetes_image_is_the_pushed_one() {
     let documents = yaml(KUBERNETES);
     let set = documents.iter().find(|object| object["kind"] == "StatefulSet").unwrap();
     let image = set["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();

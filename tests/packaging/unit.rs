@@ -28,7 +28,7 @@ pub fn launch() -> Launch {
 }
 
 #[test]
-fn the_unit_starts_a_command_that_the_program_takes() {
+fn unit_starts_a_valid_command() {
     let command = words(&value("ExecStart"));
     assert!(takes(&command[1..]), "{command:?}");
     let install = text(FILE)
@@ -50,7 +50,7 @@ fn its_settings_are_settings_of_the_service() {
 }
 
 #[test]
-fn its_data_is_in_the_one_directory_that_it_may_write() {
+fn unit_data_is_in_its_one_writable_directory() {
     let data = values("Environment")
         .iter()
         .find_map(|setting| setting.strip_prefix("ANGARIUM_DATA=").map(ToOwned::to_owned));
@@ -60,7 +60,7 @@ fn its_data_is_in_the_one_directory_that_it_may_write() {
 }
 
 #[test]
-fn it_runs_as_nobody_in_particular_and_gains_nothing() {
+fn unit_runs_unprivileged() {
     for key in ["DynamicUser", "NoNewPrivileges", "ProtectHome", "PrivateDevices", "MemoryDenyWriteExecute"] {
         assert_eq!(value(key), "yes", "{key}");
     }
@@ -68,7 +68,7 @@ fn it_runs_as_nobody_in_particular_and_gains_nothing() {
 }
 
 #[test]
-fn secrets_are_handed_over_as_credentials() {
+fn secrets_are_passed_as_credentials() {
     let loaded = value("LoadCredential");
     let (id, directory) = loaded.split_once(':').expect("it has an id and a path");
     let file = text(FILE);

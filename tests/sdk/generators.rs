@@ -92,7 +92,7 @@ pub fn hey_api(into: &Path) {
 }
 
 #[test]
-fn warnings_are_found_in_what_generators_print() {
+fn warnings_in_generator_output_are_found() {
     for line in [
         "[main] WARN  o.o.codegen.DefaultCodegen - something",
         "WARNING parsing GET /v2/ within home.",

@@ -177,7 +177,7 @@ fn generated_rust_client_posts_claims_and_deletes() {
 }
 
 #[test]
-fn schemathesis_finds_no_unexplained_difference_from_the_document() {
+fn schemathesis_finds_no_unexplained_difference() {
     let dir = tempfile::tempdir().expect("there is room for a temporary directory");
     let server = Server::start(dir.path());
     let mut tester = Command::new(settings::test_tools().join("bin/schemathesis"));

@@ -22,7 +22,7 @@ const TURNS: [&[Client]; 3] = [
 ];
 
 #[test]
-fn clients_behind_a_load_balancer_cannot_tell_three_replicas_from_one_service() {
+fn clients_cannot_tell_three_replicas_from_one() {
     let cluster = Cluster::start();
     let base = &cluster.balancer.base();
     let last_words = || cluster.last_lines();

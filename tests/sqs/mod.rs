@@ -106,14 +106,14 @@ fn boto3_of_the_query_protocol_works_with_queues_in_order() {
 }
 
 #[test]
-fn requests_that_boto3_repeats_in_its_standard_mode_have_the_effect_that_they_must() {
+fn boto3_standard_retries_have_the_right_effect() {
     run("retries.py", |command| {
         command.arg("standard");
     });
 }
 
 #[test]
-fn requests_that_boto3_repeats_in_its_legacy_mode_have_the_effect_that_they_must() {
+fn boto3_legacy_retries_have_the_right_effect() {
     run("retries.py", |command| {
         command.arg("legacy");
     });
@@ -171,7 +171,7 @@ fn the_sdk_for_rust_works() {
 }
 
 #[test]
-fn a_task_of_celery_whose_worker_is_killed_is_done_by_the_next() {
+fn celery_task_of_killed_worker_is_done_by_the_next() {
     run("celery_work.py", |command| {
         command.env("PYTHONPATH", settings::test_tools().join("celery"));
     });
@@ -204,7 +204,7 @@ fn policies_allow_and_deny_by_all_their_elements() {
 }
 
 #[test]
-fn with_tokens_and_without_keys_nobody_is_served() {
+fn tokens_without_keys_refuse_all_sqs_requests() {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
     let tokens = data.path().join("tokens");
     std::fs::write(&tokens, "").expect("the directory is there");

@@ -135,7 +135,7 @@ fn json_form_of_query_answers_has_lists() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_refused() {
+fn non_utf8_text_is_refused() {
     let service = Service::start();
     let (form, url) = ("Action=SendMessage&MessageBody=a%FF", "Action=SendMessage&MessageBody=a%C3%28");
     let answers = [

@@ -118,7 +118,7 @@ fn a_file_without_an_opening_is_caught() {
 }
 
 #[test]
-fn what_is_left_for_later_is_caught() {
+fn unfinished_code_is_caught() {
     let text =
         "//! todo!( here is prose\nfn a() { todo!() }\n#[ignore]\nfn b() { dbg!(1); }\n#[ignore = \"later\"]";
     let found = found(rules::unfinished, "tests/a.rs", text);

@@ -12,7 +12,7 @@ use rules::Finding;
 use source::Source;
 
 #[test]
-fn parts_name_only_what_their_row_allows() {
+fn parts_import_only_allowed_parts() {
     nothing_found(rules::imports);
 }
 
@@ -45,7 +45,7 @@ fn names_say_the_job() {
 }
 
 #[test]
-fn files_open_with_what_they_own() {
+fn files_open_with_their_purpose() {
     nothing_found(rules::opening);
 }
 

@@ -203,7 +203,7 @@ mod tests {
     use crate::domain::access::Role;
 
     #[test]
-    fn what_goes_along_arrives_as_it_was() {
+    fn forwarded_headers_arrive_unchanged() {
         let mut headers = HeaderMap::new();
         headers.insert("client-id", HeaderValue::from_static("c"));
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer token"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn source_is_that_of_the_entry_replica() {
+    fn forwarded_source_is_the_entry_replica_source() {
         let identity =
             Identity { project: ProjectId::new("p").unwrap(), role: Role::Member, is_anonymous: false };
         let mut forged = HeaderMap::new();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_hands_over_is_told_to_the_replica_alone() {
+    fn delivery_header_is_removed_before_the_client() {
         let queue = QueueRef {
             project: ProjectId::new("a b/ü=&+%").unwrap(),
             name: QueueName::new("q.1_-").unwrap(),

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_was_read_in_part_is_read_again_whole() {
+    async fn partly_read_body_is_replayed_whole() {
         let kept = body(&[Some("one "), Some("two "), Some("three")]);
         let first = kept.again().frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(first, "one ");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off_is_never_taken_for_whole() {
+    async fn broken_off_body_is_never_whole() {
         let kept = body(&[Some("one"), None]);
         assert_eq!(kept.whole(100).await, Err(IncompleteBody));
         for _ in 0..2 {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_reference_is_kept() {
+    fn reference_siblings_are_kept() {
         assert_eq!(rewritten(json!({"$ref": "#/a"})), json!({"$ref": "#/a"}));
         let described = json!({"$ref": "#/a", "description": "b"});
         assert_eq!(rewritten(described), json!({"allOf": [{"$ref": "#/a"}], "description": "b"}));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_that_are_called_like_words_of_a_schema_stay() {
+    fn properties_named_like_schema_words_stay() {
         let object = json!({"properties": {"type": {"type": "string"}, "propertyNames": {"items": {}}}});
         assert_eq!(rewritten(object.clone()), object);
     }

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_said_in_few_words() {
+    fn schema_kinds_are_short() {
         for (schema, said) in [
             (json!({"type": "integer", "minimum": 1, "maximum": 20}), "integer, at least 1, at most 20"),
             (

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arn_names_the_queue_that_it_was_made_of() {
+    fn arn_names_its_queue() {
         for (project, arn) in [
             ("000000000000", "arn:aws:sqs:us-east-1:000000000000:q"),
             ("123456789012@eu-west-1", "arn:aws:sqs:eu-west-1:123456789012:q"),

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_become_what_the_json_would_have_been() {
+    fn query_parameters_decode_like_json() {
         let query = "Action=SendMessageBatch&QueueUrl=http%3A%2F%2Fh%2F000000000000%2Fq\
             &SendMessageBatchRequestEntry.2.Id=b&SendMessageBatchRequestEntry.1.Id=a\
             &SendMessageBatchRequestEntry.1.MessageBody=x%20y\
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_utf8_is_refused() {
+    fn non_utf8_form_text_is_refused() {
         for query in ["MessageBody=%FF", "MessageBody=a%C3", "MessageBody=%ED%A0%80", "A=1&Message%FFBody=x"]
         {
             let refused = parsed(query, 64).unwrap_err();

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_find_the_codes_that_they_test_for() {
+    fn queue_errors_have_sqs_codes() {
         let missing =
             Fault::from(Error::NotFound { resource: Resource::Queue, name: "q".into() }).kind.form();
         assert_eq!(missing.code(), "AWS.SimpleQueueService.NonExistentQueue");

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_those_that_clients_compute() {
+    fn checksums_match_those_of_clients() {
         assert_eq!(md5_of(b""), "d41d8cd98f00b204e9800998ecf8427e");
         let timestamp = AttributeEntries::from([("timestamp".into(), text("Number", "1493147359900"))]);
         let one = checked("(user)", timestamp).unwrap();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_allows_what_it_names_and_nothing_else() {
+    fn policy_allows_only_its_statements() {
         let one = policy("Allow", json!({"AWS": "arn:aws:iam::111111111111:root"}), "SQS:SendMessage");
         assert!(allowed(&one, "111111111111", Operation::SendMessage, ARN));
         assert!(allowed(&one, "111111111111", Operation::SendMessageBatch, ARN));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_bound_by_what_its_own_queue_denies_and_can_undo_it() {
+    fn account_is_bound_by_denials_and_can_undo_them() {
         let forbidden =
             |one: &Value, operation| forbids(Some(&one.to_string()), &facts("000000000000"), operation, ARN);
         let mut one = policy("Deny", json!("*"), "SQS:*");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_or_has_conditions_that_fail_is_not_allowed() {
+    fn denied_or_failed_condition_is_not_allowed() {
         let mut both = policy("Allow", json!("*"), "SQS:*");
         let denial = policy("Deny", json!({"AWS": ["111111111111"]}), "SQS:SendMessage");
         both["Statement"].as_array_mut().unwrap().push(denial["Statement"][0].clone());

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_sqs_refuses_are_refused_by_name() {
+    fn values_refused_by_sqs_are_refused_by_name() {
         let many: serde_json::Map<String, Value> = (0..51).map(|tag| (tag.to_string(), json!("x"))).collect();
         let arns = vec!["arn:aws:sqs:us-east-1:000000000000:q"; limits::SQS_SOURCES + 1];
         for (key, value, part) in [

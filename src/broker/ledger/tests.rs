@@ -61,7 +61,7 @@ fn a_reservation_counts_until_the_pool_holds_its_messages() {
 }
 
 #[test]
-fn what_an_earlier_epoch_reserved_is_over_when_the_pool_is_asked_in_a_later_one() {
+fn reservation_of_earlier_epoch_ends_at_later_count() {
     let ledger = ledger(3);
     let unknown = reserve(&ledger, 2).bind(QUEUE, FIRST);
     assert_holds(&ledger, 5);
@@ -75,7 +75,7 @@ fn what_an_earlier_epoch_reserved_is_over_when_the_pool_is_asked_in_a_later_one(
 }
 
 #[test]
-fn a_look_that_took_long_does_not_undo_a_later_one() {
+fn slow_count_does_not_undo_later_count() {
     let ledger = ledger(3);
     let since = ledger.looks(QUEUE);
     ledger.settle(FIRST, &batch(Some(6)), &[]);
@@ -86,7 +86,7 @@ fn a_look_that_took_long_does_not_undo_a_later_one() {
 }
 
 #[test]
-fn when_the_pool_does_not_say_what_was_posted_counts_and_the_slot_is_looked_at_again() {
+fn unanswered_count_keeps_posts_and_is_repeated() {
     let ledger = ledger(3);
     let posted = reserve(&ledger, 2).bind(QUEUE, FIRST);
     ledger.settle(FIRST, &batch(None), &[(QUEUE, posted)]);
@@ -96,7 +96,7 @@ fn when_the_pool_does_not_say_what_was_posted_counts_and_the_slot_is_looked_at_a
 }
 
 #[test]
-fn queues_that_are_not_found_again_are_struck_out_in_their_slot_only() {
+fn missing_queues_are_dropped_in_their_slot_only() {
     let ledger = ledger(3);
     let elsewhere = QueueId::from_bytes([8; 16]);
     ledger.opened(&project(), elsewhere, FIRST, totals(2));
@@ -107,7 +107,7 @@ fn queues_that_are_not_found_again_are_struck_out_in_their_slot_only() {
 }
 
 #[test]
-fn projects_that_hold_nothing_are_forgotten_before_there_are_too_many() {
+fn empty_projects_are_forgotten_before_the_bound() {
     let ledger = ledger(0);
     for number in 0..limits::COUNTED_PROJECTS {
         let project = ProjectId::new(&number.to_string()).unwrap();

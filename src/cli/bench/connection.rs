@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_spoken_to_is_refused() {
+    fn unusable_server_is_refused() {
         for url in ["https://a", "127.0.0.1:8888", "http://a/v2", "http://u:p@a", "nonsense with blanks"] {
             assert!(Target::parse(url).is_err(), "{url}");
         }

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn own_time_is_near_what_the_kernel_shows_for_this_process() {
+    fn own_cpu_time_matches_kernel() {
         let shown = of_process(std::process::id()).unwrap();
         let own = of_this_process();
         assert!(own.abs_diff(shown) < Duration::from_millis(500), "{own:?} {shown:?}");

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_directory_goes_with_its_value() {
+    fn fresh_directory_is_removed_on_drop() {
         let fresh = FreshDirectory::create().unwrap();
         let path = fresh.path().to_owned();
         std::fs::write(path.join("log"), b"x").unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_says_nothing_and_ends_is_an_error() {
+    fn silent_child_exit_is_an_error() {
         let started = ServerProcess::start(Command::new("true"), None);
         assert!(started.is_err());
     }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slip_in_an_attribute_is_refused_with_what_is_meant() {
+    fn misspelt_attribute_is_refused_with_hint() {
         let refused = |key: &str| check([key].into_iter()).unwrap_err().to_string();
         assert!(refused("_defualt_message_ttl").contains("did you mean `_default_message_ttl`?"));
         assert!(refused("_max_claims_count").contains("did you mean `_max_claim_count`?"));

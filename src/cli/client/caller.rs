@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_is_not_there_or_beside_a_url_is_refused() {
+    fn missing_context_or_context_with_url_is_refused() {
         assert!(chosen(&["--context", "c"]).is_err());
         assert!(chosen(&["--context", "a", "--url", "http://c"]).is_err());
     }

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_and_private() {
+    fn written_file_is_private_and_readable() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/contexts.toml");
         let context = Context { url: "http://a".into(), token: Some("t".into()), ..Context::default() };
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_missing_holds_nothing_and_one_with_unknown_keys_is_refused() {
+    fn missing_file_is_empty_and_unknown_keys_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("contexts.toml");
         assert_eq!(Contexts::read(&path).unwrap(), Contexts::default());

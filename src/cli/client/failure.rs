@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_with_title_description_code_and_request() {
+    fn error_shows_title_description_code_and_request() {
         let body = br#"{"title": "Not found", "description": "queue x", "code": "not_found",
             "may_retry": false, "nothing_written": true, "request_id": "req-1"}"#;
         let failure = Refusal::of(404, body, Some("req-2"));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_outage_that_wrote_nothing_is_worth_another_try() {
+    fn only_unwritten_outage_is_retried() {
         assert_eq!(Refusal::of(503, br#"{"nothing_written": true}"#, None).exit_code(), 4);
         assert_eq!(Refusal::of(503, br#"{"nothing_written": false}"#, None).exit_code(), 5);
         assert_eq!(Refusal::of(503, br#"{"title": "of Zaqar"}"#, None).exit_code(), 4);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_would_steer_a_terminal_is_written_out() {
+    fn terminal_control_text_is_escaped() {
         assert_eq!(printable("a\u{1b}[2J\u{202e}ü\n"), "a\\u{1b}[2J\\u{202e}ü\\n");
     }
 }

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_root_of_a_server_is_refused() {
+    fn non_root_url_is_refused() {
         for bad in ["localhost:8888", "ftp://a", "http://u:p@a", "http://a?b", "http://a/#b", "", "http://"] {
             assert!(root(bad).is_err(), "{bad}");
         }

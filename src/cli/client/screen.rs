@@ -47,12 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_keep_their_ends_and_lose_what_steers() {
+    fn lines_keep_ends_and_lose_control_text() {
         assert_eq!(lines("a\tb\n\nc\u{1b}[2J\u{9b}m"), "a\tb\n\nc\\u{1b}[2J\\u{9b}m");
     }
 
     #[test]
-    fn json_that_is_shown_means_the_same() {
+    fn shown_json_keeps_its_meaning() {
         let text = "{\"a\": \"x\u{9b}31m\u{202e}ü\u{7f}\",\n \"b\": 1}";
         let shown = json(text);
         assert_eq!(shown, "{\"a\": \"x\\u009b31m\\u202eü\\u007f\",\n \"b\": 1}");

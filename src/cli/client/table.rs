@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_by_what_a_terminal_shows() {
+    fn columns_align_by_display_width() {
         let mut table = Table::within(&["NAME", "N"], None);
         let shown = table.with_head(&[row(["日本", "1"]), row(["a\u{1b}", "2"])]);
         assert_eq!(plain(&shown), "NAME     N\n日本     1\na\\u{1b}  2\n");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn last_column_goes_on_in_the_next_line_or_is_cut() {
+    fn last_column_wraps_or_is_cut() {
         let rows = [row(["name", "one two three four"])];
         let shown = Table::within(&["", ""], Some(20)).rows(&rows);
         assert_eq!(shown, "name  one two three\n      four\n");

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshake_that_failed_is_told_in_words() {
+    fn failed_handshake_is_explained() {
         for (error, words) in [
             (CertificateError::UnknownIssuer, "--ca FILE"),
             (CertificateError::Expired, "expired"),

@@ -47,7 +47,7 @@ fn refused(path: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oldest_log_that_is_needed_is_missed() {
+async fn needed_oldest_log_is_missed() {
     // Of `meta` everything is in tables, of the others nothing.
     let image = killed_after(|journal| {
         let store = journal.current.store().unwrap();
@@ -72,7 +72,7 @@ async fn oldest_log_that_is_needed_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oldest_log_that_is_in_tables_is_not_missed() {
+async fn flushed_oldest_log_is_not_missed() {
     let image = killed_after(flush).await;
     split(image.path(), &[21]);
     fs::remove_file(image.path().join("0.jnl")).unwrap();

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_lies_before_the_end_of_its_bucket() {
+    fn instant_precedes_its_bucket_end() {
         for millis in [0, 7_999, 8_000, 8_001, u64::MAX] {
             let end = end(Timestamp::from_millis(millis), LEAST_SPAN);
             assert!(end > millis || millis == u64::MAX);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn group_and_first_claim_survive_and_cost_nothing_where_they_are_not() {
+    fn group_and_first_claim_survive_at_no_cost_when_absent() {
         let plain = message(State::Moving(peer(None)));
         let group = Some(GroupName::new("a:b", "group").unwrap());
         for (group, first_claimed) in [
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_cut_off_anywhere_is_damaged() {
+    fn truncated_header_is_damaged() {
         let mut message = message(State::Moving(peer(None)));
         message.header.group = Some(GroupName::new("g", "group").unwrap());
         let value = encode_header(&message.header);

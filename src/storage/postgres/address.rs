@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_that_takes_writes_is_used() {
+    fn only_writable_server_is_used() {
         let address = parsed("postgres://a,b/db?target_session_attrs=read-write");
         assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         assert!("postgres://a/db?target_session_attrs=any".parse::<Address>().is_err());

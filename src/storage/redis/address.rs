@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn wrong_uri_error_hides_the_password() {
         for uri in [
             "redis:h",
             "redis://:hidden@",

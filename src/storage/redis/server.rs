@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_log_that_is_always_synced_is_sync() {
+    fn only_always_synced_log_is_sync() {
         let none = WriteConcern::default();
         assert_eq!(server(INFO, "always").class(none), Durability::Sync);
         assert_eq!(server(INFO, "everysec").class(none), Durability::Relaxed);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_cannot_keep_a_pool_are_refused_with_the_reason() {
+    fn unsuitable_servers_are_refused_with_reason() {
         let none = WriteConcern::default();
         assert_eq!(server(INFO, "always").check(none), Ok(()));
         for (from, to, reason) in [

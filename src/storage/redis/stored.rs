@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_survives_its_stored_form_in_every_state_and_cut_off_it_is_damaged() {
+    fn header_survives_every_state_and_truncation_is_damage() {
         let queue = QueueId::from_bytes([3; 16]);
         for state in [
             State::Ready,
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_lies_within_its_bucket() {
+    fn instant_is_within_its_bucket() {
         for (ttl, millis) in [(0, 0), (60, 7_999), (60, 8_000), (1_209_600, 123_456_789_012)] {
             let life = Life::Own { ttl, expires: Timestamp::from_millis(millis) };
             let bucket = Bucket::of(QueueId::from_bytes([7; 16]), &Header { life, ..header(State::Ready) });

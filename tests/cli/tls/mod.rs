@@ -53,7 +53,7 @@ impl Drop for Secure {
 }
 
 #[test]
-fn a_server_of_the_named_ca_is_trusted_and_another_is_not_reached() {
+fn only_server_of_named_ca_is_trusted() {
     let server = Secure::start();
     let program = Program::new(Some(&server.url));
     let said = program.say(&["ping", "--ca", &format!("{FILES}/ca.pem")]);
@@ -71,7 +71,7 @@ fn a_server_of_the_named_ca_is_trusted_and_another_is_not_reached() {
 
 /// The program told of `InvalidContentType` and the like, the names of a library's errors.
 #[test]
-fn wrong_scheme_is_told_in_words() {
+fn wrong_scheme_is_explained() {
     let server = Secure::start();
     let plain = server.url.replace("https://", "http://");
     let refused = Program::new(Some(&plain)).run(&["ping"]);

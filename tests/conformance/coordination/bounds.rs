@@ -42,7 +42,7 @@ pub(super) async fn a_value_has_at_most_128_kib(tree: &Tree) {
     assert_eq!(tree.get("/t").await.unwrap().unwrap().data, most);
 }
 
-pub(super) async fn paths_that_zookeeper_refuses_are_refused(tree: &Tree) {
+pub(super) async fn paths_invalid_in_zookeeper_are_refused(tree: &Tree) {
     commit(tree, &[create("/t")]).await;
     let deep = "/a".repeat(65);
     let long = format!("/t/{}", "x".repeat(4_096));

@@ -13,7 +13,7 @@ pub(super) async fn create_needs_the_parent(tree: &Tree) {
     commit(tree, &[create("/t/a")]).await;
 }
 
-pub(super) async fn create_refuses_a_node_that_exists(tree: &Tree) {
+pub(super) async fn create_refuses_existing_node(tree: &Tree) {
     commit(tree, &[create_with("/t", "first")]).await;
     assert_error!(refused(tree, &[], &[create("/t")]).await, Refused { op: 0, why: NodeExists });
     assert_error!(
@@ -78,7 +78,7 @@ pub(super) async fn operations_see_those_before_them(tree: &Tree) {
     assert_eq!(tree.get("/t/b").await.unwrap().unwrap().data, Bytes::from("again"));
 }
 
-pub(super) async fn a_commit_tells_version_and_transaction_of_each_set_and_only_of_those(tree: &Tree) {
+pub(super) async fn commit_returns_version_and_transaction_of_each_set(tree: &Tree) {
     commit(tree, &[create("/t"), create("/t/a")]).await;
     let ops =
         [create("/t/b"), set("/t", ""), set("/t/a", ""), set("/t/a", ""), delete("/t/b"), set_at("/t", 1)];
@@ -99,14 +99,14 @@ pub(super) async fn one_refused_operation_undoes_all(tree: &Tree) {
     assert_eq!(version(tree, "/t").await, Some(0));
 }
 
-pub(super) async fn a_fence_that_holds_lets_the_commit_pass(tree: &Tree) {
+pub(super) async fn holding_fence_passes_the_commit(tree: &Tree) {
     commit(tree, &[create("/t"), create("/u")]).await;
     commit(tree, &[set("/u", "")]).await;
     tree.commit(&[fence("/t", 0), fence("/u", 1)], &[create("/t/a")]).await.unwrap();
     assert_eq!(tree.children("/t").await.unwrap(), ["a"]);
 }
 
-pub(super) async fn a_fence_that_fails_is_named_and_nothing_is_written(tree: &Tree) {
+pub(super) async fn failed_fence_is_named_and_writes_nothing(tree: &Tree) {
     commit(tree, &[create("/t"), create("/u")]).await;
     commit(tree, &[set("/u", "")]).await;
     let fences = [fence("/t", 0), fence("/t", 0), fence("/u", 0), fence("/t", 5)];

@@ -109,7 +109,7 @@ pub(super) async fn versioned_sets_never_overwrite_each_other(tree: &Tree) {
     assert_eq!(version(tree, "/t").await, Some(160));
 }
 
-pub(super) async fn a_fence_that_moves_stops_every_commit_behind_it(tree: &Tree) {
+pub(super) async fn moved_fence_stops_later_commits(tree: &Tree) {
     commit(tree, &[create("/t"), create("/slot")]).await;
     let mut callers = JoinSet::new();
     for caller in 0..32 {

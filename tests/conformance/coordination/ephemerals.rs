@@ -23,7 +23,7 @@ pub(super) async fn an_ephemeral_node_has_no_children(tree: &Tree) {
     assert_eq!(tree.get("/e").await.unwrap().unwrap().children, 0);
 }
 
-pub(super) async fn numbered_nodes_get_numbers_that_grow(tree: &Tree) {
+pub(super) async fn numbered_nodes_get_growing_numbers(tree: &Tree) {
     commit(tree, &[create("/t")]).await;
     let mut last = None;
     for _ in 0..3 {

@@ -117,7 +117,7 @@ async fn a_lost_answer_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_answer_was_lost_still_tells_its_versions() {
+async fn commit_with_lost_answer_still_returns_versions() {
     let Wired { tree, witness, proxy } = wired(quick()).await;
     // The size of the directory is known from here on, so nothing is asked before the commit.
     commit(&tree, &[create("/t"), create("/u")]).await;
@@ -141,7 +141,7 @@ async fn a_commit_whose_answer_was_lost_still_tells_its_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_cut_while_a_lost_answer_is_found_out_costs_no_answer() {
+async fn connection_cut_while_resolving_costs_no_answer() {
     let Wired { tree, witness, proxy } = wired(lasting()).await;
     commit(&tree, &[create("/t")]).await;
     // Of each of them the version must be asked for.
@@ -165,7 +165,7 @@ async fn a_connection_that_is_cut_while_a_lost_answer_is_found_out_costs_no_answ
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_comes_late_changes_nothing() {
+async fn late_request_changes_nothing() {
     let Wired { tree, proxy, .. } = wired(quick()).await;
     commit(&tree, &[create("/t")]).await;
     let stop = CancellationToken::new();
@@ -199,7 +199,7 @@ async fn a_request_that_comes_late_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_expired_is_replaced() {
+async fn expired_session_is_replaced() {
     let Wired { tree, witness, proxy } = wired(quick()).await;
     let load = Load::start(&tree, CALLERS).await;
     sleep(Duration::from_millis(300)).await;
@@ -215,7 +215,7 @@ async fn a_session_that_expired_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_killed_and_comes_back_is_used_again() {
+async fn restarted_server_is_used_again() {
     let mut server = ZooKeeper::start();
     let tree = open(&server.fresh_tree(), quick()).await;
     let load = Load::start(&tree, CALLERS).await;
@@ -232,7 +232,7 @@ async fn a_server_that_was_killed_and_comes_back_is_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_connection_commits_wait_and_are_then_certainly_not_sent() {
+async fn commits_without_connection_wait_then_are_not_sent() {
     let Wired { tree, witness, proxy } = wired(impatient()).await;
     commit(&tree, &[create("/t")]).await;
     cut(&tree, &proxy).await;
@@ -247,7 +247,7 @@ async fn without_a_connection_commits_wait_and_are_then_certainly_not_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_comes_back_in_time_costs_only_time() {
+async fn timely_reconnection_costs_only_time() {
     let Wired { tree, proxy, .. } = wired(quick()).await;
     commit(&tree, &[create("/t")]).await;
     cut(&tree, &proxy).await;
@@ -265,7 +265,7 @@ async fn a_connection_that_comes_back_in_time_costs_only_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_does_not_come_in_time_is_unknown() {
+async fn overdue_answer_is_unknown() {
     let Wired { tree, witness, proxy } = wired(impatient()).await;
     commit(&tree, &[create("/t")]).await;
     commit(&tree, &[create("/t/.known")]).await;
@@ -280,7 +280,7 @@ async fn an_answer_that_does_not_come_in_time_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_session_shows_what_was_acknowledged_before() {
+async fn new_session_shows_earlier_acknowledged_commits() {
     let Wired { tree, witness, proxy } = wired(quick()).await;
     commit(&tree, &[create_with("/t", "before")]).await;
     commit(&witness, &[set("/t", "by another")]).await;

@@ -28,7 +28,7 @@ async fn until(session: &mut watch::Receiver<Session>, wanted: impl Fn(&Session)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ephemeral_nodes_of_an_embedded_tree_are_gone_when_it_is_opened_again() {
+async fn reopened_embedded_tree_has_no_ephemerals() {
     let data = TempDir::new().unwrap();
     let open = async || {
         let journal = Journal::open(data.path(), &Clock::manual(5_000)).unwrap();
@@ -49,7 +49,7 @@ async fn ephemeral_nodes_of_an_embedded_tree_are_gone_when_it_is_opened_again() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_to_an_embedded_tree_whose_caller_left_is_told() {
+async fn embedded_commit_of_departed_caller_is_reported() {
     let fresh = super::embedded().await;
     let tree = &fresh.tree;
     commit(tree, &[create("/t")]).await;
@@ -103,7 +103,7 @@ async fn a_watch_survives_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_lost_session_its_ephemeral_nodes_are_gone_and_watches_go_on() {
+async fn lost_session_removes_ephemerals_and_keeps_watches() {
     let Wired { tree, witness, proxy } = wired(quick()).await;
     commit(&tree, &[create("/t"), create_as("/t/e", Mode::Ephemeral)]).await;
     let mut watch = tree.watch_tree("/t").unwrap();
@@ -126,7 +126,7 @@ async fn after_a_lost_session_its_ephemeral_nodes_are_gone_and_watches_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_loss_of_the_connection_is_told_and_keeps_the_session() {
+async fn short_connection_loss_is_reported_and_keeps_session() {
     let Wired { tree, proxy, .. } = wired(quick()).await;
     commit(&tree, &[create_as("/e", Mode::Ephemeral)]).await;
     let mut session = tree.session();
@@ -150,7 +150,7 @@ async fn a_closed_tree_takes_its_ephemeral_nodes_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_numbered_node_whose_answer_was_lost_still_tells_its_number() {
+async fn numbered_node_with_lost_answer_returns_its_number() {
     let Wired { tree, witness, proxy } = wired(quick()).await;
     commit(&tree, &[create("/t")]).await;
     commit(&tree, &[create("/t/known"), create_as("/t/n", Mode::Numbered)]).await;
@@ -197,7 +197,7 @@ async fn a_lease_ends_before_the_session_does_at_the_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_whose_node_somebody_else_set_is_given_up() {
+async fn session_with_foreign_write_to_its_node_is_given_up() {
     let address = ZooKeeper::shared().fresh_tree();
     let (tree, other) = (open(&address, quick()).await, open(&address, quick()).await);
     commit(&tree, &[create("/t")]).await;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Tree, commit, create, create_with, delete, set};
 
-pub(super) async fn a_node_that_was_never_created_is_none(tree: &Tree) {
+pub(super) async fn uncreated_node_is_none(tree: &Tree) {
     assert_eq!(tree.get("/t").await.unwrap(), None);
     assert_eq!(tree.get("/t/a").await.unwrap(), None);
 }
@@ -42,7 +42,7 @@ pub(super) async fn modified_grows_with_each_set(tree: &Tree) {
     }
 }
 
-pub(super) async fn a_node_created_again_begins_at_version_zero_and_is_modified_later(tree: &Tree) {
+pub(super) async fn recreated_node_has_version_zero_and_later_modification(tree: &Tree) {
     commit(tree, &[create("/t")]).await;
     commit(tree, &[set("/t", "")]).await;
     let before = tree.get("/t").await.unwrap().unwrap();
@@ -139,7 +139,7 @@ pub(super) async fn nodes_read_together_are_those_read_alone(tree: &Tree) {
     assert!(matches!(tree.get_many(&bad).await, Err(angarium::coordination::TreeError::Bounds(_))));
 }
 
-pub(super) async fn time_is_that_of_the_last_change(tree: &Tree) {
+pub(super) async fn time_is_of_the_last_change(tree: &Tree) {
     let time = async |path: &str| tree.get(path).await.unwrap().unwrap().time;
     commit(tree, &[create("/t")]).await;
     let created = time("/t").await;

@@ -30,7 +30,7 @@ impl PlannedFaults {
     }
 }
 
-async fn a_commit_that_is_not_sent_is_not_there_and_can_be_made_again(planned: PlannedFaults) {
+async fn unsent_commit_is_absent_and_repeatable(planned: PlannedFaults) {
     let PlannedFaults { tree, plan, .. } = planned;
     plan.next(&[Fault::NotSent]);
     assert_error!(refused(&tree, &[], &[create("/t")]).await, NotSent(_));
@@ -54,7 +54,7 @@ async fn a_commit_without_an_outcome_is_there_whole_or_not_at_all(planned: Plann
     }
 }
 
-async fn the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied(planned: PlannedFaults) {
+async fn repeated_versioned_commit_reveals_first_outcome(planned: PlannedFaults) {
     let PlannedFaults { tree, plan, .. } = planned;
     commit(&tree, &[create("/t")]).await;
     plan.next(&[Fault::UnknownBefore]);
@@ -66,7 +66,7 @@ async fn the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied(pl
     assert_eq!(version(&tree, "/t").await, Some(2));
 }
 
-async fn a_commit_that_comes_late_meets_its_fence(planned: PlannedFaults) {
+async fn late_commit_meets_its_fence(planned: PlannedFaults) {
     let PlannedFaults { tree, plan, witness, .. } = planned;
     commit(&tree, &[create("/slot"), create("/t")]).await;
     plan.next(&[Fault::Held]);
@@ -100,7 +100,7 @@ async fn without_a_connection_nothing_is_sent_and_the_session_lasts(planned: Pla
     tree.check_lease().unwrap();
 }
 
-async fn calls_that_wait_for_the_connection_are_answered_when_it_is_back(planned: PlannedFaults) {
+async fn waiting_calls_are_answered_on_reconnection(planned: PlannedFaults) {
     let PlannedFaults { tree, link, witness, .. } = planned;
     commit(&tree, &[create("/t"), create("/slot")]).await;
     link.suspend(LinkOutage::Held);
@@ -116,7 +116,7 @@ async fn calls_that_wait_for_the_connection_are_answered_when_it_is_back(planned
     assert_eq!(witness.children("/t").await.unwrap(), ["good"]);
 }
 
-async fn whoever_watches_looks_again_after_a_suspension(planned: PlannedFaults) {
+async fn watcher_resyncs_after_suspension(planned: PlannedFaults) {
     let PlannedFaults { tree, link, witness, .. } = planned;
     commit(&tree, &[create("/t")]).await;
     let mut watch = tree.watch_tree("/t").unwrap();
@@ -130,9 +130,7 @@ async fn whoever_watches_looks_again_after_a_suspension(planned: PlannedFaults) 
     expect_event_of(&mut watch, "/t/heard").await;
 }
 
-async fn a_lost_session_takes_its_ephemeral_nodes_along_and_the_next_one_has_a_greater_number(
-    planned: PlannedFaults,
-) {
+async fn lost_session_removes_ephemerals_and_next_number_is_greater(planned: PlannedFaults) {
     let PlannedFaults { tree, link, witness, .. } = planned;
     commit(&tree, &[create("/t"), create("/t/kept"), create_as("/t/e", Mode::Ephemeral)]).await;
     commit(&tree, &[create_as("/t/n", Mode::Numbered)]).await;
@@ -150,7 +148,7 @@ async fn a_lost_session_takes_its_ephemeral_nodes_along_and_the_next_one_has_a_g
     assert_eq!(tree.children("/t").await.unwrap(), ["e", "kept"]);
 }
 
-async fn whoever_watches_hears_of_a_lost_session_before_all_that_follows(planned: PlannedFaults) {
+async fn watcher_gets_session_loss_before_later_events(planned: PlannedFaults) {
     let PlannedFaults { tree, link, .. } = planned;
     commit(&tree, &[create("/t"), create_as("/t/e", Mode::Ephemeral)]).await;
     let mut watch = tree.watch_tree("/t").unwrap();
@@ -185,13 +183,13 @@ macro_rules! planned {
 }
 
 planned! {
-    a_commit_that_is_not_sent_is_not_there_and_can_be_made_again
+    unsent_commit_is_absent_and_repeatable
     a_commit_without_an_outcome_is_there_whole_or_not_at_all
-    the_repeat_of_a_versioned_commit_tells_whether_the_first_was_applied
-    a_commit_that_comes_late_meets_its_fence
+    repeated_versioned_commit_reveals_first_outcome
+    late_commit_meets_its_fence
     without_a_connection_nothing_is_sent_and_the_session_lasts
-    calls_that_wait_for_the_connection_are_answered_when_it_is_back
-    whoever_watches_looks_again_after_a_suspension
-    a_lost_session_takes_its_ephemeral_nodes_along_and_the_next_one_has_a_greater_number
-    whoever_watches_hears_of_a_lost_session_before_all_that_follows
+    waiting_calls_are_answered_on_reconnection
+    watcher_resyncs_after_suspension
+    lost_session_removes_ephemerals_and_next_number_is_greater
+    watcher_gets_session_loss_before_later_events
 }

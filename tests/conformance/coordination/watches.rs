@@ -37,7 +37,7 @@ pub(super) async fn a_watch_begins_with_a_resync(tree: &Tree) {
     assert_eq!(next(&mut tree.watch_tree("/t").unwrap()).await, Event::Resync);
 }
 
-pub(super) async fn creations_sets_and_deletions_are_told(tree: &Tree) {
+pub(super) async fn creations_sets_and_deletions_raise_events(tree: &Tree) {
     let mut watch = tree.watch_tree("/t").unwrap();
     assert_eq!(next(&mut watch).await, Event::Resync);
     commit(tree, &[create("/t"), create("/u")]).await;
@@ -72,7 +72,7 @@ pub(super) async fn a_node_read_after_its_event_shows_the_change(tree: &Tree) {
     writing.join_all().await;
 }
 
-pub(super) async fn a_refused_commit_is_not_told(tree: &Tree) {
+pub(super) async fn refused_commit_raises_no_event(tree: &Tree) {
     commit(tree, &[create("/t")]).await;
     let mut watch = tree.watch_tree("/t").unwrap();
     assert_eq!(next(&mut watch).await, Event::Resync);
@@ -81,7 +81,7 @@ pub(super) async fn a_refused_commit_is_not_told(tree: &Tree) {
     assert_eq!(changed(&mut watch).await, "/t/a");
 }
 
-pub(super) async fn who_does_not_read_is_told_to_read_all(tree: &Tree) {
+pub(super) async fn slow_watcher_gets_resync(tree: &Tree) {
     commit(tree, &[create("/t")]).await;
     let mut watch = tree.watch_tree("/t").unwrap();
     assert_eq!(next(&mut watch).await, Event::Resync);

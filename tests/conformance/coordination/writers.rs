@@ -47,7 +47,7 @@ async fn outcome(mut of: JoinSet<Result<CommitResult, TreeError>>) -> Result<Com
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_request_was_lost_is_made_void_before_it_is_sent_again() {
+async fn commit_with_lost_request_is_voided_before_resend() {
     let Wired { tree, witness, proxy } = begun().await;
     let (path, before) = writer(&witness).await;
     let lost = begin_lost(&tree, |wire| proxy.set(wire)).await;
@@ -60,7 +60,7 @@ async fn a_commit_whose_request_was_lost_is_made_void_before_it_is_sent_again() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_request_was_lost_is_not_called_applied_for_what_somebody_else_wrote() {
+async fn commit_with_lost_request_ignores_foreign_writes() {
     let Wired { tree, witness, proxy } = begun().await;
     let (path, _) = writer(&witness).await;
     let lost = begin_lost(&tree, |wire| proxy.set(wire)).await;

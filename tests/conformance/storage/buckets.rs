@@ -78,7 +78,7 @@ async fn keys_are_as_many_as_spans_of_time_not_as_batches() {
 }
 
 #[tokio::test]
-async fn buckets_of_what_was_removed_go_once_their_time_is_past() {
+async fn emptied_past_buckets_are_removed() {
     let mut pool = pool().await;
     for rank in 1..=100 {
         let appends = vec![message(rank, rank * 10_000)];

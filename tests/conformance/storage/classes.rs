@@ -48,7 +48,7 @@ pub async fn without_room_only_appends_are_refused(storage: &mut dyn Storage) {
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (0, 0));
 }
 
-pub async fn batch_that_was_applied_is_done_without_room_too(storage: &mut dyn Storage) {
+pub async fn applied_batch_is_done_without_room(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.append(queue(SLOT, 1), &messages([1])).await;
     let repeat = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);
@@ -57,7 +57,7 @@ pub async fn batch_that_was_applied_is_done_without_room_too(storage: &mut dyn S
     store.commit(&repeat).await.unwrap();
 }
 
-pub async fn health_tells_how_it_does_and_writes_nothing(storage: &mut dyn Storage) {
+pub async fn health_reports_state_and_writes_nothing(storage: &mut dyn Storage) {
     let owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let health = owner.store.health().await.unwrap();
     assert_eq!(health.class, owner.store.reach());

@@ -58,7 +58,7 @@ pub async fn queue_is_dropped_in_as_many_parts_as_asked(storage: &mut dyn Storag
     assert_gone(&owner).await;
 }
 
-pub async fn dropping_what_is_gone_is_done_at_once(storage: &mut dyn Storage) {
+pub async fn dropping_missing_queue_is_done_at_once(storage: &mut dyn Storage) {
     let owner = with_all(storage).await;
     owner.drop_queue(queue(SLOT, 1), 1_000).await;
     for number in [1, 9] {

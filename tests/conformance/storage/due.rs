@@ -38,7 +38,7 @@ pub async fn schedule_of_all_queues_is_shown_the_earliest_first(storage: &mut dy
     assert_eq!(first, [(b, of_b[1].header.clone()), (a, of_a[0].header.clone())]);
 }
 
-pub async fn entry_that_left_the_schedule_is_not_due(storage: &mut dyn Storage) {
+pub async fn unscheduled_entry_is_not_due(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let sent = [1, 2, 3, 4].map(|rank| scheduled(message(rank, "1"), 5));
     owner.append(queue(SLOT, 1), &sent).await;
@@ -52,7 +52,7 @@ pub async fn entry_that_left_the_schedule_is_not_due(storage: &mut dyn Storage) 
     assert_eq!(owner.due(Due::Schedule, after(50)).await, [id(4), id(2)]);
 }
 
-pub async fn what_comes_late_into_a_time_that_was_looked_at_is_due(storage: &mut dyn Storage) {
+pub async fn late_entry_in_scanned_time_is_due(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     for rank in 1..=3 {
         owner.append(queue(SLOT, 1), &[scheduled(living(message(rank, "1"), 60), 5)]).await;
@@ -88,7 +88,7 @@ pub async fn expired_entries_are_shown_after_a_while_and_others_never(storage: &
     }
 }
 
-pub async fn life_that_was_lengthened_counts(storage: &mut dyn Storage) {
+pub async fn lengthened_life_counts(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.append(queue(SLOT, 1), &in_a_minute(1..=3)).await;
     owner.update(queue(SLOT, 1), &[living(message(2, "1"), 600).header]).await;
@@ -116,7 +116,7 @@ pub async fn every_state_expires_but_those_of_a_move(storage: &mut dyn Storage) 
     assert_eq!(due, [id(1), id(2), id(4), id(5)]);
 }
 
-pub async fn those_that_stay_do_not_keep_others_out(storage: &mut dyn Storage) {
+pub async fn remaining_entries_keep_no_others_out(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let (a, b) = (queue(SLOT, 1), queue(SLOT, 2));
     let mark_in_transfer = |message| in_state(message, State::Failed);
@@ -131,7 +131,7 @@ pub async fn those_that_stay_do_not_keep_others_out(storage: &mut dyn Storage) {
     assert_eq!(seen.into_iter().collect::<Vec<MessageId>>(), (1..=20).map(id).collect::<Vec<_>>());
 }
 
-pub async fn head_that_passed_expired_entries_shows_none_of_them(storage: &mut dyn Storage) {
+pub async fn head_past_expired_entries_shows_none_of_them(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.append(queue(SLOT, 1), &in_a_minute(1..=6)).await;
     let gone: Vec<MessageId> = (1..=5).map(id).collect();

@@ -28,7 +28,7 @@ pub async fn greatest_id_outlives_its_entry(storage: &mut dyn Storage) {
     assert_eq!(store.fence(SLOT, epoch(3)).await.unwrap(), id(9));
 }
 
-pub async fn greatest_id_counts_what_its_own_batch_removed(storage: &mut dyn Storage) {
+pub async fn greatest_id_counts_ids_removed_in_its_batch(storage: &mut dyn Storage) {
     let store = storage.open().await;
     let mut owner = Owner::fence(&store, SLOT, 1).await;
     let mut changes = appends(queue(SLOT, 1), &messages([4]));
@@ -37,7 +37,7 @@ pub async fn greatest_id_counts_what_its_own_batch_removed(storage: &mut dyn Sto
     assert_eq!(store.fence(SLOT, epoch(2)).await.unwrap(), id(4));
 }
 
-pub async fn greatest_id_is_that_of_the_slot_alone(storage: &mut dyn Storage) {
+pub async fn greatest_id_is_per_slot(storage: &mut dyn Storage) {
     let store = storage.open().await;
     let other = Slot(SLOT.0 + 1);
     let mut owner = Owner::fence(&store, SLOT, 1).await;

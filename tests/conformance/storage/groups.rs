@@ -54,7 +54,7 @@ fn head(group: &str, rank: u64, is_only: bool) -> (String, MessageId, bool) {
     (group.to_owned(), id(rank), is_only)
 }
 
-pub async fn entries_of_a_group_are_shown_in_order_whatever_lies_between_them(storage: &mut dyn Storage) {
+pub async fn group_entries_are_in_order_despite_others_between(storage: &mut dyn Storage) {
     let (one, other) = (group("a", [5, 1, 256]), group("b", [2, 6]));
     let owner = filled(storage, &[&one[..], &other[..], &messages([3, 4])[..]].concat()).await;
     assert_eq!(all_of(&owner.store, "a").await, group("a", [1, 5, 256]));
@@ -144,7 +144,7 @@ pub async fn pages_of_groups_join_to_all(storage: &mut dyn Storage) {
     assert_eq!(owner.store.groups(queue(SLOT, 1), None, 0).await.unwrap(), []);
 }
 
-pub async fn removed_entries_leave_their_group_and_an_empty_group_goes(storage: &mut dyn Storage) {
+pub async fn removed_entries_leave_group_and_empty_group_vanishes(storage: &mut dyn Storage) {
     let put_off = of_group(scheduled(message(4, "1"), 10), "b");
     let entries = [group("a", [1, 2, 3]), vec![put_off], group("b", [5])].concat();
     let mut owner = filled(storage, &entries).await;

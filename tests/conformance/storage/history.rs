@@ -34,7 +34,7 @@ const ORDERS: [(Order, Direction); 6] = [
 /// Ranks of ids begin in the middle, so that smaller ones can come later.
 const FIRST_RANK: u64 = 10_000;
 
-pub async fn pool_is_what_the_naive_pool_is_after_any_history(storage: &mut dyn Storage) {
+pub async fn pool_matches_naive_pool_after_any_history(storage: &mut dyn Storage) {
     let seed = settings::seed("pool history");
     let steps = settings::number("ANGARIUM_POOL_STEPS", 250);
     let mut history = History::new(seed);

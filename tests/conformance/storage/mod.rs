@@ -49,8 +49,8 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned
         greatest_id_outlives_its_entry
-        greatest_id_counts_what_its_own_batch_removed
-        greatest_id_is_that_of_the_slot_alone
+        greatest_id_counts_ids_removed_in_its_batch
+        greatest_id_is_per_slot
         lower_epoch_is_refused
         generation_counts_before_transaction
         refused_fence_leaves_the_owner_alone
@@ -60,8 +60,8 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     }
     numbers {
         batches_of_an_epoch_are_numbered_from_one
-        repeated_number_is_a_success_that_changes_nothing
-        first_try_that_comes_after_its_repeat_brings_nothing_back
+        repeated_number_succeeds_and_changes_nothing
+        first_try_after_its_repeat_restores_nothing
         gap_is_refused_and_changes_nothing
         older_number_is_stale_and_changes_nothing
         slot_without_a_record_went_back
@@ -92,7 +92,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         after_is_left_out_whether_it_exists_or_not
         page_holds_at_most_the_messages_asked_for
         page_ends_once_its_bodies_exceed_the_bytes
-        last_page_says_so
+        last_page_is_marked
         empty_queue_is_one_last_page
         pages_join_to_the_whole_queue
         updated_headers_are_shown
@@ -104,13 +104,13 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     }
     reads {
         get_keeps_the_order_asked_for
-        get_leaves_out_what_is_absent
+        get_leaves_out_absent_entries
         ids_of_another_queue_are_not_found
         unknown_queue_has_no_totals
         totals_are_those_of_the_queue_alone
         totals_follow_appends_and_removes
         totals_do_not_follow_updates
-        usage_is_the_sum_over_all_queues_that_have_entries
+        usage_is_the_sum_over_all_queues_with_entries
         store_in_use_accepts_batches
     }
     reopening {
@@ -118,7 +118,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         head_of_the_queue_is_kept
         epoch_and_greatest_id_are_kept
         last_number_is_kept
-        owner_of_the_same_epoch_goes_on
+        owner_of_the_same_epoch_continues
     }
     states {
         each_state_is_shown_where_it_belongs
@@ -127,7 +127,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         update_moves_an_entry_from_any_state_to_any_other
         removed_entries_are_gone_from_every_state
         state_of_an_absent_entry_changes_nothing
-        entry_that_becomes_ready_below_the_head_is_shown
+        entry_ready_below_the_head_is_shown
         changes_of_one_batch_end_in_the_last_state
         schedule_is_by_time_then_by_id
         entry_put_off_again_has_one_place_in_the_schedule
@@ -136,21 +136,21 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     due {
         scheduled_entries_are_due_at_their_time
         schedule_of_all_queues_is_shown_the_earliest_first
-        entry_that_left_the_schedule_is_not_due
-        what_comes_late_into_a_time_that_was_looked_at_is_due
+        unscheduled_entry_is_not_due
+        late_entry_in_scanned_time_is_due
         slots_are_looked_at_apart
         expired_entries_are_shown_after_a_while_and_others_never
-        life_that_was_lengthened_counts
+        lengthened_life_counts
         every_state_expires_but_those_of_a_move
-        those_that_stay_do_not_keep_others_out
-        head_that_passed_expired_entries_shows_none_of_them
+        remaining_entries_keep_no_others_out
+        head_past_expired_entries_shows_none_of_them
         due_entries_are_found_when_it_is_opened_again
     }
     retained {
         retained_entries_are_shown_by_base_time_and_never_expire
         base_time_out_of_order_of_ids_is_found
         retained_entry_of_a_move_is_not_shown
-        what_lives_on_costs_no_look
+        living_entries_cost_no_scan
         deleted_entries_leave_nothing_to_look_at
         neighbouring_queues_do_not_show_theirs
         huge_neighbour_ends_a_look
@@ -169,7 +169,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     drops {
         nothing_of_a_dropped_queue_is_left
         queue_is_dropped_in_as_many_parts_as_asked
-        dropping_what_is_gone_is_done_at_once
+        dropping_missing_queue_is_done_at_once
         only_the_owner_drops
         other_queues_of_the_slot_go_on_meanwhile
         drop_takes_no_number
@@ -178,16 +178,16 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         relaxed_batch_is_shown_once_it_is_answered
         relaxed_batches_are_kept_when_it_is_closed
         without_room_only_appends_are_refused
-        batch_that_was_applied_is_done_without_room_too
-        health_tells_how_it_does_and_writes_nothing
+        applied_batch_is_done_without_room
+        health_reports_state_and_writes_nothing
     }
     groups {
-        entries_of_a_group_are_shown_in_order_whatever_lies_between_them
+        group_entries_are_in_order_despite_others_between
         entries_of_a_group_are_shown_in_any_state
         page_of_a_group_begins_behind_an_id_and_keeps_its_bounds
         groups_are_shown_by_name_each_with_its_first_entry
         pages_of_groups_join_to_all
-        removed_entries_leave_their_group_and_an_empty_group_goes
+        removed_entries_leave_group_and_empty_group_vanishes
         groups_of_other_queues_do_not_show
         group_and_first_claim_are_kept_through_states_and_reopening
         first_claim_is_kept_without_a_group
@@ -195,6 +195,6 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         a_dropped_queue_has_no_groups
     }
     history {
-        pool_is_what_the_naive_pool_is_after_any_history
+        pool_matches_naive_pool_after_any_history
     }
 } }

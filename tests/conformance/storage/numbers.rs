@@ -16,7 +16,7 @@ pub async fn batches_of_an_epoch_are_numbered_from_one(storage: &mut dyn Storage
     assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(10), id(20), id(30)]);
 }
 
-pub async fn repeated_number_is_a_success_that_changes_nothing(storage: &mut dyn Storage) {
+pub async fn repeated_number_succeeds_and_changes_nothing(storage: &mut dyn Storage) {
     let store = storage.open().await;
     let mut owner = Owner::fence(&store, SLOT, 1).await;
     owner.append(queue(SLOT, 1), &messages([1, 2])).await;
@@ -121,7 +121,7 @@ pub async fn batch_sent_twice_at_the_same_time_is_applied_once(storage: &mut dyn
 }
 
 /// The message of a batch is claimed and removed after the repeat, and then the first try comes.
-pub async fn first_try_that_comes_after_its_repeat_brings_nothing_back(storage: &mut dyn Storage) {
+pub async fn first_try_after_its_repeat_restores_nothing(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);
     owner.store.commit(&batch).await.unwrap();

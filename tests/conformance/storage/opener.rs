@@ -54,7 +54,7 @@ fn directories_within_each_other_are_refused() {
 }
 
 #[test]
-fn paths_that_lead_out_of_the_data_directory_are_refused() {
+fn paths_outside_data_directory_are_refused() {
     let data = tempfile::tempdir().unwrap();
     let opener = PoolOpener::new(data.path(), Clock::manual(0), []);
     for path in ["embedded:", "embedded:..", "embedded:a/../../b", "embedded:/tmp/a"] {
@@ -78,7 +78,7 @@ async fn closed_storage_is_free_once_its_handles_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn storage_that_is_opened_twice_at_the_same_time_is_opened_once() {
+async fn concurrently_opened_storage_is_opened_once() {
     let data = tempfile::tempdir().unwrap();
     let opener = std::sync::Arc::new(PoolOpener::new(data.path(), Clock::manual(0), []));
     let open = || {

@@ -56,7 +56,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn append_that_was_begun_before_a_fence_is_seen_by_it_or_refused() {
+async fn append_before_fence_is_seen_or_refused() {
     for fence_is_first in [false, true] {
         let scene = Scene::new();
         let (old, new) = (scene.pool().await, scene.pool().await);
@@ -95,7 +95,7 @@ async fn append_that_was_begun_before_a_fence_is_seen_by_it_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_try_that_lands_after_its_repeat_brings_nothing_back() {
+async fn late_first_try_after_its_repeat_restores_nothing() {
     let scene = Scene::new();
     let (one, other) = (scene.pool().await, scene.pool().await);
     let mut owner = Owner::fence(&one, SLOT, 1).await;
@@ -117,7 +117,7 @@ async fn first_try_that_lands_after_its_repeat_brings_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batch_from_before_another_fence_of_its_epoch_is_not_taken_for_a_new_one() {
+async fn batch_before_refence_is_not_taken_for_new() {
     let scene = Scene::new();
     let (old, new) = (scene.pool().await, scene.pool().await);
     let owner = Owner::fence(&old, SLOT, 1).await;
@@ -128,7 +128,7 @@ async fn batch_from_before_another_fence_of_its_epoch_is_not_taken_for_a_new_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn installations_that_register_at_the_same_time_do_not_share_a_schema() {
+async fn concurrently_registered_installations_share_no_schema() {
     let uri = Postgres::shared().fresh_uri();
     let register = |system| {
         let store = opened(&uri);
@@ -147,7 +147,7 @@ async fn installations_that_register_at_the_same_time_do_not_share_a_schema() {
 }
 
 #[tokio::test]
-async fn storage_that_became_that_of_others_takes_no_batch() {
+async fn foreign_storage_takes_no_batch() {
     let scene = Scene::new();
     let mut owner = Owner::fence(&scene.pool().await, SLOT, 1).await;
     owner.append(queue(SLOT, 1), &messages([1])).await;
@@ -173,7 +173,7 @@ async fn tables_of_a_newer_program_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_that_start_together_make_the_tables_once() {
+async fn concurrent_replicas_create_tables_once() {
     let scene = Scene::new();
     let uri = scene.server.uri(&format!("schema={}", scene.schema));
     let mut replicas = tokio::task::JoinSet::new();
@@ -193,7 +193,7 @@ async fn replicas_that_start_together_make_the_tables_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statement_that_runs_too_long_is_ended_by_the_server_and_undone() {
+async fn overlong_statement_is_ended_and_undone() {
     let scene = Scene::new();
     let pool = scene.pool().await;
     let owner = Owner::fence(&pool, SLOT, 1).await;
@@ -208,14 +208,14 @@ async fn statement_that_runs_too_long_is_ended_by_the_server_and_undone() {
 }
 
 #[tokio::test]
-async fn server_that_takes_no_writes_is_refused() {
+async fn read_only_server_is_refused() {
     let uri = Postgres::shared().uri("options=-c%20default_transaction_read_only%3Don");
     let refused = opened(&uri).stamp().await;
     assert!(matches!(refused, Err(StoreError::NotSent(_))), "{refused:?}");
 }
 
 #[tokio::test]
-async fn connection_with_tls_is_checked_against_the_certificates_given() {
+async fn tls_connection_checks_given_certificates() {
     let dir = tempfile::tempdir().unwrap();
     make_certificates(dir.path());
     let server = Postgres::start_with_tls(&dir.path().join("server.pem"), &dir.path().join("server.key"));
@@ -237,7 +237,7 @@ async fn refusal_of_a_login_shows_no_password() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commit_that_was_told_not_to_wait_for_its_standby_is_not_acknowledged() {
+async fn commit_without_standby_wait_is_not_acknowledged() {
     let server = Arc::new(Postgres::start(&[]));
     let pool = registered(&server.uri("")).await;
     let owner = Owner::fence(&pool, SLOT, 1).await;
@@ -261,14 +261,14 @@ async fn commit_that_was_told_not_to_wait_for_its_standby_is_not_acknowledged() 
 }
 
 #[tokio::test]
-async fn server_that_does_not_sync_reaches_only_relaxed() {
+async fn unsynced_server_reaches_only_relaxed() {
     let server = Postgres::start(&["fsync = off"]);
     assert_eq!(registered(&server.uri("")).await.reach(), Durability::Relaxed);
     assert_eq!(registered(&Postgres::shared().fresh_uri()).await.reach(), Durability::Sync);
 }
 
 #[tokio::test]
-async fn tables_and_indexes_stay_as_large_as_what_they_hold() {
+async fn tables_and_indexes_stay_proportional_to_content() {
     const HELD: u64 = 2_000;
     const STEP: u64 = 500;
     // Alone, since rows are kept as long as anybody's transaction may see them: also one that the server itself begins.

@@ -75,7 +75,7 @@ async fn commit(store: &dyn PoolStore, batch: &Batch) -> Result<(), StoreError> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_of_many_slots_that_gather_go_as_one_statement() {
+async fn gathered_batches_of_many_slots_are_one_statement() {
     let crowd = Crowd::new().await;
     for result in crowd.commit().await {
         result.unwrap();
@@ -90,7 +90,7 @@ async fn batches_of_many_slots_that_gather_go_as_one_statement() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_that_share_a_statement_may_do_whatever_a_batch_does() {
+async fn batches_sharing_a_statement_may_do_anything() {
     let mut crowd = Crowd::new().await;
     for owner in &mut crowd.owners {
         owner.append(queue(owner.slot, 1), &messages([1, 2, 3])).await;
@@ -130,7 +130,7 @@ async fn batches_that_share_a_statement_may_do_whatever_a_batch_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owner_that_was_replaced_is_refused_and_those_beside_him_are_not() {
+async fn only_replaced_owner_in_statement_is_refused() {
     let crowd = Crowd::new().await;
     let other = crowd.scene.pool().await;
     for slot in (0..SLOTS).step_by(7) {
@@ -150,7 +150,7 @@ async fn owner_that_was_replaced_is_refused_and_those_beside_him_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batch_that_the_server_refuses_takes_no_other_with_it() {
+async fn refused_batch_takes_no_other_along() {
     let mut crowd = Crowd::new().await;
     let bad = usize::from(SLOTS) - 1;
     let mut owner = Owner::fence(&crowd.owners[bad].store, Slot(SLOTS - 1), 1).await;
@@ -171,7 +171,7 @@ async fn batch_that_the_server_refuses_takes_no_other_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn synced_batch_that_shares_a_statement_with_relaxed_ones_is_synced() {
+async fn sync_batch_beside_relaxed_ones_is_synced() {
     const SYNCED: usize = 20;
     let mut crowd = Crowd::new().await;
     let (server, schema) = (crowd.scene.server, crowd.scene.schema.clone());

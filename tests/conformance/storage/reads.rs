@@ -15,7 +15,7 @@ pub async fn get_keeps_the_order_asked_for(storage: &mut dyn Storage) {
     assert_eq!(owner.get(queue(SLOT, 1), &[]).await, []);
 }
 
-pub async fn get_leaves_out_what_is_absent(storage: &mut dyn Storage) {
+pub async fn get_leaves_out_absent_entries(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.append(queue(SLOT, 1), &messages(1..=3)).await;
     owner.remove(queue(SLOT, 1), &[id(2)]).await;
@@ -74,7 +74,7 @@ pub async fn store_in_use_accepts_batches(storage: &mut dyn Storage) {
     owner.store.check_open().unwrap();
 }
 
-pub async fn usage_is_the_sum_over_all_queues_that_have_entries(storage: &mut dyn Storage) {
+pub async fn usage_is_the_sum_over_all_queues_with_entries(storage: &mut dyn Storage) {
     let store = storage.open().await;
     assert_eq!(store.usage().await.unwrap(), Usage::default());
     let other = Slot(SLOT.0 + 1);

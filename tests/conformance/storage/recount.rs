@@ -119,7 +119,7 @@ async fn queue_drained_while_it_is_counted_has_right_totals() {
 }
 
 #[tokio::test]
-async fn queues_behind_one_that_cannot_be_read_are_counted() {
+async fn queues_behind_unreadable_one_are_counted() {
     let data = tempfile::tempdir().unwrap();
     let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
     let (damaged, wrong) = (queue(SLOT, 1), queue(SLOT, 2));

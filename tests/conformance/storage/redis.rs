@@ -26,7 +26,7 @@ async fn refusal(uri: &str) -> String {
 }
 
 #[tokio::test]
-async fn server_that_may_evict_is_refused_with_the_reason() {
+async fn evicting_server_is_refused_with_reason() {
     let redis = Redis::start(&["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
     let why = refusal(&redis.uri("")).await;
     assert!(why.contains("maxmemory-policy is allkeys-lru and must be noeviction"), "{why}");
@@ -41,7 +41,7 @@ async fn replica_is_refused() {
 }
 
 #[tokio::test]
-async fn server_that_is_not_there_is_said_to_be_unreachable() {
+async fn absent_server_is_reported_unreachable() {
     let mut redis = Redis::start(&[]);
     redis.kill9();
     let pool = opened(&redis.uri(""));
@@ -51,7 +51,7 @@ async fn server_that_is_not_there_is_said_to_be_unreachable() {
 }
 
 #[tokio::test]
-async fn class_is_what_the_log_of_the_server_makes_it() {
+async fn durability_class_follows_server_log() {
     for (settings, class) in [
         (SYNCED, Durability::Sync),
         (&["appendonly yes", "appendfsync everysec"], Durability::Relaxed),
@@ -65,7 +65,7 @@ async fn class_is_what_the_log_of_the_server_makes_it() {
 }
 
 #[tokio::test]
-async fn pool_whose_servers_come_down_to_relaxed_acknowledges_nothing_before_it_says_so() {
+async fn pool_reduced_to_relaxed_acks_nothing_before_reporting() {
     let redis = Redis::start(SYNCED);
     let pool = registered(&redis.uri("")).await;
     let mut owner = Owner::fence(&pool, SLOT, 1).await;
@@ -159,7 +159,7 @@ async fn storage_of_another_installation_is_refused() {
 }
 
 #[tokio::test]
-async fn storage_that_was_never_registered_has_no_owner() {
+async fn unregistered_storage_has_no_owner() {
     let redis = Redis::start(SYNCED);
     let refused = opened(&redis.uri("")).fence(SLOT, epoch(1)).await;
     assert!(
@@ -203,7 +203,7 @@ async fn passwords_are_used_and_never_shown() {
 }
 
 #[tokio::test]
-async fn connection_with_tls_is_checked_against_the_certificates_given() {
+async fn tls_connection_checks_given_certificates() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).display().to_string();
     make_certificates(dir.path());
@@ -232,7 +232,7 @@ async fn keys_left(redis: &Redis) -> u64 {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_what_came_and_went() {
+async fn removed_data_leaves_no_keys() {
     let redis = Redis::start(SYNCED);
     let pool = registered(&redis.uri("")).await;
     assert_eq!(keys_left(&redis).await, EMPTY);

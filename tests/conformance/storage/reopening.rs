@@ -64,7 +64,7 @@ pub async fn last_number_is_kept(storage: &mut dyn Storage) {
     assert_eq!(all.messages, messages([1, 2, 3]));
 }
 
-pub async fn owner_of_the_same_epoch_goes_on(storage: &mut dyn Storage) {
+pub async fn owner_of_the_same_epoch_continues(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 3).await;
     owner.append(queue(SLOT, 1), &messages([1])).await;
     drop(owner);

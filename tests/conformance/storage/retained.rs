@@ -94,7 +94,7 @@ pub async fn retained_entry_of_a_move_is_not_shown(storage: &mut dyn Storage) {
     assert_eq!(found, [1, 2, 3, 4].map(|rank| id_at(60, rank)));
 }
 
-pub async fn what_lives_on_costs_no_look(storage: &mut dyn Storage) {
+pub async fn living_entries_cost_no_scan(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let queue = queue(SLOT, 1);
     // Others that live on lie before, between and behind them.

@@ -58,7 +58,7 @@ pub async fn page_ends_once_its_bodies_exceed_the_bytes(storage: &mut dyn Storag
     }
 }
 
-pub async fn last_page_says_so(storage: &mut dyn Storage) {
+pub async fn last_page_is_marked(storage: &mut dyn Storage) {
     let owner = filled(storage, [1, 2, 3]).await;
     for direction in [Direction::Up, Direction::Down] {
         for (limit, is_last) in [(1, false), (2, false), (3, true), (4, true)] {

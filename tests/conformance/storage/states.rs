@@ -92,7 +92,7 @@ pub async fn state_of_an_absent_entry_changes_nothing(storage: &mut dyn Storage)
     assert_eq!(owner.store.totals(queue(SLOT, 1)).await.unwrap(), Totals::default());
 }
 
-pub async fn entry_that_becomes_ready_below_the_head_is_shown(storage: &mut dyn Storage) {
+pub async fn entry_ready_below_the_head_is_shown(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let late = scheduled(message(1, "1"), 30);
     owner.append(queue(SLOT, 1), &[late.clone(), message(8, "8")]).await;

@@ -55,7 +55,7 @@ fn part(record: &Record, is_fifo: bool) -> Record {
 }
 
 #[test]
-fn whatever_strikes_a_cluster_sqs_clients_lose_nothing_and_groups_stay_in_order() {
+fn sqs_clients_lose_nothing_and_groups_stay_ordered() {
     let (seed, rounds) = (settings::seed("sqs"), settings::number("ANGARIUM_SQS_ROUNDS", 1));
     let mut dice = StdRng::seed_from_u64(seed);
     let mut cluster = Cluster::start();

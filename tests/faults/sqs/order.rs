@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_one_receive_and_after_a_delete_that_may_have_worked_are_in_order() {
+    fn messages_after_in_doubt_delete_are_in_order() {
         assert!(overtaken(&record([(10, 1), (10, 1)], 20, Outcome::Acked)).is_empty());
         assert!(overtaken(&record([(10, 1), (12, 2)], 11, Outcome::Acked)).is_empty());
         assert!(overtaken(&record([(10, 1), (12, 2)], 11, Outcome::Unknown)).is_empty());

@@ -137,7 +137,7 @@ fn a_signature_holds_for_its_request_and_its_time() {
 }
 
 #[test]
-fn signature_over_a_told_hash_is_judged_without_the_body() {
+fn signature_over_declared_hash_needs_no_body() {
     let hash = hex(&Sha256::digest(b"{}"));
     let told = [(CONTENT, hash.as_str())];
     let noon = instant(NOON).unwrap();

@@ -312,7 +312,7 @@ mod tests {
     use crate::cli::bench::load_args;
 
     #[test]
-    fn connections_walk_over_every_queue_and_share_them_when_there_are_fewer() {
+    fn connections_spread_over_queues_and_share_few() {
         let target = Target::parse("http://127.0.0.1:1").unwrap();
         let workload = |queues| {
             let args = load_args(&format!("cycle --queues {queues}")).unwrap();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn claimed_messages_are_deleted_under_their_claim_each_or_together() {
+    fn claimed_messages_are_deleted_under_their_claim() {
         let queue = Queue::new(7, 10).unwrap();
         let body =
             br#"{"id":"c1","messages":[{"id":"m1","body":{"id":"x"},"ttl":60},{"body":[],"id":"m2"}]}"#;

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_is_missing_is_wrong_and_one_open_to_all_a_warning() {
+    fn missing_directory_fails_and_open_one_warns() {
         let directory_here = tempfile::tempdir().unwrap();
         assert_eq!(directory(&directory_here.path().join("none")).verdict, Verdict::Wrong);
         let set = |mode| {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn little_room_and_few_files_are_told() {
+    fn low_room_and_few_files_are_reported() {
         let directory_here = tempfile::tempdir().unwrap();
         let mut space = statvfs(directory_here.path()).unwrap();
         space.f_frsize = 1;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_that_forgets_is_told() {
+    fn volatile_storage_is_reported() {
         assert_eq!(disk(IN_MEMORY[0]).verdict, Verdict::Warning);
         assert_eq!(disk(NFS).verdict, Verdict::Warning);
         assert_eq!(disk(0xef53).verdict, Verdict::Ok);
