@@ -7,18 +7,19 @@ mod events;
 mod rules;
 mod source;
 mod tables;
+mod vocabulary;
 
 use rules::Finding;
 use source::Source;
 
 #[test]
 fn parts_import_only_allowed_parts() {
-    nothing_found(rules::imports);
+    assert_no_findings(rules::imports);
 }
 
 #[test]
 fn outside_crates_stay_at_home() {
-    nothing_found(rules::crates);
+    assert_no_findings(rules::crates);
 }
 
 #[test]
@@ -36,27 +37,27 @@ fn every_row_is_about_something() {
 
 #[test]
 fn files_are_short() {
-    nothing_found(rules::length);
+    assert_no_findings(rules::length);
 }
 
 #[test]
 fn names_say_the_job() {
-    nothing_found(rules::names);
+    assert_no_findings(rules::names);
 }
 
 #[test]
 fn files_open_with_their_purpose() {
-    nothing_found(rules::opening);
+    assert_no_findings(rules::opening);
 }
 
 #[test]
 fn nothing_is_left_for_later() {
-    nothing_found(rules::unfinished);
+    assert_no_findings(rules::unfinished);
 }
 
 #[test]
 fn pure_parts_have_no_clock_and_no_dice() {
-    nothing_found(rules::purity);
+    assert_no_findings(rules::purity);
 }
 
 /// What names tests beside the pages of the architecture.
@@ -123,7 +124,7 @@ fn each_defence_of_the_threat_model_has_tests() {
 }
 
 /// Holds a rule over all files, and lists every line that breaks it.
-fn nothing_found(rule: fn(&Source) -> Vec<Finding>) {
+fn assert_no_findings(rule: fn(&Source) -> Vec<Finding>) {
     let sources = [Source::all_below("src"), Source::all_below("tests")].concat();
     assert!(sources.len() > 1, "there are files to read");
     let found: Vec<_> = sources.iter().flat_map(rule).map(|finding| finding.to_string()).collect();
