@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!   open            add, slow               add, no room
-//!  ──────▶ Open ───────────────▶ Evicted        and nobody is slow: refused
+//!  ──────▶ Open ───────────────▶ Evicted        and no caller is slow: refused
 //!            │ keep
 //!            ▼
-//!          Kept: nobody takes it away; its bytes are free when it is dropped
+//!          Kept: no caller takes it away; its bytes are free when it is dropped
 //! ```
 //!
-//! The common case is one addition and one subtraction of an atomic ([`Budget::reserve`]). A lock is held when a holder is
-//! opened and dropped, and while somebody is looked for who must go.
+//! The common case is one addition and one subtraction of an atomic ([`Budget::reserve`]). A lock is held when a holder
+//! is opened and dropped, and while a caller is looked for who must go.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -64,7 +64,7 @@ pub struct Usage {
 /// A budget of bytes, shared by users of the kind `U`.
 pub struct Budget<U>(Arc<Ledger<U>>);
 
-/// Bytes of a budget that nobody takes away; they are free when it is dropped.
+/// Bytes of a budget that no caller takes away; they are free when it is dropped.
 pub struct Reservation<'a, U> {
     budget: &'a Budget<U>,
     bytes: usize,
@@ -337,7 +337,7 @@ impl<U: Clone + Eq + Hash> Holder<U> {
             self.begin_step();
         }
         self.hold(bytes);
-        // When nobody can be evicted any more, all that is left is in good hands.
+        // When no caller can be evicted any more, all that is left is in good hands.
         let _ = self.budget.make_room(Some(&*self.account));
     }
 

@@ -1,4 +1,4 @@
-//! The one place that reads clocks. Everybody else gets a `Clock` or an instant.
+//! The one place that reads clocks. Every caller else gets a `Clock` or an instant.
 
 mod course;
 #[cfg(test)]
@@ -18,13 +18,13 @@ use course::{Course, ServerTime, difference};
 
 /// Tells the time: tree time, by which messages and claims live (P3).
 ///
-/// It never goes back, whatever happens to the machine's clock, while the process runs or between two runs:
+/// It never returns, whatever happens to the machine's clock, while the process runs or between two runs:
 /// [`Clock::resume`] tells it how far time had come. On a tree with a clock of its own it follows that one:
-/// [`Clock::begin`], [`Clock::learn`]. It follows by at most 1 s in 10 s, so a step of the servers' clock ends no claim and
-/// no life early; [`Clock::agree`] holds replicas together meanwhile.
+/// [`Clock::begin`], [`Clock::learn`]. It follows by at most 1 s in 10 s, so a step of the servers' clock ends no claim
+/// and no life early; [`Clock::agree`] holds replicas together meanwhile.
 ///
 /// A step of more than a day is more likely a broken clock than the truth, and would end the life of everything. It is
-/// not made, but reported: time goes on from where it was until an operator accepts the step. Clones are the same
+/// not made, but reported: time continues from where it was until an operator accepts the step. Clones are the same
 /// clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
@@ -64,7 +64,7 @@ enum Source {
     Manual,
 }
 
-/// When somebody else was asked for the time.
+/// When another caller was asked for the time.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockQuery(u64);
 
@@ -90,7 +90,7 @@ impl Clock {
         Self::of(Source::System { started: Instant::now(), booted: since_boot() }, wall_millis())
     }
 
-    /// A clock that stands at `millis` until it is moved.
+    /// A clock that is at `millis` until it is moved.
     pub fn manual(millis: u64) -> Self {
         Self::of(Source::Manual, millis)
     }
@@ -109,7 +109,7 @@ impl Clock {
         Self { source, shared: Arc::new(shared) }
     }
 
-    /// Accepts steps of any size, because an operator says that they are right.
+    /// Accepts steps of any size, because an operator states that they are right.
     pub fn accept_steps(&self) {
         self.shared.accepts.store(true, Ordering::Relaxed);
     }
@@ -173,7 +173,7 @@ impl Clock {
         self.shared.course.lock().gap(self.passed())
     }
 
-    /// Goes on from `last`, when something was last written: not from before, and not from more than a day later.
+    /// Continues from `last`, when something was last written: not from before, and not from more than a day later.
     pub fn resume(&self, last: Timestamp) {
         let last = last.as_millis();
         if last == 0 {
@@ -190,8 +190,8 @@ impl Clock {
         });
     }
 
-    /// Goes on from `last` if that is later. Another storage than the first may have been quiet for any time: it says
-    /// nothing of a clock that is ahead.
+    /// Continues from `last` if that is later. Another storage than the first may have been quiet for any time: it
+    /// states nothing of a clock that is ahead.
     pub fn not_before(&self, last: Timestamp) {
         self.change(|course, passed| {
             let base = last.as_millis().saturating_sub(passed);
@@ -199,7 +199,7 @@ impl Clock {
         });
     }
 
-    /// To be kept before somebody else is asked for the time.
+    /// To be kept before another caller is asked for the time.
     pub fn asking(&self) -> ClockQuery {
         if let Source::System { started, booted } = self.source {
             let awake = u64::try_from(started.elapsed().as_millis()).unwrap_or(0);
@@ -213,10 +213,10 @@ impl Clock {
     }
 
     /// Begins with the clock of the tree, which showed `theirs` some time after it was asked. To be called once, before
-    /// anybody was told the time.
+    /// any caller was told the time.
     ///
-    /// Time goes on from what was last recorded, by as much as the clock of the tree has moved since then: so a step that
-    /// others are still following is no step here. Without a record the clock of the tree is the time.
+    /// Time continues from what was last recorded, by as much as the clock of the tree has moved since then: so a step
+    /// that others are still following is no step here. Without a record the clock of the tree is the time.
     pub fn begin(&self, asked: ClockQuery, theirs: Timestamp, last: Option<TimeRecords>) {
         self.shared.doubt.store(0, Ordering::Relaxed);
         self.shared.told.store(0, Ordering::Relaxed);
@@ -241,7 +241,8 @@ impl Clock {
         });
     }
 
-    /// As [`Clock::agree`], right after [`Clock::begin`]: nobody acts on what it told so far, so it goes either way at once.
+    /// As [`Clock::agree`], right after [`Clock::begin`]: no caller acts on what it told so far, so it leaves either
+    /// way at once.
     pub fn begin_beside(&self, asked: ClockQuery, theirs: Timestamp) {
         let behind = self.change(|course, passed| {
             let (low, high) = beside(asked, theirs, passed);
@@ -254,8 +255,8 @@ impl Clock {
         tell_agreed(behind);
     }
 
-    /// Goes over to the time of the other replicas, one of which has recorded `theirs` some time after it was asked: at once
-    /// to a later time, at half the rate to an earlier one.
+    /// Leaves over to the time of the other replicas, one of which has recorded `theirs` some time after it was asked:
+    /// at once to a later time, at half the rate to an earlier one.
     pub fn agree(&self, asked: ClockQuery, theirs: Timestamp) {
         tell_agreed(self.change(|course, passed| course.agree(beside(asked, theirs, passed), passed)));
     }
@@ -340,7 +341,7 @@ fn carried(time: u64, servers: u64, age: u64) -> u64 {
     time.saturating_add(age).saturating_add_signed(gap.clamp(-most, most))
 }
 
-/// Milliseconds since the machine started. It goes on while the machine is suspended and while this process is
+/// Milliseconds since the machine started. It continues while the machine is suspended and while this process is
 /// stopped, so a lease that is measured by it ends in time.
 pub fn since_boot() -> u64 {
     let now = clock_gettime(ClockId::Boottime);

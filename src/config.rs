@@ -188,7 +188,7 @@ pub struct Config {
 /// Settings that are right one by one, but not together.
 #[derive(Debug, PartialEq, Eq, ThisError)]
 pub enum ConfigError {
-    /// Anybody who reaches the address could do everything.
+    /// Any user who reaches the address could do everything.
     #[error(
         "{0} can be reached from other machines, and there is no authentication: name a file with --tokens, \
          or a Keystone with --keystone-url, listen on 127.0.0.1, or accept it with --insecure-no-auth"

@@ -84,7 +84,7 @@ codes! {
 pub enum InvalidPart {
     /// The shape of the body.
     Body,
-    /// A value beyond its bounds, wherever it stands.
+    /// A value beyond its bounds, wherever it is.
     Limit,
     /// A query parameter.
     Query,
@@ -167,7 +167,7 @@ impl fmt::Display for Resource {
 /// What went wrong.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// The request itself cannot be served, whoever sends it.
+    /// The request itself cannot be served, no matter which caller sends it.
     #[error("{}", invalid_text(field, why))]
     Invalid {
         /// Where in the request.
@@ -185,7 +185,7 @@ pub enum Error {
         /// Its name or id.
         name: String,
     },
-    /// A message that is under a live claim was to be deleted by somebody without that claim.
+    /// A message that is under a live claim was to be deleted by a caller without that claim.
     #[error("message {0} is claimed and cannot be deleted without a valid claim ID")]
     Claimed(crate::domain::ids::MessageId),
     /// A claim was named for a message that is under no claim.
@@ -197,7 +197,7 @@ pub enum Error {
     /// A handle was not made here, or for another queue.
     #[error("the receipt handle is not one of this queue")]
     BadReceipt,
-    /// Nobody knows who asks.
+    /// It is unknown who asks.
     #[error("{0}")]
     Unauthenticated(&'static str),
     /// The caller asks for a project that is not its own.
@@ -221,7 +221,7 @@ pub enum Error {
          (ANGARIUM_ALLOWED_HOST)"
     )]
     ForeignHost(String),
-    /// A browser says that a page of another site made it send this. With what it says in `Sec-Fetch-Site`.
+    /// A browser states that a page of another site made it send this. With what it states in `Sec-Fetch-Site`.
     #[error(
         "a page of another site sends this (Sec-Fetch-Site: {0}): send it from a program or a page of this service"
     )]
@@ -229,7 +229,7 @@ pub enum Error {
     /// A request that any page can make a browser send would change something. With its operation.
     #[error("{0} by GET needs credentials, which no page can add: send an Authorization header, or use POST")]
     UnsafeGet(&'static str),
-    /// Only one replica may be up for this, and there is another one. Says which, and why.
+    /// Only one replica may be up for this, and there is another one. States which, and why.
     #[error("{0}")]
     NotAlone(String),
     /// What is to be deleted or replaced is used.
@@ -241,13 +241,13 @@ pub enum Error {
         name: String,
         /// What uses it.
         by: &'static str,
-        /// Whether that is over soon, whatever anybody does.
+        /// Whether that has ended soon, whatever any caller does.
         is_passing: bool,
     },
     /// The change does not fit what is there.
     #[error("{0}")]
     Conflict(String),
-    /// The caller may not do this, whoever's data it is.
+    /// The caller may not do this, no matter which caller's data it is.
     #[error("this needs the role {0}")]
     NotAuthorized(&'static str),
     /// No pool takes new queues.
@@ -256,7 +256,7 @@ pub enum Error {
     /// The queue asks for more than its pool reaches now (P11). It may reach it again.
     #[error("storage pool {0} cannot be as durable now as the queue asks for")]
     NotDurable(PoolName),
-    /// There is no room for new messages. Everything else goes on, and deleting makes room.
+    /// There is no room for new messages. Everything else continues, and deleting makes room.
     #[error("the storage pool has no room for new messages")]
     Full,
     /// A bound that other requests will free again is reached.
@@ -300,7 +300,7 @@ pub enum Error {
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
-    /// Another replica serves the slot. Whoever knows that one asks it.
+    /// Another replica serves the slot. Any caller that knows that one asks it.
     #[error("the queue moves to another replica, please try again in a few seconds")]
     Moved(Slot),
     /// A part cannot be used now. It is certain that nothing was written.
@@ -355,7 +355,7 @@ impl Error {
         Self::Damaged { part, cause: Some(cause.into()) }
     }
 
-    /// A part failed, and nobody knows how far it got.
+    /// A part failed, and it is unknown how far it got.
     pub fn unknown(part: Part, cause: impl Into<Cause>) -> Self {
         Self::Unknown { part, cause: Some(cause.into()) }
     }
@@ -371,12 +371,12 @@ impl Error {
         }
     }
 
-    /// Whether `error`, or anything it stems from, says that a request did not arrive in time.
+    /// Whether `error`, or anything it stems from, states that a request did not arrive in time.
     pub fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
         matches!(Self::within(error), Some(Self::Late))
     }
 
-    /// Whether `error`, or anything it stems from, says that there is no room for the body of a request.
+    /// Whether `error`, or anything it stems from, states that there is no room for the body of a request.
     pub fn is_bodies_full(error: &(dyn std::error::Error + 'static)) -> bool {
         matches!(Self::within(error), Some(Self::BodiesFull))
     }

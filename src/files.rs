@@ -1,7 +1,7 @@
 //! Files that settings and pools name: the one place that reads them.
 //!
-//! A name may lead anywhere: to a device without an end, or to a pipe that nobody writes to. So only regular files are read,
-//! never more than a bound of them, and opening one waits for nobody.
+//! A name may lead anywhere: to a device without an end, or to a pipe that no caller writes to. So only regular files
+//! are read, never more than a bound of them, and opening one waits for no caller.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -17,7 +17,7 @@ pub const SETTINGS_FILE_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 ///
-/// What the system says, and [`ErrorKind::InvalidInput`] for what is no regular file, or longer.
+/// What the system states, and [`ErrorKind::InvalidInput`] for what is no regular file, or longer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true);

@@ -27,9 +27,9 @@
 //!
 //! # Layers
 //!
-//! `cli → server → api → broker → {catalogue, cluster, placement, engine, storage}`, and `api → keystone`; catalogue and cluster lie on
-//! coordination; the embedded tree and the embedded pool lie on the journal; everything may use domain and
-//! error. `tests/tidy/tables.rs` holds the table of imports.
+//! `cli → server → api → broker → {catalogue, cluster, placement, engine, storage}`, and `api → keystone`; catalogue
+//! and cluster lie on coordination; the embedded tree and the embedded pool lie on the journal; everything may use
+//! domain and error. `tests/tidy/tables.rs` holds the table of imports.
 //!
 //! # One request walked through
 //!
@@ -44,17 +44,17 @@
 //! 3. The queue's name gives its [`domain::ids::Slot`]. If the queue is not open, its record is read from the
 //!    tree, or it is created in a pool chosen by [`placement`], in one commit fenced by the slot and the record of
 //!    the pool; its pool is fenced for the slot; its claims are loaded.
-//! 4. Under the slot's lock the messages get ids that only grow, and go onto the slot's lane to the pool
-//!    (`broker::slot_writer`). If the lane stands still, a task sends the next batch: all that waits, numbered.
+//! 4. Under the slot's lock the messages get ids that only grow, and go onto the slot's slot writer to the pool
+//!    (`broker::slot_writer`). If the slot writer is stopped, a task sends the next batch: all that waits, numbered.
 //! 5. [`storage::embedded`] encodes the batch and gives it to the [`journal`]. Its committer takes all work that
 //!    gathered during the last sync, runs it in order (the batch checks its slot's record, so an owner that was
 //!    replaced is refused), writes one batch to the store and calls fdatasync.
-//! 6. The lane tells the [`engine`], which makes the messages ready, and then everybody whose post was in the
+//! 6. The slot writer tells the [`engine`], which makes the messages ready, and then every caller whose post was in the
 //!    batch. The handler answers 201.
 //!
-//! A claim goes the same way up to 3; then the engine hides the oldest ready messages, the claim's record is
+//! A claim takes the same path up to 3; then the engine hides the oldest ready messages, the claim's record is
 //! committed to the tree (through the same journal, under the same sync), the engine grants it, and only then is
-//! it answered. A delete hides the message, removes it from the pool through the lane, and then is answered; the
+//! it answered. A delete hides the message, removes it from the pool through the slot writer, and then is answered; the
 //! record of a claim without messages is cleared away later.
 
 pub mod api;

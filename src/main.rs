@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = angarium::cli::exit_code(&error);
             if code != 0 && !angarium::cli::is_printed(&error) {
-                // Nobody can be told that nobody can be told.
+                // No caller can be told that no caller can be told.
                 let _ = writeln!(std::io::stderr(), "angarium: {error:#}");
             }
             ExitCode::from(code)

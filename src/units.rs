@@ -81,7 +81,7 @@ pub fn bytes_within((least, most): (u32, u32)) -> impl Fn(&str) -> Result<u32, S
     }
 }
 
-/// Seconds as a person says them: the two largest units.
+/// Seconds as a person states them: the two largest units.
 pub fn span(seconds: u64) -> String {
     let two = |large: u64, small: u64, units: [&str; 2]| match small {
         0 => format!("{large}{}", units[0]),
@@ -95,7 +95,7 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
-/// Bytes as a person says them, to a tenth of the largest unit of 1,024.
+/// Bytes as a person states them, to a tenth of the largest unit of 1,024.
 pub fn size_of(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string().replace(".0 ", " ").replace(' ', "")
 }

@@ -1,4 +1,4 @@
-//! The one test binary: each folder is a subject, each test says a fact.
+//! The one test binary: each folder is a subject, each test states a fact.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod broker;

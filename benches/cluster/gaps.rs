@@ -12,7 +12,7 @@ use crate::LEFT;
 use crate::support::client::Client;
 use crate::support::cluster::{Cluster, REPLICAS};
 
-/// Clients that ask without a pause while a replica goes.
+/// Clients that ask without a pause while a replica leaves.
 const CLIENTS: usize = 4;
 /// How long they ask before that and after it.
 const AROUND: Duration = Duration::from_secs(3);

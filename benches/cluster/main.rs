@@ -1,10 +1,11 @@
-//! What clients of a cluster feel when a part of it goes: the gap in service after kill -9 of the owner of a queue, after
-//! SIGTERM, after the death of ZooKeeper's leader. And what it costs that a request is passed on to its owner.
+//! What clients of a cluster feel when a part of it leaves: the gap in service after kill -9 of the owner of a queue,
+//! after SIGTERM, after the death of ZooKeeper's leader. And what it costs that a request is passed on to its owner.
 //!
-//! `cargo bench --bench cluster` starts a private cluster, needs what `tests/prepare` installs, takes about two minutes, and
-//! fails when a bar is missed. Everything is on one machine, so what is short there may be shorter elsewhere. With one of the
-//! words `gaps`, `forwarded` and `scale` it measures only that; `cargo bench --bench cluster -- scale [QUEUES]` makes a hundred
-//! thousand queues unless told otherwise, which takes some minutes, and needs the `jcmd` of a JDK.
+//! `cargo bench --bench cluster` starts a private cluster, needs what `tests/prepare` installs, takes about two
+//! minutes, and fails when a bar is missed. Everything is on one machine, so what is short there may be shorter
+//! elsewhere. With one of the words `gaps`, `forwarded` and `scale` it measures only that; `cargo bench --bench cluster
+//! -- scale [QUEUES]` makes a hundred thousand queues unless told otherwise, which takes some minutes, and needs the
+//! `jcmd` of a JDK.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;

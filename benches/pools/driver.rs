@@ -1,4 +1,5 @@
-//! Batches through a driver: owners of some slots, each with one batch under way, as the lanes of the service send them.
+//! Batches through a driver: owners of some slots, each with one batch under way, as the slot writers of the service
+//! send them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub const BODY_BYTES: usize = 200;
 /// What the pool is stamped with.
 pub const POOL: Uuid = Uuid::from_u128(2);
 
-/// Fences all slots anew.
+/// Fences all slots again.
 pub fn fence(uri: &str, transaction: u64) {
     runtime().block_on(async { drop(fenced(uri, transaction).await) });
 }
@@ -78,7 +79,7 @@ async fn write(store: Arc<dyn PoolStore>, slot: Slot, transaction: u64, end: Ins
             durability: Durability::Sync,
             queues: vec![changes],
         };
-        // A server that is short of processors may answer a connection too late; then the batch comes again.
+        // A server that is short of processors may answer a connection too late; then the batch arrives again.
         while let Err(error) = store.commit(&batch).await {
             assert!(matches!(error, StoreError::NotSent(_)), "{error}");
             tokio::time::sleep(limits::POSTGRES_PAUSE).await;

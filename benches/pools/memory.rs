@@ -11,7 +11,7 @@ use crate::support::postgres::Postgres;
 use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
 
-/// Memory beside few waiting, as a part of that beside many: what is resident may not grow by more than this says.
+/// Memory beside few waiting, as a part of that beside many: what is resident may not grow by more than this states.
 pub const BAR: f64 = 0.5;
 const FEW: usize = 1_000;
 const MANY: usize = 1_000_000;

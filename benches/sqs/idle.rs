@@ -1,4 +1,4 @@
-//! What long polls cost that nobody answers.
+//! What long polls cost that no caller answers.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ const WAIT: &str = "20";
 const SETTLE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The CPU of the service in a window without anybody, and in one with so many long polls of empty queues.
+/// The CPU of the service in a window without any caller, and in one with so many long polls of empty queues.
 pub fn cpu_without_and_with(polls: usize) -> [Duration; 2] {
     let data = tempfile::tempdir().expect("a directory");
     let server = ServerBuilder::new(data.path()).start();

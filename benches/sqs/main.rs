@@ -1,9 +1,10 @@
-//! What clients of Amazon SQS get: messages a second, one by one and in batches, beside an empty handler; FIFO queues beside
-//! standard ones; receives beside few and many waiting messages, also behind blocked groups; long polls that wait for nothing.
+//! What clients of Amazon SQS get: messages a second, one by one and in batches, beside an empty handler; FIFO queues
+//! beside standard ones; receives beside few and many waiting messages, also behind blocked groups; long polls that
+//! wait for nothing.
 //!
-//! `cargo bench --bench sqs` takes some minutes and fails when a bar is missed. Bodies have 256 bytes, each answer comes after
-//! its sync, and the generator runs on the same machine. Rates depend on what else runs there: they are printed beside what is
-//! aimed at on two idle cores, and ratios in one run are judged.
+//! `cargo bench --bench sqs` takes some minutes and fails when a bar is missed. Bodies have 256 bytes, each answer
+//! follows its sync, and the generator runs on the same machine. Rates depend on what else runs there: they are printed
+//! beside what is aimed at on two idle cores, and ratios in one run are judged.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -1,4 +1,5 @@
-//! Requests as text: method and target, headers, an empty line, the body. What answers must be stands in `tests/fuzz/judge.rs`.
+//! Requests as text: method and target, headers, an empty line, the body. What answers must be is in
+//! `tests/fuzz/judge.rs`.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
 //! How much at once: requests and long polls in all, and requests of a project in a second. What is beyond is answered
-//! at once, so that nobody hangs who could go elsewhere or come again.
+//! at once, so that no client hangs who could go elsewhere or come again.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,8 +21,8 @@ use crate::domain::region::Accounts;
 use crate::domain::source::ForwardedFor;
 use crate::error::Error;
 
-/// Paths that are answered however much there is to do: whoever restarts a service that is busy makes it worse, and
-/// whoever watches it wants to know why.
+/// Paths that are answered however much there is to do: any client that restarts a service that is busy makes it worse,
+/// and any client that watches it wants to know why.
 const ALWAYS: [&str; 3] = [probe::LIVENESS, probe::READINESS[0], probe::METRICS];
 
 /// How much the service does at once.
@@ -146,7 +146,7 @@ impl AdmissionControl {
         Ok(Counted { quota: self, counter })
     }
 
-    /// Refuses a request of a project that has used its rate, and counts none: it may be somebody else's.
+    /// Refuses a request of a project that has used its rate, and counts none: it may be another client's.
     pub fn check_rate(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
         let before = self.used.lock().get(&self.accounts.of(project)).copied().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Who asks, and whether they may: before any handler runs, for every route alike.
 //!
-//! What a route needs stands in its part of the OpenAPI document and is read from there, so that what is said and what
-//! is done are one: an operation needs a token unless its `security` says that none will do, and an administrator's if
-//! it names the role. A route that says nothing needs a token.
+//! What a route needs is in its part of the OpenAPI document and is read from there, so that what is said and what is
+//! done are one: an operation needs a token unless its `security` states that none will do, and an administrator's if
+//! it names the role. A route that states nothing needs a token.
 
 use std::sync::Arc;
 
@@ -49,14 +49,14 @@ pub struct Identity {
     pub project: ProjectId,
     /// What the caller may do.
     pub role: Role,
-    /// Whether the project is only what somebody without a token says: nothing may be done in its name.
+    /// Whether the project is only what a client without a token states: nothing may be done in its name.
     pub is_anonymous: bool,
 }
 
 /// What an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
-    /// Nothing: it tells nothing about anybody's queues.
+    /// Nothing: it tells nothing about any client's queues.
     Nothing,
     /// A role.
     Role(Role),
@@ -96,7 +96,7 @@ pub struct Gate {
 /// Whether a caller of REST may have a project `ACCOUNT@REGION`, which a key of SQS reaches by choosing its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionalAccess {
-    /// Nobody signs for other regions, or nobody knows who callers are.
+    /// No client signs for other regions, or it is unknown who callers are.
     Served,
     /// A project with an `@` may be that of a key's account.
     Refused,
@@ -147,7 +147,7 @@ impl Gate {
         };
         match operations.iter().find(|operation| operation.method == request.method()) {
             Some(operation) => (operation.need, &operation.meter),
-            // A method that is not there: the answer says which are, to whoever may use one.
+            // A method that is not there: the answer states which are, to any client that may use one.
             None => {
                 let least = operations.iter().map(|operation| operation.need).min();
                 (least.unwrap_or(Need::Role(Role::Reader)), &self.unknown)
@@ -265,8 +265,8 @@ pub fn describe(document: &mut OpenApi) {
     }
 }
 
-/// The role that a caller says it has, for want of authentication. Zaqar's policies see the same header; who sends
-/// none is whoever started the service.
+/// The role that a caller states it has, for want of authentication. Zaqar's policies see the same header; who sends
+/// none is any client that started the service.
 fn claimed_role(headers: &HeaderMap) -> Role {
     let lists = || headers.get_all(ROLES).iter();
     let roles = || lists().flat_map(|list| list.to_str().unwrap_or_default().split(',').map(str::trim));
@@ -303,8 +303,8 @@ fn insert(routes: &mut matchit::Router<Vec<Operation>>, path: &str, operations: 
     routes.insert(path, operations).expect("the routes are known by these paths already");
 }
 
-/// What one operation needs: the least of its alternatives. An empty one lets everybody in; the names behind a scheme
-/// are roles (OpenAPI 3.1, Security Requirement Object).
+/// What one operation needs: the least of its alternatives. An empty one lets every client in; the names behind a
+/// scheme are roles (OpenAPI 3.1, Security Requirement Object).
 fn need(security: &Value) -> Need {
     // Absent it is that of the whole document: any token.
     let Some(alternatives) = security.as_array() else { return Need::Role(Role::Member) };

@@ -32,7 +32,7 @@ use crate::error::Error;
 pub enum BodyOwner {
     /// A project that is known for certain, or as certainly as anything without authentication. It counts for its account.
     Project(ProjectId),
-    /// Of the client that nobody knows yet. It counts for its [`customer`].
+    /// Of the client that it is unknown yet. It counts for its [`customer`].
     Address(IpAddr),
 }
 
@@ -137,7 +137,7 @@ impl BodyBudget {
     }
 }
 
-/// A body whose sender is not proven. It fails with [`Error::Late`] when it comes too slowly: it has
+/// A body whose sender is not proven. It fails with [`Error::Late`] when it arrives too slowly: it has
 /// [`limits::UNPROVEN_BODY`], and a second more for each [`limits::UNPROVEN_STEP`] bytes of it.
 pub fn paced(body: Body) -> Body {
     if body.is_end_stream() {

@@ -1,7 +1,8 @@
 //! How long a request may take: whatever it waits for, its client is answered.
 //!
-//! The time runs from the last byte of the body on: how long a client may take to send it is for the connection to bound.
-//! Whoever is answered that a change was too late must take it for possible that it is done; a read has changed nothing.
+//! The time runs from the last byte of the body on: how long a client may take to send it is for the connection to
+//! bound. Any client that is answered that a change was too late must take it for possible that it is done; a read has
+//! changed nothing.
 //!
 //! | request | deadline |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | a purge, whose work grows with its queue | [`limits::PURGE_DEADLINE`] |
 //! | a pool that is made or changed, whose storage replays its log | [`limits::POOL_DEADLINE`] |
 //!
-//! There is no stream and no export: each answer is whole before its first byte is sent. Another replica to which a request is
-//! passed on has the same time.
+//! There is no stream and no export: each answer is whole before its first byte is sent. Another replica to which a
+//! request is passed on has the same time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ pub async fn serve<F: Future<Output = Response>>(
     }
 }
 
-/// Carries out an operation of SQS, whose body was read, or says that it took too long.
+/// Carries out an operation of SQS, whose body was read, or states that it took too long.
 pub async fn carry_out<T>(operation: Operation, work: impl Future<Output = T>) -> Result<T, Error> {
     let deadline = of_operation(operation);
     let carried_out = tokio::time::timeout(deadline, work).await;

@@ -171,7 +171,7 @@ impl PartialSchema for ErrorCode {
 
 impl ToSchema for ErrorCode {}
 
-/// The body of an answer that no handler made: an unknown path, or a method that a path does not have. Zaqar says
+/// The body of an answer that no handler made: an unknown path, or a method that a path does not have. Zaqar states
 /// only the title there.
 pub fn plain_body(status: StatusCode, code: ErrorCode, description: String, request_id: &str) -> Vec<u8> {
     let body = ErrorBody {
@@ -196,7 +196,7 @@ pub struct Errors;
 /// Documents the one error of operations without input.
 pub struct Outage;
 
-/// Documents what operations for administrators answer everybody else, beside the others.
+/// Documents what operations for administrators answer every other client, beside the others.
 pub struct NotAdmin;
 
 /// Documents the error of operations that bring new messages, beside the others.

@@ -1,4 +1,4 @@
-//! What is wrong with a JSON body, in the words of the API: which field, what stands there, and what must.
+//! What is wrong with a JSON body, in the words of the API: which field, what is there, and what must.
 //! Never a word of the library that reads it, nor a name of ours that the client does not know.
 
 use serde::de::DeserializeOwned;
@@ -51,7 +51,7 @@ fn field(path: &Path) -> String {
     text
 }
 
-/// Puts what serde says of a value that is JSON, but not what it must be.
+/// Puts what serde states of a value that is JSON, but not what it must be.
 fn in_our_words(text: &str) -> String {
     if let Some(name) = quoted(text, "missing field ") {
         return format!("the field '{name}' is missing");
@@ -99,7 +99,7 @@ fn wanted_of(text: &str) -> &str {
     }
 }
 
-/// What stands there instead. Values are not repeated: they may be long, or nobody else's business.
+/// What is there instead. Values are not repeated: they may be long, or no other client's business.
 fn found_of(text: &str) -> &'static str {
     match text.split([' ', '`']).next().unwrap_or_default() {
         "null" | "unit" | "Option" => "null",

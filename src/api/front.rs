@@ -6,7 +6,7 @@
 //!                 └──▶ frame ──▶ gate ──▶ here, or passed on to the owner of its queue ──▶ route
 //! ```
 //!
-//! One service and not a stack of layers: each layer of axum costs every request a clone of all that lies behind it and
+//! One service and not a stack of layers: each layer of axum costs every request a clone of all that is behind it and
 //! two boxes, which was a quarter of the CPU of a post.
 
 use std::convert::Infallible;
@@ -118,7 +118,7 @@ async fn refuse_host(_: Request) -> Response {
     ApiError::from(Error::invalid(InvalidPart::Header, "Host", why)).into_response()
 }
 
-/// What is told to whoever is no replica.
+/// What is told to any client that is no replica.
 fn refusal(status: StatusCode) -> Response {
     (status, [(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF)]).into_response()
 }

@@ -24,7 +24,7 @@ use crate::error::{Error, InvalidPart};
 pub trait RequestBody: DeserializeOwned {
     /// What the outermost value of the body is.
     const SHAPE: Shape = Shape::Object;
-    /// The media types one of which the body must be said to have; without any nobody looks at `Content-Type`.
+    /// The media types one of which the body must be said to have; without any no client looks at `Content-Type`.
     const MEDIA_TYPES: &'static [&'static str] = &[];
 
     /// Bytes that the body may have.

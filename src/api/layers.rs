@@ -21,7 +21,7 @@ use crate::metrics::{Meter, Refusal};
 const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What serves, for whoever looks for what is wrong.
+/// What serves, for any client that looks for what is wrong.
 pub const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
 /// Gives a request its id, and its answer the headers and, if it is an error, the body.
@@ -92,8 +92,8 @@ pub async fn frame<F: Future<Output = Response>>(
     response
 }
 
-/// What is logged while a request is served says which one it is. Requests whose trace is kept are few, and their span is
-/// there at the usual level; that of the others is there for who looks closer, and else costs nothing.
+/// What is logged while a request is served states which one it is. Requests whose trace is kept are few, and their
+/// span is there at the usual level; that of the others is there for who looks closer, and else costs nothing.
 fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
     match trace {
         Some(trace) if trace.is_sampled() => info_span!("request", request_id, trace_id = trace.trace_id()),
@@ -126,7 +126,7 @@ fn not_allowed(routed: &Response, method: &Method, path: &str, id: &str) -> Resp
     (StatusCode::METHOD_NOT_ALLOWED, headers, body).into_response()
 }
 
-/// The methods of a path: what the router says, without the HEAD it adds to every GET, and OPTIONS.
+/// The methods of a path: what the router states, without the HEAD it adds to every GET, and OPTIONS.
 fn allowed(headers: &HeaderMap, path: &str) -> String {
     let routed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let methods = routed.split(',').map(str::trim).filter(|method| !method.is_empty());
@@ -135,8 +135,8 @@ fn allowed(headers: &HeaderMap, path: &str) -> String {
     methods.join(", ")
 }
 
-/// An error of a request stops here. It is counted by its code, and told at the level debug: what is wrong with a part of the
-/// service is told once, by whoever watches that part.
+/// An error of a request stops here. It is counted by its code, and told at the level debug: what is wrong with a part
+/// of the service is told once, by any client that watches that part.
 pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
     debug!(request_id, trace_id, code = error.code(), error = %error.detail(), "request refused");
 }

@@ -1,7 +1,7 @@
-//! Requests that a page of another site makes a browser send. Without authentication whoever can reach the service may
-//! use it, and a browser on this machine reaches it for every page that it shows. So a request that proves nothing about
-//! its sender is refused when it says that it comes from another site, when any page could have a browser send it and it
-//! would change something, and when it names a host that is none of this service's.
+//! Requests that a page of another site makes a browser send. Without authentication any client that can reach the
+//! service may use it, and a browser on this machine reaches it for every page that it shows. So a request that proves
+//! nothing about its sender is refused when it states that it is from another site, when any page could have a browser
+//! send it and it would change something, and when it names a host that is none of this service's.
 //!
 //! | a page tries | refused by |
 //! |---|---|
@@ -21,7 +21,7 @@ use crate::domain::hosts::{AllowedHosts, host_of};
 use crate::domain::probe;
 use crate::error::Error;
 
-/// Where a browser says that a request comes from (Fetch Metadata). Pages cannot change it.
+/// Where a browser states that a request is from (Fetch Metadata). Pages cannot change it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// A person who typed the address, and a page of this service.
 const OWN_SITES: [&[u8]; 2] = [b"none", b"same-origin"];
@@ -58,8 +58,8 @@ fn has_credentials(headers: &HeaderMap) -> bool {
     headers.get(header::AUTHORIZATION).is_some_and(is_own) || headers.contains_key(TOKEN)
 }
 
-/// Refuses a host that is none of this service's. A probe tells nothing and changes nothing, and whoever probes may
-/// have a name of its own for the service. No browser leaves the host out.
+/// Refuses a host that is none of this service's. A probe tells nothing and changes nothing, and any client that probes
+/// may have a name of its own for the service. No browser leaves the host out.
 fn check_host(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
     if probe::is_health(uri.path()) {
         return Ok(());
@@ -92,7 +92,7 @@ fn is_same(origin: &str, host: &str) -> bool {
         "https" => ":443",
         _ => return false,
     };
-    // Either may leave out the port that goes with the scheme.
+    // Either may leave out the port that leaves with the scheme.
     let plain = |place: &str| place.strip_suffix(port).unwrap_or(place).to_ascii_lowercase();
     !host.is_empty() && plain(place) == plain(host)
 }

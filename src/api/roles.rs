@@ -1,7 +1,7 @@
 //! Who may administer: pools, flavors and health are for the role admin, as in Zaqar's default policy.
 //!
-//! The gate (`auth`) has looked already, by the document. This says it once more where it counts, so that a route whose
-//! document forgets the role is closed too, and a test finds it.
+//! The gate (`auth`) has looked already, by the document. This states it once more where it counts, so that a route
+//! whose document forgets the role is closed too, and a test finds it.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -30,7 +30,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
     }
 }
 
-/// Documents the header that says what the caller may do.
+/// Documents the header that states what the caller may do.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its description is used: the header is read by name")]

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::domain::limits;
 
-/// Where a body comes back to that its reader drops before the end.
+/// Where a body returns to that its reader drops before the end.
 #[derive(Debug)]
 pub struct UnreadBodies(oneshot::Receiver<PartialBody>);
 
@@ -54,7 +54,7 @@ impl UnreadBodies {
     }
 }
 
-/// A body that goes home when it is dropped before its end.
+/// A body that leaves home when it is dropped before its end.
 struct ReturningBody {
     /// None when the body has ended.
     rest: Option<PartialBody>,

@@ -1,11 +1,12 @@
-//! When the next deadline is, over all slots: kept by whoever notes a deadline, slept until by the one task that looks what is due.
+//! When the next deadline is, over all slots: kept by any caller that notes a deadline, slept until by the one task
+//! that looks what is due.
 //!
 //! ```text
 //! note a deadline ──set──▶ alarm ◀──rest──▶ task: forget, look at every slot (which sets the alarm again), rest
 //! ```
 //!
-//! The task forgets before it looks, so a deadline that is noted meanwhile stays set: it is looked at once too often, and
-//! never missed. A deadline that is later than the alarm wakes nobody.
+//! The task forgets before it looks, so a deadline that is noted meanwhile stays set: it is looked at once too often,
+//! and never missed. A deadline that is later than the alarm wakes no caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +37,7 @@ impl Default for Alarm {
 /// The alarms of a broker. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Alarms {
-    /// For claims whose time is over.
+    /// For claims whose time has ended.
     pub(super) claims: Arc<Alarm>,
     /// For scheduled messages that become ready.
     pub(super) schedule: Arc<Alarm>,

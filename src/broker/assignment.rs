@@ -1,9 +1,10 @@
-//! Which slots are served here. One task follows who is up and who serves what, takes what is free and should be ours, and
-//! hands over what should be another's.
+//! Which slots are served here. One task follows who is up and who serves what, takes what is free and should be ours,
+//! and hands over what should be another's.
 //!
-//! After a death or a hand-over the slots are free, and whoever should have them takes them at once. A slot that is served
-//! goes to another replica only when the running replicas have been the same for [`limits::SETTLE`]: a restart moves
-//! nothing twice. When they reach other pools or each other than before, the view must have been the same for a session timeout. Who takes a slot is decided by the tree: the node of its owner can be made once.
+//! After a death or a hand-over the slots are free, and any replica that should have them takes them at once. A slot
+//! that is served moves to another replica only when the running replicas have been the same for [`limits::SETTLE`]: a
+//! restart moves nothing twice. When they reach other pools or each other than before, the view must have been the same
+//! for a session timeout. Who takes a slot is decided by the tree: the node of its owner can be made once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// What the task that follows the cluster is asked for.
 pub(super) struct Assignment {
-    /// Places that somebody was done with: the owners of these slots are looked at again. Held for single entries.
+    /// Places that a replica was done with: the owners of these slots are looked at again. Held for single entries.
     again: Mutex<BTreeSet<SlotNumber>>,
     pub(super) wake: Notify,
     /// Wakes who reads the records of pools.
@@ -110,7 +111,7 @@ impl Drop for HandoverPermit {
 impl Slot {
     /// Waits until what was under way when it was closed has its outcome.
     async fn finished(&self) {
-        // Whoever creates a queue or fences a pool.
+        // Any replica that creates a queue or fences a pool.
         self.queue_gates.rest().await;
         self.pool_gates.rest().await;
         let uses: Vec<TaskTracker> = {
@@ -165,8 +166,8 @@ impl Broker {
         Ok(self.claim_free(following))
     }
 
-    /// Says what has changed, and for how long it must stay so: replicas come and go in a moment, but one that does not reach
-    /// everything may reach it again, and its slots would have moved twice.
+    /// States what has changed, and for how long it must stay so: replicas come and go in a moment, but one that does
+    /// not reach everything may reach it again, and its slots would have moved twice.
     fn note_view(&self, following: &mut FollowedCluster, view: &AssignmentView) {
         let now = Instant::now();
         if !view.has_replicas_of(&following.view) {
@@ -180,7 +181,7 @@ impl Broker {
         }
     }
 
-    /// Makes the places of slots that are free and should be ours those of whoever takes them.
+    /// Makes the places of slots that are free and should be ours those of any replica that takes them.
     fn claim_free(&self, following: &mut FollowedCluster) -> Vec<SlotReservation> {
         let left = std::mem::take(&mut following.left);
         let should = |number: &SlotNumber| {
@@ -292,7 +293,7 @@ impl Broker {
         loop {
             let settled = following.settled;
             let settles = async {
-                // Slots that are being taken anew are none of its surplus, and should go too.
+                // Slots that are being recovered are none of its surplus, and should go too.
                 let is_passed_over = following.view.yielding_replicas().contains(&self.0.owner.instance);
                 match self.surplus(&following).is_empty() && !(is_passed_over && settled > Instant::now()) {
                     true => std::future::pending().await,
@@ -353,7 +354,7 @@ impl Broker {
         }
     }
 
-    /// Notes what comes within a moment: the end of a session is many changes. False when the tree is closed.
+    /// Notes what arrives within a moment: the end of a session is many changes. False when the tree is closed.
     async fn gather(&self, watch: &mut MetaWatch, following: &mut FollowedCluster) -> bool {
         let end = Instant::now() + limits::GATHER;
         loop {
@@ -400,16 +401,16 @@ impl Broker {
         });
     }
 
-    /// Waits until slots that were handed over are served again. Whoever takes them reads the tree on the way, and its reads
-    /// wait for its commits: those for the slots that come next would be in front.
+    /// Waits until slots that were handed over are served again. Any replica that takes them reads the tree on the way,
+    /// and its reads wait for its commits: those for the slots that come next would be in front.
     async fn await_new_owners(&self, slots: &[Arc<Slot>]) {
         for slot in slots {
             self.0.slot_table.moved(slot.owned.slot, &SlotLocation::Nowhere).await;
         }
     }
 
-    /// Hands slots over: nothing begins any more, what is under way ends, then whoever should have them may take them. What
-    /// does not end in time is refused by the fences once they are taken; then it is false.
+    /// Hands slots over: nothing begins any more, what is under way ends, then any replica that should have them may
+    /// take them. What does not end in time is refused by the fences once they are taken; then it is false.
     async fn hand_over(&self, slots: &[Arc<Slot>], patience: Duration) -> bool {
         let leave = |slot| self.take_reserved(slot, "it goes to another replica").map(|away| (slot, away));
         let (left, aways): (Vec<&Arc<Slot>>, Vec<SlotReservation>) = slots.iter().filter_map(leave).unzip();

@@ -1,8 +1,9 @@
-//! Receives that are repeated because their client never saw the answer: it names the receive, and gets the same messages
-//! with the same handles, hidden for their whole time again. Source: `ReceiveRequestAttemptId` of SQS, for queues in order
-//! of groups.
+//! Receives that are repeated because their client never saw the answer: it names the receive, and gets the same
+//! messages with the same handles, hidden for their whole time again. Source: `ReceiveRequestAttemptId` of SQS, for
+//! queues in order of groups.
 //!
-//! The id of a receive is in the record of its claim, so it is known for as long as the claim is, whoever owns the slot.
+//! The id of a receive is in the record of its claim, so it is known for as long as the claim is, no matter which
+//! caller owns the slot.
 
 use super::Broker;
 use super::claims::ClaimView;
@@ -13,8 +14,8 @@ use crate::domain::time::Timestamp;
 use crate::error::Error;
 
 impl Broker {
-    /// The messages of the receive with this id, and when they were received; none when there was no such receive, or it
-    /// cannot be repeated: it is over, or something was done with one of its messages.
+    /// The messages of the receive with this id, and when they were received; none when there was no such receive, or
+    /// it cannot be repeated: it has ended, or something was done with one of its messages.
     pub(super) async fn receive_again(
         &self,
         at: &QueueRef,
@@ -36,7 +37,7 @@ impl Broker {
             renewed => renewed?,
         }
         let view = self.claim_get(at, claim).await?.view;
-        // Whoever deletes one of them meanwhile has the answer already.
+        // Any caller that deletes one of them meanwhile has the answer already.
         Ok((view.messages.len() == messages).then_some((view, received)))
     }
 }

@@ -1,5 +1,5 @@
-//! Work that nobody asks for, among it clearing away the records of claims whose messages were all deleted. Others have files
-//! of their own, as [`super::expiry`], [`super::sweeps`], [`super::schedule`] and [`super::quotas`].
+//! Work that no caller asks for, among it clearing away the records of claims whose messages were all deleted. Others
+//! have files of their own, as [`super::expiry`], [`super::sweeps`], [`super::schedule`] and [`super::quotas`].
 
 use std::sync::Arc;
 use std::time::Duration;

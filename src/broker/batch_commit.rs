@@ -1,4 +1,5 @@
-//! Sending one batch to its pool until it is known what became of it. What that means to anybody is not decided here.
+//! Sending one batch to its pool until it is known what became of it. What that means to any caller is not decided
+//! here.
 
 use std::time::Duration;
 

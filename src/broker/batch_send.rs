@@ -79,7 +79,7 @@ impl Broker {
     }
 }
 
-/// A message is longer than its queue allows, as SQS says it.
+/// A message is longer than its queue allows, as SQS states it.
 fn too_long(most: usize) -> Error {
     let why = format!("Message must be shorter than {most} bytes");
     Error::invalid(InvalidPart::Limit, "MessageBody", why)

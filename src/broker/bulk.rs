@@ -31,7 +31,7 @@ enum PassRemainder {
 }
 
 impl Broker {
-    /// Deletes messages for somebody who holds claims: all of them, or none when one is under another live claim.
+    /// Deletes messages for a caller who holds claims: all of them, or none when one is under another live claim.
     /// They are gone from the pool when this returns; those that were not there are no error.
     pub async fn messages_delete(
         &self,
@@ -49,7 +49,7 @@ impl Broker {
         }
     }
 
-    /// Deletes messages, each for itself: one that is under a claim of somebody else stays. Those that went well are
+    /// Deletes messages, each for itself: one that is under a claim of another caller stays. Those that went well are
     /// gone from the pool when this returns.
     pub async fn messages_delete_each(
         &self,
@@ -117,7 +117,7 @@ impl Broker {
         let pop = async move {
             match broker.choose(&slot, &at, ClaimLimit::from(count), Duration::ZERO).await?.chosen {
                 Some(chosen) => broker.pop_chosen(&slot, &at, chosen).await,
-                // Cut off from the tree, nobody can say that there is nothing (P8).
+                // Cut off from the tree, no caller can say that there is nothing (P8).
                 None => broker.check_ours(&slot).map(|()| Vec::new()),
             }
         };
@@ -154,7 +154,7 @@ impl Broker {
     }
 
     /// Removes every message that was posted before, claimed or not. Zaqar spares the claimed ones, whatever it
-    /// says. Nothing happens when there is no such queue.
+    /// states. Nothing happens when there is no such queue.
     pub async fn queue_purge(&self, at: &QueueRef) -> Result<(), Error> {
         let slot = self.slot(at).await?;
         if !self.open(&slot, at).await? {
@@ -203,7 +203,7 @@ impl Broker {
         Err(Error::unknown(Part::Coordination, "claims of the queue are neither made nor ended"))
     }
 
-    /// Goes through an order of the queue once. What moves between queues is left to its move.
+    /// Leaves through an order of the queue once. What moves between queues is left to its move.
     async fn purge_order(&self, purging: &mut PurgeRun<'_>, order: Order) -> Result<PassRemainder, Error> {
         let PurgeRun { slot, at, id, last, .. } = *purging;
         let (mut after, mut left) = (None, PassRemainder::Nothing);
@@ -245,7 +245,7 @@ struct PurgeRun<'a> {
     slot: &'a Arc<Slot>,
     at: &'a QueueRef,
     id: QueueId,
-    /// The newest message that goes.
+    /// The newest message that leaves.
     last: MessageId,
     /// Whether something is gone by now.
     is_written: bool,

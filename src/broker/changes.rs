@@ -1,4 +1,4 @@
-//! What is written of a queue: the changes that go to its pools by way of the lanes.
+//! What is written of a queue: the changes that go to its pools by way of the slot writers.
 
 use super::{copy_phase, duplicates};
 use crate::domain::attributes::Attributes;
@@ -16,7 +16,7 @@ pub(super) enum Change {
     Post(Vec<Message>, Vec<(DedupKey, Note)>),
     /// Ids of deduplication that are forgotten.
     ForgetTwins(Vec<DedupKey>),
-    /// Headers as they now are, of messages that stay hidden until whoever sends them goes on.
+    /// Headers as they now are, of messages that stay hidden until any caller that sends them continues.
     Update(Vec<Header>),
     /// Messages that become ready, with their headers as they then are.
     Wake(Vec<Header>),
@@ -28,13 +28,13 @@ pub(super) enum Change {
     Remove(Vec<MessageId>),
     /// Messages that a move takes out: the other queue has them, or keeps them.
     Depart(Vec<MessageId>),
-    /// Messages that go over to another pool with their queue, and the note that says which they are.
+    /// Messages that go over to another pool with their queue, and the note that states which they are.
     Copy(Vec<Message>, Note),
     /// Messages that the newer pool has by now, and the older one need not have any more.
     Leave(Vec<MessageId>),
     /// Notes that go over to another pool with their queue.
     CopyNotes(Vec<Note>),
-    /// The note of messages that went over goes: none is in both pools.
+    /// The note of messages that went over leaves: none is in both pools.
     Arrived,
 }
 
@@ -74,7 +74,7 @@ impl Change {
         messages.iter().map(|message| &message.header).chain(headers)
     }
 
-    /// Whether the queue holds more or less by it. What goes over is counted when it is in one pool again.
+    /// Whether the queue holds more or less by it. What is copied is counted when it is in one pool again.
     pub(super) fn counts(&self) -> bool {
         match self {
             Self::Post(..) | Self::Prepare(_) | Self::Remove(_) | Self::Depart(_) | Self::Leave(_) => true,
@@ -102,14 +102,14 @@ impl Change {
         }
     }
 
-    /// Where it goes while its queue lies in two pools.
+    /// Where it leaves while its queue is in two pools.
     pub(super) fn way(&self) -> PoolRoute {
         match self {
             Self::Post(..) | Self::Prepare(_) | Self::Copy(..) | Self::CopyNotes(_) | Self::Arrived => {
                 PoolRoute::Newer
             }
             Self::Leave(_) => PoolRoute::Older,
-            // What is posted anew with such an id goes to the newer pool, after this.
+            // What is posted again with such an id moves to the newer pool, after this.
             Self::ForgetTwins(_) => PoolRoute::NewerFirst,
             Self::Update(_) | Self::Wake(_) | Self::Transfer(_) | Self::Remove(_) | Self::Depart(_) => {
                 PoolRoute::Both
@@ -162,8 +162,8 @@ impl Change {
     }
 }
 
-/// The pools to which a change of a queue goes that lies in two of them. In one that does not have what it changes it does
-/// nothing (P6).
+/// The pools to which a change of a queue leaves that is in two of them. In one that does not have what it changes it
+/// does nothing (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolRoute {
     Newer,

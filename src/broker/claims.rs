@@ -1,4 +1,4 @@
-//! Claims: create and release. How claims end stands in [`super::release`].
+//! Claims: create and release. How claims end is in [`super::release`].
 
 use std::sync::Arc;
 
@@ -126,8 +126,8 @@ impl Broker {
         Ok(granted)
     }
 
-    /// Messages for a claim, with the slot that they were chosen in. One that is taken anew meanwhile is waited for, and
-    /// the wait goes on there.
+    /// Messages for a claim, with the slot that they were chosen in. One that is recovered meanwhile is waited for, and
+    /// the wait continues there.
     async fn choose_or_wait(
         &self,
         at: &QueueRef,
@@ -143,7 +143,7 @@ impl Broker {
                 Ok(ClaimChoice { chosen: Some(chosen), arrivals }) => {
                     return Ok(ClaimChoice { chosen: Some((slot, chosen)), arrivals });
                 }
-                // Cut off from the tree, nobody can say that there is nothing: it may be another's by now (P8).
+                // Cut off from the tree, no caller can say that there is nothing: it may be another's by now (P8).
                 Ok(ClaimChoice { chosen: None, arrivals }) => {
                     return self.check_ours(&slot).map(|()| ClaimChoice { chosen: None, arrivals });
                 }
@@ -153,7 +153,7 @@ impl Broker {
         }
     }
 
-    /// A claim of another replica that goes to its holder through this one.
+    /// A claim of another replica that moves to its holder through this one.
     pub fn handover_from(&self, address: String, at: QueueRef, claim: ClaimId) -> DeliveryGuard {
         DeliveryGuard { broker: self.clone(), at, claim: Some(claim), from: Some(address) }
     }
@@ -164,17 +164,17 @@ impl Broker {
         self.peer_client()?.ask(address, UNHELD, &unheld).await
     }
 
-    /// Ends a claim that its holder never got, uncounted. One that is over is ended already.
+    /// Ends a claim that its holder never got, uncounted. One that has ended is ended already.
     pub async fn claim_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
         let slot = self.slot(&at).await?;
-        // The slot may have been taken anew since the claim was made.
+        // The slot may have been recovered since the claim was made.
         self.open(&slot, &at).await?;
         self.release_claims(&slot, vec![(at, claim)], Release::UNCOUNTED, ReleaseCause::NeverHeld).await
     }
 
-    /// Looks for messages in the window, and hides them. What it meets on the way that no claim may have is removed or
-    /// set aside, and when the window runs low more is read. Of what is set aside for a queue that is served here the arrival
-    /// is added to `arrivals`.
+    /// Looks for messages in the ready cache, and hides them. What it meets on the way that no claim may have is
+    /// removed or marked in transfer, and when the ready cache runs low more is read. Of what is marked in transfer for
+    /// a queue that is served here the arrival is added to `arrivals`.
     pub(super) fn look(
         &self,
         slot: &Arc<Slot>,
@@ -213,7 +213,7 @@ impl Broker {
             }
             let ClaimSelection { messages, expired, dead } = taken;
             if !expired.is_empty() {
-                // Nobody waits for this: an expired message is hidden until it is gone.
+                // No caller waits for this: an expired message is hidden until it is gone.
                 drop(self.submit(slot, state, at, Change::Remove(expired)));
             }
             if let Some((target, _)) = dead_letters.filter(|_| !dead.is_empty()) {
@@ -228,7 +228,7 @@ impl Broker {
         }
     }
 
-    /// Begins to read the next page when the window runs low.
+    /// Begins to read the next page when the ready cache runs low.
     pub(super) fn start_refill(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
         if queue.engine.is_ordered() {
             return self.start_group_reads(slot, at, queue);
@@ -251,7 +251,7 @@ impl Broker {
         }
     }
 
-    /// Nobody waits for what lies ahead: there is something else to claim.
+    /// No caller waits for what is ahead: there is something else to claim.
     fn finish_lookahead(
         &self,
         slot: &Slot,
@@ -317,7 +317,7 @@ impl Broker {
             self.record(slot, at, id, (terms, client, attempt.as_ref()), &chosen, (now, expires)).await;
         let bodies = match recorded {
             Ok(bodies) => bodies,
-            // What was chosen goes to the next one who waits.
+            // What was chosen moves to the next one who waits.
             Err(error) if error.nothing_written() => return Err(error),
             Err(error) => {
                 self.expire_in_doubt(slot, at, id, terms, &chosen);
@@ -348,7 +348,7 @@ impl Broker {
         Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect(), received: now })
     }
 
-    /// Nobody knows whether a claim is recorded. It is taken for a claim whose time is over: ending it removes the
+    /// It is unknown whether a claim is recorded. It is taken for a claim whose time has ended: ending it removes the
     /// record, if there is one, before the messages are ready.
     fn expire_in_doubt(
         &self,

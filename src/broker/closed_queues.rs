@@ -1,8 +1,9 @@
-//! What is in a queue that is not open, read without opening it: out of the totals that its pool keeps with each batch (P14), and
-//! the claims that were read when its slot was taken.
+//! What is in a queue that is not open, read without opening it: out of the totals that its pool keeps with each batch
+//! (P14), and the claims that were read when its slot was taken.
 //!
-//! Pools know nothing of claims. The claims of a queue that nobody has opened since its slot was taken are in memory, with the ids
-//! of their messages; those that the pool still has are claimed, as they will be when the queue is opened.
+//! Pools know nothing of claims. The claims of a queue that no caller has opened since its slot was taken are in
+//! memory, with the ids of their messages; those that the pool still has are claimed, as they will be when the queue is
+//! opened.
 
 use tokio_util::task::TaskTracker;
 
@@ -26,10 +27,11 @@ pub(super) struct ClosedQueue {
 }
 
 impl Broker {
-    /// Reads what is in a queue that is not open. Its pools are fenced first: no owner before can change it afterwards. It is
-    /// true for as long as nobody opens the queue, and no sweep takes anything out of it.
+    /// Reads what is in a queue that is not open. Its pools are fenced first: no owner before can change it afterwards.
+    /// It is true for as long as no caller opens the queue, and no sweep takes anything out of it.
     ///
-    /// It costs the totals; the oldest message and the earliest delayed one, where there are such; and the claimed messages.
+    /// It costs the totals; the oldest message and the earliest delayed one, where there are such; and the claimed
+    /// messages.
     pub(super) async fn read_closed(
         &self,
         slot: &std::sync::Arc<Slot>,

@@ -14,7 +14,7 @@ use crate::error::{Error, Resource};
 /// A replica, and the slots that it has.
 #[derive(Clone, Debug)]
 pub struct ComponentView {
-    /// What it says of itself.
+    /// What it states of itself.
     pub component: Component,
     /// Its slots, in order.
     pub slots: Vec<Slot>,
@@ -29,7 +29,7 @@ pub struct ClusterView {
     pub components: Vec<ComponentView>,
     /// The newest form of record that may be there.
     pub schema: Schema,
-    /// Slots that nobody has at this moment, in order.
+    /// Slots that no caller has at this moment, in order.
     pub unowned: Vec<Slot>,
 }
 
@@ -40,8 +40,8 @@ impl Broker {
         self.0.catalogue.peer_secret(&fresh).await.map(|secret| PeerSecret::new(&secret))
     }
 
-    /// Tells a replica to hand all its slots over to the others and to take none from now on. It goes on serving by passing
-    /// requests on, until it is stopped.
+    /// Tells a replica to hand all its slots over to the others and to take none from now on. It continues serving by
+    /// passing requests on, until it is stopped.
     pub async fn component_drain(&self, instance: Uuid) -> Result<(), Error> {
         self.0.catalogue.catch_up().await?;
         let registry = self.0.catalogue.registry().await?;
@@ -56,7 +56,7 @@ impl Broker {
         if is_told { Ok(()) } else { Err(missing()) }
     }
 
-    /// Every replica with its slots, as the tree says: none of them needs to answer for it.
+    /// Every replica with its slots, as the tree states: none of them needs to answer for it.
     pub async fn components(&self) -> Result<ClusterView, Error> {
         self.0.catalogue.catch_up().await?;
         let registry = self.0.catalogue.registry().await?;

@@ -1,4 +1,4 @@
-//! Copying a queue from one pool to another while it is used (P6). How that begins and ends stands in [`super::migration`].
+//! Copying a queue from one pool to another while it is used (P6). How that begins and ends is in [`super::migration`].
 //!
 //! ```text
 //! older pool:  ready ────────────────────────────────────────▶ gone
@@ -6,10 +6,10 @@
 //!              1. hidden, and read  2. appended, with a note   3. removed   4. shown
 //! ```
 //!
-//! Each step begins when the one before is durable, and one batch is under way at a time. Between 2 and 3 a message is in
-//! both pools, and nobody claims it. Whoever opens the queue after a crash there finds the note, and removes from the older
-//! pool what is in both. Claimed messages stay until they are given back, and those on their way to another queue until they
-//! are there. It begins with the newest messages, since consumers take the oldest.
+//! Each step begins when the one before is durable, and one batch is under way at a time. Between 2 and 3 a message is
+//! in both pools, and no caller claims it. Any caller that opens the queue after a crash there finds the note, and
+//! removes from the older pool what is in both. Claimed messages stay until they are given back, and those on their way
+//! to another queue until they are there. It begins with the newest messages, since consumers take the oldest.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,14 +50,14 @@ pub(super) fn note_name() -> (u8, Bytes) {
 /// The way of an open queue to another pool.
 pub(super) struct Migration {
     pub(super) record: MigrationRecord,
-    /// Held by who copies a batch, and by who ends this or looks at the queue while nothing is in both pools. Whether it
-    /// is over: then nothing is copied any more.
+    /// Held by who copies a batch, and by who ends this or looks at the queue while nothing is in both pools. Whether
+    /// it has ended: then nothing is copied any more.
     pub(super) step: Mutex<bool>,
     /// Messages that went over since the queue was opened or the migration began.
     pub(super) copied: AtomicU64,
     /// Whether the last walk found nothing that can go over: all that is left is claimed, or on its way to another queue.
     pub(super) is_held: AtomicBool,
-    /// Those who read the queue where it was before: they would miss what goes over.
+    /// Those who read the queue where it was before: they would miss what is copied.
     readers: TaskTracker,
 }
 
@@ -74,8 +74,8 @@ impl Migration {
     }
 }
 
-/// Waits until no message of a queue is in two pools, and keeps it so, for whoever counts them. When that takes long, since a
-/// pool does not answer, some may be counted twice.
+/// Waits until no message of a queue is in two pools, and keeps it so, for any caller that counts them. When that takes
+/// long, since a pool does not answer, some may be counted twice.
 pub(super) async fn still(migration: Option<&Migration>) -> Option<MutexGuard<'_, bool>> {
     timeout(limits::COPY_STILL, migration?.step.lock()).await.ok()
 }
@@ -109,7 +109,7 @@ impl CopyCursor {
 }
 
 impl Broker {
-    /// Begins to copy a queue that lies in two pools.
+    /// Begins to copy a queue that is in two pools.
     pub(super) fn start_copy_phase(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &OpenQueue) {
         let Some(migration) = &queue.migration else { return };
         let (slot, at, migration) = (Arc::clone(slot), at.clone(), Arc::clone(migration));
@@ -117,7 +117,7 @@ impl Broker {
         self.spawn_in(&Arc::clone(&course.slot), async move {
             tokio::select! {
                 () = broker.run_copy_phase(&course) => {}
-                // What is under way is told of by the lanes, or found by whoever opens the queue next.
+                // What is under way is told of by the slot writers, or found by any caller that opens the queue next.
                 () = course.slot.closed.cancelled() => {}
                 () = broker.0.stop.cancelled() => {}
             }
@@ -147,7 +147,8 @@ impl Broker {
                     let _ = timeout(pause.saturating_sub(limits::COPY_REST), changed).await;
                     pause = longest.min(pause * 2);
                 }
-                // The slot is taken anew. Until the queue is opened there the note of what may be in both pools must stay.
+                // The slot is recovered. Until the queue is opened there the note of what may be in both pools must
+                // stay.
                 Err(error) if !error.nothing_written() => return,
                 Err(error) => {
                     self.task_failed("copy queue", format_args!("queue {}", course.at.name), &error);
@@ -158,7 +159,7 @@ impl Broker {
         }
     }
 
-    /// Waits until nobody writes or reads as if the queue were in the older pool alone, and writes the ids of
+    /// Waits until no caller writes or reads as if the queue were in the older pool alone, and writes the ids of
     /// deduplication to the newer one.
     async fn prepare_copy(&self, course: &CopyPhase) -> Result<(), Error> {
         settled(self.change_course(course, Change::Leave(Vec::new()))?).await?;
@@ -181,7 +182,7 @@ impl Broker {
         }
     }
 
-    /// Goes once over what the older pool has, and ends the migration when that is nothing.
+    /// Leaves once over what the older pool has, and ends the migration when that is nothing.
     async fn copy_round(&self, course: &CopyPhase) -> Result<CopyTick, Error> {
         let (mut round, mut walk) = (CopyTick::Idle, Some(CopyCursor::FIRST));
         while let Some(part) = walk {
@@ -207,7 +208,7 @@ impl Broker {
             walk = part.next(end.filter(|_| !page.is_last));
         }
         let Some((older, _)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
-        // What is left in the older pool goes with it.
+        // What is left in the older pool leaves with it.
         if older.holds_any(course.id).await? {
             return Ok(round);
         }
@@ -215,8 +216,8 @@ impl Broker {
         Ok(CopyTick::Over)
     }
 
-    /// The pool that the queue leaves and the one that it goes to; none when it is not open any more, or another migration
-    /// has begun.
+    /// The pool that the queue leaves and the one that it moves to; none when it is not open any more, or another
+    /// migration has begun.
     fn stores_of(&self, course: &CopyPhase) -> Result<Option<(NamedStore, NamedStore)>, Error> {
         let mut state = course.slot.state.lock();
         let queue = state.queue_mut(&course.at, course.id);
@@ -230,7 +231,7 @@ impl Broker {
         Ok(Some((self.pool(&older)?.store()?, self.pool(&pool)?.store()?)))
     }
 
-    /// Copies those of these messages that nobody changes. Returns how many; none when the migration is over.
+    /// Copies those of these messages that no caller changes. Returns how many; none when the migration has ended.
     async fn copy_some(
         &self,
         course: &CopyPhase,
@@ -253,7 +254,7 @@ impl Broker {
             Ok(read) => self.carry_across(course, &hidden, read).await,
             Err(error) => Err(older.failed(error)),
         };
-        // What is not known stays hidden: the slot is taken anew.
+        // What is not known stays hidden: the slot is recovered.
         if copied.as_ref().map_or_else(Error::nothing_written, |_| true) {
             let mut state = course.slot.state.lock();
             if let Some(queue) = state.queue_mut(&course.at, course.id) {
@@ -280,7 +281,7 @@ impl Broker {
             let ids: HashSet<MessageId> = go.iter().map(|message| message.header.id).collect();
             let gone: Vec<MessageId> = hidden.iter().filter(|id| !ids.contains(id)).copied().collect();
             queue.engine.not_copied(&gone);
-            // Whoever has begun to remove one has sent that to both pools: it must not come after it.
+            // Any caller that has begun to remove one has sent that to both pools: it must not come after it.
             go.retain(|message| queue.engine.copy_read(&message.header));
             let ids: Vec<MessageId> = go.iter().map(|message| message.header.id).collect();
             if ids.is_empty() {
@@ -323,8 +324,8 @@ impl Broker {
         self.submit(&course.slot, &mut state, &course.at, change)
     }
 
-    /// Opens the pools of a queue that is not open, and says where it lies and whether it moves. The caller holds its gate and
-    /// those of its pools.
+    /// Opens the pools of a queue that is not open, and states where it is and whether it moves. The caller holds its
+    /// gate and those of its pools.
     pub(super) async fn open_pools(
         &self,
         slot: &Arc<Slot>,
@@ -379,6 +380,6 @@ enum CopyTick {
     Copied,
     /// What is left cannot go over now.
     Idle,
-    /// The queue is in one pool, or somebody else sees to it.
+    /// The queue is in one pool, or another caller sees to it.
     Over,
 }

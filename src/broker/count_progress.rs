@@ -131,7 +131,7 @@ impl CountProgress {
         }
     }
 
-    /// Whether a queue is still to be read: nobody has opened or deleted it.
+    /// Whether a queue is still to be read: no caller has opened or deleted it.
     pub(super) fn is_reading(&self, at: &QueueRef) -> bool {
         self.reading.contains_key(at)
     }

@@ -7,7 +7,7 @@ use crate::domain::ids::ClaimId;
 use crate::domain::names::QueueRef;
 use crate::domain::time::Timestamp;
 
-/// Deadlines of claims that are over which a slot may keep beside those of the live ones.
+/// Deadlines of claims that have ended which a slot may keep beside those of the live ones.
 const SPARE_DEADLINES: usize = 1_024;
 
 /// When a claim of which queue ends.
@@ -19,7 +19,7 @@ pub(super) struct Deadline {
 }
 
 impl SlotState {
-    /// Notes when a claim ends. Deadlines of claims that are over, or that last longer now, are forgotten before they
+    /// Notes when a claim ends. Deadlines of claims that have ended, or that last longer now, are forgotten before they
     /// outnumber the others.
     pub(super) fn note_deadline(&mut self, deadline: Deadline) {
         if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
@@ -162,7 +162,7 @@ mod tests {
         for (claim, at) in ends {
             state.note_deadline(Deadline { at, claim, queue: queue() });
         }
-        // A claim that is over has left a deadline behind.
+        // A claim that has ended has left a deadline behind.
         let gone = ClaimId::new(&mut rand::rng());
         state.note_deadline(Deadline { at: end(10), claim: gone, queue: queue() });
         let pause = |clock: &Clock| alarms.claims.pause(clock.now(), limits::EXPIRY_TICK).as_millis();
@@ -183,7 +183,7 @@ mod tests {
         }
         state.finish_expiry();
         assert_eq!(pause(&clock), 40, "then the next one");
-        // Of a queue that nobody has opened yet only the deadline is known.
+        // Of a queue that no caller has opened yet only the deadline is known.
         let other = QueueRef { name: QueueName::new("other").unwrap(), ..queue() };
         state.note_deadline(Deadline { at: end(100), claim: gone, queue: other });
         alarms.claims.forget();

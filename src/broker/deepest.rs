@@ -1,5 +1,5 @@
-//! Which queues have figures of their own for their depth: the deepest of those that have none for another reason, so that a
-//! backlog is seen by its name whether anybody uses the queue or not.
+//! Which queues have figures of their own for their depth: the deepest of those that have none for another reason, so
+//! that a backlog is seen by its name whether any caller uses the queue or not.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

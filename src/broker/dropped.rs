@@ -5,8 +5,8 @@
 //! note ──pools emptied──▶ claims gone ──▶ note gone
 //! ```
 //!
-//! After the commit the queue is gone for everybody, and another one may have its name, under another id. The note
-//! makes sure that its messages and claims go too, whoever owns the slot by then.
+//! After the commit the queue is gone for every caller, and another one may have its name, under another id. The note
+//! makes sure that its messages and claims go too, no matter which caller owns the slot by then.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,12 +43,13 @@ impl Broker {
         self.carry_out(delete).await
     }
 
-    /// As [`Broker::queue_delete`], for a caller that holds the gate of the queue: nobody opens or creates it meanwhile.
+    /// As [`Broker::queue_delete`], for a caller that holds the gate of the queue: no caller opens or creates it
+    /// meanwhile.
     async fn delete_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
         let Some(record) = self.0.catalogue.queue(&slot.owned, at).await? else {
             return self.check_ours(slot);
         };
-        // No sweep takes it for a queue that nobody has opened.
+        // No sweep takes it for a queue that no caller has opened.
         let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
         let closed = {
             let mut state = slot.state.lock();
@@ -72,7 +73,7 @@ impl Broker {
         self.0.meter.forget_queue(at);
         slot.state.lock().next_cleaning = Some(self.0.clock.now());
         match &deleted {
-            // What is left of it is nobody's any more.
+            // What is left of it is no caller's any more.
             Ok(()) => {
                 self.0.ledger.remove_queue(record.id);
                 slot.state.lock().figures.progress.deleted(at);
@@ -83,7 +84,7 @@ impl Broker {
         deleted
     }
 
-    /// Cleans away what deleted queues leave, whoever deleted them.
+    /// Cleans away what deleted queues leave, no matter which caller deleted them.
     pub(super) async fn clean_dropped(&self) {
         while self.sleep_tick(limits::DROPPED_TICK).await {
             let now = self.0.clock.now();

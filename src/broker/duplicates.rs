@@ -39,21 +39,21 @@ pub(super) fn note(key: &DedupKey, id: MessageId, expires: Timestamp) -> Note {
     Note { kind, key, value: Bytes::copy_from_slice(id.as_bytes()), expires }
 }
 
-/// What a note says; none when it is not what this program writes.
+/// What a note states; none when it is not what this program writes.
 pub(super) fn read_note(note: &Note) -> Option<(DedupKey, MessageId)> {
     let key = DedupKey::from_bytes(note.key[..].try_into().ok()?);
     Some((key, MessageId::from_bytes(note.value[..].try_into().ok()?)))
 }
 
-/// A message of a post whose twin is not durable yet.
+/// A message of a post whose duplicate is not durable yet.
 pub(super) struct PendingDuplicate {
     /// Its place in the post.
     pub(super) place: usize,
     pub(super) message: NewMessage,
 }
 
-/// How many ids of deduplication all open queues remember: as counted in each look at the memory of windows, with those that
-/// were posted since.
+/// How many ids of deduplication all open queues remember: as counted in each look at the memory of ready caches, with
+/// those that were posted since.
 #[derive(Debug, Default)]
 pub(super) struct DedupUsage(AtomicUsize);
 
@@ -186,7 +186,7 @@ impl Broker {
         }
     }
 
-    /// Forgets the ids of deduplication of the open queues of a slot whose time is over.
+    /// Forgets the ids of deduplication of the open queues of a slot whose time has ended.
     pub(super) fn expire_dedup(&self, slot: &Arc<Slot>) {
         let now = self.0.clock.now();
         let mut state = slot.state.lock();
@@ -195,7 +195,7 @@ impl Broker {
         for at in names {
             while let Some(queue) = state.queues.get_mut(&at) {
                 let keys = queue.engine.forget_dedup_ids(now, limits::NOTES_PAGE);
-                // Nobody waits for this: what stays in the pool is forgotten after the queue was opened again.
+                // No caller waits for this: what stays in the pool is forgotten after the queue was opened again.
                 if keys.is_empty() || self.submit(slot, &mut state, &at, Change::ForgetTwins(keys)).is_err() {
                     break;
                 }

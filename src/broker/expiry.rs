@@ -1,5 +1,5 @@
-//! Ending claims whose time is over, by the pools that their queues lie in: those of a pool that hangs wait for it, and hold up
-//! no others.
+//! Ending claims whose time has ended, by the pools that their queues lie in: those of a pool that hangs wait for it,
+//! and hold up no others.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ use crate::domain::time::Timestamp;
 use crate::engine::Release;
 use crate::error::Error;
 
-/// Claims whose time is over, at most one turn's worth.
+/// Claims whose time has ended, at most one turn's worth.
 #[derive(Default)]
 struct DueClaims {
     /// Those of open queues, by where these lie.
     claims: HashMap<Option<Placement>, Vec<ClaimKey>>,
-    /// Those of queues that nobody has opened.
+    /// Those of queues that no caller has opened.
     unopened: Vec<Deadline>,
 }
 
@@ -41,7 +41,7 @@ type DuePlacements = HashMap<Option<Placement>, DuePlacement>;
 impl Broker {
     pub(super) async fn expire_claims(&self) {
         let alarm = &self.0.alarms.claims;
-        // While no claim can be renewed their time stands still, and nothing is due soon.
+        // While no claim can be renewed their time is stopped, and nothing is due soon.
         let time = || {
             let now = self.0.clock.now();
             let time = self.claim_time();
@@ -85,7 +85,7 @@ impl Broker {
                 });
             }
             ended.close();
-            // What takes longer goes on beside what is due next.
+            // What takes longer continues beside what is due next.
             let _ = timeout(limits::EXPIRY_WAIT, ended.wait()).await;
         }
         slot.state.lock().finish_expiry();
@@ -148,8 +148,8 @@ impl Broker {
         }
     }
 
-    /// Opens the queue of a claim whose time is over, so that it can be ended. A claim of a queue that does not exist any
-    /// more is cleared away.
+    /// Opens the queue of a claim whose time has ended, so that it can be ended. A claim of a queue that does not exist
+    /// any more is cleared away.
     async fn open_for_release(&self, slot: &Arc<Slot>, deadline: Deadline, now: Timestamp) {
         let opened = self.open(slot, &deadline.queue).await;
         let mut state = slot.state.lock();

@@ -52,7 +52,7 @@ impl Broker {
 /// Fences a pool for the slot. The greatest id that any owner gave there.
 async fn fence(slot: &Slot, store: &NamedStore) -> Result<MessageId, Error> {
     let fenced = store.fence(slot.owned.slot, slot.epoch).await;
-    // One of another generation is not reached by taking the slot anew.
+    // One of another generation is not reached by recovering the slot.
     if matches!(&fenced, Err(StoreError::Fenced(by)) if by.generation == slot.epoch.generation) {
         slot.lose("a pool knows a later owner");
     }

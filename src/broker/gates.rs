@@ -1,7 +1,9 @@
-//! Gates by name: locks of single queues and of single pools, so that whoever waits for one holds up nobody at another.
+//! Gates by name: locks of single queues and of single pools, so that any caller that waits for one holds up no caller
+//! at another.
 //!
-//! They are taken in this order, and each only after those before it: the gate of the moves into a queue, the gate of a queue, the gates of
-//! its pools in the order of their names. The gate of departures from a queue is taken after that of moves; under it the source may be opened.
+//! They are taken in this order, and each only after those before it: the gate of the moves into a queue, the gate of a
+//! queue, the gates of its pools in the order of their names. The gate of departures from a queue is taken after that
+//! of moves; under it the source may be opened.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,7 +15,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::catalogue::Placement;
 use crate::domain::names::PoolName;
 
-/// Gates that are kept before those that nobody holds are forgotten.
+/// Gates that are kept before those that no caller holds are forgotten.
 const SPARE: usize = 64;
 
 /// A gate for each name, open or held. Held for single look-ups.
@@ -21,7 +23,7 @@ pub(super) struct Gates<K>(Mutex<GateMap<K>>);
 
 struct GateMap<K> {
     gates: HashMap<K, Arc<tokio::sync::Mutex<()>>>,
-    /// How many there may be before those that nobody holds are forgotten.
+    /// How many there may be before those that no caller holds are forgotten.
     most: usize,
 }
 
@@ -64,7 +66,7 @@ impl Gates<PoolName> {
 impl<K: Clone + Eq + Hash> GateMap<K> {
     fn gate(&mut self, name: &K) -> Arc<tokio::sync::Mutex<()>> {
         if self.gates.len() >= self.most {
-            // Whoever holds one or waits for it has a handle.
+            // Any caller that holds one or waits for it has a handle.
             self.gates.retain(|_, gate| Arc::strong_count(gate) > 1);
             self.most = SPARE.max(2 * self.gates.len());
         }

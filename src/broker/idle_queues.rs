@@ -1,4 +1,5 @@
-//! Queues that nobody uses are closed: memory holds what is at work, whatever there is. The next use opens one again, at the cost of a read.
+//! Queues that no caller uses are closed: memory holds what is at work, whatever there is. The next use opens one
+//! again, at the cost of a read.
 //!
 //! ```text
 //!          used                     nothing under way, and unused for [`limits::REST_ROUNDS`] rounds
@@ -7,7 +8,8 @@
 //!  └──────────────────────────────────── used, or a claim's end ─────────────────────────────────┘
 //! ```
 //!
-//! Whoever looks a queue up under the lock of its slot counts as its user, and has far less than the rounds to come back to it.
+//! Any caller that looks a queue up under the lock of its slot counts as its user, and has far less than the rounds to
+//! come back to it.
 
 use super::Broker;
 use super::slot::{OpenQueue, SlotState};
@@ -62,7 +64,7 @@ impl SlotState {
 }
 
 impl Broker {
-    /// Closes the queues that nobody uses until the service stops.
+    /// Closes the queues that no caller uses until the service stops.
     pub(super) async fn close_idle_queues(&self) {
         while self.sleep_tick(limits::REST_TICK).await {
             self.close_idle_round();

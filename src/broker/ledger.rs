@@ -1,14 +1,15 @@
-//! What the projects with quotas hold, by queue and in all. It only keeps books: it reads no pool and no tree, and waits
-//! for nobody. Who reads them for it, and when, stands in [`super::quotas`]. A project here is an account: all its regions.
+//! What the projects with quotas hold, by queue and in all. It only keeps books: it reads no pool and no tree, and
+//! waits for no caller. Who reads them for it, and when, is in [`super::quotas`]. A project here is an account: all its
+//! regions.
 //!
 //! ```text
 //! reserved ──post settled: the pool's totals hold it, or it was refused──▶ gone
-//!     └─────outcome unknown──▶ reserved until the slot is taken anew, which tells
+//!     └─────outcome unknown──▶ reserved until the slot is recovered, which tells
 //! ```
 //!
 //! What is added is reserved before it is sent, so that requests at the same time cannot go over a quota together. What
-//! is taken away counts until the pool says so. A book entry belongs to the epoch of the slot that made it: whatever an
-//! object of the slot from before has to say is not heard any more.
+//! is taken away counts until the pool reports it. A book entry belongs to the epoch of the slot that made it: whatever
+//! an object of the slot from before has to say is not heard any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -62,13 +63,13 @@ struct Holding {
 pub(super) enum CountState {
     /// All is known.
     Done,
-    /// Somebody is at it.
+    /// A caller is at it.
     UnderWay(watch::Receiver<bool>),
     /// It is for the caller to do.
     Begun(watch::Receiver<bool>),
 }
 
-/// What a pool says that a queue holds after a batch.
+/// What a pool states that a queue holds after a batch.
 pub(super) struct PoolCount {
     pub(super) queue: QueueId,
     /// Whose it is; absent when the queue is not open.
@@ -216,7 +217,7 @@ impl Ledger {
             || project.is_some_and(|project| books.projects.contains_key(project))
     }
 
-    /// A batch of this epoch has its outcome. `ended` are the reservations that are over; their messages are in the
+    /// A batch of this epoch has its outcome. `ended` are the reservations that have ended; their messages are in the
     /// totals, or nowhere.
     pub(super) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[(QueueId, Amount)]) {
         let books = &mut *self.0.lock();
@@ -247,14 +248,14 @@ impl Ledger {
         }
     }
 
-    /// A slot was taken anew: what the books say of its queues may not be all.
+    /// A slot was recovered: what the books say of its queues may not be all.
     pub(super) fn taken(&self, slot: SlotNumber) {
         for account in self.0.lock().projects.values_mut() {
             account.stale.insert(slot);
         }
     }
 
-    /// A slot is another replica's: what lies there counts there.
+    /// A slot is another replica's: what is there counts there.
     pub(super) fn left(&self, slot: SlotNumber) {
         let books = &mut *self.0.lock();
         let gone: Vec<QueueId> = books.of_slot(slot).map(|(id, _)| *id).collect();
@@ -269,7 +270,7 @@ impl Ledger {
         self.0.lock().stale(project, slot);
     }
 
-    /// Takes out what must be looked at again. Whoever does not succeed puts it back.
+    /// Takes out what must be looked at again. Any caller that does not succeed puts it back.
     pub(super) fn take_stale(&self) -> Vec<(ProjectId, SlotNumber)> {
         let mut books = self.0.lock();
         let counted = books.projects.iter_mut().filter(|(_, account)| *account.counted.borrow());
@@ -328,7 +329,7 @@ impl Holding {
         self.totals.plus(self.reserved)
     }
 
-    /// Takes over what the pool says in an epoch. What an earlier epoch reserved is in it, or never comes.
+    /// Takes over what the pool states in an epoch. What an earlier epoch reserved is in it, or never arrives.
     fn learn(&mut self, epoch: Epoch, totals: Totals) {
         if self.epoch < epoch {
             (self.epoch, self.reserved) = (epoch, Amount::default());
@@ -338,20 +339,20 @@ impl Holding {
     }
 }
 
-/// The answer to who comes while it is not known what a project holds.
+/// The answer to who arrives while it is not known what a project holds.
 pub(super) fn uncounted() -> Error {
     Error::unavailable(Part::Server, "what the project holds is being counted")
 }
 
 /// Room that is kept for messages until they are on their way. Dropped before that, it is given back.
 pub(super) struct Reservation {
-    /// Whose it is; none when nobody counts.
+    /// Whose it is; none when no caller counts.
     kept: Option<(Arc<Ledger>, ProjectId)>,
     amount: Amount,
 }
 
 impl Reservation {
-    /// For messages that nobody counts.
+    /// For messages that no caller counts.
     pub(super) fn none() -> Self {
         Self { kept: None, amount: Amount::default() }
     }

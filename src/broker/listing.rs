@@ -1,7 +1,7 @@
 //! Pages of messages. They change nothing.
 //!
 //! A page has what its filters let through, however much they leave out before it; but what one page may cost is
-//! bounded, and one that ends at that bound says where to go on.
+//! bounded, and one that ends at that bound states where to go on.
 
 use std::sync::Arc;
 
@@ -198,7 +198,7 @@ impl QueueSnapshot {
         Ok(Some(after))
     }
 
-    /// Reads what lies behind `after`: what is ready and, if that is wanted, what is scheduled among it.
+    /// Reads what is behind `after`: what is ready and, if that is wanted, what is scheduled among it.
     async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<PoolPage, Error> {
         let mut found = self.read_order(Order::Ready, after).await?;
         if filter.includes_delayed {

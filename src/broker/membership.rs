@@ -24,20 +24,20 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(super) struct Membership {
     pub(super) replica: Replica,
     started: Timestamp,
-    /// What it says of itself, and the node where it does. Held for single looks.
+    /// What it states of itself, and the node where it does. Held for single looks.
     said: Mutex<(ComponentState, String)>,
     /// The session in which the registry and the owner nodes are in place. Written by one task.
     held: AtomicU64,
     /// The lock is held for single looks.
     hold: Mutex<ExpiryHold>,
-    /// What it says of its reach. Held for single looks.
+    /// What it states of its reach. Held for single looks.
     report: Mutex<ReachReport>,
     /// When a client last asked a replica that it should have left. Held for single looks.
     asked: Mutex<Instant>,
 }
 
-/// When claims may not expire. Whoever asks learns of a suspension at that moment, so that no claim expires before it is
-/// noticed.
+/// When claims may not expire. Any replica that asks learns of a suspension at that moment, so that no claim expires
+/// before it is noticed.
 struct ExpiryHold {
     session: Receiver<Session>,
     /// No claim expires before.
@@ -91,24 +91,25 @@ impl Membership {
         }
     }
 
-    /// Somebody has said of it that it hands its slots over.
+    /// A replica has said of it that it hands its slots over.
     pub(super) fn note_draining(&self) {
         self.said.lock().0 = ComponentState::Draining;
     }
 
-    /// Keeps what the replica says of its reach, for when it registers again, and returns the node where it says so.
+    /// Keeps what the replica states of its reach, for when it registers again, and returns the node where it reports
+    /// it.
     pub(super) fn note_report(&self, report: &ReachReport) -> String {
         *self.report.lock() = report.clone();
         self.said.lock().1.clone()
     }
 
-    /// What it says of itself in this state.
+    /// What it states of itself in this state.
     fn component(&self, state: ComponentState) -> Component {
         let ReachReport { unreached, used_pools } = self.report.lock().clone();
         Component { unreached: Some(unreached), used_pools, ..self.replica.component(state, self.started) }
     }
 
-    /// What the replica says of itself.
+    /// What the replica states of itself.
     pub(super) fn state(&self) -> ComponentState {
         self.said.lock().0
     }
@@ -131,8 +132,8 @@ impl Broker {
         }
     }
 
-    /// The time by which it is judged whether a claim is over: now, but it stands still during a suspension, in which
-    /// nobody can renew, and for a moment after it (P3).
+    /// The time by which it is judged whether a claim has ended: now, but it is stopped during a suspension, in which
+    /// no replica can renew, and for a moment after it (P3).
     pub(super) fn claim_time(&self) -> Timestamp {
         self.0.membership.hold.lock().claim_time(self.0.clock.now())
     }

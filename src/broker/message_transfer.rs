@@ -1,7 +1,7 @@
 //! Moves of messages to another queue: dead letters, and those that a task moves on (P5). The steps stand in the engine's `moves`.
 //!
-//! Each queue with entries aside has one task that carries them on: those that move away to their target, those that
-//! were prepared here by asking their source. It begins when messages are set aside and when a queue that has such
+//! Each queue with entries in transfer has one task that carries them on: those that move away to their target, those that
+//! were prepared here by asking their source. It begins when messages are marked in transfer and when a queue that has such
 //! entries is opened, which [`super::unfinished_transfers`] sees to, and ends when there are none. A target that cannot be reached is tried again, with longer and
 //! longer pauses; its messages stay hidden meanwhile.
 
@@ -32,7 +32,7 @@ use crate::engine::{TransferFate, prepared};
 use crate::error::{Error, Part};
 use crate::storage::{Direction, Order, Position};
 
-/// A queue with entries aside, at its owner.
+/// A queue with entries in transfer, at its owner.
 pub(super) struct Side<'a> {
     pub(super) slot: &'a Arc<Slot>,
     pub(super) at: &'a QueueRef,
@@ -60,11 +60,11 @@ impl Broker {
     ) {
         let peer = Arc::new(Peer { at: target, queue: None });
         let moving = |header: Header| Header { state: State::Moving(Arc::clone(&peer)), ..header };
-        // The lane tells the engine how it went.
+        // The slot writer tells the engine how it went.
         drop(self.submit(slot, state, at, Change::Transfer(dead.into_iter().map(moving).collect())));
     }
 
-    /// Begins to carry on what is aside in a queue, if something is and nobody does already.
+    /// Begins to carry on what is aside in a queue, if something is and no caller does already.
     pub(super) fn start_mover(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
         if !queue.engine.has_in_transfer() {
             return;
@@ -127,7 +127,7 @@ impl Broker {
         }
     }
 
-    /// Goes once over what is aside in a queue: what is known to be, or all that its pool has.
+    /// Leaves once over what is aside in a queue: what is known to be, or all that its pool has.
     async fn run_transfer_pass(
         &self,
         slot: &Arc<Slot>,
@@ -251,7 +251,7 @@ impl Broker {
         if let Some(owner) = self.elsewhere(target) {
             return self.send_remote_transfer(source, (target, &owner), messages).await;
         }
-        // Nobody else prepares, publishes or drops here until the end, and the queue stays.
+        // No other caller prepares, publishes or drops here until the end, and the queue stays.
         let _moves = self.hold_transfers(target).await?;
         let slot = self.slot(target).await?;
         let (is_ordered, retention) = {
@@ -341,7 +341,7 @@ impl Broker {
     ) -> Result<Pass, Error> {
         let _moves = self.hold_transfers(target.at).await?;
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
-        // Somebody else may have brought them to their end while the lock was taken.
+        // Another caller may have brought them to their end while the lock was taken.
         let still: Vec<Header> = target
             .store
             .get(target.id, &ids)
@@ -402,7 +402,7 @@ impl Broker {
             let queue = state.queue_mut(side.at, side.id).ok_or_else(|| closed(side.at))?;
             if let Some(newest) = arriving.iter().max() {
                 queue.engine.expect_in_transfer(&arriving);
-                // What is posted from now on comes after them.
+                // What is posted from now on follows them.
                 state.ids.skip_to(*newest);
             }
             self.submit(side.slot, &mut state, side.at, change)?
@@ -434,7 +434,7 @@ fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, E
     }
 }
 
-/// Whether a message that moves was claimed as often as it may be. One that a task moves begins anew: it was never claimed.
+/// Whether a message that moves was claimed as often as it may be. One that a task moves begins again: it was never claimed.
 fn is_dead_letter(header: &Header) -> bool {
     header.attempts > 0
 }
@@ -457,7 +457,7 @@ pub(super) fn dead_letters<'a>(headers: impl Iterator<Item = &'a Header>) -> u64
     u64::try_from(headers.filter(|header| is_dead_letter(header)).count()).unwrap_or_default()
 }
 
-/// A body with what it remembers at the queue it moves to. A dead letter knows where it comes from, and how often it was
+/// A body with what it remembers at the queue it moves to. A dead letter knows where it is from, and how often it was
 /// claimed there; another message forgets both.
 fn enveloped(header: &Header, peer: &Peer, body: Bytes) -> Bytes {
     let (envelope, body) = Envelope::split(body);

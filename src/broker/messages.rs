@@ -110,7 +110,7 @@ pub(super) async fn settled(outcome: WriteOutcome) -> Result<(), Error> {
 }
 
 impl Broker {
-    /// Posts to a queue that is open. A message whose twin is on its way waits for what becomes of that.
+    /// Posts to a queue that is open. A message whose duplicate is on its way waits for what becomes of that.
     pub(super) async fn post_opened(
         &self,
         slot: &Arc<Slot>,
@@ -127,7 +127,7 @@ impl Broker {
             true => Error::unknown(Part::Storage, format!("a part of the messages is posted; {error}")),
             false => error,
         };
-        // Their twins were on the way before: now it is known what became of them.
+        // Their duplicates were on the way before: now it is known what became of them.
         while !awaited.is_empty() {
             let (places, messages): (Vec<usize>, Vec<NewMessage>) =
                 awaited.into_iter().map(|PendingDuplicate { place, message }| (place, message)).unzip();
@@ -217,7 +217,7 @@ impl Broker {
         }
     }
 
-    /// Deletes a message for somebody who holds `claim`, or no claim, by Zaqar's table of answers. It is gone
+    /// Deletes a message for a caller who holds `claim`, or no claim, by Zaqar's table of answers. It is gone
     /// from the pool when this returns; one that was not there is no error.
     pub async fn message_delete(
         &self,

@@ -23,7 +23,7 @@ impl Broker {
         self.queue_patch_within(at, changes, limits).await
     }
 
-    /// As [`Broker::queue_patch`], for somebody with bounds of its own for what is set.
+    /// As [`Broker::queue_patch`], for a caller with bounds of its own for what is set.
     pub async fn queue_patch_within(
         &self,
         at: &QueueRef,
@@ -33,7 +33,7 @@ impl Broker {
         let (broker, at) = (self.clone(), at.clone());
         let patch = async move {
             let slot = broker.slot(&at).await?;
-            // Held so that nobody opens the queue with what it was before.
+            // Held so that no caller opens the queue with what it was before.
             let _gate = slot.queue_gates.hold(&at).await;
             let patched = broker.patch_gated(&slot, &at, &changes, &limits).await;
             broker.confirm_refusal(&slot, patched)

@@ -1,5 +1,5 @@
-//! Migrations of queues to other pools while they are used (P6): begin, turn round, end, and how far one is. The copying
-//! stands in [`super::copy_phase`].
+//! Migrations of queues to other pools while they are used (P6): begin, turn round, end, and how far one is. The
+//! copying is in [`super::copy_phase`].
 //!
 //! ```text
 //! [old] ──one commit──▶ [old, new] ──nothing left in old, old emptied, one commit──▶ [new]
@@ -7,9 +7,9 @@
 //!                    cancel: [new, old], which ends with [old]
 //! ```
 //!
-//! The record of the queue says first where it will lie, and memory does as it says then: what is new goes to the newer
-//! pool, what changes a message to both, and both are read as one. So a crash anywhere is followed by an opening that
-//! finds all of it. Nobody waits for any of this but who claims a message in the moment in which it is copied.
+//! The record of the queue states first where it will lie, and memory does as it states then: what is new moves to the
+//! newer pool, what changes a message to both, and both are read as one. So a crash anywhere is followed by an opening
+//! that finds all of it. No caller waits for any of this but who claims a message in the moment in which it is copied.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,9 +39,9 @@ use crate::storage::DropResult;
 pub struct MigrationView {
     /// The pool that the queue leaves.
     pub from: PoolName,
-    /// The pool that it goes to, which takes what is new.
+    /// The pool that it moves to, which takes what is new.
     pub to: PoolName,
-    /// Whether it was canceled, and goes back to where it came from.
+    /// Whether it was canceled, and returns to where it came from.
     pub is_canceled: bool,
     /// When it began, or was canceled.
     pub started: Timestamp,
@@ -79,13 +79,13 @@ impl Destination {
 }
 
 impl Broker {
-    /// Begins to move a queue to another pool; it is used on meanwhile. What follows happens by itself, whoever serves the
-    /// queue by then. One that moves already, or is in that pool, is a conflict.
+    /// Begins to move a queue to another pool; it is used on meanwhile. What follows happens by itself, no matter which
+    /// caller serves the queue by then. One that moves already, or is in that pool, is a conflict.
     pub async fn queue_migrate(&self, at: &QueueRef, to: Destination) -> Result<MigrationView, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let migrate = async move {
             let slot = broker.slot(&at).await?;
-            // Held so that nobody opens, deletes or moves the queue meanwhile, and no migration ends.
+            // Held so that no caller opens, deletes or moves the queue meanwhile, and no migration ends.
             let _gate = slot.queue_gates.hold(&at).await;
             let begun = broker.begin_migration(&slot, &at, &to).await;
             broker.confirm_refusal(&slot, begun)?;
@@ -108,9 +108,9 @@ impl Broker {
         Err(Error::unavailable(Part::Coordination, "the pool changed each time"))
     }
 
-    /// Replaces the record of an open queue, which lies in one pool, by this one that puts it into another pool too, and
-    /// begins to copy. It can be taken there if [`check_takes`] says so. False when the record of the queue, of the pool or
-    /// of the flavor that chose it is not as it was read.
+    /// Replaces the record of an open queue, which is in one pool, by this one that puts it into another pool too, and
+    /// begins to copy. It can be taken there if [`check_takes`] reports it. False when the record of the queue, of the
+    /// pool or of the flavor that chose it is not as it was read.
     pub(super) async fn set_out(
         &self,
         slot: &Arc<Slot>,
@@ -169,8 +169,9 @@ impl Broker {
         })
     }
 
-    /// Turns a migration round: what is new goes to the pool again that the queue came from, and so does what went over.
-    /// One that was canceled already goes on. While that pool does not have the queue's flavor it is a conflict.
+    /// Turns a migration round: what is new moves to the pool again that the queue came from, and so does what went
+    /// over. One that was canceled already continues. While that pool does not have the queue's flavor it is a
+    /// conflict.
     pub async fn migration_cancel(&self, at: &QueueRef) -> Result<MigrationView, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let cancel = async move {
@@ -218,7 +219,7 @@ impl Broker {
         let id = entry.record.id;
         let migration = slot.state.lock().queue_mut(at, id).and_then(|queue| queue.migration.clone());
         let migration = migration.ok_or_else(|| not_moving(at))?;
-        // Nothing is in both pools while this is held, and nothing goes over once it says so.
+        // Nothing is in both pools while this is held, and nothing is copied once it reports it.
         let over = timeout(limits::CLOSE_DEADLINE, migration.step.lock()).await;
         let mut over =
             over.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way to another pool"))?;
@@ -239,8 +240,8 @@ impl Broker {
         Ok(is_placed)
     }
 
-    /// Ends a migration: the pool that the queue leaves has no message of it. What else it has goes first, so that the queue
-    /// can come back into an empty place; a crash in between leaves a migration that ends at the next opening.
+    /// Ends a migration: the pool that the queue leaves has no message of it. What else it has is first, so that the
+    /// queue can come back into an empty place; a crash in between leaves a migration that ends at the next opening.
     pub(super) async fn finish_migration(
         &self,
         slot: &Arc<Slot>,
@@ -307,7 +308,7 @@ impl Broker {
         }
     }
 
-    /// The record of a queue, which is opened, and where it lies. The caller holds the gate.
+    /// The record of a queue, which is opened, and where it is. The caller holds the gate.
     pub(super) async fn placed(
         &self,
         slot: &Arc<Slot>,
@@ -321,7 +322,7 @@ impl Broker {
         Ok((entry, placement))
     }
 
-    /// Whether the record of a queue was replaced. When nobody knows, memory may say something else than it does.
+    /// Whether the record of a queue was replaced. When it is unknown, memory may say something else than it does.
     pub(super) fn note_placed(&self, slot: &Slot, placed: Result<bool, Error>) -> Result<bool, Error> {
         if placed.as_ref().is_err_and(|error| !error.nothing_written()) {
             slot.lose("the record of a queue may have changed");
@@ -329,7 +330,7 @@ impl Broker {
         placed
     }
 
-    /// Does as the record of a queue says from now on.
+    /// Does as the record of a queue states from now on.
     fn follow(
         &self,
         slot: &Arc<Slot>,
@@ -394,7 +395,7 @@ fn check_still(placement: &Placement, to: &PoolName) -> Result<(), Error> {
     Ok(())
 }
 
-/// What becomes of a failed look at what was just written: whoever asked for it must not take it for undone.
+/// What becomes of a failed look at what was just written: any caller that asked for it must not take it for undone.
 fn looked_too_late(error: Error) -> Error {
     match error {
         Error::NotFound { .. } => Error::unknown(Part::Coordination, error),

@@ -208,9 +208,10 @@ struct Shared {
 }
 
 impl Broker {
-    /// Registers `replica`, takes the slots that should be its and nobody has, and begins its duties. No project has a quota.
+    /// Registers `replica`, takes the slots that should be its and no caller has, and begins its background tasks. No
+    /// project has a quota.
     ///
-    /// When there are pools and none can be used nothing is taken, and the error says why. Without any pool the
+    /// When there are pools and none can be used nothing is taken, and the error states why. Without any pool the
     /// service starts, so that one can be added.
     pub async fn start(
         catalogue: Catalogue,
@@ -293,7 +294,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// What clients may ask for. Whoever makes a value of what a client says checks it by these.
+    /// What clients may ask for. Any caller that makes a value of what a client states checks it by these.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
@@ -303,7 +304,7 @@ impl Broker {
         self.0.waits.cancel();
     }
 
-    /// Ends the duties and waits until every change that has begun is at its end.
+    /// Ends the background tasks and waits until every change that has begun is at its end.
     pub async fn stop(&self) {
         self.stop_waiters();
         self.0.stop.cancel();
@@ -321,9 +322,9 @@ impl Broker {
         &self.0.meter
     }
 
-    /// Whether clients should ask this replica: some pool accepts writes, the replica is a member in the session there is or no
-    /// other is known to do better (see [`reach`]), and nobody has told it to stop. Probes ask this again and again, so it is logged when the
-    /// answer changes, and not where it is given.
+    /// Whether clients should ask this replica: some pool accepts writes, the replica is a member in the session there
+    /// is or no other is known to do better (see [`reach`]), and no caller has told it to stop. Probes ask this again
+    /// and again, so it is logged when the answer changes, and not where it is given.
     pub fn check_ready(&self) -> Result<(), Error> {
         let ready = self.find_ready();
         let why = ready.as_ref().err().map(pool_health::reason);
@@ -349,12 +350,12 @@ impl Broker {
         self.0.pools.check_open()
     }
 
-    /// Brings to its end what nobody waits for any more; the shutdown does.
+    /// Brings to its end what no caller waits for any more; the shutdown does.
     pub fn drain_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.tasks.spawn(work);
     }
 
-    /// Runs a change to its end in a task of its own and hands back its answer. When nobody waits for the
+    /// Runs a change to its end in a task of its own and hands back its answer. When no caller waits for the
     /// answer any more it is dropped there.
     async fn carry_out<T: Send + 'static>(
         &self,

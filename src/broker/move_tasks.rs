@@ -1,9 +1,9 @@
 //! Tasks that move the messages of a queue for dead letters back to where they came from, or to another queue.
 //!
 //! The tree has the tasks of a queue, and the owner of the queue's slot carries on the one that is active: it sets some
-//! messages aside as if they were sent anew, the queue's mover does the rest (see [`super::message_transfer`]), and when they have
-//! left it notes how many they were. So whoever takes the slot over goes on from there. Nothing of a task is in memory
-//! but that somebody carries it on.
+//! messages aside as if they were sent again, the queue's mover does the rest (see [`super::message_transfer`]), and
+//! when they have left it notes how many they were. So any caller that takes the slot over continues from there.
+//! Nothing of a task is in memory but that a caller carries it on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,13 +49,13 @@ pub enum MoveRefusal {
 enum TaskTick {
     /// There is no active task any more.
     Over,
-    /// The next one comes after this time.
+    /// The next one follows this time.
     After(Duration),
 }
 
 impl Broker {
     /// Begins to move the messages of a queue for dead letters to `target`, or each to where it came from. The task is
-    /// recorded when this returns its id, and goes on whatever becomes of this process.
+    /// recorded when this returns its id, and continues whatever becomes of this process.
     pub async fn move_task_start(
         &self,
         at: &QueueRef,
@@ -89,7 +89,7 @@ impl Broker {
             record.tasks.truncate(limits::MOVE_TASKS);
             let written = broker.0.catalogue.move_tasks_write(&slot.owned, id, &record).await;
             drop(token);
-            // It looks itself whether the task is there, if nobody knows.
+            // It looks itself whether the task is there, if it is unknown.
             if let Some(queue) = slot.state.lock().queue_mut(&at, id) {
                 broker.carry_on_tasks(&slot, &at, queue);
             }
@@ -189,8 +189,8 @@ impl Broker {
         self.check_ours(&slot).map(|()| listed)
     }
 
-    /// Tells a task to stop: it moves nothing that it has not begun to move. Returns how many messages it has moved; none
-    /// when the queue has no such task, or it is over.
+    /// Tells a task to stop: it moves nothing that it has not begun to move. Returns how many messages it has moved;
+    /// none when the queue has no such task, or it has ended.
     pub async fn move_task_cancel(&self, at: &QueueRef, task: Uuid) -> Result<Option<u64>, Error> {
         let (broker, at) = (self.clone(), at.clone());
         let cancel = async move {
@@ -235,7 +235,7 @@ impl Broker {
         Ok(Some(after))
     }
 
-    /// Has the tasks of a queue carried on, if nobody does already.
+    /// Has the tasks of a queue carried on, if no caller does already.
     fn carry_on_tasks(&self, slot: &Arc<Slot>, at: &QueueRef, queue: &mut OpenQueue) {
         if std::mem::replace(&mut queue.has_task, true) {
             return;
@@ -306,7 +306,8 @@ impl Broker {
         Ok(TaskTick::After(due.saturating_sub(began.elapsed()).max(step)))
     }
 
-    /// The active task of a queue. Without one nobody carries the tasks on from here, as whoever starts the next is told.
+    /// The active task of a queue. Without one no caller carries the tasks on from here, as any caller that starts the
+    /// next is told.
     async fn active_task(
         &self,
         slot: &Arc<Slot>,
@@ -322,7 +323,7 @@ impl Broker {
         Ok(active)
     }
 
-    /// Nothing more is to be moved: the task is over when what it has set aside has arrived.
+    /// Nothing more is to be moved: the task has ended when what it has marked in transfer has arrived.
     async fn end_task(&self, slot: &Arc<Slot>, at: &QueueRef, id: QueueId) -> Result<TaskTick, Error> {
         if self.is_anything_leaving(slot, at, id).await? {
             return Ok(TaskTick::After(limits::MOVE_TASK_STEP));

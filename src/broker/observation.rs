@@ -1,9 +1,9 @@
 //! What a page of metrics shows of the state of the service: how much is in the queues, how pools and tree do.
 //!
 //! A page looks at the queues that were at work since the one before and at those with figures of their own
-//! ([`super::queue_figures`]), whatever waits and however many queues there are; a pool is asked for the totals of a queue only
-//! when something of it has changed. A page that would take longer than [`limits::OBSERVATION`] goes on at the next one, and
-//! shows older figures until then. Closed queues are counted beside it ([`super::queue_counting`]).
+//! ([`super::queue_figures`]), whatever waits and however many queues there are; a pool is asked for the totals of a
+//! queue only when something of it has changed. A page that would take longer than [`limits::OBSERVATION`] continues at
+//! the next one, and shows older figures until then. Closed queues are counted beside it ([`super::queue_counting`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;

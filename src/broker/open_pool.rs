@@ -15,7 +15,7 @@ use crate::metrics::ObservedPool;
 use crate::placement::Candidate;
 use crate::storage::{Health, PoolStore, StoreError};
 
-/// The storage of a pool, under the pool's name: whoever fails there says which it was.
+/// The storage of a pool, under the pool's name: any caller that fails there states which it was.
 #[derive(Clone)]
 pub(super) struct NamedStore {
     pub(super) name: PoolName,
@@ -61,7 +61,7 @@ pub(super) struct OpenPool {
     pub(super) entry: PoolEntry,
     /// Its storage, or why that cannot be used.
     pub(super) store: Result<Arc<dyn PoolStore>, StorageFault>,
-    /// Bytes that are used where it lies, as it last said.
+    /// Bytes that are used where it is, as it last said.
     pub(super) used: Arc<AtomicU64>,
     /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
     pub(super) health: Arc<RwLock<Option<Health>>>,
@@ -92,7 +92,7 @@ impl OpenPool {
         Candidate { name: self.entry.name.as_str(), weight: self.entry.pool.weight, used }
     }
 
-    /// Keeps how it does, if it said so, and how full it says it is. One that does not know counts as empty.
+    /// Keeps how it does, if it said so, and how full it states it is. One that does not know counts as empty.
     pub(super) fn note_health(&self, health: Option<Health>) {
         *self.health.write() = health;
         if let Some(health) = health {

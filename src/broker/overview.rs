@@ -21,7 +21,7 @@ use crate::domain::names::PoolName;
 use crate::error::Error;
 use crate::storage::Usage;
 
-/// What one part of the installation says.
+/// What one part of the installation states.
 #[derive(Clone, Debug)]
 pub struct PartReport<T> {
     /// The last that was heard of it, and how long ago that was.
@@ -30,7 +30,7 @@ pub struct PartReport<T> {
     pub silence: Option<String>,
 }
 
-/// A replica, and what it says.
+/// A replica, and what it states.
 #[derive(Clone, Debug)]
 pub struct ReplicaReport {
     /// As it is registered.
@@ -114,7 +114,7 @@ impl ReportCache {
 }
 
 impl Broker {
-    /// What this replica says when it is asked: all of it is in its memory.
+    /// What this replica states when it is asked: all of it is in its memory.
     pub fn local_report(&self) -> ReportResponse {
         let mut report = ReportResponse {
             not_ready: self.check_ready().err().map(|error| reason(&error)),
@@ -134,7 +134,8 @@ impl Broker {
         report
     }
 
-    /// Every replica that is registered, by address, and what it says. Takes at most twice [`limits::HEALTH_DEADLINE`].
+    /// Every replica that is registered, by address, and what it states. Takes at most twice
+    /// [`limits::HEALTH_DEADLINE`].
     pub(super) async fn fetch_reports(&self) -> PartReport<Vec<ReplicaReport>> {
         let memory = &self.0.memory;
         let registry =

@@ -1,5 +1,5 @@
-//! What is not done twice to a queue within a minute, for those who want that (SQS). The tree has it, so that whoever takes
-//! the slot over knows of it.
+//! What is not done twice to a queue within a minute, for those who want that (SQS). The tree has it, so that any
+//! caller that takes the slot over knows of it.
 
 use super::Broker;
 use super::slot::Slot;

@@ -1,4 +1,4 @@
-//! The end of pools: a pool goes only when no queue is in it, however many are created at the same time.
+//! The end of pools: a pool leaves only when no queue is in it, however many are created at the same time.
 //!
 //! ```text
 //! record as it is ──mark closing──▶ takes no new queue ──no record names it──▶ deleted
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A queue is created in a commit that checks the version of its pool's record. So once the mark is there no queue
-//! comes any more, and those that came before are seen by the reads that follow. A deletion waits a while for the data of
-//! deleted queues to be removed. A mark that is left by a crash is taken away at the next start, and by any other change of the pool.
+//! arrives any more, and those that came before are seen by the reads that follow. A deletion waits a while for the
+//! data of deleted queues to be removed. A mark that is left by a crash is taken away at the next start, and by any
+//! other change of the pool.
 
 use tokio::time::{Instant, sleep};
 use tracing::warn;
@@ -75,9 +76,9 @@ impl Broker {
     }
 
     /// Lets no new queue into a pool and makes sure that none is there: the record is then as returned. Otherwise
-    /// it is as it was, and the error says that the pool is in use. None when the record changed meanwhile.
+    /// it is as it was, and the error states that the pool is in use. None when the record changed meanwhile.
     pub(super) async fn close_unused(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
-        // No need to disturb anybody for what can be seen from here.
+        // No need to disturb any caller for what can be seen from here.
         let is_open = |slot: std::sync::Arc<super::slot::Slot>| {
             slot.state.lock().queues.values().any(|queue| queue.placement.contains(&entry.name))
         };
@@ -146,7 +147,7 @@ impl Broker {
         }
     }
 
-    /// Takes the mark away. Somebody else may have done so already.
+    /// Takes the mark away. Another caller may have done so already.
     pub(super) async fn reopen_to_queues(&self, closed: &PoolEntry) -> Result<(), Error> {
         let pool = Pool { closing: false, ..closed.pool.clone() };
         if let Some(entry) = self.0.catalogue.pool_set(closed, &pool).await? {

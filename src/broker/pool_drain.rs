@@ -1,5 +1,6 @@
-//! Draining a pool: it takes no new queue, and each replica moves those of its slots away, a few at a time, to pools that
-//! placement chooses. The pool's record says so, so this goes on after a restart and with whoever serves a slot next.
+//! Draining a pool: it takes no new queue, and each replica moves those of its slots away, a few at a time, to pools
+//! that placement chooses. The pool's record reports it, so this continues after a restart and with any caller that
+//! serves a slot next.
 
 use std::collections::{HashMap, HashSet};
 use std::iter;
@@ -92,7 +93,8 @@ impl Broker {
         Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, is_whole })
     }
 
-    /// Ends it: the pool takes new queues again by its weight. What has gone stays where it is, and what is on its way goes on.
+    /// Ends it: the pool takes new queues again by its weight. What has gone stays where it is, and what is on its way
+    /// continues.
     pub async fn pool_drain_stop(&self, name: &PoolName) -> Result<(), Error> {
         self.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
         let change = PoolChange { state: Some(PoolState::Active), ..PoolChange::default() };
@@ -118,7 +120,7 @@ impl Broker {
     }
 
     async fn drain_on(&self, name: &PoolName, terms: DrainTerms, course: &mut DrainRun) -> Result<(), Error> {
-        // One that has ended may have been canceled, or be another replica's now: its record says so.
+        // One that has ended may have been canceled, or be another replica's now: its record reports it.
         let ended = course.moving.extract_if(|at| self.local_migration(at).is_none());
         course.waiting.extend(ended);
         if course.retry_at.is_some_and(|at| at <= Instant::now()) {

@@ -1,4 +1,4 @@
-//! How the pools do: asked for by an administrator, and by duties that keep what is known of them as it is.
+//! How the pools do: asked for by an administrator, and by background tasks that keep what is known of them as it is.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct PoolHealth {
     pub pool: Pool,
     /// Whether a post has a chance now.
     pub writable: bool,
-    /// What it says of itself, or why it says nothing.
+    /// What it states of itself, or why it states nothing.
     pub health: Result<Health, String>,
 }
 
@@ -55,7 +55,7 @@ pub struct PoolReport {
 }
 
 impl Broker {
-    /// A pool and what it says of itself. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
+    /// A pool and what it states of itself. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
     pub async fn pool_report(&self, name: &PoolName) -> Result<PoolReport, Error> {
         let PoolView { name, pool } = self.pool_get(name).await?;
         let open = self.pool_of_record(&name).await?;
@@ -94,7 +94,7 @@ impl Broker {
         answers
     }
 
-    /// Reads the records of the pools anew whenever somebody has changed one, this replica or another.
+    /// Reads the records of the pools again whenever a caller has changed one, this replica or another.
     pub(super) async fn follow_pools(&self) {
         loop {
             tokio::select! {

@@ -35,7 +35,7 @@ pub struct MappedPool {
 }
 
 impl Broker {
-    /// Looks where everything lies. It costs a read for each queue.
+    /// Looks where everything is. It costs a read for each queue.
     pub async fn pool_map(&self) -> Result<PoolMap, Error> {
         self.reload_pools().await?;
         let (survey, usages) = tokio::join!(self.survey(), self.fetch_usages());

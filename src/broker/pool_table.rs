@@ -22,7 +22,7 @@ use crate::placement::Algorithm;
 use crate::storage::open::PoolOpenError;
 use crate::storage::{PoolStore, Stamp, StoreError};
 
-/// How often a change of pools or flavors looks again when somebody else changed them meanwhile.
+/// How often a change of pools or flavors looks again when another caller changed them meanwhile.
 pub(super) const CHANGE_TRIES: usize = 8;
 
 /// The pool of an installation that has none.
@@ -52,10 +52,10 @@ pub trait Opener: Send + Sync + 'static {
     fn close(&self, uri: &str);
 }
 
-/// How the broker comes by its pools.
+/// How the broker arrives by its pools.
 #[derive(Clone)]
 pub struct PoolSettings {
-    /// Made when there is no pool; without it the service waits for somebody to add one.
+    /// Made when there is no pool; without it the service waits for a caller to add one.
     pub first: Option<FirstPool>,
     /// Opens storages.
     pub opener: Arc<dyn Opener>,
@@ -64,7 +64,7 @@ pub struct PoolSettings {
 }
 
 /// The pools as this process knows them. The catalogue decides: a queue is placed in a commit that checks the
-/// record of its pool, and whoever is refused reads the records anew.
+/// record of its pool, and any caller that is refused reads the records again.
 pub(super) struct PoolTable {
     pub(super) system: System,
     pub(super) placement: Algorithm,
@@ -72,7 +72,7 @@ pub(super) struct PoolTable {
     /// Held for single look-ups and exchanges, never across an await.
     pools: RwLock<HashMap<PoolName, Arc<OpenPool>>>,
     pub(super) states: PoolStates,
-    /// Held by who changes pools or flavors, or reads all of them anew: one at a time.
+    /// Held by who changes pools or flavors, or reads all of them again: one at a time.
     pub(super) changing: tokio::sync::Mutex<()>,
 }
 
@@ -269,7 +269,7 @@ impl Broker {
         turn.map_err(|_| Error::unavailable(Part::Server, "a change of pools or flavors has not ended yet"))
     }
 
-    /// Reads the records of all pools anew: somebody else changed one.
+    /// Reads the records of all pools again: another caller changed one.
     pub(super) async fn reload_pools(&self) -> Result<(), Error> {
         let _turn = self.pool_lock().await?;
         self.0.catalogue.catch_up().await?;
@@ -291,7 +291,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Takes in what the record of a pool says, and opens its storage if that is not open.
+    /// Takes in what the record of a pool states, and opens its storage if that is not open.
     pub(super) async fn learn_pool(&self, entry: PoolEntry) {
         let table = &self.0.pools;
         match table.get(&entry.name) {
@@ -303,7 +303,7 @@ impl Broker {
         }
     }
 
-    /// The open pool of a name that a record has. One that is not known was added by somebody else.
+    /// The open pool of a name that a record has. One that is not known was added by another caller.
     pub(super) async fn pool_of_record(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
         if self.0.pools.get(name).is_none() {
             self.reload_pools().await?;
@@ -335,7 +335,7 @@ impl Broker {
         }
     }
 
-    /// Forgets a pool that is gone, which no queue lies in.
+    /// Forgets a pool that is gone, which no queue is in.
     pub(super) fn forget_pool(&self, name: &PoolName) {
         for slot in self.0.slot_table.owned() {
             drop(slot.state.lock().writers.remove(name));

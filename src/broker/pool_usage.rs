@@ -28,7 +28,7 @@ impl Broker {
                 if self.0.stop.is_cancelled() {
                     return;
                 }
-                // One that takes long goes on by itself.
+                // One that takes long continues by itself.
                 let _ = self.counted_quota(&account).await;
             }
             if !self.sleep_tick(limits::USAGE_TICK).await {

@@ -1,15 +1,15 @@
-//! The pools in which queues lie, as far as this replica knows: only these count when slots go to the replica that reaches the
-//! most pools. An empty pool that cannot be reached is nobody's loss.
+//! The pools in which queues lie, as far as this replica knows: only these count when slots go to the replica that
+//! reaches the most pools. An empty pool that cannot be reached is no caller's loss.
 //!
 //! ```text
-//!          a queue of ours lies in it, or is to
+//!          a queue of ours is in it, or is to
 //! unknown ──────────────────────────────────────▶ used ──▶ told in the registry
 //!    ▲                                              │ some replica does not reach it: looked for in the tree, once
 //!    └──────────── no record names it ──────────────┘
 //! ```
 //!
-//! A pool stays noted when the slot of its queues goes to another replica: until that one has looked at the queues
-//! itself nobody else would know of it, and the slot would come back.
+//! A pool stays noted when the slot of its queues moves to another replica: until that one has looked at the queues
+//! itself no other caller would know of it, and the slot would come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ struct PoolSearch {
 }
 
 impl PoolUse {
-    /// A queue lies in a pool, or is about to.
+    /// A queue is in a pool, or is about to.
     pub(super) fn note(&self, pool: &PoolName) {
         let mut state = self.0.lock();
         match state.used.get_mut(pool) {

@@ -1,4 +1,4 @@
-//! Pools: look up, add, change. Deletion stands in [`super::pool_deletion`].
+//! Pools: look up, add, change. Deletion is in [`super::pool_deletion`].
 
 use super::Broker;
 use super::pool_refusal::{cannot_open, storage_refusal};
@@ -26,7 +26,7 @@ impl From<PoolEntry> for PoolView {
 }
 
 impl Broker {
-    /// A pool. The answer is what the catalogue says, whoever changed it.
+    /// A pool. The answer is what the catalogue states, no matter which caller changed it.
     pub async fn pool_get(&self, name: &PoolName) -> Result<PoolView, Error> {
         let entry = self.0.catalogue.pool(name).await?;
         entry.map(PoolView::from).ok_or_else(|| no_pool(name))
@@ -44,7 +44,7 @@ impl Broker {
     }
 
     /// Adds a pool and opens its storage, which is then served without a restart; or makes one that exists what
-    /// `wanted` says. A storage that another pool has is a conflict.
+    /// `wanted` states. A storage that another pool has is a conflict.
     pub async fn pool_put(&self, name: &PoolName, wanted: PoolChange) -> Result<(), Error> {
         let (broker, name) = (self.clone(), name.clone());
         let put = async move {
@@ -121,7 +121,7 @@ impl Broker {
 
     /// None when the record changed meanwhile: then the caller looks again.
     async fn change_pool(&self, entry: PoolEntry, change: &PoolChange) -> Result<Option<PoolEntry>, Error> {
-        // Whoever is about to delete the pool is refused by the change, and looks again.
+        // Any caller that is about to delete the pool is refused by the change, and looks again.
         let wanted = Pool { closing: false, ..change.apply(entry.pool.clone()) };
         if let Some(uri) = change.uri.as_ref().filter(|uri| **uri != entry.pool.uri) {
             return self.move_pool(entry, Pool { uri: uri.clone(), ..wanted }).await;

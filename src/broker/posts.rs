@@ -24,7 +24,7 @@ pub struct PostResults {
 }
 
 impl Broker {
-    /// Posts messages, creating the queue when there is none. They are as durable as this says when it returns, and
+    /// Posts messages, creating the queue when there is none. They are as durable as this states when it returns, and
     /// ready in this order unless they have a delay; all of them or none.
     ///
     /// # Errors

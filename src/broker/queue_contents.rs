@@ -16,7 +16,7 @@ use crate::storage::{Direction, Order, Page, Totals};
 /// The most that a look at the head reads: one message.
 const HEAD: (usize, usize) = (1, 1);
 
-/// Where the record of a queue that is opened comes from.
+/// Where the record of a queue that is opened is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordOrigin {
     /// It was there.

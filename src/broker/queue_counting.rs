@@ -1,5 +1,5 @@
-//! Counting the queues of slots that were taken, so that pages of metrics show what waits in queues that nobody uses: after a
-//! restart or a take-over those are most of them.
+//! Counting the queues of slots that were taken, so that pages of metrics show what waits in queues that no caller
+//! uses: after a restart or a take-over those are most of them.
 //!
 //! ```text
 //! slot taken ──▶ names of its queues ──▶ records, 1,000 a second ──▶ a line for each placement ──▶ figures of the slot
@@ -7,9 +7,10 @@
 //!                                               └──── the line is full ──┘           └─┘
 //! ```
 //!
-//! No queue is opened for it, no gate of a queue or a pool is held, and nobody waits for it: neither a take-over nor a claim. Each
-//! placement is read by a task of its own, so a pool that is slow or hangs delays its own queues alone, and costs the tree nothing
-//! while it does not answer. A queue with a delayed message that is due is opened, which makes the message ready.
+//! No queue is opened for it, no gate of a queue or a pool is held, and no caller waits for it: neither a take-over nor
+//! a claim. Each placement is read by a task of its own, so a pool that is slow or hangs delays its own queues alone,
+//! and costs the tree nothing while it does not answer. A queue with a delayed message that is due is opened, which
+//! makes the message ready.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Reads which queues a slot has. Nobody creates or deletes one meanwhile.
+    /// Reads which queues a slot has. No caller creates or deletes one meanwhile.
     async fn list_slot(&self, slot: &Arc<Slot>) -> Result<(), Error> {
         let _roll = slot.roll.lock().await;
         let mut names = Vec::new();
@@ -156,7 +157,7 @@ impl Broker {
     fn line_up(&self, slot: &Arc<Slot>, at: QueueRef, record: Option<QueueRecord>, counting: &mut Counting) {
         let mut state = slot.state.lock();
         let progress = &mut state.figures.progress;
-        // Whoever deletes one says how many are left.
+        // Any caller that deletes one states how many are left.
         let Some(record) = record else { return progress.forget(&at) };
         // One that cannot be read is complained of when its queue is opened.
         let Ok(placement) = record.placement() else { return progress.give_up(&at) };

@@ -88,7 +88,7 @@ struct Known {
 /// What pages show of the queues of a slot.
 #[derive(Debug, Default)]
 pub(super) struct SlotFigures {
-    /// Those that the next page looks at; none until a first page has asked, since nobody may.
+    /// Those that the next page looks at; none until a first page has asked, since no caller may.
     due: Option<HashSet<QueueRef>>,
     known: HashMap<QueueId, Known>,
     /// Those of the known ones that have names.
@@ -116,7 +116,8 @@ impl SlotFigures {
         QueueDisplay { has_name, is_due: true, ..QueueDisplay::default() }
     }
 
-    /// A queue is closed that nobody uses. One that no page has seen as it is waits to be counted, unless it is empty.
+    /// A queue is closed that no caller uses. One that no page has seen as it is waits to be counted, unless it is
+    /// empty.
     pub(super) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &QueueDisplay, is_empty: bool) {
         self.forget_due(at);
         match shown.seen.filter(|_| shown.is_seen()) {
@@ -182,7 +183,8 @@ impl SlotFigures {
         self.put(id, known);
     }
 
-    /// The pool of a queue that is not open has changed what it holds, or says that its totals were wrong: it is counted again.
+    /// The pool of a queue that is not open has changed what it holds, or states that its totals were wrong: it is
+    /// counted again.
     pub(super) fn changed_closed(&mut self, id: QueueId) {
         self.progress.note_changed(id);
         if let Some(known) = self.known.get(&id) {

@@ -13,11 +13,13 @@ use crate::domain::queue::Metadata;
 use crate::error::Error;
 
 impl Broker {
-    /// Replaces the record of a queue by this one, whose metadata names another flavor than before. Where the queue lies in a
-    /// pool of that flavor, or goes to one, it stays or goes on; one that is leaving such a pool turns round; any other goes to
-    /// a pool that placement chooses, unless it moves: that is a conflict. Nothing is written when no pool takes it.
+    /// Replaces the record of a queue by this one, whose metadata names another flavor than before. Where the queue is
+    /// in a pool of that flavor, or moves to one, it stays or continues; one that is leaving such a pool turns round;
+    /// any other moves to a pool that placement chooses, unless it moves: that is a conflict. Nothing is written when
+    /// no pool takes it.
     ///
-    /// False when the record of the queue, of the pool or of the flavor is not as it was read. The caller holds the gate.
+    /// False when the record of the queue, of the pool or of the flavor is not as it was read. The caller holds the
+    /// gate.
     pub(super) async fn change_flavor(
         &self,
         slot: &Arc<Slot>,

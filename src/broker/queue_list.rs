@@ -98,8 +98,8 @@ struct PageBuilder {
 }
 
 impl Broker {
-    /// A page of the queues of a project, whoever owns their slots: the tree has them all, and shows every change that
-    /// was answered before the request came.
+    /// A page of the queues of a project, no matter which caller owns their slots: the tree has them all, and shows
+    /// every change that was answered before the request came.
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
         // One that only takes a page looks at little more.
         let _turn = match filter.filters_names() || filter.has_counts {
@@ -139,8 +139,8 @@ impl Broker {
         Ok(filling.page)
     }
 
-    /// Puts those of the names onto the page that belong there. True when the page is at its end, and says where the next
-    /// one begins.
+    /// Puts those of the names onto the page that belong there. True when the page is at its end, and states where the
+    /// next one begins.
     async fn fill(
         &self,
         project: &ProjectId,

@@ -1,4 +1,4 @@
-//! Reading a queue where it lies: in its pool, or in two while it moves from one to the other (P6).
+//! Reading a queue where it is: in its pool, or in two while it moves from one to the other (P6).
 
 use bytes::Bytes;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -117,7 +117,7 @@ impl Broker {
         self.store_at(&queue.placement, queue.readers.token())
     }
 
-    /// Where a queue of this placement is read. Whoever `read` tracks copies nothing meanwhile.
+    /// Where a queue of this placement is read. Any caller that `read` tracks copies nothing meanwhile.
     pub(super) fn store_at(
         &self,
         placement: &Placement,

@@ -268,7 +268,7 @@ impl Broker {
         self.0.catalogue.flavor(name).await?.map(Some).ok_or_else(unknown)
     }
 
-    /// As [`Broker::place`]; when there is no pool the records are read anew.
+    /// As [`Broker::place`]; when there is no pool the records are read again.
     pub(super) async fn place_again(
         &self,
         at: &QueueRef,
@@ -276,7 +276,7 @@ impl Broker {
         attributes: &Attributes,
     ) -> Result<Arc<OpenPool>, Error> {
         match self.place(at, flavor, attributes) {
-            // Somebody else may have added one.
+            // Another caller may have added one.
             Err(Error::NoPool) => {
                 self.reload_pools().await?;
                 self.place(at, flavor, attributes)

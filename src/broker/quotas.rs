@@ -42,7 +42,7 @@ pub struct QuotaView {
     pub used: Option<Holdings>,
 }
 
-/// Quotas that bound nobody.
+/// Quotas that bound no caller.
 pub(super) fn unbounded() -> Quotas {
     watch::Sender::new(Arc::default()).subscribe()
 }
@@ -175,7 +175,7 @@ impl Broker {
             CountState::Done => return Ok(()),
             CountState::UnderWay(counted) => counted,
             CountState::Begun(counted) => {
-                // Of its own, since whoever asked first may leave.
+                // Of its own, since any caller that asked first may leave.
                 let account = account.clone();
                 self.start_background_task("count of a project", move |broker| {
                     let account = account.clone();
@@ -204,7 +204,7 @@ impl Broker {
     async fn try_count_account(&self, account: &ProjectId) -> Result<(), Error> {
         for number in self.slots_of_account(account).await? {
             match self.count_slot(account, number).await {
-                // Its owner counts what lies there.
+                // Its owner counts what is there.
                 Ok(()) | Err(Error::Moved(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -212,8 +212,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Looks again where the books may not be right: slots that were taken anew, pools that did not answer, queues of
-    /// which nobody knows whether they were created.
+    /// Looks again where the books may not be right: slots that were recovered, pools that did not answer, queues of
+    /// which it is unknown whether they were created.
     pub(super) async fn recount(&self) {
         while self.sleep_tick(limits::RECOUNT_TICK).await {
             for (account, number) in self.0.ledger.take_stale() {
@@ -229,11 +229,11 @@ impl Broker {
         }
     }
 
-    /// Counts the queues that the projects of an account have in a slot. A pool that does not answer stops nobody: of its queues the books
-    /// say what they said before, until it answers.
+    /// Counts the queues that the projects of an account have in a slot. A pool that does not answer stops no caller:
+    /// of its queues the books say what they said before, until it answers.
     async fn count_slot(&self, account: &ProjectId, number: SlotNumber) -> Result<(), Error> {
         let slot = self.served(number).await?;
-        // Nobody creates or deletes queues until the books name those that there are.
+        // No caller creates or deletes queues until the books name those that there are.
         let roll = slot.roll.lock().await;
         let mut records = Vec::new();
         for project in self.projects_of(&slot, account).await? {

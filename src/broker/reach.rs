@@ -1,7 +1,6 @@
-//! What this replica reaches: each pool, and each of the other replicas. It asks them again and again, says in the registry
-//! which of them it has not reached for as long as a session may be silent and which pools are used ([`super::pool_use`]), and
-//! judges by the others whether a replica
-//! without a session should be asked by clients.
+//! What this replica reaches: each pool, and each of the other replicas. It asks them again and again, states in the
+//! registry which of them it has not reached for as long as a session may be silent and which pools are used
+//! ([`super::pool_use`]), and judges by the others whether a replica without a session should be asked by clients.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -86,7 +85,7 @@ impl Reach {
         *self.others.lock() = serving.map(|other| (other.instance, other.address.clone())).collect();
     }
 
-    /// Keeps whether there is a session, and says for how long there has been none.
+    /// Keeps whether there is a session, and states for how long there has been none.
     fn note_session(&self, has_session: bool) -> Option<Duration> {
         let mut outage = self.outage.lock();
         if has_session {
@@ -118,9 +117,9 @@ impl Broker {
         self.0.catalogue.check_open().and_then(|()| self.check_member())
     }
 
-    /// Whether clients should ask this replica, as far as its session goes. Without one it stays ready for two session
-    /// timeouts, since posts and deletes need none, and so long as no other replica is known to have one: during an election,
-    /// or without a majority, no replica would be ready otherwise.
+    /// Whether clients should ask this replica, as far as its session leaves. Without one it stays ready for two
+    /// session timeouts, since posts and deletes need none, and so long as no other replica is known to have one:
+    /// during an election, or without a majority, no replica would be ready otherwise.
     pub(super) fn check_session(&self) -> Result<(), Error> {
         let registered = self.check_registered();
         let outage = self.0.reach.note_session(registered.is_ok());
@@ -142,12 +141,12 @@ impl Broker {
         ))
     }
 
-    /// Asks pools and replicas until the service stops. A service that is alone has nobody to tell.
+    /// Asks pools and replicas until the service stops. A service that is alone has no replica to tell.
     pub(super) async fn watch_reach(&self) {
         let Some(session) = self.0.catalogue.session_timeout() else { return };
         let tick = (session / 8).clamp(limits::REACH_TICK.0, limits::REACH_TICK.1);
         let deadline = session / 4;
-        // What the registry says, and when it was last written.
+        // What the registry states, and when it was last written.
         let mut told = (ReachReport::default(), Instant::now());
         while self.sleep_tick(tick).await {
             let asked = Instant::now();
@@ -185,8 +184,8 @@ impl Broker {
         join_all(asked).await
     }
 
-    /// Says in the registry what this replica does not reach, and which pools are used. False when it could not be said, and
-    /// is to be said again.
+    /// States in the registry what this replica does not reach, and which pools are used. False when it could not be
+    /// said, and is to be said again.
     async fn publish_reach(&self, found: &ReachReport) -> bool {
         let node = self.0.membership.note_report(found);
         match self.0.catalogue.component_report(&node, found).await {
@@ -195,7 +194,7 @@ impl Broker {
                 info!(pools = pools.join(" "), peers = peers.len(), "unreached parts reported");
                 true
             }
-            // It is not registered now, and says it when it is.
+            // It is not registered now, and states it when it is.
             Ok(false) => false,
             Err(error) => {
                 self.task_failed("publish reach", "registry", &error);
@@ -239,7 +238,7 @@ mod tests {
         contacts.note(start, vec![("a", None)]);
         assert_eq!(contacts.lost(SPAN, after(11, start)), [""; 0]);
         assert_eq!(contacts.lost(SPAN, after(12, start)), ["a"]);
-        // One that is gone from the registry is nobody's loss.
+        // One that is gone from the registry is no replica's loss.
         contacts.note(after(12, start), Vec::new());
         assert_eq!(contacts.lost(SPAN, after(12, start)), [""; 0]);
     }

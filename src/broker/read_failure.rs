@@ -1,4 +1,4 @@
-//! Why the waiting messages of a queue could not be read, for everybody who claims them.
+//! Why the waiting messages of a queue could not be read, for every caller who claims them.
 
 use crate::error::{Error, Part};
 

@@ -1,6 +1,6 @@
-//! The memory of all windows together: a queue has a bound of its own, but there may be very many of them.
+//! The memory of all ready caches together: a queue has a bound of its own, but there may be very many of them.
 //!
-//! A window only saves reads of the pool, so one that nobody claims from is left to the pool first.
+//! A ready cache only saves reads of the pool, so one that no caller claims from is left to the pool first.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Broker;
 use super::slot::{OpenQueue, Slot};
 use crate::domain::limits;
 
-/// Which windows may be left to the pool.
+/// Which ready caches may be left to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EvictionClass {
     /// Those of queues that were claimed from since the last look.
@@ -17,7 +17,7 @@ enum EvictionClass {
 }
 
 impl Broker {
-    /// Holds the windows of all queues to their common bound until the service stops.
+    /// Holds the ready caches of all queues to their common bound until the service stops.
     pub(super) async fn bound_ready_caches(&self) {
         while self.sleep_tick(limits::WINDOWS_TICK).await {
             let slots: Vec<Arc<Slot>> = self.0.slot_table.owned().collect();
@@ -27,7 +27,7 @@ impl Broker {
     }
 }
 
-/// Leaves windows to the pools until the others have at most `most` bytes.
+/// Leaves ready caches to the pools until the others have at most `most` bytes.
 fn bound(slots: &[Arc<Slot>], most: usize) {
     let mut excess = slots.iter().map(|slot| bytes(slot)).sum::<usize>().saturating_sub(most);
     for spared in [EvictionClass::InUse, EvictionClass::Nobody] {
@@ -49,7 +49,7 @@ fn bytes(slot: &Slot) -> usize {
     slot.state.lock().queues.values().map(|queue| queue.engine.ready_bytes()).sum()
 }
 
-/// Leaves the window of a queue to its pool, unless it is spared this time. Returns how many bytes that freed.
+/// Leaves the ready cache of a queue to its pool, unless it is spared this time. Returns how many bytes that freed.
 fn leave(queue: &mut OpenQueue, spared: EvictionClass) -> usize {
     if std::mem::take(&mut queue.is_claimed_from) && spared == EvictionClass::InUse {
         return 0;

@@ -27,7 +27,7 @@ use crate::error::{Error, InvalidPart, Part, Resource};
 /// The pause before a message is asked for again that is just being claimed or given back.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a receive asks for. The queue says what it does not.
+/// What a receive asks for. The queue states what it does not.
 #[derive(Clone, Debug)]
 pub struct Receive {
     /// At most this many messages.
@@ -36,11 +36,11 @@ pub struct Receive {
     pub visibility: Option<Visibility>,
     /// How long to wait for the first one.
     pub wait: Option<ClaimWait>,
-    /// How much of that is over already.
+    /// How much of that has ended already.
     pub waited: Duration,
     /// What makes it the same as another receive, of a queue in order of groups. Other queues do not look at it.
     pub attempt: Option<AttemptId>,
-    /// How many messages of the queue may be under claims. Beyond it nobody gets any.
+    /// How many messages of the queue may be under claims. Beyond it no caller gets any.
     pub in_flight: usize,
 }
 
@@ -89,7 +89,7 @@ impl Broker {
             .await?;
         let Some((view, mut delivery_guard)) = claimed else { return Ok(None) };
         if visibility.seconds() == 0 {
-            // They were received, and stay visible. If this fails the claim ends all the same: its time is over.
+            // They were received, and stay visible. If this fails the claim ends all the same: its time has ended.
             delivery_guard.done();
             let _ = self.claim_release(at, view.id).await;
         }
@@ -161,8 +161,8 @@ impl Broker {
         Ok(done)
     }
 
-    /// In a queue in order of groups a receipt is good for nothing once its receive is over and its message is there still:
-    /// whoever has received it since would be overtaken.
+    /// In a queue in order of groups a receipt is good for nothing once its receive has ended and its message is there
+    /// still: any caller that has received it since would be overtaken.
     async fn check_ordered(
         &self,
         slot: &Arc<Slot>,
@@ -243,9 +243,9 @@ impl Broker {
         }
     }
 
-    /// Hides messages for so long from now on, each by its handle; zero seconds make one visible. In order of groups
-    /// a receipt is good for its own receive, elsewhere for whichever holds the message. One of a message that nobody holds changes
-    /// nothing (SQS answers success there). What went well is durable when this returns.
+    /// Hides messages for so long from now on, each by its handle; zero seconds make one visible. In order of groups a
+    /// receipt is good for its own receive, elsewhere for whichever holds the message. One of a message that no caller
+    /// holds changes nothing (SQS answers success there). What went well is durable when this returns.
     pub async fn receipts_change(
         &self,
         at: &QueueRef,

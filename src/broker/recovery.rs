@@ -1,9 +1,9 @@
-//! Taking a slot anew when what its memory says may no longer be true: after a batch without a known outcome, after
-//! a pool that went back, after somebody else took it.
+//! Taking a slot again when what its memory states may no longer be true: after a batch without a known outcome, after
+//! a pool that went back, after another replica took it.
 //!
 //! The old object is closed first: it begins no more work, and what it still has under way is refused by the tree
 //! (its fence) and by the pools (its epoch) as soon as the slot is taken. What was acknowledged is then read again.
-//! One slot that is taken anew stops no other.
+//! One slot that is recovered stops no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::domain::time::millis;
 use crate::error::Error;
 use crate::storage::Epoch;
 
-/// A slot that was served for this long is taken anew without a pause.
+/// A slot that was served for this long is recovered without a pause.
 const CALM: Duration = Duration::from_secs(30);
 /// The first pause, and the longest; each is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -60,7 +60,7 @@ fn next(pause: Duration) -> Duration {
 }
 
 impl Broker {
-    /// The slot of a queue, as it is served now. One that is being taken anew is waited for.
+    /// The slot of a queue, as it is served now. One that is being recovered is waited for.
     pub(super) async fn slot(&self, queue: &QueueRef) -> Result<Arc<Slot>, Error> {
         self.served(queue.slot()).await
     }
@@ -118,7 +118,7 @@ impl Broker {
         }
     }
 
-    /// Takes slots anew that nobody asks for.
+    /// Takes slots again that no replica asks for.
     pub(super) async fn watch_slots(&self) {
         while self.sleep_tick(limits::SLOT_TICK).await {
             for slot in self.0.slot_table.owned() {
@@ -129,7 +129,7 @@ impl Broker {
         }
     }
 
-    /// Closes a slot and begins to take it anew, once.
+    /// Closes a slot and begins to recover it, once.
     pub(super) fn begin_recovery(&self, slot: &Arc<Slot>, why: &'static str) {
         let Some(away) = self.take_reserved(slot, why) else { return };
         slot.close();
@@ -218,7 +218,7 @@ impl Broker {
         let fences = TaskTracker::new();
         for name in pools {
             let (broker, slot, name) = (self.clone(), Arc::clone(slot), name.clone());
-            // One that is given up half way could arrive after the next one, and begin its numbering anew.
+            // One that is given up half way could arrive after the next one, and begin its numbering again.
             let token = fences.token();
             self.0.tasks.spawn(async move {
                 let fenced = match broker.pool(&name) {

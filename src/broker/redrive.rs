@@ -1,5 +1,5 @@
-//! The messages that a task sends on: chosen among those that are ready, set aside for where they go, and watched until they
-//! have left.
+//! The messages that a task sends on: chosen among those that are ready, marked in transfer for where they go, and
+//! watched until they have left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::engine::ClaimSelection;
 use crate::error::Error;
 use crate::storage::{Direction, Order, Position};
 
-/// Messages that were set aside.
+/// Messages that were marked in transfer.
 pub(super) struct RedriveBatch {
     /// Which ones.
     pub(super) ids: Vec<MessageId>,
@@ -54,7 +54,7 @@ impl Broker {
                 return Err(failure.error());
             }
             if !expired.is_empty() {
-                // Nobody waits for this: an expired message is hidden until it is gone.
+                // No caller waits for this: an expired message is hidden until it is gone.
                 drop(self.submit(slot, &mut state, at, Change::Remove(expired)));
             }
             (dead, token, is_pending)
@@ -153,7 +153,7 @@ impl Broker {
                 self.submit(side.slot, &mut state, side.at, Change::Transfer(headers))
             };
             match outcome {
-                // The lane tells the engine how it went.
+                // The slot writer tells the engine how it went.
                 Ok(outcome) => settled(outcome).await?,
                 Err(error) => {
                     self.keep(side, &ids);
@@ -164,8 +164,8 @@ impl Broker {
         Ok(RedriveBatch { ids, failure })
     }
 
-    /// Waits until messages that were set aside have left, and the pass of the mover that took them away is over: they
-    /// are ready where they went, unless that queue has trouble of its own.
+    /// Waits until messages that were marked in transfer have left, and the pass of the mover that took them away has
+    /// ended: they are ready where they went, unless that queue has trouble of its own.
     pub(super) async fn wait_for_departure(
         &self,
         slot: &Arc<Slot>,
@@ -226,7 +226,7 @@ impl Broker {
     }
 }
 
-/// The header of a message that is sent anew to another queue: its life begins, and nobody has claimed it.
+/// The header of a message that is sent again to another queue: its life begins, and no caller has claimed it.
 fn redriven_header(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
     let (life, state) = (header.life.begun_again(now), State::Moving(Arc::clone(target)));
     Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header }

@@ -20,12 +20,12 @@ use crate::domain::names::QueueRef;
 use crate::engine::{Release, ReleaseUpdates};
 use crate::error::{Error, Part};
 
-/// Why a claim ends, for whoever counts.
+/// Why a claim ends, for any caller that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReleaseCause {
     /// Its holder gave it up.
     Released,
-    /// Its time was over.
+    /// Its time had ended.
     Lapsed,
     /// It never came to its holder.
     NeverHeld,
@@ -37,7 +37,7 @@ pub(super) type ClaimKey = (QueueRef, ClaimId);
 type WriteReceiver = oneshot::Receiver<Result<(), Error>>;
 
 impl Broker {
-    /// Releases a claim: its messages are ready again when this returns. One that is over is no error.
+    /// Releases a claim: its messages are ready again when this returns. One that has ended is no error.
     pub async fn claim_release(&self, at: &QueueRef, id: ClaimId) -> Result<(), Error> {
         self.release_later(at, id, None).await
     }
@@ -55,7 +55,7 @@ impl Broker {
         let release = async move {
             loop {
                 broker.release_claims(&slot, vec![(at.clone(), id)], ending, ReleaseCause::Released).await?;
-                // Somebody else may be ending or renewing it: nobody hears that it is over before it is.
+                // Another caller may be ending or renewing it: no caller learns that it has ended before it is.
                 let changed = Arc::clone(&slot.changed).notified_owned();
                 let is_over =
                     slot.state.lock().queues.get(&at).is_none_or(|queue| !queue.engine.has_claim(id));
@@ -72,7 +72,7 @@ impl Broker {
         self.carry_out(release).await
     }
 
-    /// Ends claims. Those that are over, or being ended by somebody else, are passed over.
+    /// Ends claims. Those that have ended, or being ended by another caller, are passed over.
     pub(super) async fn release_claims(
         &self,
         slot: &Arc<Slot>,
@@ -157,8 +157,8 @@ impl Broker {
         failure.map_or(Ok(()), Err)
     }
 
-    /// These claims did not end, or nobody knows. They are claims still, for their records may be there; one
-    /// whose time is over is ended again in a second, which does no harm to what was done.
+    /// These claims did not end, or it is unknown. They are claims still, for their records may be there; one
+    /// whose time has ended is ended again in a second, which does no harm to what was done.
     fn try_later(&self, state: &mut SlotState, claims: &[ClaimKey]) {
         let at = self.0.clock.now().plus_seconds(limits::RETRY_SECONDS);
         for (queue, claim) in claims {

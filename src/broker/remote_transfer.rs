@@ -1,16 +1,18 @@
-//! Moves between queues that two replicas serve (P5). The owner of the target carries them out, as it does when both are its
-//! own: it holds the moves into the queue from the first write to the last, and deletes a queue only without them.
+//! Moves between queues that two replicas serve (P5). The owner of the target carries them out, as it does when both
+//! are its own: it holds the moves into the queue from the first write to the last, and deletes a queue only without
+//! them.
 //!
 //! ```text
 //! source's owner                    target's owner
-//!   set aside ── arrive ──────────▶ reads them in the pool, which all reach; prepares them
+//!   marked in transfer ── arrive ──────────▶ reads them in the pool, which all reach; prepares them
 //!   removes them ◀──────── depart ──
 //!             └───────────────────▶ publishes them
 //! ```
 //!
-//! What is cut short is found by whoever opens the target: it asks the source's owner for the states. An owner of the target
-//! that was replaced may still have a request under way to take messages out. So each request says in which epoch it is made, and
-//! once the source's owner has heard a later one it does nothing for an earlier one any more.
+//! What is cut short is found by any caller that opens the target: it asks the source's owner for the states. An owner
+//! of the target that was replaced may still have a request under way to take messages out. So each request states in
+//! which epoch it is made, and once the source's owner has heard a later one it does nothing for an earlier one any
+//! more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,7 +52,7 @@ impl TargetEpochs {
         *latest == epoch
     }
 
-    /// Whether somebody who spoke for a slot was heard in this epoch or a later one.
+    /// Whether a caller who spoke for a slot was heard in this epoch or a later one.
     fn knows(&self, slot: SlotNumber, epoch: Epoch) -> bool {
         self.0.lock().get(&slot).is_some_and(|latest| *latest >= epoch)
     }
@@ -87,7 +89,7 @@ impl Broker {
         }
     }
 
-    /// Has messages that were set aside taken over by the owner of their target.
+    /// Has messages that were marked in transfer taken over by the owner of their target.
     pub(super) async fn send_remote_transfer(
         &self,
         source: &Side<'_>,
@@ -131,7 +133,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Takes over messages that another replica has set aside for a queue of ours.
+    /// Takes over messages that another replica has marked in transfer for a queue of ours.
     pub async fn accept_transfers(&self, arrival: ArrivalRequest) -> Result<(), Error> {
         let broker = self.clone();
         self.carry_out(async move { broker.take_over(arrival).await }).await
@@ -153,7 +155,7 @@ impl Broker {
             found.map_err(|error| store.failed(error))
         };
         let found = answer_of(&peer.at, found).await?;
-        // What is not set aside any more was moved by a try before, or never will be.
+        // What is not marked in transfer any more was moved by a try before, or never will be.
         let is_ours =
             |message: &Message| matches!(&message.header.state, State::Moving(to) if to.at == target);
         let messages: Vec<Message> = found.into_iter().filter(is_ours).collect();
@@ -204,7 +206,7 @@ impl Broker {
     /// As [`Broker::remove_departed`], in the task of the caller.
     async fn take_out(&self, departure: DepartureRequest) -> Result<(), Error> {
         let at = departure.source.queue()?;
-        // Whoever speaks for the target next and asks for these messages waits until this has its outcome.
+        // Any caller that speaks for the target next and asks for these messages waits until this has its outcome.
         let _departures = self.0.slot_table.departures.hold(&at).await;
         self.heed(departure.owner).await?;
         let slot = self.slot(&at).await?;
@@ -237,7 +239,7 @@ impl Broker {
         self.carry_out(depart).await
     }
 
-    /// Refuses whoever speaks as the owner of a slot that has a later one. The caller holds the departures
+    /// Refuses any caller that speaks as the owner of a slot that has a later one. The caller holds the departures
     /// from the queue that is spoken of.
     async fn heed(&self, speaker: OwnerEpoch) -> Result<(), Error> {
         let (slot, epoch) = speaker.parts();
@@ -306,8 +308,8 @@ impl Broker {
         Ok(ids.iter().map(|id| (*id, fate(id))).collect())
     }
 
-    /// Says which of these messages are here, to the owner of the queue that they were prepared for. From then on nobody
-    /// before that owner takes any of them out.
+    /// States which of these messages are here, to the owner of the queue that they were prepared for. From then on no
+    /// caller before that owner takes any of them out.
     pub async fn read_transfer_states(&self, question: StatesRequest) -> Result<StatesResponse, Error> {
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
         let _departures = self.0.slot_table.departures.hold(&peer.at).await;

@@ -142,7 +142,7 @@ impl Broker {
         }
     }
 
-    /// Begins a renewal as soon as nobody else changes the claim.
+    /// Begins a renewal as soon as no other caller changes the claim.
     async fn begin_renew(
         &self,
         slot: &Slot,

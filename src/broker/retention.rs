@@ -171,9 +171,9 @@ impl Broker {
                 match self.scan_retained(slot, store, queue).await {
                     Ok(true) => left.push(queue),
                     Ok(false) => {}
-                    // It says nothing of other queues.
+                    // It states nothing of other queues.
                     Err(error) if error.is_damaged() => {}
-                    // A second one says that the pool does not answer; the first one may be of its queue alone.
+                    // A second one states that the pool does not answer; the first one may be of its queue alone.
                     Err(error) if failed => return Err(error),
                     Err(error) => {
                         debug!(%error, pool = %store.name(), "retained messages not read");
@@ -193,7 +193,7 @@ impl Broker {
         store: &NamedStore,
         queue: QueueId,
     ) -> Result<bool, Error> {
-        // Its engine says which of its claims hold what.
+        // Its engine states which of its claims hold what.
         let held = slot.state.lock().unopened_name(queue);
         if let Some(at) = held {
             self.open(slot, &at).await?;
@@ -221,7 +221,7 @@ impl Broker {
                 let removals = self.remove_unopened(slot, store.name(), [(queue, found)].into()).await?;
                 Ok(is_full && removals > 0)
             }
-            // Others have ended the look: the next one goes on behind them.
+            // Others have ended the look: the next one continues behind them.
             (None, _) => Ok(resume.is_some()),
         }
     }

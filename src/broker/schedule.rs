@@ -1,7 +1,8 @@
-//! Scheduled messages become ready in time, whether anybody asks for them or not.
+//! Scheduled messages become ready in time, whether any caller asks for them or not.
 //!
-//! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. A queue that
-//! nobody has opened since its slot was taken is opened by [`super::queue_counting`] when its earliest message is due.
+//! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. A
+//! queue that no caller has opened since its slot was taken is opened by [`super::queue_counting`] when its earliest
+//! message is due.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -90,7 +91,7 @@ impl Broker {
             let Some(queue) = state.queue_mut(&at, id) else { return };
             queue.engine.finish_wake(next);
             state.note_wake(&at);
-            // Whoever waited to hear whether something is due.
+            // Any caller that waited to hear whether something is due.
             broker.serve(&slot, &mut state, &at);
         });
     }
@@ -134,8 +135,8 @@ impl Broker {
         }
     }
 
-    /// Makes entries ready that are prepared; those that somebody else changes are passed over. Nobody but the caller, who
-    /// holds the moves into the slot, removes or wakes them.
+    /// Makes entries ready that are prepared; those that another caller changes are passed over. No caller but the
+    /// caller, who holds the moves into the slot, removes or wakes them.
     pub(super) async fn wake(
         &self,
         slot: &Arc<Slot>,

@@ -1,4 +1,4 @@
-//! A slot at its owner: its open queues, its lanes to the pools, its claims' deadlines.
+//! A slot at its owner: its open queues, its slot writers to the pools, its claims' deadlines.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -37,7 +37,7 @@ use crate::error::{Error, Part};
 use crate::metrics::QueueCounters;
 use crate::storage::Epoch;
 
-/// One of the 256, from when it was taken until it is taken anew.
+/// One of the 256, from when it was taken until it is recovered.
 ///
 /// ```text
 /// served ──lost──▶ closed: begins nothing more; what is under way ends here, or is refused by tree and pools
@@ -57,17 +57,17 @@ pub(super) struct Slot {
     /// Held while the tree and the books of projects are changed with each other: which queues there are. Never over a call
     /// of a pool.
     pub(super) roll: tokio::sync::Mutex<()>,
-    /// Of a pool: held while it is fenced for the slot. A second fence would begin the numbering of batches anew.
+    /// Of a pool: held while it is fenced for the slot. A second fence would begin the numbering of batches again.
     pub(super) fencing: Gates<PoolName>,
     /// Held while the tasks of a queue, or what was done to one lately, are read and written, which one at a time does.
     pub(super) tasks: tokio::sync::Mutex<()>,
-    /// Wakes those who wait for somebody else to end or renew a claim.
+    /// Wakes those who wait for another replica to end or renew a claim.
     pub(super) changed: Arc<Notify>,
     /// When it was taken.
     pub(super) taken: RecoveryPace,
     /// No claim from before the taking ends earlier.
     no_expiry_before: Timestamp,
-    /// Why it must be taken anew; empty while it need not.
+    /// Why it must be recovered; empty while it need not.
     lost: OnceLock<&'static str>,
     /// Whether its queues were all looked at for moves that an owner before has begun.
     is_searched: AtomicBool,
@@ -80,19 +80,19 @@ pub(super) struct SlotState {
     pub(super) queues: HashMap<QueueRef, Box<OpenQueue>>,
     pub(super) writers: HashMap<PoolName, SlotWriter>,
     pub(super) ids: IdSequence,
-    /// When claims end; entries of claims that are over are skipped when their time comes.
+    /// When claims end; entries of claims that have ended are skipped when their time arrives.
     pub(super) deadlines: BinaryHeap<Reverse<Deadline>>,
     /// Claims without messages, whose records may go.
     pub(super) spent: Vec<ClaimId>,
     /// Claims whose record is in the tree.
     pub(super) live_claims: usize,
-    /// Whether a task looks for claims whose time is over.
+    /// Whether a task looks for claims whose time has ended.
     pub(super) is_expiring: bool,
     /// Where queues lie whose claims are being ended for that; none of queues that have no record.
     pub(super) expiring: HashSet<Option<Placement>>,
     /// One bit for each directory of claims that is there.
     pub(super) buckets: u64,
-    /// Claims of queues that nobody has opened since the start.
+    /// Claims of queues that no replica has opened since the start.
     pub(super) unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
     /// Queues that are not open and may have messages that live by their retention.
     pub(super) resting: ClosedQueues,
@@ -117,18 +117,18 @@ pub(super) struct SlotState {
 /// A queue in memory.
 pub(super) struct OpenQueue {
     pub(super) id: QueueId,
-    /// Where it lies.
+    /// Where it is.
     pub(super) placement: Placement,
-    /// Its way to another pool, while it lies in two.
+    /// Its way to another pool, while it is in two.
     pub(super) migration: Option<Arc<Migration>>,
-    /// Who reads it where it lies holds a token. A migration that begins waits for all, and puts another tracker here.
+    /// Who reads it where it is holds a token. A migration that begins waits for all, and puts another tracker here.
     pub(super) readers: TaskTracker,
     pub(super) engine: QueueEngine,
     /// Why the last page could not be read.
     pub(super) pool_failed: Option<ReadFailure>,
     /// Who is changing something of the queue in the pool or in the tree holds a token: a deletion waits for all.
     pub(super) uses: TaskTracker,
-    /// What its metadata says of its behaviour.
+    /// What its metadata states of its behaviour.
     pub(super) attributes: Attributes,
     /// Its earliest message that lives by its retention.
     pub(super) retained: RetentionWatch,
@@ -136,15 +136,15 @@ pub(super) struct OpenQueue {
     pub(super) wakes_at: Option<Timestamp>,
     /// Whether a task carries its moves on.
     pub(super) is_moving: bool,
-    /// Wakes that task when messages were set aside.
+    /// Wakes that task when messages were marked in transfer.
     pub(super) set_aside: Arc<Notify>,
     /// How often it went over what is aside.
     pub(super) move_passes: u64,
     /// Who waits for messages to arrive where they move.
     pub(super) transfers: TransferWatch,
-    /// Whether somebody carries on a task that moves its messages away.
+    /// Whether a replica carries on a task that moves its messages away.
     pub(super) has_task: bool,
-    /// Whether somebody has claimed from it since the memory of all windows was looked at.
+    /// Whether a replica has claimed from it since the memory of all ready caches was looked at.
     pub(super) is_claimed_from: bool,
     /// What happens to its messages is counted here.
     pub(super) counters: Arc<QueueCounters>,
@@ -214,11 +214,11 @@ impl Slot {
 
     /// Notes that memory may no longer be right, and why.
     pub(super) fn lose(&self, why: &'static str) {
-        // The first reason stands.
+        // The first reason is.
         let _ = self.lost.set(why);
     }
 
-    /// Why it must be taken anew, if it must.
+    /// Why it must be recovered, if it must.
     pub(super) fn lost(&self) -> Option<&'static str> {
         if self.owned.is_lost() {
             self.lose("somebody else took it");
@@ -226,7 +226,7 @@ impl Slot {
         self.lost.get().copied()
     }
 
-    /// Ends all that waits here. Nothing begins from now on; who waits for what is under way hears its outcome.
+    /// Ends all that waits here. Nothing begins from now on; who waits for what is under way learns its outcome.
     pub(super) fn close(&self) {
         let unsent = {
             let mut state = self.state.lock();
@@ -255,7 +255,7 @@ impl Slot {
         self.is_searched.store(true, Ordering::Relaxed);
     }
 
-    /// The pools it has a lane to.
+    /// The pools it has a slot writer to.
     pub(super) fn pools(&self) -> Vec<PoolName> {
         self.state.lock().writers.keys().cloned().collect()
     }

@@ -1,5 +1,5 @@
-//! Places of slots that somebody works on: it takes the slot, or hands it over. Nobody else touches such a place, so whoever
-//! works on it must be done with it however that ends.
+//! Places of slots that a replica works on: it takes the slot, or hands it over. No other replica touches such a place,
+//! so any replica that works on it must be done with it however that ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::domain::ids::Slot as SlotNumber;
 /// How long a place stays as it is after a task has ended in a panic that worked on it: the next one may end so too.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The place of a slot that somebody works on. When it is dropped the place is free, and who has the slot is looked up again;
-/// by a panic too, but after a pause.
+/// The place of a slot that a replica works on. When it is dropped the place is free, and who has the slot is looked up
+/// again; by a panic too, but after a pause.
 pub(super) struct SlotReservation {
     broker: Broker,
     number: SlotNumber,
@@ -54,7 +54,8 @@ impl Broker {
         self.0.slot_table.claim(number, why).then(|| self.away(number))
     }
 
-    /// Takes a slot out of its place, which is the caller's then. None when somebody else did, or put another object there.
+    /// Takes a slot out of its place, which is the caller's then. None when another replica did, or put another object
+    /// there.
     pub(super) fn take_reserved(&self, slot: &Arc<Slot>, why: &'static str) -> Option<SlotReservation> {
         self.0.slot_table.leave(slot, why).then(|| self.away(slot.owned.slot))
     }

@@ -4,14 +4,14 @@
 //! ```text
 //!            ┌──────────── leave ──────────────┐
 //!            │                                 ▼
-//! free ──claim──▶ away ──enter──▶ owned      away: taken anew, or handed over
+//! free ──claim──▶ away ──enter──▶ owned      away: recovered, or handed over
 //!  ▲ │             │ ▲                         │
 //!  │ └──learn──┐   │ └───────claim─────────────┘
 //!  │           ▼   ▼ free
 //!  └─learn── elsewhere
 //! ```
 //!
-//! Whoever made a place *away* works on it, and nobody else touches it until it is owned or free.
+//! Any replica that made a place *away* works on it, and no other replica touches it until it is owned or free.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ use crate::storage::Epoch;
 /// All places, by number of slot.
 pub(super) struct SlotTable {
     places: Vec<watch::Sender<SlotEntry>>,
-    /// Of a queue: held by whoever moves messages into it, from the first write there to the last, and by whoever deletes it:
-    /// two never deal with the same message, and the queue does not go between two steps of a move (P5). They outlive the
-    /// objects that serve the slots, since a move may have begun under another one.
+    /// Of a queue: held by any replica that moves messages into it, from the first write there to the last, and by any
+    /// replica that deletes it: two never deal with the same message, and the queue does not go between two steps of a
+    /// move (P5). They outlive the objects that serve the slots, since a move may have begun under another one.
     pub(super) moves: Gates<QueueRef>,
-    /// Of a queue: held by whoever takes messages out that move away, or says what became of them. So an owner of their
-    /// target that was replaced takes nothing out after its successor was told.
+    /// Of a queue: held by any replica that takes messages out that move away, or states what became of them. So an
+    /// owner of their target that was replaced takes nothing out after its successor was told.
     pub(super) departures: Gates<QueueRef>,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct SlotTable {
 #[derive(Clone)]
 enum SlotEntry {
     Owned(Arc<Slot>),
-    /// Somebody here works on it. Why it is not served meanwhile.
+    /// A replica here works on it. Why it is not served meanwhile.
     Away(&'static str),
-    /// Nobody serves the slot, as far as is known.
+    /// No replica serves the slot, as far as is known.
     Free,
     /// Another replica serves it.
     Elsewhere(SlotOwner),
@@ -73,12 +73,12 @@ pub enum SlotLocation {
     Here(Epoch),
     /// By another one.
     There(SlotOwner),
-    /// By nobody at this moment.
+    /// By no replica at this moment.
     Nowhere,
 }
 
 impl SlotTable {
-    /// Places of slots that nobody serves.
+    /// Places of slots that no replica serves.
     pub(super) fn new() -> Self {
         let places = SlotNumber::all().map(|_| watch::Sender::new(SlotEntry::Free)).collect();
         Self { places, moves: Gates::default(), departures: Gates::default() }
@@ -93,7 +93,7 @@ impl SlotTable {
         self.place(number).borrow().slot()
     }
 
-    /// The slot, waiting for it while nobody serves it, but not for longer than [`limits::SLOT_WAIT`].
+    /// The slot, waiting for it while no replica serves it, but not for longer than [`limits::SLOT_WAIT`].
     pub(super) async fn wait(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
         let mut place = self.place(number).subscribe();
         let settled = place.wait_for(SlotEntry::is_settled);
@@ -157,8 +157,8 @@ impl SlotTable {
         self.places.iter().filter(|place| matches!(&*place.borrow(), SlotEntry::Owned(_))).count()
     }
 
-    /// Empties the place of a slot for whoever takes it anew or hands it over. False when somebody else did, or put
-    /// another object there.
+    /// Empties the place of a slot for any replica that recovers it or hands it over. False when another replica did,
+    /// or put another object there.
     pub(super) fn leave(&self, slot: &Arc<Slot>, why: &'static str) -> bool {
         self.place(slot.owned.slot).send_if_modified(|place| {
             let is_there = matches!(place, SlotEntry::Owned(there) if Arc::ptr_eq(there, slot));
@@ -169,7 +169,7 @@ impl SlotTable {
         })
     }
 
-    /// Makes a free place that of whoever takes the slot. False when it is not free.
+    /// Makes a free place that of any replica that takes the slot. False when it is not free.
     pub(super) fn claim(&self, number: SlotNumber, why: &'static str) -> bool {
         self.place(number).send_if_modified(|place| {
             let is_free = matches!(place, SlotEntry::Free);
@@ -185,7 +185,7 @@ impl SlotTable {
         self.place(slot.owned.slot).send_replace(SlotEntry::Owned(slot));
     }
 
-    /// Whoever made the place away is done with it, and does not serve the slot.
+    /// Any replica that made the place away is done with it, and does not serve the slot.
     pub(super) fn free(&self, number: SlotNumber) {
         self.place(number).send_replace(SlotEntry::Free);
     }
@@ -198,7 +198,7 @@ impl SlotTable {
                 overtaken = Some(Arc::clone(slot));
                 false
             }
-            // An owner node that went with its session is made again; a place that somebody works on is his.
+            // An owner node that went with its session is made again; a place that a replica works on is his.
             (SlotEntry::Owned(_), None) | (SlotEntry::Away(_), _) | (SlotEntry::Free, None) => false,
             (SlotEntry::Elsewhere(before), Some(owner)) if *before == owner => false,
             (SlotEntry::Free | SlotEntry::Elsewhere(_), owner) => {
@@ -210,5 +210,5 @@ impl SlotTable {
     }
 }
 
-/// Why nobody serves a slot that is free.
+/// Why no replica serves a slot that is free.
 const FREE: &str = "no replica has taken it yet";

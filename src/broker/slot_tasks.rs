@@ -1,8 +1,9 @@
-//! Tasks that nobody else stands in for, and what becomes of them after a panic.
+//! Tasks that no other replica replaces, and what becomes of them after a panic.
 //!
-//! Some have begun something in the memory of a slot which nobody else can end: a slot writer, a reader of a page. One that ends
-//! in a panic would leave it begun for ever. So the slot is lost then, and reacquired with a memory of its own. Others go on for
-//! as long as the service runs, or until something is done that many wait for: those are begun again after a pause.
+//! Some have begun something in the memory of a slot which no other replica can end: a slot writer, a reader of a page.
+//! One that ends in a panic would leave it begun for ever. So the slot is lost then, and reacquired with a memory of
+//! its own. Others go on for as long as the service runs, or until something is done that many wait for: those are
+//! begun again after a pause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ impl Drop for PanicGuard {
 }
 
 impl Slot {
-    /// Held by whoever has begun something in the slot's memory, until it is ended.
+    /// Held by any replica that has begun something in the slot's memory, until it is ended.
     pub(super) fn lost_on_panic(self: &Arc<Self>) -> PanicGuard {
         PanicGuard(Arc::clone(self))
     }
@@ -43,7 +44,8 @@ impl Broker {
         });
     }
 
-    /// Starts a duty, which lasts until the service stops or there is nothing to do. After a panic it is begun again.
+    /// Starts a background task, which lasts until the service stops or there is nothing to do. After a panic it is
+    /// begun again.
     pub(super) fn start_background_task<T>(
         &self,
         name: &'static str,

@@ -1,8 +1,8 @@
-//! Group commit to the pools: one lane per slot and pool, with one batch under way at a time.
+//! Group commit to the pools: one slot writer per slot and pool, with one batch under way at a time.
 //!
-//! All that gathers while a batch is under way goes into the next one; an idle lane sends at once. Batches are
+//! All that gathers while a batch is under way moves into the next one; an idle slot writer sends at once. Batches are
 //! numbered, so one whose outcome is unknown is repeated under its number until it is known (P1). If it stays
-//! unknown the lane is closed and its slot is taken anew, which finds out what was written.
+//! unknown the slot writer is closed and its slot is recovered, which finds out what was written.
 
 mod apart;
 
@@ -52,7 +52,7 @@ pub(super) struct Write {
     at: Option<QueueRef>,
     queue: QueueId,
     change: Change,
-    /// What is known of the entries that it removes, where the queue lies in this pool alone.
+    /// What is known of the entries that it removes, where the queue is in this pool alone.
     leaving: Vec<KnownEntry>,
     durability: Durability,
     /// Room that is kept for its messages until it is settled.
@@ -68,7 +68,7 @@ pub(super) struct Write {
 enum Leg {
     /// All of it.
     Only,
-    /// When it is done the same goes to this pool.
+    /// When it is done the same moves to this pool.
     First(PoolName),
     /// The other pool has it already.
     Second,
@@ -82,7 +82,7 @@ impl Write {
             Leg::Only | Leg::First(_) => Error::unavailable(Part::Storage, why),
             Leg::Second => Error::unknown(Part::Storage, why),
         };
-        // Nobody may be waiting any more.
+        // No replica may be waiting any more.
         let _ = self.reply.send(Err(error));
     }
 }
@@ -117,7 +117,7 @@ impl SlotWriter {
         self.pool == pool
     }
 
-    /// Goes on over another handle of the same storage.
+    /// Continues over another handle of the same storage.
     pub(super) fn switch_store(&mut self, store: NamedStore) {
         self.store = store;
     }
@@ -173,7 +173,7 @@ impl SlotWriter {
 }
 
 impl SlotState {
-    /// The lane's next batch; none when nothing waits, and then the lane stands still.
+    /// The slot writer's next batch; none when nothing waits, and then the slot writer is stopped.
     fn next_batch(&mut self, slot: &Slot, pool: &PoolName) -> Option<(Batch, Vec<Write>)> {
         let writer = self.writers.get_mut(pool)?;
         let writes = writer.next_writes();
@@ -185,7 +185,7 @@ impl SlotState {
         Some((batch, writes))
     }
 
-    /// The pool that a change of an open queue goes to, and whether that is all.
+    /// The pool that a change of an open queue moves to, and whether that is all.
     fn route(&self, open: &OpenQueue, change: &Change) -> Option<(PoolName, Leg)> {
         let Placement { pool, older } = &open.placement;
         let Some(older) = older else {
@@ -202,7 +202,7 @@ impl SlotState {
         })
     }
 
-    /// The lane's next batch, of these works.
+    /// The slot writer's next batch, of these works.
     fn batch(&self, slot: &Slot, pool: &PoolName, writes: &[Write]) -> Option<Batch> {
         let seq = self.writers.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
@@ -223,7 +223,7 @@ impl SlotState {
     }
 
     /// Shows a batch's outcome to the engines, then to those who wait. Returns what is to be done next for which
-    /// queues, and the lanes to which works went on.
+    /// queues, and the slot writers to which works went on.
     fn settle(
         &mut self,
         pool: &PoolName,
@@ -245,7 +245,7 @@ impl SlotState {
                 next.push((at, todo));
             }
             let part = || Part::Pool(pool.clone());
-            // Nobody may be waiting any more; the outcome is the same.
+            // No replica may be waiting any more; the outcome is the same.
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(part(), "the batch was not written")),
@@ -338,7 +338,7 @@ impl SlotState {
             ) => {
                 open.engine.remove_failed(&ids);
             }
-            // Whoever sent it goes on when he has the outcome.
+            // Any replica that sent it continues when he has the outcome.
             (Change::Update(_) | Change::Prepare(_) | Change::ForgetTwins(_), _)
             | (Change::Copy(..) | Change::Leave(_) | Change::CopyNotes(_) | Change::Arrived, _)
             | (_, Outcome::Unknown) => return None,
@@ -361,7 +361,7 @@ fn count<T>(elements: &[T]) -> u64 {
 }
 
 impl Broker {
-    /// Puts a change on its way to the pool of its queue, which must be open in `state`. The receiver hears
+    /// Puts a change on its way to the pool of its queue, which must be open in `state`. The receiver learns
     /// when the outcome is known and the engine has been told.
     pub(super) fn submit(
         &self,
@@ -399,8 +399,8 @@ impl Broker {
         Ok(outcome)
     }
 
-    /// As [`Broker::submit`], to remove messages of a queue that is not open. Whoever calls holds the gate of the pool, so
-    /// that it is not opened meanwhile, and has opened the lane.
+    /// As [`Broker::submit`], to remove messages of a queue that is not open. Any replica that calls holds the gate of
+    /// the pool, so that it is not opened meanwhile, and has opened the slot writer.
     pub(super) fn submit_unopened(
         &self,
         slot: &Arc<Slot>,
@@ -438,7 +438,7 @@ impl Broker {
     async fn settle(&self, slot: &Arc<Slot>, pool: &PoolName, writes: Vec<Write>, outcome: Outcome) {
         let outcomes = || writes.iter().map(|work| work.outcome(outcome));
         if outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown) {
-            // Before anybody hears of it: what they ask next must not be answered from this memory.
+            // Before any replica learns of it: what they ask next must not be answered from this memory.
             slot.lose("a batch has no known outcome");
         }
         let counted = match outcome {
@@ -451,7 +451,7 @@ impl Broker {
             Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
         };
         let mut state = slot.state.lock();
-        // What is unknown stays reserved, and so does what a slot had that is taken anew: it is counted again.
+        // What is unknown stays reserved, and so does what a slot had that is recovered: it is counted again.
         if outcome != Outcome::Unknown && !slot.closed.is_cancelled() {
             let reserved = writes.iter().filter(|work| work.reserved != Amount::default());
             let ended: Vec<_> = reserved.map(|work| (work.queue, work.reserved)).collect();

@@ -27,7 +27,7 @@ pub struct Survey {
     pub is_whole: bool,
 }
 
-/// Where a queue lies.
+/// Where a queue is.
 #[derive(Clone, Debug)]
 pub struct SurveyedQueue {
     /// Its names.
@@ -59,7 +59,7 @@ impl QueueHolding {
 pub struct PlannedMove {
     /// Which one.
     pub at: QueueRef,
-    /// Where it lies.
+    /// Where it is.
     pub from: PoolName,
     /// Where it should lie.
     pub to: PoolName,
@@ -201,7 +201,7 @@ impl Broker {
     }
 }
 
-/// What a queue holds, if it does not move and its pool says so.
+/// What a queue holds, if it does not move and its pool reports it.
 async fn held(pool: &OpenPool, queue: &SurveyedQueue) -> Option<QueueHolding> {
     if queue.placement.older.is_some() {
         return None;

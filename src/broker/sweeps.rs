@@ -1,7 +1,7 @@
-//! Removing messages whose life is over without being asked, wherever they lie (P14).
+//! Removing messages whose life has ended without being asked, wherever they lie (P14).
 //!
-//! The pools keep an order by expiry over all queues of a slot, so a sweep costs what it finds: not the backlog, and not
-//! the number of queues. Queues that nobody has opened stay closed.
+//! The pools keep an order by expiry over all queues of a slot, so a sweep costs what it finds: not the backlog, and
+//! not the number of queues. Queues that no caller has opened stay closed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl Broker {
         Ok(open + unopened)
     }
 
-    /// As [`Broker::remove_expired`], of queues that are not open. Nobody opens, deletes or cleans one of this
+    /// As [`Broker::remove_expired`], of queues that are not open. No caller opens, deletes or cleans one of this
     /// pool meanwhile.
     pub(super) async fn remove_unopened(
         &self,
@@ -166,7 +166,7 @@ impl Broker {
         let mut removals = Vec::new();
         {
             let mut state = slot.state.lock();
-            // Whoever has opened it since will sweep it at the next turn.
+            // Any caller that has opened it since will sweep it at the next turn.
             let mut others: HashSet<QueueId> = state.queues.values().map(|queue| queue.id).collect();
             others.extend(&state.dropped);
             for (queue, headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {
@@ -197,7 +197,7 @@ impl Broker {
                 outcome = Err(error);
                 continue;
             }
-            // Of a queue that nobody has opened only the id is known.
+            // Of a queue that no caller has opened only the id is known.
             self.0.meter.other_queues().expired.inc_by(count);
         }
         outcome

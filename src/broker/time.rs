@@ -14,7 +14,7 @@ use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::error::Error;
 
-/// Begins with the time of the tree, if that has a clock of its own. An embedded one goes by ours, which its journal
+/// Begins with the time of the tree, if that has a clock of its own. An embedded one follows ours, which its journal
 /// has set already.
 pub(super) async fn begin(catalogue: &Catalogue, clock: &Clock) -> Result<(), Error> {
     if !catalogue.keeps_time() {
@@ -42,7 +42,8 @@ pub(super) async fn find_record(catalogue: &Catalogue, clock: &Clock) -> Result<
 }
 
 /// Takes the time of the replicas beside this one, once it is registered and before it tells any: they have recorded it
-/// because somebody registered. The clock of the tree alone would not do, which may have made a step since their last record.
+/// because a caller registered. The clock of the tree alone would not do, which may have made a step since their last
+/// record.
 pub(super) async fn begin_beside(
     catalogue: &Catalogue,
     clock: &Clock,
@@ -171,8 +172,8 @@ impl Broker {
         Ok(is_apart.then_some((found, own.patience)))
     }
 
-    /// Records the time, learns the tree's clock from that, and returns the transaction. Between the reading of the time and the
-    /// write lies a part of the commit, by which the record is wrong: after a long one it is written again.
+    /// Records the time, learns the tree's clock from that, and returns the transaction. Between the reading of the
+    /// time and the write is a part of the commit, by which the record is wrong: after a long one it is written again.
     async fn record_time(&self) -> Result<u64, Error> {
         let (catalogue, clock) = (&self.0.catalogue, &self.0.clock);
         let mut tries = 0;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::domain::ids::MessageId;
 use crate::domain::limits;
 
-/// Told when some messages have arrived; dropped unsent when nobody will say.
+/// Told when some messages have arrived; dropped unsent when no caller will say.
 pub(super) type ArrivalReceiver = oneshot::Receiver<()>;
 
 /// Those who wait for messages of one queue.
@@ -27,7 +27,7 @@ struct ArrivalWaiter {
 impl TransferWatch {
     /// Waits for these messages; none when too many wait already.
     pub(super) fn watch(&mut self, ids: Vec<MessageId>) -> Option<ArrivalReceiver> {
-        // Whoever has waited long enough is gone.
+        // Any caller that has waited long enough is gone.
         self.waiting.retain(|waiting| !waiting.arrived.is_closed());
         if self.waiting.len() >= limits::ARRIVAL_WAITERS {
             return None;
@@ -49,13 +49,13 @@ impl TransferWatch {
     }
 }
 
-/// Adds arrivals to others, of which those are forgotten that are over.
+/// Adds arrivals to others, of which those are forgotten that have ended.
 pub(super) fn add(more: Vec<ArrivalReceiver>, to: &mut Vec<ArrivalReceiver>) {
     to.retain_mut(|arrival| arrival.try_recv() == Err(oneshot::error::TryRecvError::Empty));
     to.extend(more);
 }
 
-/// Waits until all have arrived, or nobody will say, or for so long.
+/// Waits until all have arrived, or no caller will say, or for so long.
 pub(super) async fn wait(arrivals: Vec<ArrivalReceiver>, longest: Duration) {
     let end = Instant::now() + longest;
     for arrival in arrivals {

@@ -17,14 +17,14 @@ use crate::error::{Error, Part};
 /// How long a pass waits for the transfers that it began.
 const TRANSFER_WAIT: Duration = Duration::from_secs(1);
 
-/// What one pass over the entries aside came to.
+/// What one pass over the entries in transfer came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pass {
     /// None of them is on its way.
     Idle,
     /// Some were brought to their end.
     Moved,
-    /// Some wait for somebody else.
+    /// Some wait for another caller.
     Waits,
 }
 
@@ -55,7 +55,7 @@ impl Transfers {
         self.tasks.contains_key(target)
     }
 
-    /// Those of the messages aside that a pass has to look at: all but those behind a transfer that goes on.
+    /// Those of the messages aside that a pass has to look at: all but those behind a transfer that continues.
     pub(super) fn due(&mut self, known: Vec<MessageId>) -> Vec<MessageId> {
         let mut behind = std::mem::take(&mut self.behind);
         let is_aside: HashSet<&MessageId> = known.iter().collect();

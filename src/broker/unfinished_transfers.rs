@@ -1,8 +1,9 @@
-//! Moves that an owner before has begun (P5, P6): those of queues that nobody opens, those of tasks, and those into a queue
-//! that is deleted.
+//! Moves that an owner before has begun (P5, P6): those of queues that no caller opens, those of tasks, and those into
+//! a queue that is deleted.
 //!
-//! After a slot was taken each of its queues is looked at once, at the cost of three reads of its pool. One that has entries
-//! aside, or that moves to another pool, is opened, and its mover or copier goes on. It is done in the background, a few queues at a time, and never twice.
+//! After a slot was taken each of its queues is looked at once, at the cost of three reads of its pool. One that has
+//! entries aside, or that moves to another pool, is opened, and its mover or copier continues. It is done in the
+//! background, a few queues at a time, and never twice.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -76,8 +77,8 @@ impl Broker {
         self.0.pools.get(name).is_none_or(|pool| pool.is_up())
     }
 
-    /// Opens the queues of a slot that have entries aside or that move to another pool, and carries on their tasks. A pool that
-    /// cannot be asked, or that is `down`, holds up only its own queues, and is put into `silent`.
+    /// Opens the queues of a slot that have entries in transfer or that move to another pool, and carries on their
+    /// tasks. A pool that cannot be asked, or that is `down`, holds up only its own queues, and is put into `silent`.
     async fn search(
         &self,
         slot: &Arc<Slot>,
@@ -98,7 +99,7 @@ impl Broker {
                         continue;
                     }
                     if let Err(error) = self.open_in_time(slot, at, record, down).await {
-                        // It says nothing of other queues, and another try meets it again.
+                        // It states nothing of other queues, and another try meets it again.
                         if error.is_damaged() {
                             continue;
                         }
@@ -123,8 +124,8 @@ impl Broker {
         outcome.inspect(|()| slot.note_searched())
     }
 
-    /// As [`Broker::open_if_unfinished`], in a task of its own: what takes longer than [`limits::UNFINISHED_WAIT`] goes on, and its
-    /// pools are `down`. Those that are already are not asked.
+    /// As [`Broker::open_if_unfinished`], in a task of its own: what takes longer than [`limits::UNFINISHED_WAIT`]
+    /// continues, and its pools are `down`. Those that are already are not asked.
     async fn open_in_time(
         &self,
         slot: &Arc<Slot>,
@@ -155,7 +156,7 @@ impl Broker {
         at: &QueueRef,
         record: &QueueRecord,
     ) -> Result<(), Error> {
-        // What is being copied goes on, and takes up what was cut short.
+        // What is being copied continues, and takes up what was cut short.
         if record.placement()?.older.is_some() || !self.stores_in_transfer(slot, record).await?.is_empty() {
             return self.open(slot, at).await.map(|_| ());
         }

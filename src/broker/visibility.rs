@@ -100,8 +100,8 @@ impl Broker {
         }
     }
 
-    /// Writes the claim without the messages, and theirs, in one commit. Returns theirs. When its outcome is unknown the claim
-    /// stays as it is for everybody, in doubt, until the commit has been made again; the slot goes on.
+    /// Writes the claim without the messages, and theirs, in one commit. Returns theirs. When its outcome is unknown
+    /// the claim stays as it is for every caller, in doubt, until the commit has been made again; the slot continues.
     async fn commit_split(
         &self,
         slot: &Arc<Slot>,
@@ -129,8 +129,8 @@ impl Broker {
         }
     }
 
-    /// Makes a commit again whose outcome is unknown, until that is known, the slot is served elsewhere or taken anew, or the
-    /// service stops.
+    /// Makes a commit again whose outcome is unknown, until that is known, the slot is served elsewhere or recovered,
+    /// or the service stops.
     async fn settle_split(&self, slot: &Arc<Slot>, split: &SplitCommit) {
         warn!(slot = slot.owned.slot.0, claim = %split.old, "claim split in doubt");
         let pause = Duration::from_secs(limits::RETRY_SECONDS.into());
@@ -225,10 +225,10 @@ impl SplitCommit {
 
 /// What can be parted from a claim.
 enum SplitStart {
-    /// Nothing: it is over.
+    /// Nothing: it has ended.
     Over,
     /// All that it has.
     Whole,
-    /// Some of it: its queue, what stays, and what goes.
+    /// Some of it: its queue, what stays, and what leaves.
     Some(QueueId, ClaimSnapshot, Vec<(MessageId, u32)>),
 }

@@ -1,7 +1,7 @@
 //! Claims that wait: whatever becomes ready is handed to the first of them at once.
 //!
-//! A claim that waits holds a place in the line of its queue, in its client's own time: when the client goes, the
-//! place is free, and what had been handed to it goes to the next one, without having counted.
+//! A claim that waits holds a place in the line of its queue, in its client's own time: when the client leaves, the
+//! place is free, and what had been handed to it moves to the next one, without having counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,30 +25,30 @@ use crate::error::{Error, Part};
 /// Messages chosen for a claim, and the queue they are of, with the token that keeps it from being deleted.
 type DeliveredMessages = (QueueId, TaskTrackerToken, Vec<(Header, Option<Bytes>)>);
 
-/// What somebody in a line is told: his messages, if there are some, and the arrivals that his claim is to wait for.
+/// What a caller in a line is told: his messages, if there are some, and the arrivals that his claim is to wait for.
 type WaitResult = (Option<DeliveredMessages>, Vec<ArrivalReceiver>);
 
 type WaitAnswer = Result<WaitResult, Error>;
 
-/// Somebody in a line.
+/// A caller in a line.
 pub(super) struct Waiter {
     limit: ClaimLimit,
     patience: WaitTimeout,
-    /// Of messages that were set aside while it was looked for his.
+    /// Of messages that were marked in transfer while it was looked for his.
     arrivals: Vec<ArrivalReceiver>,
     answer: oneshot::Sender<WaitAnswer>,
 }
 
-/// When somebody in a line wants to hear that there is nothing.
+/// When a caller in a line wants to hear that there is nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitTimeout {
     /// As soon as it is known.
     None,
-    /// Not before his time is over.
+    /// Not before his time has ended.
     Long,
 }
 
-/// What a claim gets: messages, if there are some, and the arrivals of those that were set aside instead.
+/// What a claim gets: messages, if there are some, and the arrivals of those that were marked in transfer instead.
 pub(super) struct ClaimChoice<T> {
     pub(super) chosen: Option<T>,
     pub(super) arrivals: Vec<ArrivalReceiver>,
@@ -131,7 +131,7 @@ impl SlotState {
         failure: impl Fn() -> Result<(), Error>,
     ) {
         for waiter in self.lines.dismiss(at, holds) {
-            // Whoever has left needs no answer.
+            // Any caller that has left needs no answer.
             let _ = waiter.answer.send(failure().map(|()| (None, waiter.arrivals)));
         }
     }
@@ -150,7 +150,7 @@ impl Broker {
         let wait = if self.0.waits.is_cancelled() { Duration::ZERO } else { wait };
         let mut waiting = {
             let mut state = slot.state.lock();
-            // Nobody overtakes those who wait already.
+            // No caller overtakes those who wait already.
             let mut arrivals = Vec::new();
             if state.lines.len_of(at) == 0 {
                 match self.look(slot, &mut state, at, limit, &mut arrivals)? {

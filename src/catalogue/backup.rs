@@ -1,7 +1,7 @@
 //! A tree as lines of text, and back: all of it that outlives the processes, to be put into an empty tree.
 //!
-//! The first line says which installation it is, then each node has one, parents before what is below them, and the last
-//! line says how many there were. Who serves what now is left out, and so are those who are up.
+//! The first line states which installation it is, then each node has one, parents before what is below them, and the
+//! last line states how many there were. Who serves what now is left out, and so are those who are up.
 
 use std::borrow::Cow;
 use std::io;
@@ -217,7 +217,7 @@ impl Catalogue {
 
 /// Nodes on their way into a tree.
 struct RestoreBatch {
-    /// Nobody else is filling it.
+    /// No other replica is filling it.
     fence: Fence,
     ops: Vec<Op>,
     bytes: usize,

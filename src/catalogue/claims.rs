@@ -58,7 +58,7 @@ impl From<&Attempt> for AttemptRecord {
 }
 
 impl AttemptRecord {
-    /// What it says; none when it is not what this program writes.
+    /// What it states; none when it is not what this program writes.
     pub fn read(&self) -> Option<Attempt> {
         let (id, received) = (AttemptId::new(&self.id, "").ok()?, Timestamp::from_millis(self.received));
         Some(Attempt { id, received, messages: self.messages })
@@ -111,7 +111,7 @@ impl Catalogue {
         found.map(|(id, node)| Ok((id, from_json(&node)?))).collect()
     }
 
-    /// Records a claim; with `new_bucket` also the directory it lies in, if that is not there yet.
+    /// Records a claim; with `new_bucket` also the directory it is in, if that is not there yet.
     pub async fn claim_create(
         &self,
         slot: &OwnedSlot,
@@ -154,8 +154,8 @@ impl Catalogue {
         }
     }
 
-    /// Replaces the record of a claim by one with fewer messages and records the claim of the others, in one commit. With
-    /// `new_bucket` also the directory that one lies in, if that is not there yet.
+    /// Replaces the record of a claim by one with fewer messages and records the claim of the others, in one commit.
+    /// With `new_bucket` also the directory that one is in, if that is not there yet.
     pub async fn split_claim(
         &self,
         slot: &OwnedSlot,
@@ -183,7 +183,7 @@ impl Catalogue {
         new_bucket: bool,
     ) -> Result<bool, Error> {
         match self.commit_split(slot, (old, kept), (new, parted), new_bucket).await {
-            // The first try has made it, and its id is nobody else's.
+            // The first try has made it, and its id is no other replica's.
             Ok(()) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(true),
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
             Err(error) => Err(failed(error)),

@@ -1,7 +1,7 @@
 //! The registry: which replicas are up, each with a node that ends with its session.
 //!
-//! Whoever joins, and whoever relies on nobody having joined, sets `/meta/system` at the version that it saw
-//! before it looked. So of two who look at the same time one has to look again (P9).
+//! Any replica that joins, and any replica that relies on no replica having joined, sets `/meta/system` at the version
+//! that it saw before it looked. So of two who look at the same time one has to look again (P9).
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use super::{Catalogue, Schema, System, failed, from_json, layout, to_json};
 use crate::coordination::{Mode, Op, Refusal, TreeError, numbered};
 use crate::error::{Error, Part};
 
-/// How often to look again when somebody else changes a record at the same time.
+/// How often to look again when another replica changes a record at the same time.
 const TRIES: usize = 8;
 
 /// A running replica.
@@ -39,7 +39,7 @@ pub struct Component {
     pub used_pools: Option<Vec<String>>,
 }
 
-/// What a replica says again and again while it runs.
+/// What a replica states again and again while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReachReport {
     /// See [`Component::unreached`].
@@ -119,7 +119,7 @@ impl Registry {
         &self.system
     }
 
-    /// Makes a commit fail when somebody joined, or added a pool, since the look.
+    /// Makes a commit fail when a replica joined, or added a pool, since the look.
     pub(super) fn unchanged(&self) -> Op {
         self.replace(&self.system)
     }
@@ -133,7 +133,7 @@ impl Registry {
 impl Catalogue {
     /// Looks who is registered.
     pub async fn registry(&self) -> Result<Registry, Error> {
-        // First, so that everybody is seen who joined before its version.
+        // First, so that every replica is seen who joined before its version.
         let node = self.node(layout::SYSTEM).await?;
         let node = node.ok_or_else(|| Error::unavailable(Part::Coordination, "the tree is empty"))?;
         let names = self.tree.children(layout::REPLICAS).await.map_err(failed)?;
@@ -184,8 +184,8 @@ impl Catalogue {
         self.component_update(&layout::replica(name), &told).await
     }
 
-    /// Replaces what a replica says of its reach, and nothing else of its record: others write their part of that. False
-    /// when the node is gone with its session.
+    /// Replaces what a replica states of its reach, and nothing else of its record: others write their part of that.
+    /// False when the node is gone with its session.
     pub async fn component_report(&self, node: &str, report: &ReachReport) -> Result<bool, Error> {
         for _ in 0..TRIES {
             let Some(found) = self.node(node).await? else { return Ok(false) };
@@ -202,7 +202,7 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the record of this replica changes all the time"))
     }
 
-    /// Replaces what a replica says of itself at the node that its joining gave. False when that is gone with its
+    /// Replaces what a replica states of itself at the node that its joining gave. False when that is gone with its
     /// session.
     pub async fn component_update(&self, node: &str, me: &Component) -> Result<bool, Error> {
         let set = Op::Set { path: node.to_owned(), data: to_json(me), version: None };

@@ -26,9 +26,9 @@ pub struct DroppedQueue {
 }
 
 impl Catalogue {
-    /// Deletes the record of a queue and notes what is to be cleaned, in one commit. A queue that is gone stays
-    /// so. With the last queue of a project in the slot its directory goes, if it can: a client chooses the regions of its
-    /// projects, and the projects of a slot have a bound.
+    /// Deletes the record of a queue and notes what is to be cleaned, in one commit. A queue that is gone stays so.
+    /// With the last queue of a project in the slot its directory leaves, if it can: a client chooses the regions of
+    /// its projects, and the projects of a slot have a bound.
     pub async fn queue_delete(
         &self,
         slot: &OwnedSlot,

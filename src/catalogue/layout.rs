@@ -52,12 +52,12 @@ pub(super) fn outlives(path: &str) -> bool {
     let is_up = below(COMPONENTS).is_some_and(|kind| kind.contains('/'));
     let is_owner = below(SLOTS).is_some_and(|slot| slot.contains('/'));
     let is_writer = path == WRITERS || below(WRITERS).is_some();
-    // The secret is made anew where there is none.
+    // The secret is recreated where there is none.
     let is_made = [SYSTEM, IMPORT, PEER_SECRET].contains(&path);
     ROOTS.iter().any(is_root) && !is_up && !is_owner && !is_writer && !is_made
 }
 
-/// Whether a node says who serves a slot.
+/// Whether a node states who serves a slot.
 pub(super) fn is_slot(path: &str) -> bool {
     path.strip_prefix(SLOTS).is_some_and(|rest| rest.starts_with('/'))
 }

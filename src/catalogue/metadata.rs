@@ -1,4 +1,4 @@
-//! Changing the record of a queue: its metadata, or where it lies.
+//! Changing the record of a queue: its metadata, or where it is.
 
 use std::iter;
 
@@ -7,7 +7,7 @@ use crate::coordination::{Fence, Op, Refusal, TreeError};
 use crate::domain::names::QueueRef;
 use crate::error::Error;
 
-/// A record of a queue as it was read, and what says whether it has changed since.
+/// A record of a queue as it was read, and what states whether it has changed since.
 #[derive(Clone, Debug)]
 pub struct QueueEntry {
     /// The record.
@@ -33,8 +33,8 @@ impl Catalogue {
         self.queue_replace(slot, queue, entry, &[]).await
     }
 
-    /// As [`Catalogue::queue_set`], of a record that puts the queue into a pool, or relies on the flavor of the one where it
-    /// lies: false too when the record of the pool or of the flavor is not as it was read.
+    /// As [`Catalogue::queue_set`], of a record that puts the queue into a pool, or relies on the flavor of the one
+    /// where it is: false too when the record of the pool or of the flavor is not as it was read.
     pub async fn queue_place(
         &self,
         slot: &OwnedSlot,

@@ -1,4 +1,4 @@
-//! Typed records in the tree: which queues and pools there are, where each queue lies, which claims live.
+//! Typed records in the tree: which queues and pools there are, where each queue is, which claims live.
 //!
 //! It turns records into nodes and tree errors into the situations of the core. It decides nothing: who may
 //! write is the fence its callers pass in.

@@ -14,7 +14,7 @@ use crate::error::{Error, Part};
 /// The tasks of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveTasks {
-    /// The queue, as its clients address it: a task goes on whether its queue is used or not.
+    /// The queue, as its clients address it: a task continues whether its queue is used or not.
     #[serde(flatten, with = "address")]
     pub at: QueueRef,
     /// The newest first, at most [`limits::MOVE_TASKS`]. Only the first one may be active.
@@ -56,7 +56,7 @@ impl Catalogue {
         Ok(queues.filter(|queue| queue.project == *project).collect())
     }
 
-    /// Records the tasks of a queue. Whoever reads and writes them keeps others of the same process away.
+    /// Records the tasks of a queue. Any replica that reads and writes them keeps others of the same process away.
     pub async fn move_tasks_write(
         &self,
         slot: &OwnedSlot,

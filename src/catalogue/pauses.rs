@@ -36,7 +36,8 @@ impl Catalogue {
         Ok(node.as_ref().map(from_json).transpose()?.unwrap_or_default())
     }
 
-    /// Notes these acts in place of those before. Whoever reads and writes them keeps others of the same process away.
+    /// Notes these acts in place of those before. Any replica that reads and writes them keeps others of the same
+    /// process away.
     pub async fn noted_acts_write(&self, slot: &OwnedSlot, acts: &[ActRecord]) -> Result<(), Error> {
         let (path, data) = (layout::pauses(slot.slot), to_json(&acts));
         let set = Op::Set { path: path.clone(), data: data.clone(), version: None };

@@ -72,7 +72,7 @@ impl Catalogue {
         Ok(Some(PoolEntry { name: name.clone(), pool: from_json(&node)?, version: node.version }))
     }
 
-    /// Records a new pool. None when somebody else added a pool or joined since the registry was seen: then the
+    /// Records a new pool. None when another replica added a pool or joined since the registry was seen: then the
     /// caller looks again (P9).
     pub async fn pool_add(
         &self,

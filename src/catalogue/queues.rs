@@ -16,7 +16,7 @@ use crate::error::{Error, Part};
 pub struct QueueRecord {
     /// This incarnation of the queue.
     pub id: QueueId,
-    /// The pools it lies in: one; or, while it moves from one to another, both and [`MOVES`].
+    /// The pools it is in: one; or, while it moves from one to another, both and [`MOVES`].
     pub placement: Vec<String>,
     /// A JSON object.
     pub metadata: Box<RawValue>,
@@ -38,7 +38,7 @@ pub struct MigrationRecord {
     /// Messages a second that are copied at most; without a bound when it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// Whether it was canceled, and goes back to where it came from.
+    /// Whether it was canceled, and returns to where it came from.
     #[serde(default)]
     pub is_canceled: bool,
 }
@@ -47,7 +47,7 @@ pub struct MigrationRecord {
 /// migration and would look into the last pool only refuses the queue (503) instead of serving a half of it.
 const MOVES: &str = "";
 
-/// The pools that a queue lies in.
+/// The pools that a queue is in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// The one that takes what is new.
@@ -81,14 +81,14 @@ impl Placement {
     }
 }
 
-/// Where a queue lies: the part of its record, or of what is left of it, that says so.
+/// Where a queue is: the part of its record, or of what is left of it, that reports it.
 #[derive(Deserialize)]
 pub(super) struct StoredPlacement {
     pub(super) placement: Vec<String>,
 }
 
 impl QueueRecord {
-    /// A queue that lies in one pool.
+    /// A queue that is in one pool.
     pub fn new(id: QueueId, pool: &PoolName, metadata: &Metadata, created: Timestamp) -> Self {
         Self {
             id,
@@ -100,7 +100,7 @@ impl QueueRecord {
         }
     }
 
-    /// The pools that it lies in.
+    /// The pools that it is in.
     pub fn placement(&self) -> Result<Placement, Error> {
         let damaged = || Error::unavailable(Part::Coordination, "the placement of a queue is damaged");
         let pool = |name: &String| PoolName::new(name).map_err(|_| damaged());

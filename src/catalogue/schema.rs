@@ -1,9 +1,9 @@
-//! Which form of records may be written: none that a replica which is up cannot read, and none that an older program which
-//! comes later would misread.
+//! Which form of records may be written: none that a replica which is up cannot read, and none that an older program
+//! which arrives later would misread.
 //!
-//! `/meta/system` names the form in force. It begins with the first one, so that an upgrade can be taken back, and is raised
-//! when the first record of a newer form is to be written, if every replica that is registered knows it. A program
-//! that does not know the form in force does not start.
+//! `/meta/system` names the form in force. It begins with the first one, so that an upgrade can be taken back, and is
+//! raised when the first record of a newer form is to be written, if every replica that is registered knows it. A
+//! program that does not know the form in force does not start.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -45,7 +45,7 @@ impl Schema {
     }
 }
 
-/// The form that was last seen in force: it never goes back.
+/// The form that was last seen in force: it never returns.
 #[derive(Debug, Default)]
 pub(super) struct SchemaInForce(AtomicU32);
 

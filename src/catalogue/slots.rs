@@ -34,7 +34,7 @@ pub struct OwnedSlot {
     pub version: u32,
     /// The transaction that took it: its epoch in the pools.
     pub transaction: u64,
-    /// Whether a commit for it was refused, because somebody else took it.
+    /// Whether a commit for it was refused, because another replica took it.
     is_lost: Arc<AtomicBool>,
 }
 
@@ -44,7 +44,7 @@ impl OwnedSlot {
         Self { slot, version, transaction, is_lost: Arc::default() }
     }
 
-    /// Whether a commit for it was refused because somebody else has taken it since. Then all will be.
+    /// Whether a commit for it was refused because another replica has taken it since. Then all will be.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
@@ -53,7 +53,7 @@ impl OwnedSlot {
         self.is_lost.store(true, Ordering::Relaxed);
     }
 
-    /// A fence that holds while nobody else took the slot.
+    /// A fence that holds while no other replica took the slot.
     fn fence(&self) -> Fence {
         Fence { path: layout::slot(self.slot), version: self.version }
     }
@@ -75,7 +75,7 @@ pub struct SlotOwner {
 }
 
 impl Catalogue {
-    /// Who has each of these slots; none where nobody is up who has it.
+    /// Who has each of these slots; none where no replica is up who has it.
     pub async fn slot_owners(&self, slots: &[Slot]) -> Result<Vec<Option<SlotOwner>>, Error> {
         let paths: Vec<String> = slots.iter().map(|slot| layout::owner(*slot)).collect();
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
@@ -125,8 +125,8 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    /// Makes owner nodes again after a session was lost, for slots that nobody took in the meantime; the others are
-    /// lost, as [`OwnedSlot::is_lost`] says. At most [`crate::domain::limits::SLOTS_TAKEN`].
+    /// Makes owner nodes again after a session was lost, for slots that no replica took in the meantime; the others are
+    /// lost, as [`OwnedSlot::is_lost`] states. At most [`crate::domain::limits::SLOTS_TAKEN`].
     pub async fn slots_hold(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
         let mut held: Vec<&OwnedSlot> = owned.iter().collect();
         for _ in 0..TRIES + owned.len() {
@@ -144,8 +144,8 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    /// Gives slots up, at most [`crate::domain::limits::SLOTS_TAKEN`]: whoever is to have one may take it from now on.
-    /// One that somebody else has taken, or whose owner's session is over, is given up already.
+    /// Gives slots up, at most [`crate::domain::limits::SLOTS_TAKEN`]: any replica that is to have one may take it from
+    /// now on. One that another replica has taken, or whose owner's session has ended, is given up already.
     pub async fn slots_give_up(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
         let mut held: Vec<&OwnedSlot> = owned.iter().collect();
         for _ in 0..TRIES + owned.len() {
@@ -167,7 +167,7 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    /// Commits for the owner of a slot: refused, with everybody told who has the slot in hand, once somebody else
+    /// Commits for the owner of a slot: refused, with every replica told who has the slot in hand, once another replica
     /// took it. The fence of the slot is number 0, those given follow.
     pub(super) async fn commit_as_owner(
         &self,

@@ -17,7 +17,8 @@ pub(super) struct Syncs {
 }
 
 impl Catalogue {
-    /// From its return on, reads show every change that was acknowledged before the call, whoever made it.
+    /// From its return on, reads show every change that was acknowledged before the call, no matter which replica made
+    /// it.
     pub async fn catch_up(&self) -> Result<(), Error> {
         let before = self.syncs.begun.load(Ordering::Acquire);
         let mut done = self.syncs.done.lock().await;

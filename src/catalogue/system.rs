@@ -1,4 +1,4 @@
-//! What the installation is, and the nodes it stands on.
+//! What the installation is, and the nodes it is on.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -60,7 +60,7 @@ impl Catalogue {
         for path in paths.chunks(limits::TREE_BATCH_OPS) {
             self.create_missing(path).await?;
         }
-        // Last, so that a system that is there stands on all its nodes.
+        // Last, so that a system that is there is on all its nodes.
         let op = Op::create(layout::SYSTEM, to_json(&system));
         match self.tree.commit(&[], &[op]).await {
             Ok(_) => Ok(system),

@@ -34,7 +34,7 @@ pub struct TimeWrite {
 }
 
 impl Catalogue {
-    /// Whether the tree has a clock of its own, which then is everybody's.
+    /// Whether the tree has a clock of its own, which then is every replica's.
     pub fn keeps_time(&self) -> bool {
         self.tree.keeps_time()
     }

@@ -1,5 +1,5 @@
 //! Being told that records have changed which every replica keeps in memory: pools, components, and who has which slot.
-//! Flavors are read when they are needed, and queues are nobody's but their owner's.
+//! Flavors are read when they are needed, and queues are no replica's but their owner's.
 
 use super::{Catalogue, failed, layout};
 use crate::coordination::{Event, Watch};
@@ -11,7 +11,7 @@ use crate::error::Error;
 pub enum MetaChange {
     /// The record of a pool.
     Pools,
-    /// Who is registered, or what it says of itself.
+    /// Who is registered, or what it states of itself.
     Components,
     /// Who has a slot.
     Slot(Slot),
@@ -23,7 +23,7 @@ pub enum MetaChange {
 pub struct MetaWatch(Watch);
 
 impl Catalogue {
-    /// Watches pools, components and slots, whoever changes them.
+    /// Watches pools, components and slots, no matter which replica changes them.
     pub fn watch_meta(&self) -> Result<MetaWatch, Error> {
         self.tree.watch_tree(layout::META).map(MetaWatch).map_err(failed)
     }
@@ -47,7 +47,7 @@ impl MetaWatch {
     }
 }
 
-/// What a node is about; none of those that nobody keeps in memory.
+/// What a node is about; none of those that no replica keeps in memory.
 fn change_of(path: &str) -> Option<MetaChange> {
     let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
     if below(layout::POOLS).is_some() {

@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::config::Config;
 use crate::config::layers::GivenSettings;
 
-/// Prints the settings in the form of a file, then says whether they go together.
+/// Prints the settings in the form of a file, then states whether they go together.
 pub(super) fn run(given: &GivenSettings, config: &Config) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(given.effective().as_bytes())?;

@@ -33,7 +33,7 @@ struct Cli {
 enum Command {
     /// Run the service; this is done when no command is named
     Serve(Config),
-    /// Print the settings that the service would start with, and where each comes from
+    /// Print the settings that the service would start with, and where each is from
     Config(Config),
     /// Load a server, and measure it beside an empty one
     Bench(bench::BenchArgs),

@@ -21,7 +21,7 @@ use crate::telemetry;
 const FILTER: &str = "it is one of off, error, warn, info, debug and trace, or levels by module as in \
     'warn,angarium::broker=debug'";
 
-/// Time for open requests and stores to end. On a disk that stands still they never do.
+/// Time for open requests and stores to end. On a disk that is stopped they never do.
 const END: Duration = Duration::from_secs(30);
 
 pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Result<()> {

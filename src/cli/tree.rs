@@ -60,7 +60,7 @@ fn export(config: &Config, path: &Path) -> anyhow::Result<tree::Backup> {
             Ok(done)
         });
     if written.is_err() {
-        // A part of a tree is of no use. If it stays, it says itself that it is not whole.
+        // A part of a tree is of no use. If it stays, it states itself that it is not whole.
         let _ = std::fs::remove_file(path);
     }
     written

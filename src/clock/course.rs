@@ -99,8 +99,8 @@ impl Course {
         self.correction = 0;
     }
 
-    /// Goes over to the time of the other replicas, which is `low` at least and `high` at most by now: at once to a later one,
-    /// at half the rate to an earlier one. Returns by how much it was behind; negative when it was ahead.
+    /// Leaves over to the time of the other replicas, which is `low` at least and `high` at most by now: at once to a
+    /// later one, at half the rate to an earlier one. Returns by how much it was behind; negative when it was ahead.
     pub(super) fn agree(&mut self, (low, high): (u64, u64), passed: u64) -> i64 {
         self.settle(passed);
         let here = self.at(passed);
@@ -112,7 +112,8 @@ impl Course {
         behind
     }
 
-    /// Moves by `step`, either way, before anybody was told the time. What is left of the way to the servers' clock follows.
+    /// Moves by `step`, either way, before any caller was told the time. What is left of the way to the servers' clock
+    /// follows.
     pub(super) fn shift(&mut self, step: i64, passed: u64) {
         self.settle(passed);
         self.base = self.base.saturating_add_signed(step);

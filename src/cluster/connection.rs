@@ -1,5 +1,5 @@
-//! Connections to other replicas, kept for the next request. Whoever has a request under way drives its connection: there is no
-//! task between, which would have to be woken twice for each. It never looks into a request.
+//! Connections to other replicas, kept for the next request. Any replica that has a request under way drives its
+//! connection: there is no task between, which would have to be woken twice for each. It never looks into a request.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ use tower::Service;
 use super::peers::PeerFailure;
 use crate::domain::limits;
 
-/// Connects, and keeps the connections that nobody uses.
+/// Connects, and keeps the connections that no replica uses.
 pub(super) struct Connections {
     connector: HttpConnector,
     idle: Arc<IdleConnections>,
@@ -34,7 +34,6 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct IdleConnections(Mutex<HashMap<String, Vec<(PeerConnection, Instant)>>>);
 
-/// A connection.
 struct PeerConnection {
     sender: SendRequest<Full<Bytes>>,
     /// None once it has ended, for whatever reason. It is dropped in that moment: by that hyper gives a request back that it
@@ -141,8 +140,8 @@ impl IdleConnections {
 }
 
 impl PeerConnection {
-    /// Whether it takes a request still, after a look at what has come since it was last used: the other replica may have closed
-    /// it, which nobody has read.
+    /// Whether it takes a request still, after a look at what has come since it was last used: the other replica may
+    /// have closed it, which no replica has read.
     async fn is_usable(&mut self) -> bool {
         let look = poll_fn(|cx| {
             drive(&mut self.connection, cx);
@@ -172,7 +171,7 @@ impl PeerConnection {
     }
 }
 
-/// Reads and writes what can be. What goes wrong is told to whoever waits for the answer or its body.
+/// Reads and writes what can be. What fails is told to any replica that waits for the answer or its body.
 fn drive(connection: &mut Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
     if let Some(driven) = connection
         && Pin::new(driven).poll(cx).is_ready()
@@ -188,7 +187,7 @@ impl BusyConnection {
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        // What is read next depends on whether somebody asks for it.
+        // What is read next depends on whether a replica asks for it.
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
             return Poll::Ready(frame);
         }
@@ -283,7 +282,7 @@ mod tests {
         };
         let (answer, ()) = tokio::join!(link.send(request()), answering);
         assert!(answer.is_ok(), "{:?}", answer.err().map(|(failure, _)| failure));
-        // No look comes between.
+        // No look arrives between.
         let sent = tokio::time::timeout(limits::PEER_CONNECT, link.send(request())).await.unwrap();
         assert!(matches!(sent, Err((PeerFailure::NotSent(_), Some(_)))), "it is given back");
         assert!(!link.is_usable().await);

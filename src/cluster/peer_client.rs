@@ -1,5 +1,6 @@
-//! What replicas ask each other of their own accord, beside the requests of clients that they pass on: about messages that
-//! move between queues which two of them serve, about claims that nobody got, and what a project holds. Only the wire is known here, not what it means.
+//! What replicas ask each other of their own accord, beside the requests of clients that they pass on: about messages
+//! that move between queues which two of them serve, about claims that no replica got, and what a project holds. Only
+//! the wire is known here, not what it means.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::error::{Error, Part};
 /// The header by which a replica shows that it is one.
 pub const SECRET: &str = "x-angarium-secret";
 
-/// Where a question goes. These paths are on the listener for replicas only.
+/// Where a question leaves. These paths are on the listener for replicas only.
 pub const ARRIVE: &str = "/peer/moves/arrive";
 /// See [`ARRIVE`].
 pub const DEPART: &str = "/peer/moves/depart";
@@ -84,7 +85,7 @@ pub struct ArrivalRequest {
     pub pool: String,
     /// Which ones.
     pub ids: Vec<MessageId>,
-    /// Seconds that they live from now on, if their life begins anew.
+    /// Seconds that they live from now on, if their life begins again.
     pub ttl: Option<u32>,
     /// Whether they are in order of groups there, and so in a target that is made for them.
     pub is_ordered: bool,
@@ -103,7 +104,7 @@ pub struct DepartureRequest {
     pub source_id: QueueId,
     /// Which ones.
     pub ids: Vec<MessageId>,
-    /// Who says so. One that was replaced is not heard any more, once its successor has spoken.
+    /// Who reports it. One that was replaced is not heard any more, once its successor has spoken.
     pub owner: OwnerEpoch,
 }
 

@@ -1,4 +1,4 @@
-//! The answer of another replica as it is passed on: a short one whole, a long one as it comes.
+//! The answer of another replica as it is passed on: a short one whole, a long one as it arrives.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,11 +16,11 @@ use crate::domain::limits;
 /// The body of an answer.
 pub type PeerResponseBody = Either<Full<Bytes>, StreamTail>;
 
-/// What comes of an answer that is too long to be kept. It fails when nothing comes for [`limits::PEER_STEP`]; then whoever
-/// reads it sees it break off, and has no answer.
+/// What results from an answer that is too long to be kept. It fails when nothing arrives for [`limits::PEER_STEP`];
+/// then any replica that reads it sees it break off, and has no answer.
 pub struct StreamTail {
     body: Incoming,
-    /// Where it comes from; none once it is read.
+    /// Where it is from; none once it is read.
     link: Option<BusyConnection>,
     /// Set while something is waited for.
     late: Option<Pin<Box<Sleep>>>,

@@ -1,5 +1,5 @@
-//! Requests to other replicas: over connections that are kept, bounded in number, each with a deadline. It never looks into
-//! a request and never repeats one: a failure says whether the request can have been carried out.
+//! Requests to other replicas: over connections that are kept, bounded in number, each with a deadline. It never looks
+//! into a request and never repeats one: a failure states whether the request can have been carried out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,8 +68,8 @@ impl Peers {
         .await
     }
 
-    /// As [`Peers::send`], for an answer that is passed on. One of [`limits::PEER_ANSWER_KEPT`] at most is there as a whole;
-    /// of a longer one the header is, and the rest comes as it is read.
+    /// As [`Peers::send`], for an answer that is passed on. One of [`limits::PEER_ANSWER_KEPT`] at most is there as a
+    /// whole; of a longer one the header is, and the rest arrives as it is read.
     pub async fn pass_on(
         &self,
         address: &str,

@@ -29,7 +29,7 @@ impl Replica {
         Self { instance, host: host.into(), address: address.into(), weight: 1 }
     }
 
-    /// What it says of itself.
+    /// What it states of itself.
     pub fn component(&self, state: ComponentState, started: Timestamp) -> Component {
         Component {
             instance: self.instance,

@@ -4,7 +4,7 @@ use crate::catalogue::{Catalogue, OwnedSlot, Owner};
 use crate::domain::limits;
 use crate::error::Error;
 
-/// Shows as owner again after a session was lost. Slots that somebody took in the meantime are lost.
+/// Shows as owner again after a session was lost. Slots that a replica took in the meantime are lost.
 pub async fn hold_all(catalogue: &Catalogue, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
     for some in owned.chunks(limits::SLOTS_TAKEN) {
         catalogue.slots_hold(some, me).await?;

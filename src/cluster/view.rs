@@ -1,4 +1,4 @@
-//! Which replica should have which slot: the same for everybody who sees the same replicas. Pure.
+//! Which replica should have which slot: the same for every replica who sees the same replicas. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,10 +13,11 @@ const CUT_OFF_OTHERS: usize = 2;
 
 /// The replicas that should have slots, each with its share, and which of them should have which slot.
 ///
-/// Of the replicas that serve those are preferred that the others reach, and of these those that reach the most pools in use. A
-/// pool that none of them reaches does not count, nor does one of which none of them says that queues lie in it. It is so
-/// only while each of them says what it does not reach: a program that does not say it does not look at it either, and all must
-/// have the same view. While one of them does not say which pools are used all pools count, as that one sees it.
+/// Of the replicas that serve those are preferred that the others reach, and of these those that reach the most pools
+/// in use. A pool that none of them reaches does not count, nor does one of which none of them states that queues lie
+/// in it. It is so only while each of them states what it does not reach: a program that does not say it does not look
+/// at it either, and all must have the same view. While one of them does not say which pools are used all pools count,
+/// as that one sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssignmentView {
     /// In order.
@@ -25,13 +26,13 @@ pub struct AssignmentView {
     passed_over: Vec<Uuid>,
     /// Whether these run; otherwise all of them drain.
     is_running: bool,
-    /// By slot; none while nobody serves.
+    /// By slot; none while no replica serves.
     owners: Vec<Option<Uuid>>,
 }
 
 impl AssignmentView {
-    /// The view of these replicas. Those that start should have no slot, and those that drain only while none runs: queues
-    /// that nobody serves are worse than a replica that is not empty yet.
+    /// The view of these replicas. Those that start should have no slot, and those that drain only while none runs:
+    /// queues that no replica serves are worse than a replica that is not empty yet.
     pub fn of<'c>(components: impl Iterator<Item = &'c Component> + Clone) -> Self {
         let with = |state: ComponentState| {
             let found = components.clone().filter(move |component| component.state == state);
@@ -88,7 +89,7 @@ impl AssignmentView {
         if self.is_running { self.serving.len() } else { 0 }
     }
 
-    /// Whether somebody runs beside this replica, who could take its slots.
+    /// Whether a replica runs beside this replica, who could take its slots.
     pub fn has_heirs(&self, me: Uuid) -> bool {
         self.is_running && self.serving.iter().any(|(instance, _)| *instance != me)
     }
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(owners(&all), [0, 1, 2].into(), "no queue lies in what they miss");
         all[2].used_pools = Some(vec!["b".to_owned(), "c".to_owned()]);
         assert_eq!(owners(&all), [0, 2].into());
-        // Whoever knows of it: the one that misses it too.
+        // Any replica that knows of it: the one that misses it too.
         all[0].used_pools = Some(vec!["a".to_owned()]);
         assert_eq!(owners(&all), [2].into());
     }
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(owners(&all), [0, 1, 2].into(), "one of two is not most");
         misses(&mut all, 2, &[], &[0]);
         assert_eq!(owners(&all), [1, 2].into());
-        // It reaches nobody either, and says so.
+        // It reaches no replica either, and reports it.
         misses(&mut all, 0, &[], &[1, 2]);
         assert_eq!(owners(&all), [1, 2].into());
         // It is cut off whatever it reaches beside.

@@ -26,8 +26,8 @@ pub struct ClusterSettings {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub weight: u32,
 
-    /// How long until ZooKeeper gives up a replica that it hears nothing of, and others serve its queues. Its servers grant 2
-    /// to 20 of their ticks
+    /// How long until ZooKeeper gives up a replica that it learns nothing of, and others serve its queues. Its servers
+    /// grant 2 to 20 of their ticks
     #[arg(long, env = "ANGARIUM_SESSION_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value_t = limits::TREE_SESSION_DEFAULT, value_parser = units::seconds_within(limits::TREE_SESSION))]
     pub session_timeout: u32,

@@ -8,7 +8,7 @@ use crate::domain::limits;
 use crate::domain::network::Network;
 use crate::units;
 
-/// Bounds of the connections of clients. What a deadline counts from stands at `server::listener::ConnectionLimits`.
+/// Bounds of the connections of clients. What a deadline counts from is at `server::listener::ConnectionLimits`.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connections and requests")]
 pub struct ConnectionSettings {
@@ -72,9 +72,9 @@ pub struct ConnectionSettings {
     #[arg(value_parser = units::bytes_within((8_192, 1_048_576)))]
     pub max_header_bytes: u32,
 
-    /// Networks of the proxies, with commas between them, that are believed when they say where a request comes from: in a
-    /// PROXY header (version 2), or in X-Forwarded-For and X-Forwarded-Proto, which they must set themselves. Of all others the
-    /// connection counts
+    /// Networks of the proxies, with commas between them, that are believed when they say where a request is from: in a
+    /// PROXY header (version 2), or in X-Forwarded-For and X-Forwarded-Proto, which they must set themselves. Of all
+    /// others the connection counts
     #[arg(long, env = "ANGARIUM_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',')]
     pub trusted_proxy: Vec<Network>,
 }

@@ -1,8 +1,8 @@
-//! Where a setting comes from: a flag wins over the environment, that over the file, that over the default.
+//! Where a setting is from: a flag wins over the environment, that over the file, that over the default.
 //!
-//! The fields of `Config` are the only list of settings. A key of the file is the name of a field; what the file says is
-//! put under the flags and the environment as if it were the default, so that a new field is a flag, a variable and a
-//! key at once and none of the three can be forgotten.
+//! The fields of `Config` are the only list of settings. A key of the file is the name of a field; what the file states
+//! is put under the flags and the environment as if it were the default, so that a new field is a flag, a variable and
+//! a key at once and none of the three can be forgotten.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -230,7 +230,7 @@ fn first_line(error: &clap::Error) -> String {
 }
 
 impl GivenSettings {
-    /// The settings as a file: what holds, and where each comes from. Passwords in addresses are left out.
+    /// The settings as a file: what holds, and where each is from. Passwords in addresses are left out.
     pub fn effective(&self) -> String {
         let Some(matches) = settings_of(&self.matches) else { return String::new() };
         let mut text = String::new();

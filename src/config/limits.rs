@@ -57,7 +57,7 @@ pub struct LimitSettings {
     #[arg(value_name = "SIZE", value_parser = message())]
     pub max_messages_post_size: u32,
 
-    /// How long a message lives when neither its post nor its queue says
+    /// How long a message lives when neither its post nor its queue states
     #[arg(long, env = "ANGARIUM_DEFAULT_MESSAGE_TTL", default_value_t = limits::MESSAGE_TTL_DEFAULT)]
     #[arg(value_name = "DURATION", value_parser = time())]
     pub default_message_ttl: u32,
@@ -72,7 +72,7 @@ pub struct LimitSettings {
     #[arg(value_name = "DURATION", value_parser = time())]
     pub max_message_ttl: u32,
 
-    /// How long until a message can be claimed when neither its post nor its queue says
+    /// How long until a message can be claimed when neither its post nor its queue states
     #[arg(long, env = "ANGARIUM_DEFAULT_MESSAGE_DELAY", default_value_t = limits::MESSAGE_DELAY_DEFAULT)]
     #[arg(value_name = "DURATION", value_parser = time_or_none())]
     pub default_message_delay: u32,

@@ -101,7 +101,7 @@ impl TryFrom<toml::Value> for Bound {
     }
 }
 
-/// Reads a file of quotas, or says what is wrong with it, by its name.
+/// Reads a file of quotas, or states what is wrong with it, by its name.
 pub fn read(path: &Path, default: Quota) -> Result<QuotaTable, String> {
     let text = files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| error.to_string());
     text.and_then(|text| parse(&text, default)).map_err(|why| format!("{}: {why}", path.display()))

@@ -133,7 +133,7 @@ pub enum Link {
     Connected,
     /// It is not, for now: ephemeral nodes stay for a while.
     Suspended,
-    /// The session is over. Its ephemeral nodes are gone, or will be soon; the next session has a greater number.
+    /// The session has ended. Its ephemeral nodes are gone, or will be soon; the next session has a greater number.
     Lost,
 }
 
@@ -228,8 +228,8 @@ pub trait Coordination: Send + Sync + 'static {
         Ok(children.into_iter().skip(begin).take(most).collect())
     }
 
-    /// Waits until reads through this handle show every commit that was acknowledged before, whoever made it. One whose
-    /// reads always do has nothing to wait for.
+    /// Waits until reads through this handle show every commit that was acknowledged before, no matter which process
+    /// made it. One whose reads always do has nothing to wait for.
     async fn sync(&self) -> Result<(), TreeError> {
         Ok(())
     }
@@ -246,7 +246,7 @@ pub trait Coordination: Send + Sync + 'static {
     /// The session, and a notice of each change of its link, of short ones too.
     fn session(&self) -> Receiver<Session>;
 
-    /// How long a session may be silent until it is over; none where it lasts as long as the process.
+    /// How long a session may be silent until it has ended; none where it lasts as long as the process.
     fn session_timeout(&self) -> Option<Duration> {
         None
     }
@@ -259,11 +259,11 @@ pub trait Coordination: Send + Sync + 'static {
     /// Whether a commit made now has a chance.
     fn check_open(&self) -> Result<(), TreeError>;
 
-    /// Whether what was read and never changed by others still holds: nobody can have taken what belongs to this
+    /// Whether what was read and never changed by others still holds: no process can have taken what belongs to this
     /// session since. To be asked just before an answer that rests on memory alone (P8).
     fn check_lease(&self) -> Result<(), TreeError>;
 
-    /// Whether [`Node::time`] comes from a clock of the tree's own.
+    /// Whether [`Node::time`] is from a clock of the tree's own.
     fn keeps_time(&self) -> bool;
 
     /// Whether it can recover by itself. Not when only a restart of the process helps.

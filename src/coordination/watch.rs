@@ -23,7 +23,7 @@ pub enum Event {
     /// Anything may have changed: all that is watched must be read again. The first event of every watch, and what
     /// follows a lost connection and too many changes at once.
     Resync,
-    /// The session is over, and with it every ephemeral node it made. A `Resync` follows when there is another.
+    /// The session has ended, and with it every ephemeral node it made. A `Resync` follows when there is another.
     Lost,
 }
 
@@ -91,7 +91,7 @@ impl Mailbox {
         self.path == "/" || path.strip_prefix(&self.path).is_some_and(below)
     }
 
-    /// Adds an event. What a waiting one says already is not said twice, and too many become one `Resync`.
+    /// Adds an event. What a waiting one states already is not said twice, and too many become one `Resync`.
     pub fn post(&self, event: Event) {
         let mut state = self.state.lock();
         let events = &mut state.events;
@@ -117,7 +117,7 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
-    /// Waits until nobody reads any more.
+    /// Waits until no process reads any more.
     pub async fn abandoned(&self) {
         self.abandoned.cancelled().await;
     }
@@ -138,12 +138,12 @@ impl Watches {
         watch
     }
 
-    /// Whether somebody watches something.
+    /// Whether a process watches something.
     pub(super) fn any(&self) -> bool {
         !self.0.lock().is_empty()
     }
 
-    /// Tells whoever watches this node that it changed.
+    /// Tells any process that watches this node that it changed.
     pub(super) fn changed(&self, path: &str) {
         for mailbox in self.0.lock().iter().filter(|mailbox| mailbox.covers(path)) {
             mailbox.post(Event::Changed { path: path.to_owned() });

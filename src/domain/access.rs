@@ -143,7 +143,7 @@ impl PeerSecret {
         Self(text.into())
     }
 
-    /// To be shown to another replica, and to nobody else.
+    /// To be shown to another replica, and to no other caller.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -193,7 +193,7 @@ impl TokenTable {
         self.0.values().map(Vec::len).sum()
     }
 
-    /// Whether there are none, so that nobody is let in.
+    /// Whether there are none, so that no caller is let in.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -18,9 +18,9 @@ use crate::error::{Error, InvalidPart};
 
 /// Bytes of a message of the queue, with its attributes of SQS: `MaximumMessageSize`. Zaqar bounds a whole request by it.
 pub const MAX_MESSAGE_BYTES: &str = "_max_messages_post_size";
-/// Seconds that its messages live when nobody says.
+/// Seconds that its messages live when no caller states.
 pub const MESSAGE_TTL: &str = "_default_message_ttl";
-/// Seconds until its messages can be claimed when nobody says.
+/// Seconds until its messages can be claimed when no caller states.
 pub const MESSAGE_DELAY: &str = "_default_message_delay";
 /// The queue that takes messages which were claimed too often.
 pub const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
@@ -61,7 +61,7 @@ pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
 /// Whether bodies are encrypted at rest.
 pub const ENCRYPT: &str = "_enable_encrypt_messages";
 
-/// What the metadata of a queue says of its behaviour. What is absent has the default of the service.
+/// What the metadata of a queue states of its behaviour. What is absent has the default of the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Bytes of a message; never more than the bound of the service, which holds where this is absent.
@@ -90,7 +90,7 @@ pub struct Attributes {
     pub dedup_scope: DedupScope,
     /// Whether the content of a message is its id of deduplication when it names none.
     pub has_content_dedup: bool,
-    /// Whether it says who else may use it, or who may not.
+    /// Whether it states who else may use it, or who may not.
     pub has_policy: bool,
 }
 

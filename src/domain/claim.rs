@@ -81,7 +81,7 @@ pub struct Holdings<'a> {
 }
 
 impl<'a> Holdings<'a> {
-    /// These claims, whoever asks.
+    /// These claims, no matter which caller asks.
     pub const fn of_claims(claims: &'a [ClaimId]) -> Self {
         Self { claims, client: None }
     }
@@ -97,7 +97,7 @@ impl<'a> Holdings<'a> {
 pub struct ClaimLimit(usize);
 
 impl ClaimLimit {
-    /// Checks a number of messages; when nobody says it is the default (Zaqar: 10).
+    /// Checks a number of messages; when no caller states it is the default (Zaqar: 10).
     pub fn new(asked: Option<i64>, limits: &Limits) -> Result<Self, Error> {
         let span = limits.claim_messages;
         span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
@@ -116,7 +116,7 @@ impl From<PopCount> for ClaimLimit {
     }
 }
 
-/// How long a claim waits for messages when there are none: 0 to 20 seconds, not at all when nobody says.
+/// How long a claim waits for messages when there are none: 0 to 20 seconds, not at all when no caller states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimWait(u32);
 
@@ -136,7 +136,7 @@ impl ClaimWait {
         self.0
     }
 
-    /// What is left of it after some of it is over, in whole seconds: the one that has begun still counts.
+    /// What is left of it after some of it has ended, in whole seconds: the one that has begun still counts.
     pub fn less(self, over: Duration) -> Self {
         let over = u32::try_from(over.as_secs()).unwrap_or(u32::MAX);
         Self(self.0.saturating_sub(over))
@@ -148,7 +148,7 @@ impl ClaimWait {
     }
 }
 
-/// How long a receive through SQS hides its messages: 0 to 43,200 seconds, 30 when nobody says.
+/// How long a receive through SQS hides its messages: 0 to 43,200 seconds, 30 when no caller states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visibility(u32);
 

@@ -1,4 +1,4 @@
-//! Deduplication: two posts with one id are one message, if the second comes soon after the first. Source: SQS.
+//! Deduplication: two posts with one id are one message, if the second arrives soon after the first. Source: SQS.
 
 use sha2::{Digest as _, Sha256};
 
@@ -56,7 +56,7 @@ impl DedupKey {
 
 impl DedupId {
     /// The id of a message whose queue takes it from the content: the SHA-256 of that in hex, as in SQS. A JSON string
-    /// stands for its text, and any other JSON for itself, as both leave through SQS.
+    /// represents its text, and any other JSON for itself, as both leave through SQS.
     pub fn of_body(body: &[u8]) -> Self {
         use std::fmt::Write as _;
         let text = serde_json::from_slice::<std::borrow::Cow<'_, str>>(body).ok();

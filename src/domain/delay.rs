@@ -4,7 +4,7 @@ use crate::domain::limits::Limits;
 use crate::domain::time::Timestamp;
 use crate::error::{Error, InvalidPart};
 
-/// What somebody who posts a message says of when it may first be claimed.
+/// What a caller who posts a message states of when it may first be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
     /// So many seconds after it is posted.

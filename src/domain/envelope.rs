@@ -55,7 +55,7 @@ pub struct Envelope {
     pub sender: Option<String>,
     /// The queue that it was too often claimed from.
     pub source: Option<QueueName>,
-    /// How often it had been claimed before it came into its queue. There it is counted anew.
+    /// How often it had been claimed before it came into its queue. There it is counted again.
     pub attempts: u32,
     /// The id of deduplication that its sender chose, in SQS.
     pub dedup: Option<DedupId>,

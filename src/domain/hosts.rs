@@ -1,7 +1,8 @@
 //! Host names under which the service is reached: what `Host` may say of a request that proves nothing else.
 //!
-//! A page whose own name was pointed at this machine (DNS rebinding) is of the same origin by all that its browser says
-//! of it, but for the name. A name that only this machine or its operator gives out is none that such a page can have.
+//! A page whose own name was pointed at this machine (DNS rebinding) is of the same origin by all that its browser
+//! states of it, but for the name. A name that only this machine or its operator gives out is none that such a page can
+//! have.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -38,7 +39,7 @@ impl FromStr for HostName {
 }
 
 impl HostName {
-    /// Whether `host`, in lower case, is this name or one of those that it stands for.
+    /// Whether `host`, in lower case, is this name or one of those that it represents.
     fn covers(&self, host: &str) -> bool {
         match host.strip_suffix(self.name.as_str()) {
             Some("") => !self.is_wildcard,

@@ -168,13 +168,13 @@ impl fmt::Display for SequenceNumber {
 /// What a client calls itself: the `Client-ID` of its requests. No secret, and no proof of who it is.
 pub type ClientId = Uuid;
 
-/// The id of a claim: a UUID of version 4, since whoever knows it may delete the claim's messages.
+/// The id of a claim: a UUID of version 4, since any caller that knows it may delete the claim's messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClaimId(Uuid);
 
 impl ClaimId {
-    /// The id of no claim: what text that cannot be an id stands for.
+    /// The id of no claim: what text that cannot be an id represents.
     pub const NONE: Self = Self(Uuid::nil());
 
     /// A new id.
@@ -219,7 +219,7 @@ uuid_text!(MessageId, ClaimId);
 
 /// Gives message ids of one slot, each greater than the one before and than every id the slot's pools hold.
 ///
-/// The time in an id never goes back: while the clock is behind the last id, the random tail counts up
+/// The time in an id never returns: while the clock is behind the last id, the random tail counts up
 /// instead. Source: RFC 9562, section 6.2, method 2.
 #[derive(Debug)]
 pub struct IdSequence {

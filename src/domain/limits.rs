@@ -44,7 +44,7 @@ pub const POST_MESSAGES: usize = 24_000;
 pub const METADATA_BYTES: usize = 65_536;
 /// Elements on one page, or ids in one request (Zaqar: `max_messages_per_page` and its like).
 pub const PAGE: usize = 20;
-/// Elements of a page that nobody gave a limit.
+/// Elements of a page that no caller gave a limit.
 pub const PAGE_DEFAULT: usize = 10;
 /// Messages that one claim may ask for (Zaqar: `max_messages_per_claim_or_pop`).
 pub const CLAIM_MESSAGES: usize = 20;
@@ -52,11 +52,11 @@ pub const CLAIM_MESSAGES: usize = 20;
 pub const CLAIM_MESSAGES_DEFAULT: usize = 10;
 /// Seconds that a message may live, least and most (Zaqar: 60 s and 14 days).
 pub const MESSAGE_TTL: (u32, u32) = (60, 1_209_600);
-/// Seconds that a message lives when nobody says.
+/// Seconds that a message lives when no caller states.
 pub const MESSAGE_TTL_DEFAULT: u32 = 3_600;
 /// Seconds until a message can be claimed, least and most (Zaqar: `max_message_delay`).
 pub const MESSAGE_DELAY: (u32, u32) = (0, 900);
-/// Seconds until a message can be claimed when nobody says.
+/// Seconds until a message can be claimed when no caller states.
 pub const MESSAGE_DELAY_DEFAULT: u32 = 0;
 /// Seconds of a claim, least and most (Zaqar: 60 s and 12 hours).
 pub const CLAIM_TTL: (u32, u32) = (60, 43_200);
@@ -75,7 +75,7 @@ pub const CLAIM_MESSAGES_MOST: usize = 500;
 pub const MESSAGE_BYTES_MOST: usize = 4 << 20;
 /// Bytes of the metadata of a queue likewise: its record is one value in the tree, with some room for the rest.
 pub const METADATA_BYTES_MOST: usize = TREE_VALUE_BYTES - 8_192;
-/// Seconds of any ttl, delay or grace likewise: a year, which is longer than anybody waits.
+/// Seconds of any ttl, delay or grace likewise: a year, which is longer than any caller waits.
 pub const SECONDS_MOST: u32 = 366 * 24 * 3_600;
 
 /// Messages that one read of a listing takes from a pool.
@@ -93,7 +93,7 @@ pub const LISTING_RECORDS: usize = 100;
 pub const PURGE_STEP: usize = 1_024;
 /// Seconds that a claim may wait for messages, least and most (SQS: 20 s).
 pub const CLAIM_WAIT: (u32, u32) = (0, 20);
-/// Seconds that a receive hides its messages, least and most (SQS: 12 hours), and when nobody says.
+/// Seconds that a receive hides its messages, least and most (SQS: 12 hours), and when no caller states.
 pub const VISIBILITY: (u32, u32) = (0, 43_200);
 /// See [`VISIBILITY`].
 pub const VISIBILITY_DEFAULT: u32 = 30;
@@ -109,7 +109,7 @@ pub const SQS_REQUEST_BYTES: usize = 6 * SQS_MESSAGE_BYTES + (1 << 18);
 pub const SQS_BATCH: usize = 10;
 /// The most that a setting makes of it.
 pub const SQS_BATCH_MOST: usize = CLAIM_MESSAGES_MOST;
-/// Messages under claims of one queue, beyond which nobody receives any (SQS: about 120,000).
+/// Messages under claims of one queue, beyond which no caller receives any (SQS: about 120,000).
 pub const SQS_IN_FLIGHT: usize = 120_000;
 /// The most that a setting makes of it: each costs some hundred bytes of memory.
 pub const SQS_IN_FLIGHT_MOST: usize = 10_000_000;
@@ -127,7 +127,7 @@ pub const SQS_ATTRIBUTES: usize = 10;
 pub const SQS_ATTRIBUTE_CHARS: usize = 256;
 /// Queues of one answer to a listing (SQS: 1,000).
 pub const SQS_PAGE: usize = 1_000;
-/// Seconds that a queue made through SQS keeps its messages when nobody says (SQS: 4 days).
+/// Seconds that a queue made through SQS keeps its messages when no caller states (SQS: 4 days).
 pub const SQS_RETENTION_DEFAULT: u32 = 345_600;
 /// How often a message may be received before it is a dead letter, least and most (SQS).
 pub const SQS_RECEIVES: (u32, u32) = (1, 1_000);
@@ -171,7 +171,7 @@ pub const ADMIN_BODY_BYTES: usize = 16_384;
 pub const FLAVOR_POOLS: usize = 40;
 /// Characters of the name of a group and of a deduplication id (SQS: 128).
 pub const TOKEN_CHARS: usize = 128;
-/// Depth of arrays and objects in any JSON that comes in. serde_json refuses deeper envelopes too, and a
+/// Depth of arrays and objects in any JSON that arrives in. serde_json refuses deeper envelopes too, and a
 /// reader that recurses is never led deeper than this by us.
 pub const JSON_DEPTH: usize = 128;
 
@@ -200,10 +200,10 @@ pub const OBSERVATION: Duration = Duration::from_secs(3);
 
 /// Projects whose holdings are remembered at once beside those that hold nothing, which are counted again in an instant.
 pub const COUNTED_PROJECTS: usize = 65_536;
-/// How long a request waits while it is counted what its project holds. Then 503, and the counting goes on: of a hundred
+/// How long a request waits while it is counted what its project holds. Then 503, and the counting continues: of a hundred
 /// thousand queues it takes seconds.
 pub const COUNT_WAIT: Duration = Duration::from_secs(5);
-/// How often queues are counted again whose pool did not answer, or whose slot was taken anew.
+/// How often queues are counted again whose pool did not answer, or whose slot was recovered.
 pub const RECOUNT_TICK: Duration = Duration::from_secs(2);
 /// Queues whose totals are asked for at once.
 pub const COUNT_AT_ONCE: usize = 64;
@@ -218,7 +218,7 @@ pub const SLOTS: usize = 256;
 pub const WINDOW_BYTES: usize = 1 << 20;
 /// Ready messages that a queue keeps in memory, so that tiny ones cannot outgrow the byte budget by their headers.
 pub const WINDOW_MESSAGES: usize = 4_096;
-/// Bytes of the windows of all queues together, looked at so often: beyond it windows are left to the pools. What comes
+/// Bytes of the windows of all queues together, looked at so often: beyond it windows are left to the pools. What arrives
 /// between two looks is as much as is posted in that time.
 pub const WINDOWS_BYTES: usize = 192 << 20;
 /// See [`WINDOWS_BYTES`].
@@ -263,7 +263,7 @@ pub const DEDUP_SECONDS: u32 = 300;
 pub const DEDUP_KNOWN: usize = 1_000_000;
 /// Notes that one read of those of a queue brings, and that one batch forgets.
 pub const NOTES_PAGE: usize = 4_096;
-/// Messages of one kind of work in one pool batch; a longer queue of work goes in several batches.
+/// Messages of one kind of work in one pool batch; a longer queue of work leaves in several batches.
 pub const BATCH_MESSAGES: usize = 8_192;
 /// Bytes of message bodies in one pool batch.
 pub const BATCH_BYTES: usize = 8 << 20;
@@ -285,7 +285,7 @@ pub const TREE_BATCH_OPS: usize = 100;
 /// Bytes of one commit to the tree (ZooKeeper refuses requests near one megabyte and cuts the connection).
 pub const TREE_BATCH_BYTES: usize = 256 * 1024;
 
-/// Events that wait for who watches a part of the tree; more of them become one that says to read all anew.
+/// Events that wait for who watches a part of the tree; more of them become one that states to read all again.
 pub const WATCH_EVENTS: usize = 256;
 /// Commits that wait for ZooKeeper; one more is refused, certainly unsent.
 pub const TREE_QUEUE: usize = 4_096;
@@ -318,18 +318,18 @@ pub const RECLAIM_PAUSE: Duration = Duration::from_secs(3);
 pub const RECLAIM_FLUSH: Duration = Duration::from_secs(30);
 /// Bytes that merging tables must give back to be done on such a disk.
 pub const RECLAIM_GAIN: u64 = 8 << 20;
-/// Bytes that must be free for it beside what is left: the log goes on meanwhile.
+/// Bytes that must be free for it beside what is left: the log continues meanwhile.
 pub const RECLAIM_MARGIN: u64 = 32 << 20;
 /// The first pause after a try to open a journal again that failed, and the longest; each is twice the one before.
 pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Bytes of the name of a note in a pool: a dedup id of SQS has 128 characters.
 pub const NOTE_KEY_BYTES: usize = 1_024;
-/// Bytes of what a note in a pool says.
+/// Bytes of what a note in a pool states.
 pub const NOTE_BYTES: usize = 65_536;
-/// Buckets of time that one look for what is due in a pool clears away; the next look goes on.
+/// Buckets of time that one look for what is due in a pool clears away; the next look continues.
 pub const DUE_BUCKETS: usize = 4_096;
 /// Entries or buckets of other queues that one look for what lives by a queue's retention passes over, in pools that file queues
-/// beside each other: what it costs does not depend on what the others hold; the next look goes on.
+/// beside each other: what it costs does not depend on what the others hold; the next look continues.
 pub const RETAINED_WALK: usize = 4_096;
 /// A sync of a write of the class `relaxed` begins after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
@@ -340,14 +340,14 @@ pub const SLOTS_TAKEN: usize = 32;
 /// its answer; meanwhile those before are taken.
 pub const SLOTS_HANDED: usize = 8;
 /// How long the slots that come next wait until those before are served again: a tenth of a second usually, and not for ever,
-/// since whoever should take them may be about to go too.
+/// since any caller that should take them may be about to go too.
 pub const HANDED_REST: Duration = Duration::from_millis(500);
 /// Slots whose claims are read at the same time: up to 64 directories each, and reads are bounded.
 pub const SLOTS_LOADED: usize = 8;
-/// How long a request waits for its slot while that is taken anew. Then 503: taking it again takes two round
-/// trips to the tree when all goes well.
+/// How long a request waits for its slot while that is recovered. Then 503: taking it again takes two round
+/// trips to the tree when all leaves well.
 pub const SLOT_WAIT: Duration = Duration::from_secs(2);
-/// How often slots are looked at that may have to be taken anew without any request asking for them.
+/// How often slots are looked at that may have to be recovered without any request asking for them.
 pub const SLOT_TICK: Duration = Duration::from_millis(500);
 
 /// How long a request looks for who serves its queue. Then 503: a slot that is handed over is away for less than a second.
@@ -390,7 +390,7 @@ pub const ARRIVAL_WAITERS: usize = 1_024;
 /// The shortest pause between two looks for what is due: so late a deadline may be met at least, and so many looks a second
 /// are the most.
 pub const DEADLINE_GRAIN: Duration = Duration::from_millis(5);
-/// Time in which every slot is swept once of messages whose life is over.
+/// Time in which every slot is swept once of messages whose life has ended.
 pub const SWEEP_ROUND: Duration = Duration::from_secs(30);
 /// Messages that one look of a sweep into one pool finds.
 pub const SWEEP_MESSAGES: usize = 1_024;
@@ -405,7 +405,7 @@ pub const RETENTION_PAUSE_SECONDS: u32 = 64;
 /// How long to wait before it is tried again whether all replicas know a new form of records, where messages are sent
 /// meanwhile in the old one.
 pub const SCHEMA_TRY: Duration = Duration::from_secs(5);
-/// How often the owner looks for scheduled messages that are due when no deadline is nearer. A claim that comes finds them
+/// How often the owner looks for scheduled messages that are due when no deadline is nearer. A claim that arrives finds them
 /// without that.
 pub const SCHEDULE_TICK: Duration = Duration::from_millis(50);
 /// Scheduled messages that are made ready in one batch.
@@ -429,9 +429,9 @@ pub const MOVE_BYTES: usize = 1 << 20;
 /// Pauses of a migration: before the next look at messages that cannot go over now, since they are claimed, and before the
 /// next try after a failure. The first, and the longest; each is twice the one before.
 pub const COPY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// What at least lies between two looks at messages that cannot go over, however many claims end.
+/// What at least is between two looks at messages that cannot go over, however many claims end.
 pub const COPY_REST: Duration = Duration::from_millis(500);
-/// How long whoever counts a queue waits for the batch of messages that is just being copied.
+/// How long any caller that counts a queue waits for the batch of messages that is just being copied.
 pub const COPY_STILL: Duration = Duration::from_secs(1);
 /// Queues of one pool that a replica copies at the same time when the pool is drained.
 pub const DRAIN_AT_ONCE: usize = 16;
@@ -463,7 +463,7 @@ pub const UNFINISHED_TICK: Duration = Duration::from_millis(500);
 /// Pauses before the queues of a slot are looked at again though a pool that could not be asked seems to be well: the first,
 /// and the longest. Each is twice the one before.
 pub const UNFINISHED_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
-/// Seconds after which what nobody asked for is tried again: ends of claims, scheduled messages that are due.
+/// Seconds after which what no caller asked for is tried again: ends of claims, scheduled messages that are due.
 pub const RETRY_SECONDS: u32 = 1;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.
 pub const EXPIRY_TURN: usize = 256;
@@ -489,7 +489,7 @@ pub const BALANCE_QUEUE_BYTES: u64 = 1_024;
 pub const BALANCE_MESSAGE_BYTES: u64 = 256;
 /// How many changes a minute a queue counts in a plan of moves beside its own: while little is written nothing moves for it.
 pub const BALANCE_QUEUE_CHANGES: u64 = 60;
-/// Queues of which a replica says how busy they are, the busiest ones: beside them the others hardly count.
+/// Queues of which a replica states how busy they are, the busiest ones: beside them the others hardly count.
 pub const LOADS: usize = 10_000;
 /// Moves that a plan may have.
 pub const BALANCE_MOVES: Span = Span::new(1, 20, 1_000).expect("they are in order");
@@ -499,6 +499,6 @@ pub const QUEUE_COUNT_AGE: Duration = Duration::from_secs(5);
 pub const DROPPED_TICK: Duration = Duration::from_millis(500);
 /// Entries of a deleted queue that one turn removes from a pool, so that others get their turns.
 pub const DROPPED_TURN: usize = 1_024;
-/// How long the deletion of a queue waits for what is under way there. Longer than a lane tries one batch, and
+/// How long the deletion of a queue waits for what is under way there. Longer than a slot writer tries one batch, and
 /// than a commit to the tree takes.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);

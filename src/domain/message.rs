@@ -1,4 +1,4 @@
-//! What a message is: a body nobody looks into, and a header that says how long it lives.
+//! What a message is: a body no caller looks into, and a header that states how long it lives.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) fn seconds_within(
     }
 }
 
-/// A message that somebody wants to post: checked, and without an id yet.
+/// A message that a caller wants to post: checked, and without an id yet.
 #[derive(Clone, Debug, Default)]
 pub struct NewMessage {
     /// JSON text, kept byte for byte; behind what the message remembers beside it, if it was given something.
@@ -59,7 +59,7 @@ pub struct NewMessage {
     pub ttl: Option<MessageTtl>,
     /// When it may first be claimed; the queue's default when absent.
     pub delay: Option<Delay>,
-    /// Whether it lives by the retention of its queue, whatever that becomes (SQS). Then `ttl` says nothing.
+    /// Whether it lives by the retention of its queue, whatever that becomes (SQS). Then `ttl` states nothing.
     pub is_retained: bool,
     /// The group that it belongs to.
     pub group: Option<GroupName>,
@@ -97,7 +97,7 @@ pub struct Header {
     pub client: Option<Uuid>,
     /// Bytes of its body, what it remembers included.
     pub size: u32,
-    /// Where it stands in its life, as far as its pool knows.
+    /// Where it is in its life, as far as its pool knows.
     pub state: State,
     /// The group that it was posted in.
     pub group: Option<GroupName>,
@@ -171,19 +171,19 @@ impl Retention {
     }
 }
 
-/// Where a message stands in its life, as far as its pool knows. Claims are not among the states: a claimed message is
+/// Where a message is in its life, as far as its pool knows. Claims are not among the states: a claimed message is
 /// ready here, and its claim is in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It may be claimed.
     Ready,
-    /// It becomes ready when its time comes.
+    /// It becomes ready when its time arrives.
     Scheduled,
-    /// It was copied in by a move from this queue, and nobody sees it before the move is done (P5).
+    /// It was copied in by a move from this queue, and no caller sees it before the move is done (P5).
     Prepared(Arc<Peer>),
-    /// It is on its way to this queue: nobody claims or deletes it any more (P5).
+    /// It is on its way to this queue: no caller claims or deletes it any more (P5).
     Moving(Arc<Peer>),
-    /// Its move has no target. It stays, and nobody claims it.
+    /// Its move has no target. It stays, and no caller claims it.
     Failed,
 }
 

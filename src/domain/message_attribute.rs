@@ -14,11 +14,11 @@ pub struct MessageAttributes(BTreeMap<String, MessageAttribute>);
 pub struct MessageAttribute {
     /// `String`, `Number` or `Binary`, and maybe a dot and a label.
     pub data_type: String,
-    /// What it says.
+    /// What it states.
     pub value: Value,
 }
 
-/// What an attribute says.
+/// What an attribute states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Of a `String`, or of a `Number` as it was written.

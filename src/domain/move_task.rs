@@ -3,7 +3,7 @@
 //! ```text
 //! running ──all moved──▶ completed
 //!    │ └──a message cannot be moved──▶ failed
-//!    └─cancel, or after 36 hours─▶ cancelling ──what was under way is over──▶ cancelled
+//!    └─cancel, or after 36 hours─▶ cancelling ──what was under way has ended──▶ cancelled
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub enum MoveStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveFailure {
-    /// A message is no dead letter, so nobody knows where it came from, and the task names no queue.
+    /// A message is no dead letter, so it is unknown where it came from, and the task names no queue.
     NoOrigin,
     /// The queue that messages were to go to does not exist any more.
     NoTarget,
@@ -71,13 +71,13 @@ pub struct MoveTask {
     pub id: Uuid,
     /// Where the messages go; each to where it came from when absent.
     pub target: Option<MoveTarget>,
-    /// How fast; as fast as it goes when absent.
+    /// How fast; as fast as it leaves when absent.
     pub rate: Option<MoveRate>,
     /// How far it is.
     pub status: MoveStatus,
     /// How many messages have arrived. After the process was killed it may be less than there were.
     pub moved: u64,
-    /// How many there were to move when it began. It moves no more than that: what comes in meanwhile stays.
+    /// How many there were to move when it began. It moves no more than that: what arrives in meanwhile stays.
     pub to_move: u64,
     /// When it began, in milliseconds since the Unix epoch.
     pub started: u64,

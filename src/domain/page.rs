@@ -8,7 +8,7 @@ use crate::error::Error;
 pub struct PageLimit(usize);
 
 impl PageLimit {
-    /// Checks a number of elements: that of a page of `span` when nobody says.
+    /// Checks a number of elements: that of a page of `span` when no caller states.
     pub fn new(asked: Option<i64>, span: Span) -> Result<Self, Error> {
         span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
     }

@@ -68,7 +68,7 @@ fn key_of(path: &str) -> Option<String> {
     Some(key).filter(|key| !key.is_empty())
 }
 
-/// Keys that every queue has, in Zaqar's order, each with what stands in a queue that says nothing.
+/// Keys that every queue has, in Zaqar's order, each with what is in a queue that states nothing.
 fn defaults(limits: &Limits) -> [(&'static str, String); 7] {
     let null = || "null".to_owned();
     [
@@ -117,7 +117,7 @@ pub fn is_equal(value: &RawValue, text: &str) -> bool {
 }
 
 impl Metadata {
-    /// The metadata as clients see it: what the queue says, and the defaults of the reserved keys that it does not
+    /// The metadata as clients see it: what the queue states, and the defaults of the reserved keys that it does not
     /// set. Values that stand for nothing (`null`, an empty name, a count of zero) show as the default too.
     pub fn shown(&self, limits: &Limits) -> Entries {
         let mut shown = self.own();
@@ -154,7 +154,7 @@ impl Metadata {
         Self::stored(raw(written(&own)))
     }
 
-    /// What the queue itself says.
+    /// What the queue itself states.
     pub fn own(&self) -> Entries {
         let entries = attributes::entries(self.as_raw()).unwrap_or_default();
         entries.into_iter().map(|(key, value)| (key, value.to_owned())).collect()

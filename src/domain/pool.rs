@@ -1,4 +1,4 @@
-//! A pool: a registered piece of storage, and what an operator says of it.
+//! A pool: a registered piece of storage, and what an operator states of it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct Pool {
     pub options: PoolOptions,
     /// Whether it takes part in placement.
     pub state: PoolState,
-    /// Whether somebody is finding out if it is used, to delete it or to point it to another storage. It takes no
+    /// Whether a caller is finding out if it is used, to delete it or to point it to another storage. It takes no
     /// new queue meanwhile.
     #[serde(default, skip_serializing_if = "is_false")]
     pub closing: bool,
@@ -135,7 +135,7 @@ impl PoolUri {
         path(self).map_or(self == other, |mine| path(other) == Some(mine))
     }
 
-    /// Whether its storage lies on the disk of the process that opens it.
+    /// Whether its storage is on the disk of the process that opens it.
     pub fn is_embedded(&self) -> bool {
         self.0.starts_with("embedded:")
     }
@@ -159,7 +159,7 @@ pub fn hide_passwords(uri: &str) -> String {
     shown
 }
 
-/// What comes before the last `@` of an authority, with the password behind its first colon hidden.
+/// What precedes the last `@` of an authority, with the password behind its first colon hidden.
 fn hide_login(place: &str) -> String {
     match place.rsplit_once('@') {
         Some((login, hosts)) => {

@@ -68,7 +68,7 @@ impl Quota {
     }
 }
 
-/// Nothing more is always allowed: a project that is over its quota may do all that does not add to it.
+/// Nothing more is always allowed: a project that has ended its quota may do all that does not add to it.
 fn check(what: &'static str, bound: Option<u64>, used: u64, asked: u64) -> Result<(), Error> {
     let Some(bound) = bound else { return Ok(()) };
     if asked == 0 || used.saturating_add(asked) <= bound {

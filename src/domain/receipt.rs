@@ -26,7 +26,7 @@ const FORM: u8 = 1;
 const SIGNED: usize = 45;
 const TAG: usize = 16;
 
-/// What a handle says.
+/// What a handle states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The incarnation of the queue.
@@ -51,7 +51,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Whether it may still be repeated at `now`, as far as its age goes (SQS: five minutes).
+    /// Whether it may still be repeated at `now`, as far as its age leaves (SQS: five minutes).
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         now < self.received.plus_seconds(limits::DEDUP_SECONDS)
     }
@@ -62,7 +62,7 @@ impl Attempt {
 pub struct ReceiptKey([u8; 32]);
 
 impl ReceiptKey {
-    /// A key of these bytes, which nobody else may know.
+    /// A key of these bytes, which no other caller may know.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -80,7 +80,7 @@ impl ReceiptKey {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What a handle says; none when it was not made with this key. The comparison takes the same time wherever a
+    /// What a handle states; none when it was not made with this key. The comparison takes the same time wherever a
     /// forgery is wrong.
     pub fn open(&self, handle: &str) -> Option<Receipt> {
         let bytes = URL_SAFE_NO_PAD.decode(handle).ok()?;

@@ -1,11 +1,11 @@
-//! Where a request comes from: the address of its client, and whether the client's way to the service is encrypted. The
+//! Where a request is from: the address of its client, and whether the client's way to the service is encrypted. The
 //! replica that the client spoke to finds out, and tells the one that serves the request.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Where a request comes from.
+/// Where a request is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The client's address, never an IPv4 address written as IPv6; none when a proxy told one that cannot be read.

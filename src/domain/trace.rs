@@ -1,5 +1,5 @@
-//! The trace that a message was posted in, by W3C Trace Context (level 2), from its producer to its consumer. How it is kept
-//! with the message:
+//! The trace that a message was posted in, by W3C Trace Context (level 2), from its producer to its consumer. How it is
+//! kept with the message:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | 16 + 8 + 1 | trace id, parent id, flags |
 //! | any | the state, as it came |
 //!
-//! It is a part of what stands in front of a body (see [`super::envelope`]), so it is in pools and never changes.
+//! It is a part of what is in front of a body (see [`super::envelope`]), so it is in pools and never changes.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -54,7 +54,7 @@ impl TraceContext {
         format!("{:032x}", u128::from_be_bytes(self.trace))
     }
 
-    /// Whether whoever began the trace keeps it.
+    /// Whether any caller that began the trace keeps it.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED == SAMPLED
     }

@@ -12,9 +12,9 @@ use crate::domain::limits;
 #[derive(Debug, Default)]
 pub(super) struct Blocking {
     groups: HashMap<GroupName, BTreeSet<MessageId>>,
-    /// Those that were set aside: nothing else in memory knows their groups.
+    /// Those that were marked in transfer: nothing else in memory knows their groups.
     in_transfer: BTreeMap<MessageId, GroupName>,
-    /// Groups whose first blocking message went, since somebody last asked.
+    /// Groups whose first blocking message went, since a caller last asked.
     freed: Vec<GroupName>,
 }
 
@@ -65,7 +65,7 @@ impl Blocking {
         self.in_transfer.keys().next().copied()
     }
 
-    /// Whether so many groups became free that they are to be entered, though nobody asks for them.
+    /// Whether so many groups became free that they are to be entered, though no caller asks for them.
     pub(super) fn has_many_freed(&self) -> bool {
         self.freed.len() >= limits::FREED_GROUPS
     }

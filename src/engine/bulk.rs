@@ -10,8 +10,8 @@ use crate::error::Error;
 
 /// The purges of a queue that are under way.
 ///
-/// A purge reads what is ready and what is not one after the other. A message that goes from the one to the other in between
-/// is met in neither, so it goes over both again.
+/// A purge reads what is ready and what is not one after the other. A message that leaves from the one to the other in
+/// between is met in neither, so it is copied both again.
 #[derive(Debug, Default)]
 pub(super) struct Purges {
     running: usize,
@@ -42,7 +42,7 @@ impl QueueEngine {
         self.purges.until = self.purges.until.max(Some(last));
     }
 
-    /// A purge is over, however it ended.
+    /// A purge has ended, however it ended.
     pub fn end_purging(&mut self) {
         self.purges.running = self.purges.running.saturating_sub(1);
         self.purges.until = self.purges.until.filter(|_| self.purges.running > 0);
@@ -63,10 +63,10 @@ impl QueueEngine {
         self.purges.shown == shown && ids.all(|id| id > last)
     }
 
-    /// Begins to remove messages for somebody who holds claims: all of them, or none when one is claimed by
-    /// somebody else or on its way to another queue. Ids must differ; one that is not known here is removed from the
-    /// pool, whether it is there or not. Where only the pool knows what is on its way it must be asked first, and `asked`
-    /// says when none of them was.
+    /// Begins to remove messages for a caller who holds claims: all of them, or none when one is claimed by another
+    /// caller or on its way to another queue. Ids must differ; one that is not known here is removed from the pool,
+    /// whether it is there or not. Where only the pool knows what is on its way it must be asked first, and `asked`
+    /// states when none of them was.
     pub fn begin_remove_all(
         &mut self,
         ids: &[MessageId],
@@ -99,7 +99,7 @@ impl QueueEngine {
     }
 
     /// Begins to remove messages, claimed or not. Returns those that are on their way out now; the others are about
-    /// to change: ask again when that is over.
+    /// to change: ask again when that has ended.
     pub fn begin_purge(&mut self, ids: &[MessageId]) -> Vec<MessageId> {
         let is_changing = |id: &MessageId| match self.hidden.get(id).map(|hidden| hidden.why) {
             Some(

@@ -21,7 +21,7 @@ pub struct Claim {
     pub expires: Timestamp,
     /// Its messages that are not deleted yet.
     pub(super) messages: BTreeSet<MessageId>,
-    /// Set while it is being ended: its messages are on their way back, and nobody may use it any more.
+    /// Set while it is being ended: its messages are on their way back, and no caller may use it any more.
     pub(super) ending: Option<Release>,
     /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
     pub(super) is_renewing: bool,
@@ -41,7 +41,7 @@ impl Claim {
         self.ending.is_none() && !self.is_renewing
     }
 
-    /// Whether whoever holds it may still use it.
+    /// Whether any caller that holds it may still use it.
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
         self.ending.is_none() && now < self.expires
     }
@@ -110,7 +110,7 @@ impl Claims {
         (claim.messages.len() == attempt.messages).then_some((claim_id, claim, attempt))
     }
 
-    /// A message of the claim is gone. True when it was the last one: then the claim is over.
+    /// A message of the claim is gone. True when it was the last one: then the claim has ended.
     pub(super) fn forget(&mut self, id: ClaimId, message: MessageId) -> bool {
         let Some(claim) = self.claims.get_mut(&id) else { return false };
         claim.messages.remove(&message);
@@ -148,7 +148,7 @@ impl QueueEngine {
         }
     }
 
-    /// The `Client-ID` that a claim was made under; none of a claim that is over.
+    /// The `Client-ID` that a claim was made under; none of a claim that has ended.
     pub fn client_of(&self, id: ClaimId) -> Option<ClientId> {
         self.claims.get(id)?.client
     }

@@ -5,9 +5,9 @@
 //!                                               └─────begin_remove──▶ removing
 //! ```
 //!
-//! From the first read of one until the older pool has let it go nobody claims it or changes its header, so both pools
-//! have the same of it. It may be looked at, and it may be removed: that goes to both pools. Ready messages behind one that
-//! is being copied wait for it, so that a migration changes no order.
+//! From the first read of one until the older pool has let it go no caller claims it or changes its header, so both
+//! pools have the same of it. It may be looked at, and it may be removed: that moves to both pools. Ready messages
+//! behind one that is being copied wait for it, so that a migration changes no order.
 
 use super::dedup::DedupNote;
 use super::hidden::{HiddenMessage, HiddenReason};
@@ -17,7 +17,7 @@ use crate::domain::ids::MessageId;
 use crate::domain::message::{Header, State};
 use crate::domain::time::Timestamp;
 
-/// Whether a message in this state goes over. One on its way to another queue stays until that is over.
+/// Whether a message in this state is copied. One on its way to another queue stays until that has ended.
 pub fn must_copy(state: &State) -> bool {
     match state {
         State::Ready | State::Scheduled | State::Failed => true,
@@ -26,8 +26,8 @@ pub fn must_copy(state: &State) -> bool {
 }
 
 impl QueueEngine {
-    /// Hides what nobody else changes of these messages, as the older pool shows them. They must be read again: what was
-    /// removed since is no more. Returns their ids.
+    /// Hides what no other caller changes of these messages, as the older pool shows them. They must be read again:
+    /// what was removed since is no more. Returns their ids.
     pub fn begin_copy(&mut self, found: Vec<Header>) -> Vec<MessageId> {
         let mut begun = Vec::with_capacity(found.len());
         for header in found.into_iter().filter(|header| must_copy(&header.state)) {
@@ -46,8 +46,8 @@ impl QueueEngine {
         begun
     }
 
-    /// A message was read again, and is what its header says now. False when it is not hidden for this any more: somebody
-    /// removes it by now.
+    /// A message was read again, and is what its header states now. False when it is not hidden for this any more: a
+    /// caller removes it by now.
     pub fn copy_read(&mut self, header: &Header) -> bool {
         let goes_on = self.is_copying(header.id);
         if goes_on {
@@ -91,7 +91,7 @@ impl QueueEngine {
         self.copying.iter().copied().find(|id| self.is_copying(*id))
     }
 
-    /// Whether ready messages may be among those that are being copied, which is over soon.
+    /// Whether ready messages may be among those that are being copied, which has ended soon.
     pub fn waits_for_copies(&self) -> bool {
         self.first_copying().is_some()
     }

@@ -1,7 +1,8 @@
-//! Which messages were posted with an id of deduplication lately, so that the same again is answered and not kept (P10).
+//! Which messages were posted with an id of deduplication lately, so that the same again is answered and not kept
+//! (P10).
 //!
 //! It holds whether the message is still there or not. The pool has a note of each, written with the message; an entry
-//! here whose note is not durable yet answers nobody.
+//! here whose note is not durable yet answers no caller.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -89,8 +90,8 @@ impl QueueEngine {
         self.dedup.put(key, FirstPost { id, is_durable: true }, expires);
     }
 
-    /// Messages are durable, and with them their notes. An id that was over meanwhile, and that another message on its way has,
-    /// is not: what becomes of that must be awaited.
+    /// Messages are durable, and with them their notes. An id that had ended meanwhile, and that another message on its
+    /// way has, is not: what becomes of that must be awaited.
     pub fn dedup_posted(&mut self, posted: &[(DedupKey, MessageId)]) {
         for (key, id) in posted {
             if let Some(known) = self.dedup.known.get_mut(key).filter(|known| known.duplicate.id == *id) {
@@ -109,7 +110,7 @@ impl QueueEngine {
         }
     }
 
-    /// Forgets what is over by `now`, at most `limit` of it. Their notes are to be removed.
+    /// Forgets what has ended by `now`, at most `limit` of it. Their notes are to be removed.
     pub fn forget_dedup_ids(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
         let is_over = |(expires, _): &&(Timestamp, DedupKey)| *expires <= now;
         let over = self.dedup.ends.iter().take_while(is_over).map(|(_, key)| *key);

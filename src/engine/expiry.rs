@@ -1,4 +1,4 @@
-//! Messages whose life is over: a claim that meets them hides them, and a sweep finds the others through the
+//! Messages whose life has ended: a claim that meets them hides them, and a sweep finds the others through the
 //! pool's order of expiry.
 
 use std::collections::HashSet;
@@ -64,7 +64,7 @@ impl QueueEngine {
         true
     }
 
-    /// Hides a message whose life is over.
+    /// Hides a message whose life has ended.
     pub(super) fn hide_expired(&mut self, header: Header) {
         let why = HiddenReason::Removing(None);
         let hidden = HiddenMessage {

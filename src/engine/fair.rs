@@ -21,7 +21,7 @@ use crate::domain::limits;
 use crate::domain::message::Header;
 use crate::domain::time::Timestamp;
 
-/// Which messages of the window are whose turn. While all groups are quiet nothing is kept here.
+/// Which messages of the ready cache are whose turn. While all groups are quiet nothing is kept here.
 #[derive(Debug, Default)]
 pub(super) struct FairOrder {
     /// Those of quiet groups and of none.
@@ -31,7 +31,7 @@ pub(super) struct FairOrder {
 
 #[derive(Debug)]
 struct NoisyGroup {
-    /// Its messages in the window.
+    /// Its messages in the ready cache.
     waiting: BTreeSet<MessageId>,
     /// When something of it was last sent, or before it became noisy.
     sent: Timestamp,
@@ -48,7 +48,7 @@ impl FairOrder {
         group.is_some_and(|group| self.noisy.contains_key(group))
     }
 
-    /// A message came into the window.
+    /// A message came into the ready cache.
     pub(super) fn add(&mut self, header: &Header) {
         if self.has_noisy() {
             let noisy = header.group.as_ref().and_then(|group| self.noisy.get_mut(group));
@@ -56,7 +56,7 @@ impl FairOrder {
         }
     }
 
-    /// A message left the window.
+    /// A message left the ready cache.
     pub(super) fn remove(&mut self, header: &Header) {
         if self.has_noisy() {
             let noisy = header.group.as_ref().and_then(|group| self.noisy.get_mut(group));
@@ -86,8 +86,8 @@ impl FairOrder {
         }
     }
 
-    /// Groups that are noisy no more become quiet; `is_whole` when nothing waits outside of the window. Returns whether
-    /// one did.
+    /// Groups that are noisy no more become quiet; `is_whole` when nothing waits outside of the ready cache. Returns
+    /// whether one did.
     pub(super) fn settle(&mut self, is_whole: bool, now: Timestamp) -> bool {
         let is_over = |noisy: &NoisyGroup| {
             (is_whole && noisy.waiting.is_empty()) || now >= noisy.sent.plus_seconds(limits::NOISY_SECONDS)

@@ -1,8 +1,9 @@
 //! For how long the messages of groups were in flight of late: a group whose few messages take long keeps as many
 //! consumers busy as one with many messages does. Source: the fair queues of SQS.
 //!
-//! It is counted whenever somebody takes messages, by what is in flight just before. Between two looks that can only become
-//! less, so nobody is charged with too much. Time is counted in two spans: the one that runs, and the one before.
+//! It is counted whenever a caller takes messages, by what is in flight just before. Between two looks that can only
+//! become less, so no caller is charged with too much. Time is counted in two spans: the one that runs, and the one
+//! before.
 
 use std::collections::HashMap;
 

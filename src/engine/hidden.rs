@@ -1,4 +1,4 @@
-//! Messages that nobody may be told anything of, or that a claim holds, each with the reason.
+//! Messages that no caller may be told anything of, or that a claim holds, each with the reason.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ pub(super) enum HiddenReason {
     Removing(Option<ClaimId>),
     /// Scheduled or prepared in the pool, and being made ready there.
     Waking,
-    /// Being set aside for its move to another queue.
+    /// Being marked in transfer for its move to another queue.
     Leaving,
     /// Going over to another pool with its queue.
     Copying,
@@ -37,7 +37,7 @@ pub(super) enum RemovalKind {
     Uncounted,
     /// Its claim's holder has handled it, or it was popped.
     Acked,
-    /// Its life was over.
+    /// Its life had ended.
     Expired,
 }
 
@@ -48,10 +48,10 @@ pub(super) struct HiddenMessage {
     pub(super) why: HiddenReason,
     /// Removals under way: two clients may delete one message at the same time.
     pub(super) removals: u32,
-    /// What those are counted as. Without any it says nothing.
+    /// What those are counted as. Without any it states nothing.
     pub(super) removed: RemovalKind,
-    /// Whether the pool certainly stores it as ready. What its header says here is what it will be: the pool may have it
-    /// as scheduled since a release that was cut short.
+    /// Whether the pool certainly stores it as ready. What its header states here is what it will be: the pool may have
+    /// it as scheduled since a release that was cut short.
     pub(super) is_stored_ready: bool,
 }
 
@@ -66,7 +66,7 @@ impl HiddenMessage {
         Self { header: None, why, removals: 0, removed: RemovalKind::default(), is_stored_ready: false }
     }
 
-    /// The pool stores it as its header says.
+    /// The pool stores it as its header states.
     fn known_stored(self) -> Self {
         let is_stored_ready = self.header.as_ref().is_some_and(|header| header.state == State::Ready);
         Self { is_stored_ready, ..self }
@@ -81,7 +81,7 @@ pub(super) struct HiddenMessages {
     blocking: Option<Blocking>,
     /// Kept for other queues: how many each group has.
     of_groups: HashMap<GroupName, usize>,
-    /// What was seen ready beyond the window. What is hidden is not there any more.
+    /// What was seen ready beyond the ready cache. What is hidden is not there any more.
     pub(super) ahead: Lookahead,
     /// For how long those of groups were hidden of late.
     pub(super) busy: GroupLoad,
@@ -169,7 +169,7 @@ impl HiddenMessages {
         Some(hidden)
     }
 
-    /// A message that was hidden goes on blocking its group until [`Self::clear_in_transfer`].
+    /// A message that was hidden continues blocking its group until [`Self::clear_in_transfer`].
     pub(super) fn mark_in_transfer(&mut self, id: MessageId) {
         let Some(HiddenMessage { header: Some(header), .. }) = self.take(&id) else { return };
         match (&mut self.blocking, &header.group) {

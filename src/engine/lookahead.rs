@@ -1,8 +1,9 @@
-//! Messages of quiet groups beyond the window, while noisy ones fill that (see [`super::fair`]): they have their turn before
-//! the window gets there.
+//! Messages of quiet groups beyond the ready cache, while noisy ones fill that (see [`super::fair`]): they have their
+//! turn before the ready cache gets there.
 //!
-//! Every message here is ready: whatever is hidden is forgotten at once. But it need not know all of them: what it misses has
-//! its turn when the window gets there. It knows headers only, and no more of them than [`limits::AHEAD_MESSAGES`].
+//! Every message here is ready: whatever is hidden is forgotten at once. But it need not know all of them: what it
+//! misses has its turn when the ready cache gets there. It knows headers only, and no more of them than
+//! [`limits::AHEAD_MESSAGES`].
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -55,14 +56,14 @@ impl Lookahead {
         }
     }
 
-    /// A message is hidden no more: it is gone, or whoever shows it tells.
+    /// A message is hidden no more: it is gone, or any caller that shows it tells.
     pub(super) fn unhide(&mut self, id: MessageId) {
         if let Some(reading) = &mut self.reading {
             reading.hidden.insert(id);
         }
     }
 
-    /// A message is ready beyond the window.
+    /// A message is ready beyond the ready cache.
     fn show(&mut self, header: &Header) {
         if self.headers.len() < limits::AHEAD_MESSAGES {
             self.headers.insert(header.id, header.clone());
@@ -73,7 +74,7 @@ impl Lookahead {
         self.headers.retain(|_, header| header.group.as_ref() != Some(group));
     }
 
-    /// Begins anew. A page that is being read is not looked at.
+    /// Begins again. A page that is being read is not looked at.
     pub(super) fn clear(&mut self) {
         self.headers.clear();
         self.cursor = MessageId::ZERO;
@@ -84,7 +85,7 @@ impl Lookahead {
 }
 
 impl QueueEngine {
-    /// A message became ready beyond the window: one that was hidden, or a new one.
+    /// A message became ready beyond the ready cache: one that was hidden, or a new one.
     pub(super) fn show_ahead(&mut self, header: &Header) {
         let turns = self.ready_cache.fair_order();
         if turns.has_noisy()
@@ -111,8 +112,8 @@ impl QueueEngine {
         }
     }
 
-    /// The page to look through for messages of quiet groups when the window has none; none while one is read already, or
-    /// when there is nothing to find.
+    /// The page to look through for messages of quiet groups when the ready cache has none; none while one is read
+    /// already, or when there is nothing to find.
     pub fn begin_lookahead(&mut self) -> Option<Refill> {
         let turns = self.ready_cache.fair_order();
         let is_wanted = turns.has_noisy() && turns.first_quiet().is_none();

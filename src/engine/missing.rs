@@ -1,12 +1,12 @@
-//! Messages that memory has and their pool has not: nobody can be given one, and each claim would meet them again.
+//! Messages that memory has and their pool has not: no caller can be given one, and each claim would meet them again.
 
 use super::hidden::HiddenReason;
 use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 
 impl QueueEngine {
-    /// Forgets those of the messages that were taken for a claim. The pool is not touched: whoever opens the queue next reads
-    /// what it has. Returns how many they are.
+    /// Forgets those of the messages that were taken for a claim. The pool is not touched: any caller that opens the
+    /// queue next reads what it has. Returns how many they are.
     pub fn forget_missing(&mut self, ids: &[MessageId]) -> u64 {
         let mut forgotten = 0;
         for id in ids {

@@ -28,7 +28,7 @@ impl QueueEngine {
         self.groups.is_some()
     }
 
-    /// Enters the groups that became free, when they are many: nobody may ever claim from the queue.
+    /// Enters the groups that became free, when they are many: no caller may ever claim from the queue.
     pub(super) fn enter_freed(&mut self) {
         if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking())
             && blocking.has_many_freed()

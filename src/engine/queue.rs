@@ -41,7 +41,7 @@ pub struct QueueEngine {
     pub(super) dedup: Dedup,
     /// The messages that are going over to another pool, or were when that began, in order.
     pub(super) copying: Vec<MessageId>,
-    /// Removals that nobody has asked for yet.
+    /// Removals that no caller has asked for yet.
     pub(super) tally: RemovalTally,
     pub(super) purges: Purges,
 }
@@ -64,14 +64,14 @@ pub struct StoredTotals {
 pub struct ClaimSelection {
     /// Messages in order, now hidden. A body that is absent must be read from the pool.
     pub messages: Vec<(Header, Option<Bytes>)>,
-    /// Messages whose life was over, now hidden: they must be removed.
+    /// Messages whose life had ended, now hidden: they must be removed.
     pub expired: Vec<MessageId>,
-    /// Messages that were claimed as often as they may be, now hidden: they must be set aside.
+    /// Messages that were claimed as often as they may be, now hidden: they must be marked in transfer.
     pub dead: Vec<Header>,
 }
 
 impl ClaimSelection {
-    /// Whether the window had nothing at all.
+    /// Whether the ready cache had nothing at all.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.expired.is_empty() && self.dead.is_empty()
     }
@@ -106,7 +106,7 @@ impl TakeBounds {
 impl QueueEngine {
     /// A queue as its new owner finds it: nothing is in memory.
     pub fn open(found: StoredTotals) -> Self {
-        // The window of a queue without ready messages is whole: what is posted to it goes there.
+        // The ready cache of a queue without ready messages is whole: what is posted to it leaves there.
         let tail = if found.has_ready { found.tail } else { MessageId::ZERO };
         Self {
             ready_cache: ReadyCache::before(tail),
@@ -179,7 +179,7 @@ impl QueueEngine {
         for message in messages {
             let id = message.header.id;
             if self.hidden.contains_key(&id) {
-                // Somebody saw it in the pool and removes it already.
+                // A caller saw it in the pool and removes it already.
                 self.ready_cache.pass(id);
                 self.hidden.learn(message.header);
             } else {
@@ -230,7 +230,7 @@ impl QueueEngine {
         taken
     }
 
-    /// The claim on taken messages certainly does not exist, or dead ones are not set aside: they are ready as
+    /// The claim on taken messages certainly does not exist, or dead ones are not marked in transfer: they are ready as
     /// before.
     pub fn put_back(&mut self, ids: &[MessageId]) {
         for id in ids {
@@ -268,7 +268,7 @@ impl QueueEngine {
         headers
     }
 
-    /// A message that was hidden is what its header says: ready, scheduled, or aside.
+    /// A message that was hidden is what its header states: ready, scheduled, or aside.
     pub(super) fn show(&mut self, header: Header, body: Option<Bytes>) {
         self.schedule.note_change(header.id);
         self.purges.note_shown(header.id);
@@ -290,7 +290,7 @@ impl QueueEngine {
                 let cursor = self.ready_cache.cursor();
                 self.ready_cache.put_back(ready);
                 if self.ready_cache.cursor() < cursor {
-                    // What left the window is not looked at beyond it.
+                    // What left the ready cache is not looked at beyond it.
                     self.hidden.ahead.clear();
                 }
             }

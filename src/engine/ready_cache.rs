@@ -1,8 +1,8 @@
-//! The window: the ready messages of a queue that are in memory, and the cursor behind which all others lie.
+//! The ready cache: the ready messages of a queue that are in memory, and the cursor behind which all others lie.
 //!
-//! Invariant: every ready message whose id is at or below the cursor is in the window. What lies beyond the
-//! cursor is only in the pool. The queue's newest id is its tail; when the cursor is there, the window is the
-//! whole queue. So ten million waiting messages cost the memory of one window.
+//! Invariant: every ready message whose id is at or below the cursor is in the ready cache. What is beyond the
+//! cursor is only in the pool. The queue's newest id is its tail; when the cursor is there, the ready cache is the
+//! whole queue. So ten million waiting messages cost the memory of one ready cache.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -46,7 +46,7 @@ pub(super) struct ReadyCache {
 }
 
 impl ReadyCache {
-    /// An empty window before a queue whose ids are all at most `tail`.
+    /// An empty ready cache before a queue whose ids are all at most `tail`.
     pub(super) fn before(tail: MessageId) -> Self {
         Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, turns: FairOrder::default() }
     }
@@ -59,7 +59,7 @@ impl ReadyCache {
         self.tail
     }
 
-    /// Whether nothing lies beyond the cursor.
+    /// Whether nothing is beyond the cursor.
     pub(super) fn is_whole(&self) -> bool {
         self.cursor >= self.tail
     }
@@ -159,7 +159,7 @@ impl ReadyCache {
         }
     }
 
-    /// Takes a page of the pool that begins right behind the cursor. The window then
+    /// Takes a page of the pool that begins right behind the cursor. The ready cache then
     /// reaches to `end`, or as far as it has room.
     pub(super) fn extend(&mut self, page: impl Iterator<Item = ReadyMessage>, end: MessageId) {
         for ready in page {
@@ -196,7 +196,7 @@ impl ReadyCache {
         self.turns.settle(is_whole, now)
     }
 
-    /// A message is not in the window any more.
+    /// A message is not in the ready cache any more.
     fn left(&mut self, ready: &ReadyMessage) {
         self.bytes -= ready.bytes();
         self.turns.remove(&ready.header);

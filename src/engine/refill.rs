@@ -1,4 +1,4 @@
-//! Reading on in the pool when the window runs low.
+//! Reading on in the pool when the ready cache runs low.
 //!
 //! A page is read while the queue changes. What was removed meanwhile is left out of it, what became ready
 //! meanwhile wins over it, and what was posted meanwhile follows it (P2).
@@ -40,7 +40,7 @@ impl RefillState {
         Self { removed: HashSet::new(), changed: BTreeMap::new(), is_void: false, posted: Some(Vec::new()) }
     }
 
-    /// Remembers what is posted, up to a window's worth.
+    /// Remembers what is posted, up to a ready cache's worth.
     pub(super) fn keep(&mut self, messages: &[Message]) {
         let Some(posted) = &mut self.posted else { return };
         if posted.len() + messages.len() > limits::WINDOW_MESSAGES {
@@ -50,7 +50,7 @@ impl RefillState {
         }
     }
 
-    /// Remembers what became ready, up to a window's worth.
+    /// Remembers what became ready, up to a ready cache's worth.
     pub(super) fn change(&mut self, ready: ReadyMessage) {
         self.removed.remove(&ready.header.id);
         self.changed.insert(ready.header.id, ready);
@@ -69,7 +69,7 @@ impl RefillState {
 }
 
 impl QueueEngine {
-    /// The page to read when the window runs low and the pool has more; none while one is read already.
+    /// The page to read when the ready cache runs low and the pool has more; none while one is read already.
     pub fn begin_refill(&mut self) -> Option<Refill> {
         if self.is_ordered()
             || self.refill.is_some()
@@ -122,7 +122,7 @@ impl QueueEngine {
         self.groups.as_ref().map_or(self.ready_cache.bytes(), Groups::bytes)
     }
 
-    /// Leaves all ready messages to the pool, which frees their memory. They are read again when somebody claims.
+    /// Leaves all ready messages to the pool, which frees their memory. They are read again when a caller claims.
     pub fn evict_ready(&mut self) {
         match &mut self.groups {
             Some(groups) => groups.leave(),
@@ -133,7 +133,7 @@ impl QueueEngine {
         }
     }
 
-    /// Whether ready messages may lie beyond the window.
+    /// Whether ready messages may lie beyond the ready cache.
     pub fn has_more(&self) -> bool {
         self.groups.as_ref().map_or(!self.ready_cache.is_whole(), Groups::has_more)
     }

@@ -11,7 +11,7 @@ use crate::domain::time::Timestamp;
 pub enum AttemptCount {
     /// Its holder had them.
     Yes,
-    /// Nobody was told of it.
+    /// No caller was told of it.
     No,
 }
 
@@ -27,7 +27,7 @@ pub struct Release {
 impl Release {
     /// It counts, and its messages are ready at once.
     pub const COUNTED: Self = Self { counts: AttemptCount::Yes, ready: None };
-    /// Nobody was told of it.
+    /// No caller was told of it.
     pub const UNCOUNTED: Self = Self { counts: AttemptCount::No, ready: None };
 
     /// What it makes of a message.
@@ -51,7 +51,7 @@ pub struct ReleaseUpdates {
 }
 
 impl QueueEngine {
-    /// Begins to end a claim. None when there is no such claim, or somebody changes it already. Messages that are
+    /// Begins to end a claim. None when there is no such claim, or a caller changes it already. Messages that are
     /// being removed stay with the removal.
     pub fn begin_release(&mut self, id: ClaimId, ending: Release) -> Option<ReleaseUpdates> {
         let claim = self.claims.get_mut(id).filter(|claim| claim.is_settled())?;
@@ -64,7 +64,7 @@ impl QueueEngine {
                 if *why == HiddenReason::Claimed(id) {
                     *why = HiddenReason::Returning(id);
                 }
-                // If the claim lives on nobody knows here how far its end came.
+                // If the claim lives on it is unknown here how far its end came.
                 *is_stored_ready &= ending.ready.is_none();
                 // Of those being removed too: their removal may fail, and then the claim's record is gone.
                 let mut returned = header.clone();
@@ -127,7 +127,7 @@ impl QueueEngine {
         }
     }
 
-    /// When a claim ends by itself, whether somebody ends it already or not; none when there is no such claim.
+    /// When a claim ends by itself, whether a caller ends it already or not; none when there is no such claim.
     pub fn expires(&self, id: ClaimId) -> Option<Timestamp> {
         self.claims.get(id).map(|claim| claim.expires)
     }
@@ -137,7 +137,7 @@ impl QueueEngine {
         self.claims.get(id).is_some()
     }
 
-    /// Whether a claim is over by `now` and waits to be ended.
+    /// Whether a claim has ended by `now` and waits to be ended.
     pub fn is_due(&self, id: ClaimId, now: Timestamp) -> bool {
         self.claims.get(id).is_some_and(|claim| claim.is_settled() && claim.expires <= now)
     }

@@ -30,7 +30,7 @@ pub enum LookupResult<'a> {
 }
 
 impl QueueEngine {
-    /// Begins to remove a message for somebody who names `claim`, by Zaqar's table of answers.
+    /// Begins to remove a message for a caller who names `claim`, by Zaqar's table of answers.
     pub fn begin_remove(
         &mut self,
         id: MessageId,
@@ -50,7 +50,8 @@ impl QueueEngine {
         }
     }
 
-    /// Begins to remove a message that the pool was asked for. It is asked again when entries were set aside since.
+    /// Begins to remove a message that the pool was asked for. It is asked again when entries were marked in transfer
+    /// since.
     pub fn begin_remove_after_lookup(
         &mut self,
         id: MessageId,
@@ -99,7 +100,7 @@ impl QueueEngine {
                 }
                 _ => Some(Err(self.wrong_claim(id, claim, now))),
             },
-            // Its claim is not known to anybody yet, or not any more.
+            // Its claim is not known to any caller yet, or not any more.
             HiddenReason::Taking | HiddenReason::Returning(_) => Some(Err(self.wrong_claim(id, claim, now))),
             HiddenReason::Removing(_) => Some(Ok(self.remove_absent(id))),
             HiddenReason::Waking | HiddenReason::Copying if claim.is_some() => {
@@ -212,12 +213,12 @@ impl QueueEngine {
     }
 }
 
-/// How many messages were removed, for whoever counts them.
+/// How many messages were removed, for any caller that counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemovalTally {
     /// By the holders of their claims, or popped.
     pub acked: u64,
-    /// Because their life was over.
+    /// Because their life had ended.
     pub expired: u64,
 }
 

@@ -11,9 +11,9 @@ use crate::domain::time::Timestamp;
 pub enum Renewal {
     /// Write the new terms with these messages and attempts, then say how that went.
     Begun(Vec<(MessageId, u32)>),
-    /// Somebody else is changing it: ask again when that is over.
+    /// Another caller is changing it: ask again when that has ended.
     Busy,
-    /// There is no such claim, or its time is over.
+    /// There is no such claim, or its time has ended.
     Ended,
 }
 

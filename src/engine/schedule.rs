@@ -1,7 +1,7 @@
 //! Messages that are not ready yet: when the next of them may be due, and how they become ready.
 //!
 //! The pool keeps them in order of their time; here is only how far that is away, so that a million of them cost
-//! no memory. One that becomes ready is hidden until that is durable, and then stands at its id's place: the ones
+//! no memory. One that becomes ready is hidden until that is durable, and then is at its id's place: the ones
 //! posted after it come later, though they may have been ready before (P2).
 
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ pub(super) struct Schedule {
 struct ScheduleRead {
     /// What was removed, or was hidden and is not any more: the page may show it as it was.
     changed: HashSet<MessageId>,
-    /// Whether there was too much of it: then the page says nothing.
+    /// Whether there was too much of it: then the page states nothing.
     is_void: bool,
 }
 
@@ -90,9 +90,9 @@ impl QueueEngine {
         self.schedule.reading = Some(ScheduleRead::default());
     }
 
-    /// As [`QueueEngine::wake`], of the due entries of a page that was read since [`QueueEngine::begin_wake_page`]. What was
-    /// removed since is not woken, and what became something else is looked at by what it is now. None when the page says
-    /// nothing and must be read again.
+    /// As [`QueueEngine::wake`], of the due entries of a page that was read since [`QueueEngine::begin_wake_page`].
+    /// What was removed since is not woken, and what became something else is looked at by what it is now. None when
+    /// the page states nothing and must be read again.
     pub fn wake_page(&mut self, mut headers: Vec<Header>) -> Option<Vec<Header>> {
         let ScheduleRead { changed, is_void } = self.schedule.reading.take()?;
         if is_void {
@@ -103,7 +103,7 @@ impl QueueEngine {
     }
 
     /// Hides entries that are scheduled and due, or prepared and to be published, as the pool shows them. Returns
-    /// what to write of them; others are changed by somebody else already.
+    /// what to write of them; others are changed by another caller already.
     pub fn wake(&mut self, headers: Vec<Header>) -> Vec<Header> {
         let mut ready = Vec::with_capacity(headers.len());
         for header in headers {

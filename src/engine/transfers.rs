@@ -6,9 +6,9 @@
 //!          1. moving is durable   2. prepared is   3. removed   4. published
 //! ```
 //!
-//! Between 1 and 4 nobody claims, deletes or sees the message; each step begins when the one before is durable. Entries in
-//! these states are in the pool; of a bounded number the ids are here too, so that a million of them that cannot get to
-//! their target cost no memory.
+//! Between 1 and 4 no caller claims, deletes or sees the message; each step begins when the one before is durable.
+//! Entries in these states are in the pool; of a bounded number the ids are here too, so that a million of them that
+//! cannot get to their target cost no memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) struct TransferEntries {
     /// All those that are prepared or moving; absent when only the pool knows, because it was not asked yet or because
     /// they are too many.
     known: Option<BTreeSet<MessageId>>,
-    /// How often entries were set aside.
+    /// How often entries were marked in transfer.
     times: u64,
 }
 
@@ -97,7 +97,7 @@ impl TransferEntries {
 }
 
 impl QueueEngine {
-    /// Messages that were leaving are set aside, durably.
+    /// Messages that were leaving are marked in transfer, durably.
     pub fn mark_in_transfer(&mut self, ids: &[MessageId]) {
         self.in_transfer.add(ids);
         for id in ids {
@@ -138,7 +138,7 @@ impl QueueEngine {
         self.in_transfer.known.as_ref().map(|known| known.iter().take(limit).copied().collect())
     }
 
-    /// How often entries were set aside; for [`QueueEngine::clear_all_in_transfer`].
+    /// How often entries were marked in transfer; for [`QueueEngine::clear_all_in_transfer`].
     pub fn transfer_count(&self) -> u64 {
         self.in_transfer.times
     }

@@ -19,7 +19,7 @@ use crate::error::Error;
 pub enum ReceiptStatus {
     /// Its message is under this live claim: where messages are in order of groups the one that the receipt is of.
     Holds(ClaimId),
-    /// The claim it was got with is over. The message is there.
+    /// The claim it was got with has ended. The message is there.
     Over,
     /// The message is not in memory: only the pool knows whether it is there.
     AskPool,
@@ -39,16 +39,16 @@ pub enum ClaimSplit {
         /// Those that part, with their attempts.
         parted: Vec<(MessageId, u32)>,
     },
-    /// Somebody else is changing it: ask again when that is over.
+    /// Another caller is changing it: ask again when that has ended.
     Busy,
-    /// There is no such claim, or its time is over.
+    /// There is no such claim, or its time has ended.
     Ended,
 }
 
 impl QueueEngine {
-    /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. Where messages are in order
-    /// of groups it is good for that claim alone, and a message that came back from another queue is a new one, whose claims
-    /// are counted anew. Elsewhere it is good for whatever claim the message is under (SQS).
+    /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. Where messages are
+    /// in order of groups it is good for that claim alone, and a message that came back from another queue is a new
+    /// one, whose claims are counted again. Elsewhere it is good for whatever claim the message is under (SQS).
     pub fn worth(
         &self,
         id: MessageId,
@@ -75,9 +75,9 @@ impl QueueEngine {
         }
     }
 
-    /// Begins to remove a message for somebody who has a receipt of it, which need not be the last one (SQS: a handle of
-    /// a standard queue deletes whatever has become of its receive). None while it is being claimed or given back: ask
-    /// again when that is over.
+    /// Begins to remove a message for a caller who has a receipt of it, which need not be the last one (SQS: a handle
+    /// of a standard queue deletes whatever has become of its receive). None while it is being claimed or given back:
+    /// ask again when that has ended.
     pub fn begin_remove_received(&mut self, id: MessageId, now: Timestamp) -> Result<Option<Removal>, Error> {
         if self.begin_remove_claimed(id) {
             return Ok(Some(Removal::Begun));
@@ -88,7 +88,8 @@ impl QueueEngine {
         }
     }
 
-    /// Begins to remove a message that is claimed, whoever has it. False, and nothing has begun, when it is not.
+    /// Begins to remove a message that is claimed, no matter which caller has it. False, and nothing has begun, when it
+    /// is not.
     pub fn begin_remove_claimed(&mut self, id: MessageId) -> bool {
         let is_claimed =
             self.hidden.get(&id).is_some_and(|hidden| matches!(hidden.why, HiddenReason::Claimed(_)));

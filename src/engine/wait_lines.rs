@@ -1,17 +1,17 @@
 //! Claims that wait for messages, in the order in which they came.
 //!
-//! Whatever becomes ready goes to the first of the line at once, and who comes while others wait goes to its end: nobody is
-//! overtaken. A line belongs to a name, so that one can wait for a queue that does not exist yet.
+//! Whatever becomes ready moves to the first of the line at once, and who arrives while others wait moves to its end:
+//! no caller is overtaken. A line belongs to a name, so that one can wait for a queue that does not exist yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// A place in a line. No other one is ever the same, also when its line ended and another began under that name: who gives
-/// up a place late gives up nobody else's.
+/// A place in a line. No other one is ever the same, also when its line ended and another began under that name: who
+/// gives up a place late gives up no other caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePosition(u64);
 
-/// Those who wait, by the name of what they wait for. A name has a line while somebody stands in it.
+/// Those who wait, by the name of what they wait for. A name has a line while a caller is in it.
 #[derive(Debug)]
 pub struct WaitLines<N, T> {
     next: u64,
@@ -26,7 +26,7 @@ impl<N, T> Default for WaitLines<N, T> {
 }
 
 impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
-    /// Puts somebody at the end.
+    /// Puts a caller at the end.
     pub fn join(&mut self, name: &N, who: T) -> LinePosition {
         let place = self.next;
         self.next += 1;
@@ -35,7 +35,7 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
         LinePosition(place)
     }
 
-    /// Somebody leaves, wherever he stands. None when he was gone already.
+    /// A caller leaves, wherever he is. None when he was gone already.
     pub fn leave(&mut self, name: &N, place: LinePosition) -> Option<T> {
         self.change(name, |line| line.remove(find(line, place)?)).map(|(_, who)| who)
     }
@@ -55,7 +55,7 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
         gone.unwrap_or_default().into_iter().map(|(_, who)| who).collect()
     }
 
-    /// Who stands there still.
+    /// Who is there still.
     pub fn get_mut(&mut self, name: &N, place: LinePosition) -> Option<&mut T> {
         let line = self.lines.get_mut(name)?;
         let at = find(line, place)?;
@@ -82,7 +82,7 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
         self.waiting
     }
 
-    /// Whether nobody waits.
+    /// Whether no caller waits.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -127,8 +127,8 @@ mod tests {
         assert!(lines.is_empty());
     }
 
-    /// The first of a line that began anew was sent away by one of the old line who had had his turn, and was told that the
-    /// queue was closed.
+    /// The first of a line that began again was sent away by one of the old line who had had his turn, and was told
+    /// that the queue was closed.
     #[test]
     fn position_of_ended_line_is_never_reused() {
         let mut lines = WaitLines::default();

@@ -1,10 +1,11 @@
 //! Group commit: one thread that takes all work that gathered while it synced the last group.
 //!
 //! There is no timer for what must be synced. An idle committer starts at once on the first piece of work; a busy one
-//! finds more waiting the longer a sync takes. Nobody is answered before the sync that covers what he wrote and saw,
-//! but for a group in which nobody asked for it: that is synced a moment later, with the next group that is, or by itself.
+//! finds more waiting the longer a sync takes. No process is answered before the sync that covers what he wrote and
+//! saw, but for a group in which no process asked for it: that is synced a moment later, with the next group that is,
+//! or by itself.
 //!
-//! A write or a sync that fails closes the store, since nobody knows what of it is on disk. What was in flight is
+//! A write or a sync that fails closes the store, since it is unknown what of it is on disk. What was in flight is
 //! unknown; the store is opened again, for as long as the process lives.
 
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    /// `checked` says when the thread ends whether its journal is left checked.
+    /// `checked` states when the thread ends whether its journal is left checked.
     pub(super) fn start(
         current: Arc<Current>,
         path: PathBuf,
@@ -266,7 +267,8 @@ impl Run {
         self.witness.note(self.numbering.sync());
     }
 
-    /// The text of a failed write. One that the store does not even try says that its work in the background has failed.
+    /// The text of a failed write. One that the store does not even try states that its work in the background has
+    /// failed.
     fn failed(&mut self, failure: &fjall::Error) -> Arc<str> {
         self.merges.have_failed |= matches!(failure, fjall::Error::Poisoned);
         text(failure)
@@ -323,7 +325,7 @@ impl Run {
         Store::open(&self.path, Acceptance::Refuse, self.clock.wall()).map_err(|error| described(&error))
     }
 
-    /// Looks for damaged tables when a merge may have met one, and writes them anew.
+    /// Looks for damaged tables when a merge may have met one, and writes them again.
     fn mend(&mut self) -> std::io::Result<()> {
         if !self.merges.have_failed || self.merges.looked.is_some_and(|at| at.elapsed() < limits::MEND_PAUSE)
         {

@@ -1,7 +1,7 @@
-//! A copy of a store that nobody has open, which can be opened to be read: the original stays as it is.
+//! A copy of a store that no process has open, which can be opened to be read: the original stays as it is.
 //!
-//! Tables are never changed, so the copy has links to them. Logs are copied as far as their groups can be read, since the store
-//! cuts them when it opens them, and small files whole.
+//! Tables are never changed, so the copy has links to them. Logs are copied as far as their groups can be read, since
+//! the store cuts them when it opens them, and small files whole.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};

@@ -18,7 +18,7 @@ pub struct DiskSpace {
 }
 
 impl DiskSpace {
-    /// That of the file system where `path` lies; none when it does not say.
+    /// That of the file system where `path` is; none when it does not say.
     pub(super) fn at(path: &Path) -> Option<Self> {
         let found = rustix::fs::statvfs(path).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -36,7 +36,7 @@ pub enum Room {
 }
 
 impl Room {
-    /// That of a file system, if it says how much there is, of which `reserve` bytes are kept.
+    /// That of a file system, if it states how much there is, of which `reserve` bytes are kept.
     pub(super) fn of(space: Option<DiskSpace>, reserve: u64) -> Self {
         let free = space.map_or(u64::MAX, |space| space.free);
         if free < reserve { Self::Reserved } else { Self::Free }

@@ -1,4 +1,4 @@
-//! Reading all of a store that nobody has open, without a change: what `angarium doctor --data` reports.
+//! Reading all of a store that no process has open, without a change: what `angarium doctor --data` reports.
 
 use std::fs;
 use std::io;

@@ -49,7 +49,7 @@ impl LostRanges {
         self.0.is_empty()
     }
 
-    /// What says that a key is in one of them.
+    /// What states that a key is in one of them.
     pub(super) fn at(&self, space: Space, key: &[u8]) -> Option<&str> {
         let is_at = |range: &&LostRange| {
             range.space == space && range.first.as_slice() <= key && key <= range.last.as_slice()

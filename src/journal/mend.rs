@@ -1,16 +1,16 @@
-//! Writing tables anew that have damaged blocks, after a merge failed.
+//! Writing tables again that have damaged blocks, after a merge failed.
 //!
-//! The store merges tables by itself, reads them whole for that, and takes no write any more once a merge has failed; opened
-//! again it begins the same merge. So one damaged block would end all queues. Therefore a damaged table is written
-//! anew from the blocks that can be read, under its own number. What it was before is copied first, and the keys that the
-//! damaged blocks may have had are noted as damaged ([`DamagedRanges`]), so that reads of them still fail: nothing is taken
-//! for removed.
+//! The store merges tables by itself, reads them whole for that, and takes no write any more once a merge has failed;
+//! opened again it begins the same merge. So one damaged block would end all queues. Therefore a damaged table is
+//! written again from the blocks that can be read, under its own number. What it was before is copied first, and the
+//! keys that the damaged blocks may have had are noted as damaged ([`DamagedRanges`]), so that reads of them still
+//! fail: nothing is taken for removed.
 //!
-//! A table without any block that can be read has the keys that a list beside the logs names ([`TableKeys`]): all of them are noted.
-//! Such a table, or one without a readable description, stops the start too, and is rewritten then.
+//! A table without any block that can be read has the keys that a list beside the logs names ([`TableKeys`]): all of
+//! them are noted. Such a table, or one without a readable description, stops the start too, and is rewritten then.
 //!
-//! The form of tables is that of lsm-tree 3.1: blocks one after the other, each with a head that says how long it is; then an
-//! index, a filter and a block of metadata.
+//! The form of tables is that of lsm-tree 3.1: blocks one after the other, each with a head that states how long it is;
+//! then an index, a filter and a block of metadata.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, ErrorKind};
@@ -62,8 +62,8 @@ pub(super) enum Scope {
     Listed,
 }
 
-/// Writes the damaged tables of the store at `path` anew, which nobody may have open. One that cannot be read at all is left
-/// as it is, and one of which the disk refuses a part as `refused` says.
+/// Writes the damaged tables of the store at `path` again, which no process may have open. One that cannot be read at
+/// all is left as it is, and one of which the disk refuses a part as `refused` states.
 pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) -> io::Result<MendResult> {
     let Some(_lock) = log::lock(path)? else { return Ok(MendResult::default()) };
     let mut known = DamagedRanges::read(path)?;
@@ -104,7 +104,7 @@ pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) 
     Ok(done)
 }
 
-/// A table that was written anew, beside its place.
+/// A table that was rewritten, beside its place.
 struct RewrittenTable {
     file: PathBuf,
     copy: PathBuf,
@@ -250,8 +250,8 @@ struct Parts<'a> {
     meta: Metadata,
 }
 
-/// The blocks of data of a table, and what it says of itself: where its list of parts cannot be read, or not what it says, as far as
-/// the blocks tell, and the `listed` keys. Not when there is neither.
+/// The blocks of data of a table, and what it states of itself: where its list of parts cannot be read, or not what it
+/// states, as far as the blocks tell, and the `listed` keys. Not when there is neither.
 fn parts(bytes: &[u8], listed: Option<Metadata>) -> io::Result<Parts<'_>> {
     let list = sfa::Reader::from_reader(&mut Cursor::new(bytes)).ok();
     let part = |name: &[u8]| {

@@ -1,12 +1,12 @@
 //! The embedded database: the tree and the embedded pools keep their bytes here, under one committer.
 //!
 //! It owns the files below the data directory and the only thread that writes them. It knows keys and values
-//! in a fixed set of key spaces and nothing of what they mean. All that is waiting when a sync ends goes into
+//! in a fixed set of key spaces and nothing of what they mean. All that is waiting when a sync ends moves into
 //! the next one, so that a claim and a post share an fdatasync, and a power cut leaves a prefix of the commits.
 //!
-//! This is the one home of the `fjall` crate. What it asks of its user (fjall 3.1): one writer thread, since a
-//! commit with a sync holds its lock; never one key space per queue; after a failed write the store is dropped and opened
-//! again, because nobody knows what of it is on the disk.
+//! This is the one home of the `fjall` crate. What it asks of its user (fjall 3.1): one writer thread, since a commit
+//! with a sync holds its lock; never one key space per queue; after a failed write the store is dropped and opened
+//! again, because it is unknown what of it is on the disk.
 
 mod committer;
 mod copy;
@@ -135,7 +135,7 @@ pub enum OpenError {
     Format {
         /// Where.
         path: PathBuf,
-        /// What it says of itself.
+        /// What it states of itself.
         found: String,
     },
     /// Something that was synced is missing or cannot be read.
@@ -203,7 +203,7 @@ impl Journal {
     /// Opens the journal below `path`, and makes it when there is none, with the usual options. Blocks while it
     /// replays its log.
     ///
-    /// `clock` goes on from the last write of the journal: time does not go back between two runs, and a step of more
+    /// `clock` continues from the last write of the journal: time does not go back between two runs, and a step of more
     /// than a day is not believed. A journal of which something synced is missing is not opened and not changed.
     pub fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
         Self::open_with(path, clock, JournalOptions::default())
@@ -292,7 +292,7 @@ impl Journal {
         self.current.damage().met()
     }
 
-    /// How much room there is where the journal lies; none when the file system does not say.
+    /// How much room there is where the journal is; none when the file system does not say.
     pub fn disk_space(&self) -> Option<DiskSpace> {
         DiskSpace::at(&self.path)
     }

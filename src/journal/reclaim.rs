@@ -47,7 +47,7 @@ impl Reclaimer {
 
 impl Drop for Reclaimer {
     fn drop(&mut self) {
-        // Whoever opens the journal next needs its lock.
+        // Any process that opens the journal next needs its lock.
         if let Some(round) = self.round.take()
             && round.join().is_err()
         {

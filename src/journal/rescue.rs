@@ -1,8 +1,8 @@
-//! Writing the log files of a closed store anew, after a write or a sync failed.
+//! Writing the log files of a closed store again, after a write or a sync failed.
 //!
 //! After a sync that failed the system may have forgotten that pages of a file are not on disk: it shows them when they
 //! are read, and calls the next sync a success. So what a log shows is copied to a new file, which is synced and
-//! takes its place, before the store is opened and anybody builds on it. Table files need none of this: they are
+//! takes its place, before the store is opened and any process builds on it. Table files need none of this: they are
 //! written whole, and only named once they are synced.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,11 +13,12 @@ use std::path::Path;
 const LOCK: &str = "lock";
 /// What the names of log files end with (fjall 3).
 const LOG: &str = "jnl";
-/// What the new file ends with until it takes its place. Nobody reads one that was left.
+/// What the new file ends with until it takes its place. No process reads one that was left.
 const UNFINISHED: &str = "unfinished";
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Writes the log files below `path` anew. Nobody else may have the store open, and it says so when somebody has.
+/// Writes the log files below `path` again. No other process may have the store open, and it reports it when a process
+/// has.
 pub(super) fn rewrite_logs(path: &Path) -> io::Result<()> {
     let lock = OpenOptions::new().read(true).write(true).open(path.join(LOCK))?;
     match lock.try_lock() {

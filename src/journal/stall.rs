@@ -1,4 +1,4 @@
-//! The deadline of the committer: a disk that does not answer must not hold up everybody who waits for it.
+//! The deadline of the committer: a disk that does not answer must not hold up every process who waits for it.
 //!
 //! ```text
 //!            begin                  deadline passes
@@ -33,7 +33,8 @@ use crate::domain::time::millis;
 /// refuses what waits.
 pub(super) type Queue = Mutex<Option<Receiver<Box<dyn Work>>>>;
 
-/// Lives as long as the committer's thread. When that ends, by a panic too, nobody waits for work that is never done.
+/// Lives as long as the committer's thread. When that ends, by a panic too, no process waits for work that is never
+/// done.
 pub(super) struct QueueEnd {
     pub(super) queue: Arc<Queue>,
     pub(super) stall: Arc<Stall>,
@@ -118,7 +119,7 @@ impl Stall {
                 error!(deadline_ms = millis(phase.deadline), "journal stalled");
                 self.current.stall(&why);
             }
-            // Only now: whoever hears of it must find the store closed.
+            // Only now: any process that learns of it must find the store closed.
             for piece in phase.group.drain(..) {
                 piece.settle(Err(JournalError::Unknown(Arc::clone(&why))));
             }

@@ -42,7 +42,7 @@ impl Acceptance {
 pub(super) struct Store {
     pub(super) database: Database,
     spaces: Vec<Keyspace>,
-    /// What the witness of an open store says first.
+    /// What the witness of an open store states first.
     pub(super) mark: Mark,
     /// Keys that are not read, since damage has taken some of them.
     pub(super) lost: LostRanges,
@@ -119,8 +119,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens a copy of a database that nobody else has, to read it. Nothing of it is flushed or merged. Reads of what `ranges` of
-    /// the original say is lost are refused.
+    /// Opens a copy of a database that no other process has, to read it. Nothing of it is flushed or merged. Reads of
+    /// what `ranges` of the original say is lost are refused.
     pub(super) fn open_copy(path: &Path, ranges: &DamagedRanges) -> Result<Self, fjall::Error> {
         let database = Database::builder(path)
             .manual_journal_persist(true)
@@ -196,7 +196,7 @@ fn other_format(path: &Path, found: &[u8]) -> OpenError {
     OpenError::Format { path: PathBuf::from(path), found }
 }
 
-/// Writes a group that begins the numbers of a store anew, after damage was accepted.
+/// Writes a group that begins the numbers of a store again, after damage was accepted.
 fn begin_numbers(database: &Database, meta: &Keyspace, mark: &Mark) -> Result<(), fjall::Error> {
     let position =
         Position { store: mark.store, group: mark.group, synced: mark.group - 1, floor: database.seqno() };

@@ -1,4 +1,4 @@
-//! The table files of a store that nobody has open: which there are, and whether they are what was written.
+//! The table files of a store that no process has open: which there are, and whether they are what was written.
 //!
 //! Nothing of a file is believed before its checksum, and no length in it decides how much memory is taken.
 
@@ -29,8 +29,8 @@ pub(super) struct TableFile {
     pub(super) check: u128,
 }
 
-/// The tables of all key spaces of the store at `path` whose lists are whole. One that was written anew has the checksum that
-/// `ranges` says.
+/// The tables of all key spaces of the store at `path` whose lists are whole. One that was rewritten has the checksum
+/// that `ranges` states.
 pub(super) fn listed(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<TableFile>> {
     let mut tables = Vec::new();
     for space in log::complete_spaces(path)? {
@@ -44,7 +44,7 @@ pub(super) fn listed(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<Tabl
     Ok(tables)
 }
 
-/// Those of them that are not what was written. A disk that cannot read one says so too.
+/// Those of them that are not what was written. A disk that cannot read one reports it too.
 pub(super) fn damaged(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<TableFile>> {
     let tables = listed(path, ranges)?.into_iter();
     Ok(tables.filter(|table| table.damage().is_some()).collect())

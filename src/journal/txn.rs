@@ -17,7 +17,7 @@ pub struct Txn<'a> {
     room: Room,
     batch: OwnedWriteBatch,
     now: Timestamp,
-    /// What the group wrote to the spaces that work reads back. Messages are not among them: nobody decides
+    /// What the group wrote to the spaces that work reads back. Messages are not among them: no process decides
     /// anything by a message of the same group, and keeping them here would cost more than writing them.
     written: HashMap<Space, HashMap<Bytes, Option<Bytes>>>,
 }

@@ -14,7 +14,7 @@ use super::{JournalError, Space};
 pub type ReadPair = Result<(Bytes, Bytes), JournalError>;
 
 /// The journal as it was at one moment. It keeps the files of that moment, and a journal that failed cannot be opened
-/// again before it goes, so nobody holds one for long.
+/// again before it leaves, so no process holds one for long.
 pub struct View {
     snapshot: Snapshot,
     store: Arc<Store>,
@@ -33,8 +33,8 @@ impl View {
         Ok(value.map(Bytes::from))
     }
 
-    /// Keys and values from `from` (inclusive) that begin with `prefix`, upwards. Reads lazily: a caller that
-    /// stops early has not paid for the rest. Where damage has taken keys it shows an error, and a caller that goes on
+    /// Keys and values from `from` (inclusive) that begin with `prefix`, upwards. Reads lazily: a caller that stops
+    /// early has not paid for the rest. Where damage has taken keys it shows an error, and a caller that continues
     /// beyond that misses them.
     pub fn scan(&self, space: Space, prefix: &[u8], from: &[u8]) -> impl Iterator<Item = ReadPair> + use<> {
         let prefix = prefix.to_vec();

@@ -27,7 +27,7 @@ struct TypedWork<F, T> {
     reply: oneshot::Sender<Result<T, JournalError>>,
 }
 
-/// Work, and where its answer comes.
+/// Work, and where its answer arrives.
 pub(super) fn new<T: Send + 'static>(
     durability: Durability,
     work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
@@ -55,7 +55,7 @@ where
             (Ok(()), None) => Err(JournalError::Unknown("the work did not run".into())),
             (Err(error), _) => Err(error),
         };
-        // Nobody may be waiting any more; what was written stays written.
+        // No process may be waiting any more; what was written stays written.
         let _ = self.reply.send(answer);
     }
 }

@@ -108,7 +108,7 @@ mod tests {
         let (mut known, now) = (Bounded::new(100), Instant::now());
         for number in 0..1_000 {
             known.put(key(number), number, now + Duration::from_secs(60));
-            // A key that comes again has one entry.
+            // A key that arrives again has one entry.
             known.put(key(0), number, now + Duration::from_secs(61 + number as u64));
             assert!(known.entries.len() <= 100 && known.order.len() <= 100);
         }

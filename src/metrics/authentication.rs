@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// Why a caller was not taken for whom it says it is.
+/// Why a caller was not taken for whom it states it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AuthenticationFailure {
     /// A request of REST has no token.
@@ -30,11 +30,11 @@ pub enum AuthenticationFailure {
     UnknownKey,
     /// Its signature is not that of the request.
     SignatureMismatch,
-    /// Its signature is not of now, or that of its URL is over.
+    /// Its signature is not of now, or that of its URL has ended.
     ExpiredSignature,
     /// It is for SQS, and there are no keys for it.
     NoKeys,
-    /// Whoever connected where replicas do does not show their secret.
+    /// Any caller that connected where replicas do does not show their secret.
     PeerSecret,
     /// A page of another site made a browser send it.
     ForeignOrigin,

@@ -56,7 +56,7 @@ pub(super) struct Budgets {
     total: Family<BudgetLabels, Gauge>,
     refused: Family<BudgetLabels, Counter>,
     ended: Family<BudgetLabels, Counter>,
-    /// Held while a page is made, and when a budget comes.
+    /// Held while a page is made, and when a budget arrives.
     read: Mutex<BTreeMap<ByteBudget, ReadFigures>>,
 }
 

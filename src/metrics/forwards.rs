@@ -15,13 +15,13 @@ const DURATIONS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
 /// What became of a request that was passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardResult {
-    /// Its answer is there, whatever it says.
+    /// Its answer is there, whatever it states.
     Answered,
     /// The other replica does not serve its queue and did nothing.
     Moved,
     /// It was certainly not sent.
     NotSent,
-    /// Nobody knows whether it was carried out.
+    /// It is unknown whether it was carried out.
     Unknown,
 }
 

@@ -1,8 +1,8 @@
-//! What the service counts and measures, for whoever watches it.
+//! What the service counts and measures, for any caller that watches it.
 //!
-//! Owns the names of all metrics and the page that shows them. It never decides anything, and nothing in the service reads
-//! a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up before;
-//! what is a state (how much waits, how a pool does) is gathered when the page is asked for.
+//! Owns the names of all metrics and the page that shows them. It never decides anything, and nothing in the service
+//! reads a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up
+//! before; what is a state (how much waits, how a pool does) is gathered when the page is asked for.
 
 mod authentication;
 mod budgets;

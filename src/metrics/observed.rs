@@ -73,7 +73,7 @@ pub enum SessionState {
     /// No server answers; it may go on.
     #[default]
     Suspended,
-    /// It is over.
+    /// It has ended.
     Lost,
 }
 
@@ -139,7 +139,7 @@ pub struct ObservedPool {
     pub is_writable: bool,
     /// How long a small read took.
     pub latency: Option<Duration>,
-    /// Bytes that are free where it lies, and bytes in all, if it knows.
+    /// Bytes that are free where it is, and bytes in all, if it knows.
     pub space: Option<(u64, u64)>,
     /// Messages in all its queues, and bytes of their bodies, as it last said.
     pub held: Option<(u64, u64)>,

@@ -28,7 +28,7 @@ pub fn plain(page: &str) -> String {
     text
 }
 
-/// The name of a family and what a line says of it.
+/// The name of a family and what a line states of it.
 fn described<'a>(kind: &str, line: &'a str) -> Option<(&'a str, &'a str)> {
     line.strip_prefix(kind)?.split_once(' ')
 }

@@ -1,7 +1,8 @@
-//! Counters by queue, of which only so many have a name of their own: each name is a dozen series at whoever keeps them.
+//! Counters by queue, of which only so many have a name of their own: each name is a dozen series at any caller that
+//! keeps them.
 //!
-//! The first queues that are used have names for as long as they exist. As many again have names for their depth, and lose them
-//! to deeper ones: their counts then go to `_other`, whose counters never fall.
+//! The first queues that are used have names for as long as they exist. As many again have names for their depth, and
+//! lose them to deeper ones: their counts then go to `_other`, whose counters never fall.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -50,9 +51,9 @@ pub struct QueueCounters {
     pub acked: Counter,
     /// Given back by the holder of their claim.
     pub nacked: Counter,
-    /// Given back because the time of their claim was over.
+    /// Given back because the time of their claim had ended.
     pub lapsed: Counter,
-    /// Removed because their life was over.
+    /// Removed because their life had ended.
     pub expired: Counter,
     /// Moved to another queue because they were claimed as often as they may be.
     pub dead_lettered: Counter,

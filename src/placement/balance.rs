@@ -97,7 +97,7 @@ impl Pool {
         self.over.iter().any(|over| over.abs() > TOLERANCE)
     }
 
-    /// By how much the squares become less when a part of it goes to another pool.
+    /// By how much the squares become less when a part of it moves to another pool.
     fn gain(&self, part: &Part, to: &Self) -> f64 {
         let gain =
             |kind: usize| 2.0 * part.sizes[kind] * (self.over[kind] - to.over[kind] - part.sizes[kind]);
@@ -105,7 +105,7 @@ impl Pool {
     }
 }
 
-/// The next move: a pool, a part of it, and where that goes.
+/// The next move: a pool, a part of it, and where that leaves.
 fn next(pools: &[Pool]) -> Option<(usize, usize, usize)> {
     // Smaller gains are errors of rounding.
     const LEAST: f64 = 1e-12;

@@ -9,7 +9,7 @@ use rand::RngCore;
 
 use super::{Candidate, weighted};
 
-/// The index of the choice; none when no weight is above zero. Between equals the first draw stands.
+/// The index of the choice; none when no weight is above zero. Between equals the first draw is.
 pub fn choose(candidates: &[Candidate<'_>], random: &mut dyn RngCore) -> Option<usize> {
     let first = weighted::choose(candidates, random)?;
     let mut others = candidates.to_vec();

@@ -1,8 +1,8 @@
 //! Weighted rendezvous hashing: each candidate has a score for the key, and the highest one is chosen.
 //!
-//! A score depends on nothing but key, name and weight. So everybody who knows the candidates chooses the same
-//! without asking, and when one of N goes only the keys it had move, to the others by their weights; when one
-//! comes it takes its share of the keys and nothing else moves. Source: Thaler and Ravishankar, 1998; the score
+//! A score depends on nothing but key, name and weight. So every caller who knows the candidates chooses the same
+//! without asking, and when one of N leaves only the keys it had move, to the others by their weights; when one
+//! arrives it takes its share of the keys and nothing else moves. Source: Thaler and Ravishankar, 1998; the score
 //! is that of Schindelhauer and Schomaker, *Weighted Distributed Hash Tables*, 2005.
 
 use xxhash_rust::xxh3::Xxh3;

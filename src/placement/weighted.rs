@@ -1,5 +1,5 @@
 //! Zaqar's algorithm: one draw in [0, total of the weights), and the first choice whose cumulative weight
-//! lies above it. Source: `zaqar/common/storage/select.py`.
+//! is above it. Source: `zaqar/common/storage/select.py`.
 
 use rand::{Rng, RngCore};
 

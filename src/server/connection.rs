@@ -3,10 +3,10 @@
 //!
 //! A client that closes its writing side after the request (as `nc -N` does) is taken for gone and may get no answer:
 //! on the wire it looks the same as a client that went away, whose long poll must end at once lest it claims messages
-//! for nobody; so hyper's `half_close` stays off.
+//! for no client; so hyper's `half_close` stays off.
 //!
-//! HTTP/2 is spoken only to who chose it in the handshake of TLS. In the clear it would have to be guessed from the first
-//! bytes, and hyper's guess waits for them for ever.
+//! HTTP/2 is spoken only to who chose it in the handshake of TLS. In the clear it would have to be guessed from the
+//! first bytes, and hyper's guess waits for them for ever.
 
 use std::net::IpAddr;
 use std::pin::{Pin, pin};

@@ -23,14 +23,14 @@
 //! * Writing is apart from all this: in any state, a write that makes no progress for `write` ends the connection, and so
 //!   does a want of room for the answers of others (see `unsent`).
 //!
-//! In HTTP/2 bytes do not tell whether a request comes, because the protocol talks of itself too. There a connection is in
-//! `Request` while a handler is at work, and in `Idle` at any other time, from its handshake on. What is written as an
-//! answer lets the rest begin anew, what the protocol writes for itself does not; so a client that does not read its
-//! answers is cut after `idle`.
+//! In HTTP/2 bytes do not tell whether a request arrives, because the protocol talks of itself too. There a connection
+//! is in `Request` while a handler is at work, and in `Idle` at any other time, from its handshake on. What is written
+//! as an answer lets the rest begin again, what the protocol writes for itself does not; so a client that does not read
+//! its answers is cut after `idle`.
 //!
-//! Cost: the hot path reads the clock once per request, when it goes idle. The timer is armed for the earliest deadline
-//! it was ever asked for and moved only when it fires or when an earlier deadline comes, so a busy connection moves it
-//! once in `idle`, not once per request.
+//! Cost: the hot path reads the clock once per request, when it leaves idle. The timer is armed for the earliest
+//! deadline it was ever asked for and moved only when it fires or when an earlier deadline arrives, so a busy
+//! connection moves it once in `idle`, not once per request.
 
 use std::io;
 use std::pin::Pin;
@@ -87,7 +87,7 @@ impl Phase {
         Self { shared: Arc::default(), has_streams: true }
     }
 
-    /// Says that a request has begun. It ends when the mark is dropped.
+    /// States that a request has begun. It ends when the mark is dropped.
     pub fn request(&self) -> InRequest {
         if self.has_streams {
             self.shared.fetch_add(STREAM, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// A handler of HTTP/2 may end without a word, when its client takes the request back. Nobody would then look
+    /// A handler of HTTP/2 may end without a word, when its client takes the request back. No client would then look
     /// whether the connection rests, so it is looked at now and then.
     fn await_handlers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.phase.has_streams {

@@ -83,7 +83,7 @@ fn has_wrong_host(request: &Request<Body>) -> bool {
 }
 
 pin_project! {
-    /// The handler at work. Dropped by hyper when the client goes away.
+    /// The handler at work. Dropped by hyper when the client leaves away.
     pub struct HandlerFuture<F> {
         #[pin]
         answer: F,

@@ -28,7 +28,7 @@ use crate::domain::rate::Rate;
 use crate::domain::region::Accounts;
 use crate::keystone::{Credentials as KeystoneLogin, Keystone, KeystoneOptions, Secret};
 
-/// Why nobody can be served like this.
+/// Why no client can be served like this.
 #[derive(Debug, ThisError)]
 pub enum FaceError {
     /// The signal to read files again.
@@ -50,11 +50,11 @@ pub struct Face {
     pub requests: RequestLimits,
     /// The endpoint of SQS.
     pub sqs: SqsSettings,
-    /// What lies between the socket and HTTP.
+    /// What is between the socket and HTTP.
     pub transport: Transport,
     /// How much of connections.
     pub connections: ConnectionLimits,
-    /// The proxies that may say where a request comes from.
+    /// The proxies that may say where a request is from.
     pub proxies: Proxies,
     /// How much a project may hold.
     pub quotas: watch::Receiver<Arc<QuotaTable>>,

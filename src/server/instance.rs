@@ -45,7 +45,7 @@ impl From<io::Error> for InstanceError {
 }
 
 impl Instance {
-    /// Locks the directory, and reads or makes its identity. One that was made once is never made anew.
+    /// Locks the directory, and reads or makes its identity. One that was made once is never recreated.
     pub(super) fn open(data: &Path) -> Result<Self, InstanceError> {
         let path = data.join(FILE);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
@@ -79,7 +79,7 @@ impl Instance {
                 let remedy = "is damaged: remove it if the file instance beside it is whole, or restore both from a backup";
                 return Err(damaged(data, &format!("{} {remedy}", data.join(COPY).display())));
             }
-            // A first start that was cut short has told nobody who it is, and has stored nothing.
+            // A first start that was cut short has told no client who it is, and has stored nothing.
             (None, None) if text.len() <= uuid::fmt::Hyphenated::LENGTH + 1 && !has_store(data, DEPTH)? => {
                 make(&mut file, data)?
             }
@@ -104,7 +104,7 @@ fn parse(text: &[u8]) -> Option<Uuid> {
     (text.trim_end() == id.to_string()).then_some(id)
 }
 
-/// What the copy says; none when there is no copy, and an inner none when it is damaged.
+/// What the copy states; none when there is no copy, and an inner none when it is damaged.
 fn read_copy(data: &Path) -> io::Result<Option<Option<Uuid>>> {
     let mut text = Vec::new();
     match File::open(data.join(COPY)) {

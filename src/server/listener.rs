@@ -65,8 +65,8 @@ pub struct ConnectionLimits {
     pub first_byte: Duration,
     /// How long a request's header may take from its first byte on. Default 10 s.
     pub header: Duration,
-    /// How long a connection may rest between two requests. Default 90 s: load balancers keep theirs for 60 to 75 s, and
-    /// whoever closes first must not be us.
+    /// How long a connection may rest between two requests. Default 90 s: load balancers keep theirs for 60 to 75 s,
+    /// and any client that closes first must not be us.
     pub idle: Duration,
     /// How long a handler waits for `body_step` bytes of a request's body. Default 30 s.
     pub body: Duration,
@@ -124,7 +124,7 @@ pub async fn run<A: App>(
     run_behind(Proxies::default(), listener, transport, app, limits, meter, stop).await;
 }
 
-/// As [`run`], behind proxies that may say where a connection or a request comes from. Each request carries a
+/// As [`run`], behind proxies that may say where a connection or a request is from. Each request carries a
 /// [`Source`].
 pub async fn run_behind<A: App>(
     proxies: Proxies,
@@ -150,7 +150,7 @@ pub async fn run_behind<A: App>(
         // A token of its own, so that connections do not share the lock of the one.
         let (host, stop) = (host.clone(), stop.child_token());
         let place = slot.and_then(|slot| match host.proxies.trust(from.ip()) {
-            // It brings many clients: they count by what it says of them.
+            // It brings many clients: they count by what it states of them.
             true => Some((slot, None)),
             false => Some((slot, Some(host.addresses.admit(from.ip())?))),
         });
@@ -190,8 +190,8 @@ struct Host<A> {
 }
 
 impl<A: App> Host<A> {
-    /// Answers a connection for which there is no place but one of probes. One that says nothing in the clear is told that
-    /// there is none.
+    /// Answers a connection for which there is no place but one of probes. One that states nothing in the clear is told
+    /// that there is none.
     async fn welcome_probe(self, stream: TcpStream, from: IpAddr, stop: CancellationToken) {
         if let Transport::Plain = self.transport {
             let mut first = [0];
@@ -268,7 +268,7 @@ impl<A: App> Host<A> {
         counted
     }
 
-    /// Says that there are too many, if that can be said at once and in the clear.
+    /// States that there are too many, if that can be said at once and in the clear.
     fn refuse(&self, stream: &TcpStream) {
         self.meter.refuse_connection();
         if let Transport::Plain = self.transport {
@@ -277,8 +277,8 @@ impl<A: App> Host<A> {
     }
 }
 
-/// The next connection with its slot, if there is one; none once the server stops. Where no room is reserved for probes the
-/// slot comes first: without one nothing is accepted.
+/// The next connection with its slot, if there is one; none once the server stops. Where no room is reserved for probes
+/// the slot is first: without one nothing is accepted.
 async fn next(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,

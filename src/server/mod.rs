@@ -211,9 +211,9 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes the
-    /// stores. `finishing` is called when no request is left: what follows may wait for a disk that stands still, and hold its
-    /// thread up.
+    /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes
+    /// the stores. `finishing` is called when no request is left: what follows may wait for a disk that is stopped, and
+    /// hold its thread up.
     pub async fn run(self, stop: CancellationToken, finishing: impl FnOnce()) {
         let Face { authentication, requests, transport, connections, proxies, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
@@ -264,7 +264,7 @@ fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     if data.exists() && !data.is_dir() {
         return Err(failed(std::io::Error::other("it is there and is not a directory")));
     }
-    // Messages are for nobody else on this machine. A directory that exists keeps its mode.
+    // Messages are for no other client on this machine. A directory that exists keeps its mode.
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     data.canonicalize().map_err(failed)
 }
@@ -285,8 +285,8 @@ fn journal_options(config: &Config) -> JournalOptions {
     }
 }
 
-/// The tree, and the journal that it lies in. One on ZooKeeper lies in none: then a pool at the place of the journal is opened as
-/// any other, and nothing is made where its disk is late.
+/// The tree, and the journal that it is in. One on ZooKeeper is in none: then a pool at the place of the journal is
+/// opened as any other, and nothing is made where its disk is late.
 async fn open_tree(
     config: &Config,
     journal: &Path,

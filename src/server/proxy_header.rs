@@ -23,16 +23,16 @@ const FIXED: usize = 16;
 /// Version and command: a connection of the proxy's own, and one that it passes on.
 const LOCAL: u8 = 0x20;
 const PASSED_ON: u8 = 0x21;
-/// Families with their protocol: the only ones that HTTP comes over.
+/// Families with their protocol: the only ones that HTTP arrives over.
 const TCP_V4: u8 = 0x11;
 const TCP_V6: u8 = 0x21;
-/// The field that says whether the client spoke TLS with the proxy, and the bit of its first byte that does.
+/// The field that states whether the client spoke TLS with the proxy, and the bit of its first byte that does.
 const FIELD_TLS: u8 = 0x20;
 const CLIENT_TLS: u8 = 0x01;
 /// That byte, and the outcome of a check of certificates; more fields follow.
 const TLS_BYTES: usize = 5;
 
-/// What a proxy says of a connection.
+/// What a proxy states of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProxyInfo {
     /// The address of its client; none when the connection is of the proxy itself.
@@ -91,7 +91,7 @@ async fn fill(stream: &TcpStream, mut buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What the rest of a header says, by its command and its family.
+/// What the rest of a header states, by its command and its family.
 fn parse(command: u8, family: u8, rest: &[u8]) -> Result<ProxyInfo, &'static str> {
     match command {
         LOCAL => return Ok(ProxyInfo::default()),

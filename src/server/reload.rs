@@ -1,7 +1,7 @@
 //! Files that are read again while the service runs: when they change, and at SIGHUP.
 //!
-//! A file that has become unreadable or wrong changes nothing: what it said before goes on to hold, and the log says
-//! why. So a bad edit locks nobody out, and a file that is read while it is being written is read once more.
+//! A file that has become unreadable or wrong changes nothing: what it said before continues to hold, and the log
+//! states why. So a bad edit locks no client out, and a file that is read while it is being written is read once more.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn stamp(paths: &[PathBuf]) -> Stamp {
 struct WatchedFiles {
     paths: Vec<PathBuf>,
     seen: Stamp,
-    /// Reads the files and gives their content to whoever uses it.
+    /// Reads the files and gives their content to any client that uses it.
     renew: Box<dyn Fn() -> Result<(), String> + Send>,
 }
 

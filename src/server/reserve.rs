@@ -32,7 +32,7 @@ use super::listener::ConnectionLimits;
 use crate::domain::{limits, probe};
 use crate::metrics::Meter;
 
-/// Where an address lies, as far as it can be told from the address.
+/// Where an address is, as far as it can be told from the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     ThisMachine,

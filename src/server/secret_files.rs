@@ -1,4 +1,5 @@
-//! Files that hold secrets, and who else on this machine can read them. Only warns: nobody is locked out by the mode of a file.
+//! Files that hold secrets, and who else on this machine can read them. Only warns: no client is locked out by the mode
+//! of a file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

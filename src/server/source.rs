@@ -1,4 +1,4 @@
-//! Where requests come from: the connection itself, or what a proxy says of it that the settings trust.
+//! Where requests come from: the connection itself, or what a proxy states of it that the settings trust.
 //!
 //! ```text
 //! connection ──▶ of a trusted proxy? ──▶ its PROXY header, if it sends one ──▶ is that a trusted proxy too?
@@ -46,8 +46,8 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Where a connection comes from that is `seen` to come from there. Takes the PROXY header off one of a trusted proxy, for
-    /// which it waits at most for `patience`.
+    /// Where a connection is from that is `seen` to come from there. Takes the PROXY header off one of a trusted proxy,
+    /// for which it waits at most for `patience`.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Proxies {
         Ok(Source { address: address.or(seen.address), is_secure: told.is_secure.unwrap_or(seen.is_secure) })
     }
 
-    /// Where a request over a connection comes from.
+    /// Where a request over a connection is from.
     fn of_request(&self, connection: Source, headers: &HeaderMap) -> Source {
         let Some(proxy) = connection.address.filter(|address| self.trust(*address)) else {
             return connection;
@@ -75,7 +75,7 @@ impl Proxies {
     }
 
     /// The last address of `X-Forwarded-For` that is of no trusted proxy, or the first one if all are; none when that
-    /// cannot be read. What stands before it the client itself may have written.
+    /// cannot be read. What is before it the client itself may have written.
     fn client(&self, proxy: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
         let mut client = proxy;
         let mut hops = 0;
@@ -114,7 +114,7 @@ fn address(text: &str) -> Option<IpAddr> {
 pub struct SourcedApp<A> {
     /// What answers.
     pub app: A,
-    /// Where the connection comes from.
+    /// Where the connection is from.
     pub connection: Source,
     /// Who may say otherwise.
     pub proxies: Proxies,
@@ -147,7 +147,7 @@ mod tests {
         networks.iter().map(|network| network.parse::<Network>().unwrap()).collect()
     }
 
-    /// Where a request with these headers comes from, over a connection in the clear.
+    /// Where a request with these headers is from, over a connection in the clear.
     fn source(trusted: &[&str], from: &str, headers: &[(HeaderName, &str)]) -> String {
         let mut map = HeaderMap::new();
         for (name, value) in headers {

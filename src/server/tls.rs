@@ -54,7 +54,7 @@ impl Credentials {
     }
 }
 
-/// What lies between the socket and HTTP.
+/// What is between the socket and HTTP.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// Nothing: HTTP/1.1 in the clear.

@@ -46,9 +46,9 @@ impl Batch {
 
 /// What a batch does to one queue, in this order: appends, updates, removes, removes of notes, notes.
 ///
-/// An id of a message is never used again, so that its removal is always the last that is said of it. The key of a note is:
-/// one that is forgotten and posted anew in one batch stays, and where it is the other way round whoever makes the batch
-/// leaves the note out ([`QueueChanges::forget_notes`]).
+/// An id of a message is never used again, so that its removal is always the last that is said of it. The key of a note
+/// is: one that is forgotten and posted again in one batch stays, and where it is the other way round any process that
+/// makes the batch leaves the note out ([`QueueChanges::forget_notes`]).
 #[derive(Clone, Debug)]
 pub struct QueueChanges {
     /// The queue.
@@ -86,8 +86,8 @@ impl QueueChanges {
         }
     }
 
-    /// Adds removals of notes that come after all that the batch does so far: a note of the same kind and key that it was to
-    /// keep goes too.
+    /// Adds removals of notes that come after all that the batch does so far: a note of the same kind and key that it
+    /// was to keep leaves too.
     pub fn forget_notes(&mut self, names: impl IntoIterator<Item = (u8, Bytes)>) {
         let first = self.note_removes.len();
         self.note_removes.extend(names);
@@ -124,7 +124,7 @@ pub struct Note {
     pub kind: u8,
     /// Its name within the kind, at most [`limits::NOTE_KEY_BYTES`](crate::domain::limits::NOTE_KEY_BYTES).
     pub key: Bytes,
-    /// What it says, at most [`limits::NOTE_BYTES`](crate::domain::limits::NOTE_BYTES).
+    /// What it states, at most [`limits::NOTE_BYTES`](crate::domain::limits::NOTE_BYTES).
     pub value: Bytes,
     /// When its owner may forget it.
     pub expires: Timestamp,

@@ -1,6 +1,6 @@
-//! What two pools say of one queue, as one answer: while a queue moves from one pool to another it lies in both (P6).
+//! What two pools say of one queue, as one answer: while a queue moves from one pool to another it is in both (P6).
 //!
-//! The older pool is asked first, and the newer one then. What goes over in between was in the older one when that was
+//! The older pool is asked first, and the newer one then. What is copied in between was in the older one when that was
 //! asked, or is in the newer one when it is: it may be seen twice, and is never missed. Of an entry that both show the
 //! newer pool is believed.
 
@@ -25,7 +25,7 @@ pub fn pages(order: Order, direction: Direction, older: Page, newer: Page) -> Pa
         Direction::Up => one.cmp(&other),
         Direction::Down => other.cmp(&one),
     };
-    // Beyond the end of a page that goes on the other one is not complete.
+    // Beyond the end of a page that continues the other one is not complete.
     let end = |page: &Page| page.messages.last().map(&place).filter(|_| !page.is_last);
     let end = [end(&older), end(&newer)].into_iter().flatten().min_by(|one, other| compare(*one, *other));
     let mut messages = newer.messages;

@@ -2,7 +2,7 @@
 //!
 //! A pool keeps entries per queue, each in a state: ready ones in order of id, scheduled ones by their time, others
 //! aside. It knows nothing of claims, visibility or the tree: what an entry means is for the engine to say, and no
-//! entry changes or goes by itself. Drivers are named once, in [`open`].
+//! entry changes or follows itself. Drivers are named once, in [`open`].
 
 mod batch;
 pub mod embedded;
@@ -95,10 +95,10 @@ pub trait PoolStore: Send + Sync + 'static {
     /// change.
     async fn register(&self, stamp: Stamp) -> Result<(), StoreError>;
 
-    /// Makes `epoch` the only one that may write to `slot` and begins its numbering. Returns the greatest id
-    /// that was ever appended to the slot. An epoch below the stored one is refused; the stored one itself is
-    /// accepted and goes on with a numbering of its own: a batch of the numbering before is not taken for one of it, however late it
-    /// arrives.
+    /// Makes `epoch` the only one that may write to `slot` and begins its numbering. Returns the greatest id that was
+    /// ever appended to the slot. An epoch below the stored one is refused; the stored one itself is accepted and
+    /// continues with a numbering of its own: a batch of the numbering before is not taken for one of it, however late
+    /// it arrives.
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError>;
 
     /// Applies a batch: all or none, on return as durable as it asks for. A batch of another than the stored epoch,
@@ -152,10 +152,11 @@ pub trait PoolStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError>;
 
-    /// Headers of a queue that live by its retention, with a base time of `before` or earlier and in any state but prepared and
-    /// moving: the earliest base times first, at most `limit`. One may be shown late by 8 seconds. It costs what it shows,
-    /// whatever lives on, and in whatever order ids and base times are. Of other queues it passes over a bounded number of
-    /// entries; where that ends it before it has found anything, it says where the next look begins (`from`).
+    /// Headers of a queue that live by its retention, with a base time of `before` or earlier and in any state but
+    /// prepared and moving: the earliest base times first, at most `limit`. One may be shown late by 8 seconds. It
+    /// costs what it shows, whatever lives on, and in whatever order ids and base times are. Of other queues it passes
+    /// over a bounded number of entries; where that ends it before it has found anything, it states where the next look
+    /// begins (`from`).
     async fn retained(
         &self,
         queue: QueueId,
@@ -190,10 +191,10 @@ pub trait PoolStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<DropResult, StoreError>;
 
-    /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It goes on with
-    /// the next call until it is done, beside all other work; each call reads a bounded part. A queue that cannot be read is
-    /// logged and passed; after an error the next call goes on where this one was. A driver that never keeps totals apart
-    /// from entries has nothing to count.
+    /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It continues
+    /// with the next call until it is done, beside all other work; each call reads a bounded part. A queue that cannot
+    /// be read is logged and passed; after an error the next call continues where this one was. A driver that never
+    /// keeps totals apart from entries has nothing to count.
     async fn recount(&self) -> Result<Recount, StoreError> {
         Ok(Recount::Done)
     }

@@ -36,7 +36,7 @@ pub enum PoolOpenError {
     /// The path leads out of the data directory.
     #[error("{0:?} is not a path below the data directory")]
     Path(String),
-    /// The directory lies within that of another pool, or around it.
+    /// The directory is within that of another pool, or around it.
     #[error("{0:?} shares a directory with another storage")]
     Shared(String),
     /// The embedded store.
@@ -50,8 +50,8 @@ pub enum PoolOpenError {
     Interrupted(String),
 }
 
-/// Opens pools, each storage once: pools with the same path share a journal with the tree or each other. Whose a storage
-/// is its stamp says.
+/// Opens pools, each storage once: pools with the same path share a journal with the tree or each other. Whose a
+/// storage is its stamp states.
 pub struct PoolOpener {
     data: PathBuf,
     clock: Clock,
@@ -70,7 +70,7 @@ enum Missing {
 
 struct OpenStorage {
     journal: Journal,
-    /// Whether somebody else opened it, so that it is not closed here.
+    /// Whether another process opened it, so that it is not closed here.
     is_given: bool,
 }
 
@@ -119,7 +119,7 @@ impl PoolOpener {
     }
 
     /// Forgets the storage at `uri`, which closes with its last handle. What it holds stays. One that was given open
-    /// is still used by whoever gave it, and is kept.
+    /// is still used by any process that gave it, and is kept.
     pub fn close(&self, uri: &str) {
         let Some(path) = uri.split_once(':').and_then(|(_, path)| self.full(path).ok()) else { return };
         let mut journals = self.journals.lock();
@@ -128,7 +128,7 @@ impl PoolOpener {
         }
         let closed = journals.remove(&path);
         drop(journals);
-        // A journal that closes writes first; nobody waits for that.
+        // A journal that closes writes first; no process waits for that.
         drop(closed);
     }
 

@@ -20,7 +20,7 @@ pub enum Order {
     Schedule,
 }
 
-/// Which way a scan goes.
+/// Which way a scan leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the first upwards.
@@ -73,7 +73,7 @@ pub struct GroupHead {
 pub enum Due {
     /// They are scheduled, and become ready.
     Schedule,
-    /// Their life is over.
+    /// Their life has ended.
     Expiry,
 }
 
@@ -124,13 +124,13 @@ pub struct Health {
     pub took: Duration,
     /// The most durable class it can reach.
     pub class: Durability,
-    /// Bytes that can still be written to where it lies, if it knows.
+    /// Bytes that can still be written to where it is, if it knows.
     pub free: Option<u64>,
-    /// Bytes of where it lies in all, if it knows.
+    /// Bytes of where it is in all, if it knows.
     pub total: Option<u64>,
 }
 
-/// Says whose pool a storage is, so that nobody serves an empty or a foreign one in its place (P9).
+/// States whose pool a storage is, so that no process serves an empty or a foreign one in its place (P9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The installation.

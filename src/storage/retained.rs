@@ -1,9 +1,11 @@
-//! Where drivers file entries that live by the retention of their queue (`by queue`): in the order of expiry, behind all
-//! instants that there will be, so that no look for what has expired meets them; there by queue, and of each queue by base time.
+//! Where drivers file entries that live by the retention of their queue (`by queue`): in the order of expiry, behind
+//! all instants that there will be, so that no look for what has expired meets them; there by queue, and of each queue
+//! by base time.
 //!
-//! A place there is, from the highest bit on: 01, the 14 bits behind the slot in the id of the queue, 48 bits of the base time
-//! in milliseconds. Queues of a slot that share those 14 bits lie among each other: a look passes over the others. These
-//! numbers are in databases and never change. How many others a look passes over is bounded: it then says where the next one goes on.
+//! A place there is, from the highest bit on: 01, the 14 bits behind the slot in the id of the queue, 48 bits of the
+//! base time in milliseconds. Queues of a slot that share those 14 bits lie among each other: a look passes over the
+//! others. These numbers are in databases and never change. How many others a look passes over is bounded: it then
+//! states where the next one continues.
 
 use crate::domain::ids::{MessageId, QueueId};
 use crate::domain::message::Header;
@@ -15,16 +17,16 @@ const TIME_BITS: u32 = 48;
 const LAST: u64 = (1 << TIME_BITS) - 1;
 /// Milliseconds that the entries of a bucket of many have been kept apart by at most.
 const SPAN: u64 = 8_000;
-/// Set in the second number of a bucket that stands for one entry.
+/// Set in the second number of a bucket that represents one entry.
 const ALONE: u32 = 1 << 31;
 
-/// What a pool says of the entries of a queue that live by its retention.
+/// What a pool states of the entries of a queue that live by its retention.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetainedEntries {
     /// Those of them that were asked for.
     pub found: Vec<Header>,
-    /// No such entry has an earlier base time, those found included; none when there is no entry. It says nothing of entries
-    /// that are prepared or moving.
+    /// No such entry has an earlier base time, those found included; none when there is no entry. It states nothing of
+    /// entries that are prepared or moving.
     pub oldest: Option<Timestamp>,
     /// Nothing was found before this place, and what other queues hold has ended the look there: the next one begins at it.
     pub resume: Option<RetainedPlace>,

@@ -1,4 +1,5 @@
-//! What is kept in memory: the budgets are those that are written down, and a queue that nobody uses costs next to nothing.
+//! What is kept in memory: the budgets are those that are written down, and a queue that no caller uses costs next to
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -130,14 +131,15 @@ fn bound_of_memory_is_in_the_table() {
 const QUEUES: &str = "ANGARIUM_TEST_IDLE_QUEUES";
 /// Queues that are used at one time, before they rest.
 const AT_ONCE: usize = 100;
-/// Bytes that a queue may cost that nobody uses: a million of them stay below 200 MB, with what the service takes anyway.
+/// Bytes that a queue may cost that no caller uses: a million of them stay below 200 MB, with what the service takes
+/// anyway.
 const IDLE_BYTES: usize = 100;
 
 /// How long queues may take to be closed: far more than they need.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A tree in which every queue is recorded that somebody asks for. So memory grows with what the broker keeps of queues, and
-/// not with what a store keeps of recent writes, which has a bound of its own.
+/// A tree in which every queue is recorded that a caller asks for. So memory grows with what the broker keeps of
+/// queues, and not with what a store keeps of recent writes, which has a bound of its own.
 struct EndlessTree(Arc<dyn Coordination>);
 
 impl EndlessTree {
@@ -242,7 +244,7 @@ async fn use_all(broker: &Broker, kind: &str, queues: usize) {
             // What was begun may end a little later.
             tokio::task::yield_now().await;
         }
-        // As somebody who watches.
+        // As a caller who watches.
         if done.is_multiple_of(50 * AT_ONCE) {
             broker.metrics_page().await;
         }

@@ -182,7 +182,7 @@ async fn server_step_ends_no_claim_over_start_and_handover() {
         await_step_shown(&first).await;
         first.broker.drain().await;
         first.broker.stop().await;
-        // Its process is over, and its session with it: it may not have known yet that the second one runs.
+        // Its process has ended, and its session with it: it may not have known yet that the second one runs.
         pair.links[0].lose(LinkOutage::Refused).await;
         await_taken(&second).await;
         assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts");
@@ -227,7 +227,7 @@ async fn resumed_machine_takes_time_of_others() {
     })
     .await;
     assert!(whole.clock.now() <= Timestamp::from_millis(NOW + 61_000));
-    // It goes on recording, and that is right.
+    // It continues recording, and that is right.
     let last = other.time().await.unwrap().unwrap().transaction;
     until("it records nothing", async || other.time().await.unwrap().unwrap().transaction > last).await;
     let gap = other.time().await.unwrap().unwrap().recorded.gap();

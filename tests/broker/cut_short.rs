@@ -94,7 +94,7 @@ async fn messages_beyond_wrong_totals_are_found() {
     }
 }
 
-/// What lies first beside the ready ones does not tell what lies behind it.
+/// What is first beside the ready ones does not tell what is behind it.
 #[tokio::test(flavor = "multi_thread")]
 async fn scheduled_message_behind_a_failed_one_is_found() {
     let faulty = faulty().await;

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::{Whole, limit, metadata, one_pool, queue, replica, terms};
 
-/// More tries than anybody makes.
+/// More tries than any caller makes.
 pub(super) const FOR_EVER: usize = 100_000;
 
 /// One store, over which brokers start one after the other, each with a plan of faults.
@@ -188,7 +188,7 @@ async fn a_message_on_its_way_is_neither_deleted_nor_claimed_nor_lost() {
     whole.broker.queue_create(&at, metadata(ONCE)).await.unwrap();
     let ids = whole.post(&at, 1, 3_600).await;
     claim_once(&whole, &at).await;
-    // It is set aside, and then nothing is written for a while.
+    // It is marked in transfer, and then nothing is written for a while.
     plan.next(&[Fault::NotSent; 3]);
     plan.skip(1);
     assert!(whole.claim(&at, 20, 300).await.is_empty());

@@ -1,4 +1,4 @@
-//! Deleted queues: gone at once, cleaned away in the end, whoever is killed or cut off in between.
+//! Deleted queues: gone at once, cleaned away in the end, no matter which caller is killed or cut off in between.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

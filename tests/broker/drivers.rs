@@ -121,7 +121,7 @@ impl World {
             Broker::start(catalogue, &self.settings, replica(), clock, Limits::ZAQAR).await.unwrap();
     }
 
-    /// At most as many faults as a lane tries again.
+    /// At most as many faults as a slot writer tries again.
     fn plan_faults(&mut self) {
         let faults = [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter];
         for _ in self.plan.left()..self.dice.random_range(0..3) {
@@ -204,7 +204,7 @@ impl World {
     async fn fail(&mut self) {
         let messages = self.messages();
         let (name, _) = &self.queues[0];
-        // It is there, whatever comes.
+        // It is there, whatever arrives.
         self.broker.queue_create(name, super::metadata("{}")).await.unwrap();
         while self.plan.left() > 0 {
             self.plan.take();

@@ -24,7 +24,7 @@ fn with_id(group: &str, id: &str) -> NewMessage {
     NewMessage { dedup, ..in_group(group, "1") }
 }
 
-/// As often as a lane sends a batch before it gives up.
+/// As often as a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
 const NONE: Fault = Fault::None;
 
@@ -159,7 +159,7 @@ async fn ids_are_remembered_after_a_restart_until_their_time_is_over() {
     assert_ne!(later, first);
 }
 
-/// The first was never written, and its twin was answered as if it had been.
+/// The first was never written, and its duplicate was answered as if it had been.
 #[tokio::test(flavor = "multi_thread")]
 async fn duplicate_of_pending_post_shares_its_outcome() {
     for faults in [&[Held][..], &[HeldAndLost, NotSent, NotSent, NotSent, NotSent, NotSent]] {

@@ -1,4 +1,4 @@
-//! Messages and claims whose time is over.
+//! Messages and claims whose time has ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ async fn concurrent_claims_never_miss_waiting_messages() {
             None => empty += 1,
         }
     }
-    // A claim takes what the window has, so some got fewer than they asked for; nobody got nothing.
+    // A claim takes what the window has, so some got fewer than they asked for; no caller got nothing.
     assert!(
         empty == 0 || claimed == 12_000,
         "{empty} claims were told that there is nothing, {claimed} claimed"
@@ -142,7 +142,7 @@ async fn a_renewed_claim_lasts_from_its_renewal() {
     whole.clock.advance(59_000);
     whole.broker.claim_renew(&queue("q"), view.id, terms(60)).await.unwrap();
     whole.clock.advance(59_000);
-    // Long enough for a turn of the duty that ends claims.
+    // Long enough for a turn of the background task that ends claims.
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(whole.broker.claim_get(&queue("q"), view.id).await.unwrap().age, 59);
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());

@@ -1,5 +1,5 @@
-//! A pool whose next commits fail as told, as those of [`FaultyTree`] do: before they were applied, or after, with nobody
-//! knowing.
+//! A pool whose next commits fail as told, as those of [`FaultyTree`] do: before they were applied, or after, with no
+//! caller knowing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -30,7 +30,7 @@ pub struct FaultyPool {
     /// Fences that are held.
     pub fences: Plan,
     fenced: Mutex<Vec<Slot>>,
-    /// The class that it says it reaches; that of the pool behind it unless it is set.
+    /// The class that it states it reaches; that of the pool behind it unless it is set.
     pub reach: Mutex<Option<Durability>>,
     /// Pages of this order that were read are held before they are shown.
     pub pages: Plan,
@@ -127,7 +127,7 @@ impl PoolStore for FaultyPool {
         self.fenced.lock().push(slot);
         self.answers().await;
         if self.fences.take() == Fault::Held {
-            // It is on its way: it arrives whoever waits for it.
+            // It is on its way: it arrives any caller that waits for it.
             let (pool, fences) = (Arc::clone(&self.pool), self.fences.clone());
             let late = async move {
                 fences.held().await;

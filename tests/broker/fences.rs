@@ -1,4 +1,5 @@
-//! A pool is fenced once for a slot, whoever needs it first: a second fence would begin the numbering of batches anew.
+//! A pool is fenced once for a slot, no matter which caller needs it first: a second fence would begin the numbering of
+//! batches again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ use super::faulty::{Fault, FaultyPool, Plan};
 use super::transfers::{id_of, until};
 use super::{one_pool, queue, replica};
 
-/// Leaves the note of a deleted queue in the slot of `q`: whoever owns the slot next cleans it away, beside all else.
+/// Leaves the note of a deleted queue in the slot of `q`: any caller that owns the slot next cleans it away, beside all
+/// else.
 async fn leave_note(lives: &Lives) {
     let tree = Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap());
     let slot = queue("q").slot();
@@ -98,7 +100,7 @@ async fn new_ids_follow_greatest_id_despite_clock() {
     assert_eq!(second.claim(&queue("q"), 3, 60).await, [ids[0], ahead, fresh[0]]);
 }
 
-/// An owner that knows an earlier epoch than its pool: the slot is taken anew until it is ahead.
+/// An owner that knows an earlier epoch than its pool: the slot is recovered until it is ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn slot_with_later_owner_in_pool_is_reacquired() {
     const AHEAD: u64 = 3;
@@ -167,7 +169,7 @@ async fn abandoned_fence_keeps_numbering() {
     assert_eq!(whole.claim(&queue("q"), 20, 60).await[0], ids[1]);
 }
 
-/// Whatever the opening of a queue waits for when its request leaves, it comes to its end once.
+/// Whatever the opening of a queue waits for when its request leaves, it arrives at its end once.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_opening_ends_once() {
     let mut hung = 0;

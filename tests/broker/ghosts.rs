@@ -131,14 +131,14 @@ async fn panic_of_slot_writer_does_not_hang_its_slot() {
     assert_eq!(claim_when_served(whole, "q").await, [first, second].concat());
 }
 
-/// The place of the slot was nobody's, and each request to its queues was refused for ever.
+/// The place of the slot was no caller's, and each request to its queues was refused for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn panic_while_slot_is_reacquired_leaves_it_to_next_try() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     let ids = whole.post(&queue("q"), 2, 3_600).await;
     take_slot_of(&faulty, "q").await;
-    // One while it is taken anew, and one while it is taken as a free slot is.
+    // One while it is recovered, and one while it is taken as a free slot is.
     faulty.tree.next(&[Panic, Panic]);
     // The claim's own commit.
     faulty.tree.skip(1);

@@ -183,7 +183,7 @@ async fn blocked_groups_and_order_survive_restart() {
     assert_eq!(rest, [ids[1], ids[3]]);
 }
 
-/// A long queue of one blocked group stood before everybody else, and each claim walked over it.
+/// A long queue of one blocked group stood before every other caller, and each claim walked over it.
 #[tokio::test(flavor = "multi_thread")]
 async fn blocked_deep_group_delays_no_other() {
     let (whole, at) = ordered().await;
@@ -194,7 +194,7 @@ async fn blocked_deep_group_delays_no_other() {
     let others = whole.post_to(&at, &["b", "c"]).await;
     let (claim, taken) = whole.take(&at, 1).await.unwrap();
     assert_eq!(taken, deep[..1]);
-    // What lies in the pool comes as it is read.
+    // What is in the pool arrives as it is read.
     let mut served = Vec::new();
     while let Some((_, taken)) = whole.take(&at, 10).await {
         served.extend(taken);

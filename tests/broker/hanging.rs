@@ -159,7 +159,7 @@ async fn pool_that_hangs_hides_no_counts_of_other_pools() {
     assert!(answer.queues.iter().all(Option::is_some), "{answer:?}");
 }
 
-/// Claims of both queues that are over at the same time, the one in the pool that hangs first.
+/// Claims of both queues that have ended at the same time, the one in the pool that hangs first.
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_pool_delays_no_claim_expiry_elsewhere() {
     for is_opened in [true, false] {
@@ -173,7 +173,7 @@ async fn hanging_pool_delays_no_claim_expiry_elsewhere() {
             whole.clock.advance(1_000);
         }
         if !is_opened {
-            // Nobody uses the queues after that.
+            // No caller uses the queues after that.
             whole.broker.stop().await;
             drop(whole);
             whole = pools.start().await;
@@ -341,7 +341,7 @@ async fn transfers_resume_beside_hanging_pool() {
     before.broker.queue_create(source, metadata(ONCE)).await.unwrap();
     let ids = before.post(source, 1, 3_600).await;
     claim_once(&before, source).await;
-    // It is set aside, and no more.
+    // It is marked in transfer, and no more.
     pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
     pools.plan.skip(1);
     assert!(before.claim(source, 1, 60).await.is_empty());
@@ -374,7 +374,7 @@ async fn transfers_into_a_slow_pool_follow_each_other() {
     // A transfer writes there twice, and takes longer than a pass waits.
     *pools.stores[1].slowness.lock() = Duration::from_millis(800);
     let start = Instant::now();
-    // What was claimed once is set aside at the next claim.
+    // What was claimed once is marked in transfer at the next claim.
     for _ in 0..count / 20 {
         claim_once(&whole, &source).await;
     }
@@ -386,8 +386,8 @@ async fn transfers_into_a_slow_pool_follow_each_other() {
     }
 }
 
-/// A source that hangs when it is to let a message go, or is asked what became of it: the queue that the message goes to takes
-/// those of other sources, and is neither deleted meanwhile nor stuck for ever.
+/// A source that hangs when it is to let a message go, or is asked what became of it: the queue that the message moves
+/// to takes those of other sources, and is neither deleted meanwhile nor stuck for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_source_delays_no_other_transfer_to_target() {
     let pools = Pools::new();

@@ -1,4 +1,4 @@
-//! Queues that nobody uses are closed, and open again as if they never were.
+//! Queues that no caller uses are closed, and open again as if they never were.
 
 use angarium::domain::delay::Delay;
 use angarium::domain::limits;
@@ -6,7 +6,7 @@ use angarium::domain::message::NewMessage;
 
 use super::{queue, whole};
 
-/// Rounds after which whatever nobody uses was closed.
+/// Rounds after which whatever no caller uses was closed.
 fn rounds(whole: &super::Whole) -> usize {
     (0..limits::REST_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum()
 }

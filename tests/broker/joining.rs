@@ -52,7 +52,7 @@ struct Embedded {
     _data: TempDir,
 }
 
-/// A tree with nobody in it.
+/// A tree with no caller in it.
 async fn embedded() -> Embedded {
     let data = TempDir::new().unwrap();
     let journal = Journal::open(&data.path().join("journal"), &Clock::manual(NOW.as_millis())).unwrap();
@@ -121,7 +121,7 @@ async fn replicas_with_shared_pools_all_join() {
     assert_eq!(joined, [1, 2, 3, 4]);
 }
 
-/// Whoever looked first, but commits later, has not seen the other.
+/// Any caller that looked first, but commits later, has not seen the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_with_outdated_view_may_not_join() {
     let Embedded { tree, .. } = &embedded().await;

@@ -71,14 +71,14 @@ async fn stats_work_after_claim_and_oldest_message_expired() {
     let stats = whole.broker.queue_stats(&queue("q")).await.unwrap();
     assert!(stats.claimed + stats.free >= 2, "{stats:?}");
     assert_eq!(stats.newest.map(|newest| newest.id), live.last().copied());
-    // What the claim held comes back in its own time.
+    // What the claim held returns in its own time.
     let mut claimed = whole.claim_soon(&queue("q"), 20).await;
     if claimed.len() < live.len() {
         claimed.extend(whole.claim_soon(&queue("q"), 20).await);
     }
     claimed.sort_unstable();
     assert_eq!(claimed, live);
-    // The one whose life is over goes in its own time too.
+    // The one whose life has ended leaves in its own time too.
     let stats = async || whole.broker.queue_stats(&queue("q")).await.unwrap();
     let is_gone = async || {
         let stats = stats().await;

@@ -56,7 +56,7 @@ fn pop(messages: i64) -> PopCount {
     PopCount::new(messages, &Limits::ZAQAR).unwrap()
 }
 
-/// Waits for what a duty does in its own time.
+/// Waits for what a background task does in its own time.
 async fn soon<const N: usize>(expected: [u64; N], mut ask: impl AsyncFnMut() -> [u64; N]) {
     let start = Instant::now();
     loop {

@@ -101,7 +101,7 @@ impl Whole {
         match self.broker.migration_get(at).await {
             Ok(_) => true,
             Err(error) if error.code() == "not_found" => false,
-            // Its slot is just taken anew.
+            // Its slot is just recovered.
             Err(_) => true,
         }
     }
@@ -110,7 +110,7 @@ impl Whole {
         until("the queue does not arrive", async || !self.is_moving(at).await).await;
     }
 
-    /// Everything that can be claimed, in the order in which it comes.
+    /// Everything that can be claimed, in the order in which it arrives.
     pub(super) async fn drain(&self, at: &QueueRef) -> Vec<MessageId> {
         let mut found = Vec::new();
         loop {
@@ -303,7 +303,7 @@ async fn unknown(batches: usize, fault: Fault) {
     let (pools, at) = (Pools::new(), queue("q"));
     let (whole, plan) = pools.start().await;
     let ids = whole.post(&at, 300, 3_600).await;
-    // As often as a lane tries: then the slot is taken anew.
+    // As often as a slot writer tries: then the slot is recovered.
     plan.next(&[fault; 6]);
     plan.skip(batches);
     whole.broker.queue_migrate(&at, to("b")).await.unwrap();

@@ -1,5 +1,5 @@
-//! Migrations between every two kinds of pools, in both directions, whose owner dies at each step: before a batch came to its
-//! pool, and after that, when nobody had heard of it.
+//! Migrations between every two kinds of pools, in both directions, whose owner dies at each step: before a batch came
+//! to its pool, and after that, when no caller had heard of it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::support::redis::{Redis, SYNCED};
 const FOR_EVER: usize = 1_000;
 /// Of each queue: they go over in two parts.
 const MESSAGES: usize = 300;
-/// Batches of a migration that goes well, and one more: after it nothing is cut short.
+/// Batches of a migration that leaves well, and one more: after it nothing is cut short.
 const BATCHES: usize = 8;
 
 /// Two pools, `a` and `b`, over which brokers start one after the other.

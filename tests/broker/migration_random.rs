@@ -1,4 +1,4 @@
-//! Random histories of a queue that goes to and fro between two pools while it is used, with crashes between any two
+//! Random histories of a queue that moves to and fro between two pools while it is used, with crashes between any two
 //! batches. Naive sets of ids are the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ impl History {
         self.kept.extend(self.now.post(&self.at, count, 1_209_600).await);
     }
 
-    /// Claims messages. None of them was deleted, and nobody has them.
+    /// Claims messages. None of them was deleted, and no caller has them.
     async fn claim(&mut self, messages: i64) {
         let claim = self.now.broker.claim_create(&self.at, terms(43_200), limit(messages)).await;
         let Ok(Some((view, mut delivery_guard))) = claim else { return };
@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// Deletes a message that nobody has claimed, as far as is known.
+    /// Deletes a message that no caller has claimed, as far as is known.
     async fn delete_free(&mut self, dice: &mut StdRng) {
         let held: BTreeSet<MessageId> = self.held.values().flatten().copied().collect();
         if let Some(id) = self.kept.difference(&held).copied().choose(dice) {

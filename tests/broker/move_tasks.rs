@@ -1,4 +1,5 @@
-//! Tasks that move dead letters back: whatever is killed when, each message arrives once, and the task comes to its end.
+//! Tasks that move dead letters back: whatever is killed when, each message arrives once, and the task arrives at its
+//! end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +39,7 @@ async fn newest(whole: &Whole) -> Option<MoveTask> {
     whole.broker.move_tasks_list(&queue("dead")).await.unwrap().unwrap().into_iter().next()
 }
 
-/// The task ends, nobody asking for it, and each message is in `q` once and nowhere else.
+/// The task ends, no caller asking for it, and each message is in `q` once and nowhere else.
 async fn check_moved(whole: &Whole, ids: &BTreeSet<MessageId>, ends: MoveStatus) {
     until("the task does not end", async || newest(whole).await.is_some_and(|task| task.status == ends))
         .await;

@@ -1,4 +1,4 @@
-//! Commits that fail: what certainly did not happen, and what nobody knows.
+//! Commits that fail: what certainly did not happen, and what it is unknown.
 
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
         broker.message_delete(&q, posted[0], None).await.unwrap();
         broker.message_delete(&q, ids[1], Some(view.id)).await.unwrap();
         assert!(!faulty.tree.is_done(), "it is in doubt still");
-        // Whoever changes it again waits until the outcome is known: it was done.
+        // Any caller that changes it again waits until the outcome is known: it was done.
         let again = broker.claim_renew(&q, view.id, terms(120)).await;
         assert!(again.is_ok(), "{fault:?}: {again:?}");
         assert!(faulty.tree.is_done());
@@ -198,7 +198,7 @@ async fn in_doubt_claim_without_messages_leaves_no_record() {
     }
 }
 
-/// Its deadline passed unheeded while it was being renewed, and nobody looked at it again.
+/// Its deadline passed unheeded while it was being renewed, and no caller looked at it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_expired_during_failed_renewal_still_ends() {
     let faulty = faulty().await;
@@ -214,7 +214,7 @@ async fn claim_expired_during_failed_renewal_still_ends() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     faulty.whole.clock.advance(60_000);
-    // Long enough for a turn of the duty that ends claims.
+    // Long enough for a turn of the background task that ends claims.
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     faulty.tree.release();
     assert!(renewal.join_next().await.unwrap().unwrap().is_err());

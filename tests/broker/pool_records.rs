@@ -1,4 +1,4 @@
-//! Records of pools that somebody else changes, and storages that are opened again.
+//! Records of pools that another caller changes, and storages that are opened again.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -141,7 +141,7 @@ async fn pool_is_never_deleted_under_queue_creation() {
         assert_eq!(is_gone, queues == 0, "{queues} queues in a pool that is deleted: {is_gone}");
         kept += usize::from(!is_gone);
         deleted += usize::from(is_gone);
-        // A pool takes queues again whether its deletion was refused or it was added anew.
+        // A pool takes queues again whether its deletion was refused or it was added again.
         if !is_gone {
             empty.create("after").await.unwrap();
             empty.broker.queue_delete(&queue("after")).await.unwrap();

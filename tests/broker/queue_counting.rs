@@ -1,4 +1,5 @@
-//! Queues that nobody uses are counted after their slots were taken, without being opened, and stay counted to the message.
+//! Queues that no caller uses are counted after their slots were taken, without being opened, and stay counted to the
+//! message.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -282,7 +283,7 @@ async fn first_claim_does_not_wait_for_counting() {
     assert_eq!(sums(&after).await, [uncounted as u64, 1, 0, 0]);
 }
 
-/// What a page of queues with their numbers says of each, and what each says itself.
+/// What a page of queues with their numbers states of each, and what each states itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_of_closed_queues_counts_as_their_stats() {
     let house = House::new();

@@ -28,7 +28,7 @@ use super::faulty::{FaultyPool, FaultyTree, Plan};
 use super::{Whole, limit, metadata, one_pool, queue, replica, terms};
 use crate::support::settings;
 
-/// As often as a lane sends a batch before it gives up.
+/// As often as a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
 
 /// An installation, over which brokers start one after the other.
@@ -220,7 +220,7 @@ async fn in_doubt_post_keeps_its_room_until_resolved() {
         bounded.pool.next(&[fault; TRIES]);
         let unknown = try_post(&whole, "q", &["2", "3"]).await.unwrap_err();
         assert!(!unknown.nothing_written(), "{unknown:?}");
-        // Nobody asks for the queue: that its slot is taken anew is enough.
+        // No caller asks for the queue: that its slot is recovered is enough.
         used_soon(&whole, (1, left, left)).await;
     }
 }
@@ -305,7 +305,7 @@ async fn messages_of_interim_owner_are_counted_on_return() {
     assert_over(try_post(&first, "q", &["1", "2"]).await, ("messages", 5));
 }
 
-/// After any history the books say what a service says that counts afresh.
+/// After any history the books say what a service states that counts afresh.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_books_of_any_history_are_those_of_a_fresh_count() {
     let mut dice = StdRng::seed_from_u64(settings::seed("books"));

@@ -1,4 +1,4 @@
-//! Slots that are taken anew: what was acknowledged stays, what was not cannot come back, and service goes on.
+//! Slots that are recovered: what was acknowledged stays, what was not cannot come back, and service continues.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::leases::all_queues;
 use super::outcomes::{Faulty, faulty};
 use super::{Whole, limit, queue, replica, terms};
 
-/// As often as a lane sends a batch before it gives up.
+/// As often as a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
 
 fn message() -> Vec<NewMessage> {
@@ -174,7 +174,7 @@ async fn claims_of_recovered_slot_last_two_seconds_at_least() {
     whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
     assert!(claim_when_served(whole, "q").await.is_empty());
     whole.clock.advance(1_999);
-    // By now the claim of the slot that nobody took is over.
+    // By now the claim of the slot that no caller took has ended.
     assert_eq!(whole.claim_soon(&queue("other"), 1).await, others);
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
     whole.clock.advance(1);

@@ -75,7 +75,7 @@ async fn shorter_retention_ends_waiting_messages_and_no_posted_ones() {
     retain(&broker, &at, 90).await;
     assert!(!is_there(&broker, &at, sent[0]).await, "it is over at once");
     assert!(is_there(&broker, &at, posted[0]).await, "it keeps what it got");
-    // One base time lies up to eight seconds with others.
+    // One base time is up to eight seconds with others.
     clock.advance(8_000);
     await_total(&broker, &at, 1).await;
     let found = broker.messages_get(&at, &[posted[0], sent[0], sent[1]]).await.unwrap();
@@ -204,7 +204,7 @@ async fn dead_letter_in_order_of_groups_lives_from_its_transfer() {
     await_total(&whole.broker, &dead, 0).await;
 }
 
-/// A queue that nobody opens after a start is swept by its retention, also as it is changed then.
+/// A queue that no caller opens after a start is swept by its retention, also as it is changed then.
 #[tokio::test(flavor = "multi_thread")]
 async fn unopened_queue_is_swept() {
     let lives = Lives::new();
@@ -229,7 +229,8 @@ async fn unopened_queue_is_swept() {
     second.broker.stop().await;
 }
 
-/// One message is over, and all that was sent later lives on: that much is looked at and shown, however many those are.
+/// One message has ended, and all that was sent later lives on: that much is looked at and shown, however many those
+/// are.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweep_costs_the_same_whatever_lives_on() {
     let mut costs = Vec::new();

@@ -40,7 +40,7 @@ async fn due_message_keeps_its_posting_order() {
     let ids = post(&whole.broker, &queue("q"), &[None, DELAYED, None], 3_600).await;
     assert_eq!(whole.claim(&queue("q"), 1, 300).await, ids[..1]);
     whole.clock.advance(30_000);
-    // A turn of the duty, so that it is not the claim that finds it.
+    // A turn of the background task, so that it is not the claim that finds it.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[1..]);
 }

@@ -1,5 +1,5 @@
-//! The connection to the tree goes and comes, a session is lost, a service begins again: no claim ends for a moment, in
-//! which its holder can renew it (P3).
+//! The connection to the tree leaves and arrives, a session is lost, a service begins again: no claim ends for a
+//! moment, in which its holder can renew it (P3).
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::faulty::LinkOutage;
 use super::outcomes::faulty;
 use super::{Whole, limit, queue, start, terms, whole};
 
-/// Long enough for the duty that ends claims to have its turn.
+/// Long enough for the background task that ends claims to have its turn.
 async fn turns() {
     tokio::time::sleep(3 * limits::EXPIRY_TICK).await;
 }

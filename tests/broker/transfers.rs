@@ -1,4 +1,4 @@
-//! Moves between queues that are deleted, whose slots are taken anew, and that nobody opens (P5).
+//! Moves between queues that are deleted, whose slots are recovered, and that no caller opens (P5).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Deletes `dead`, and says whether the source has the message still when that is answered.
+/// Deletes `dead`, and states whether the source has the message still when that is answered.
 async fn begin_deletion(faulty: &Faulty, id: MessageId) -> JoinSet<bool> {
     let (broker, store) = (faulty.whole.broker.clone(), Arc::clone(&faulty.store));
     let source = id_of(&faulty.catalogue, "q").await.unwrap();
@@ -115,7 +115,7 @@ async fn earlier_owner_removes_nothing_after_target_deletion() {
     first.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
     let ids = first.post(&queue("q"), 1, 3_600).await;
     claim_once(&first, &queue("q")).await;
-    // It is set aside and prepared, and then its owner is cut off.
+    // It is marked in transfer and prepared, and then its owner is cut off.
     plan.next(&vec![Fault::NotSent; FOR_EVER]);
     plan.skip(2);
     assert!(first.claim(&queue("q"), 20, 300).await.is_empty());

@@ -96,11 +96,11 @@ impl History {
         tokio::time::sleep(Duration::from_millis(20)).await;
         self.now.broker.stop().await;
         (self.now, self.plan) = self.lives.whole().await;
-        // Claims of the life before are over.
+        // Claims of the life before have ended.
         self.now.clock.advance(302_000);
     }
 
-    /// Everything comes to its end.
+    /// Everything arrives at its end.
     async fn end(mut self) {
         let mut left = self.kept.len();
         until("a message is lost", async || {

@@ -55,7 +55,7 @@ async fn post_serves_waiters_in_arrival_order() {
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[3..]);
 }
 
-/// Polls somebody who waits, for as long as it takes to stand in line.
+/// Polls a caller who waits, for as long as it takes to stand in line.
 async fn stand_in_line(
     waits: Pin<&mut impl Future<Output = Result<Option<(ClaimView, DeliveryGuard)>, Error>>>,
 ) {
@@ -125,7 +125,7 @@ async fn non_waiting_claim_overtakes_no_waiter() {
     let whole = whole().await;
     let mut tasks = JoinSet::new();
     wait_in_line(&whole, &mut tasks, 0, "q").await;
-    // At once, though somebody stands before it.
+    // At once, though a caller is before it.
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
     whole.post(&queue("q"), 1, 3_600).await;
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());

@@ -1,4 +1,4 @@
-//! A server of prepared answers: it keeps what it was asked, and says what the test wants to be said.
+//! A server of prepared answers: it keeps what it was asked, and states what the test wants to be said.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

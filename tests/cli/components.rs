@@ -1,4 +1,5 @@
-//! `angarium components` and `angarium drain`: what the server says of its replicas, and one that is told to hand over.
+//! `angarium components` and `angarium drain`: what the server states of its replicas, and one that is told to hand
+//! over.
 
 use serde_json::json;
 

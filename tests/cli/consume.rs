@@ -1,4 +1,4 @@
-//! `angarium message consume`, against a real server: a message goes when it is done, and not before.
+//! `angarium message consume`, against a real server: a message leaves when it is done, and not before.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -62,7 +62,7 @@ fn unread_messages_are_returned() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // One line is read, then the pipe is closed: it does not hold what comes next.
+    // One line is read, then the pipe is closed: it does not hold what is next.
     let mut line = String::new();
     BufReader::with_capacity(4_096, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line.trim_end(), body);

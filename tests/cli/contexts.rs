@@ -1,4 +1,4 @@
-//! `angarium context`: what is kept is used, and goes to no other server.
+//! `angarium context`: what is kept is used, and moves to no other server.
 
 use serde_json::json;
 

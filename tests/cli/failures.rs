@@ -42,7 +42,7 @@ fn wrong_arguments_are_2() {
 
 #[test]
 fn absent_server_exits_3() {
-    // Port 1 is nobody's.
+    // Port 1 is no user's.
     let ended = Program::new(Some("http://127.0.0.1:1")).run(&["message", "post", "q", "x"]);
     assert_eq!(ended.code, 3, "{ended:?}");
     assert!(ended.err.contains("cannot be reached"), "{}", ended.err);

@@ -1,4 +1,4 @@
-//! What the program says of itself: short enough to be read, and all of it where that is asked for.
+//! What the program states of itself: short enough to be read, and all of it where that is asked for.
 
 use super::Program;
 

@@ -87,14 +87,14 @@ impl Program {
         }
     }
 
-    /// What it prints when all goes well. Panics when it does not.
+    /// What it prints when all leaves well. Panics when it does not.
     fn say(&self, args: &[&str]) -> String {
         let ended = self.run(args);
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{args:?}: {ended:?}");
         ended.out
     }
 
-    /// What it prints, and what it tells beside that, when all goes well. Panics when it does not.
+    /// What it prints, and what it tells beside that, when all leaves well. Panics when it does not.
     fn hint(&self, args: &[&str]) -> (String, String) {
         let ended = self.run(args);
         assert_eq!(ended.code, 0, "{args:?}: {ended:?}");

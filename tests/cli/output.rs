@@ -69,7 +69,7 @@ fn tables_fit_the_terminal() {
             "{lines:#?}"
         );
     }
-    // Without a terminal nobody knows how much fits, and nothing is broken into lines.
+    // Without a terminal it is unknown how much fits, and nothing is broken into lines.
     assert!(it.program.say(&["queue", "show", "q"]).contains(&"long ".repeat(39)));
 }
 

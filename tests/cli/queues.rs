@@ -194,7 +194,7 @@ fn a_queue_is_moved_to_another_pool_and_waited_for() {
     it.program.say(&["message", "post", "q", "one"]);
     let moved = it.program.say(&["queue", "migrate", "q", "other", "--wait", "30"]);
     assert_eq!(moved, "queue q is in pool other\n");
-    // A claimed message stays where it is: the queue is on its way until somebody turns it round.
+    // A claimed message stays where it is: the queue is on its way until a user turns it round.
     it.program.say(&["claim", "create", "q"]);
     let begun = it.program.json(&["queue", "migrate", "q", "default", "--rate", "10"]);
     assert_eq!(

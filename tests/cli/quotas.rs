@@ -1,4 +1,4 @@
-//! `angarium quota`: what the server says, as a table and as bare values.
+//! `angarium quota`: what the server states, as a table and as bare values.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn a_project_without_a_quota_has_dashes() {
     assert_eq!(shown(&answer, &["quota"]), table);
 }
 
-/// The used amounts were dashes: nobody counted a project without a quota.
+/// The used amounts were dashes: no user counted a project without a quota.
 #[test]
 fn used_amounts_are_shown_without_a_quota() {
     let it = beside_a_server();

@@ -1,10 +1,10 @@
-//! What the program says to wrong settings: which one it is, and what is allowed.
+//! What the program states to wrong settings: which one it is, and what is allowed.
 
 use std::process::{Command, Stdio};
 
 use super::Program;
 
-/// What `angarium serve` says before it ends without success.
+/// What `angarium serve` states before it ends without success.
 fn refused(args: &[&str]) -> String {
     let data = tempfile::tempdir().expect("there is room for a temporary directory");
     let data = data.path().to_str().expect("temporary paths are text");

@@ -70,7 +70,7 @@ fn check(client: &Client, claim: &Claim) {
     let queue = client.get("/v2/queues/orders").unwrap().json();
     assert_eq!((&queue["_default_message_ttl"], &queue["team"]), (&json!(7_200), &json!("a")));
     assert_eq!(client.get("/v2/flavors/slow").unwrap().status, StatusCode::OK);
-    // Its holder goes on with it, and nobody else gets what it holds.
+    // Its holder continues with it, and no other user gets what it holds.
     let held = &claim.messages[0];
     let others = client.claim("orders", 10, 60).unwrap().granted().unwrap();
     let bodies: Vec<_> = others.messages.iter().map(|message| message.body.clone()).collect();
@@ -144,7 +144,7 @@ fn new_ensemble_continues_after_lost_one() {
     let address = lost.fresh_tree().to_string();
     let service = on(&address);
     let claim = fill(&service.client());
-    // A backup, while the service goes on.
+    // A backup, while the service continues.
     let exported = place.run("export", "tree", &["--coordination", &address]);
     assert_eq!(exported.code, 0, "{exported:?}");
     assert_eq!(service.client().post_messages("later", &[json!(1)]).unwrap().status, StatusCode::CREATED);
@@ -166,7 +166,7 @@ fn a_file_holds_all_of_a_tree_and_is_for_its_owner_alone() {
     let place = TreeFiles::new();
     let service = place.service("data", "embedded:journal");
     fill(&service.client());
-    // While a service has the tree nobody else does.
+    // While a service has the tree no other user does.
     let refused = place.on_data("export", "early", "data");
     assert!(refused.code == 1 && refused.err.contains("in use by another process"), "{refused:?}");
     assert!(!place.path("early").exists());

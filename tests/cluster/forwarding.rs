@@ -31,7 +31,7 @@ fn metric(client: &Client, name: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-/// The claim is granted and its answer has left the owner, but the replica between stands still; then the client goes.
+/// The claim is granted and its answer has left the owner, but the replica between is stopped; then the client leaves.
 #[test]
 fn forwarded_claim_of_departed_client_is_returned_uncounted() {
     let cluster = Cluster::start(2);
@@ -73,7 +73,7 @@ fn short_and_long_answers_are_equal_from_any_replica() {
     assert_eq!(answered(&cluster.client(1)), 0.0);
 }
 
-/// The process that is asked has heard nobody yet, as after a restart: it knows from the tree who came last.
+/// The process that is asked has heard no caller yet, as after a restart: it knows from the tree who came last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_target_owner_is_refused_by_fresh_process() {
     let cluster = tokio::task::spawn_blocking(|| Cluster::start(2)).await.unwrap();

@@ -12,8 +12,8 @@ const REPLICAS: usize = 3;
 const QUEUES: usize = 2_000;
 /// Clients that make them.
 const CLIENTS: usize = 8;
-/// Requests that a start may need more or less than another one: heartbeats, and what the duties ask for meanwhile. One third of
-/// the queues is of the replica that starts.
+/// Requests that a start may need more or less than another one: heartbeats, and what the background tasks ask for
+/// meanwhile. One third of the queues is of the replica that starts.
 const OTHERS: u64 = 300;
 
 /// Kills a replica and starts it on its data, on which it takes its slots at once. How many requests ZooKeeper got until it

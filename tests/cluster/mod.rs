@@ -53,7 +53,7 @@ impl Replica {
         self.server().client()
     }
 
-    /// Which one it is: it says so in its data directory.
+    /// Which one it is: it reports it in its data directory.
     fn instance(&self) -> String {
         let text = std::fs::read_to_string(self.builder.data().join("instance")).expect("it has started");
         text.trim().to_owned()
@@ -107,7 +107,7 @@ impl Cluster {
         self.replicas[replica].client()
     }
 
-    /// What a replica that runs says of all.
+    /// What a replica that runs states of all.
     fn view(&self) -> Value {
         let running = self.replicas.iter().find(|replica| replica.server.is_some()).expect("one runs");
         running.client().get("/v2/components").expect("it answers").json()
@@ -124,8 +124,8 @@ impl Cluster {
         components.iter().map(share).collect()
     }
 
-    /// Waits until every slot is served, each replica that runs has a fair part of them, nobody else has any, and no more of
-    /// them go from one to another.
+    /// Waits until every slot is served, each replica that runs has a fair part of them, no other caller has any, and
+    /// no more of them go from one to another.
     fn wait_until_shared(&self) {
         let running: Vec<String> =
             self.replicas.iter().filter(|r| r.server.is_some()).map(Replica::instance).collect();

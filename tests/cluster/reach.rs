@@ -29,7 +29,7 @@ fn start() -> Cluster {
     Cluster::start_with(|builder| builder.arg("--session-timeout").arg(SESSION.to_string()))
 }
 
-/// Waits until a replica has no slot and the others have all of them, as another one says.
+/// Waits until a replica has no slot and the others have all of them, as another one states.
 fn await_left(cluster: &Cluster, replica: usize) {
     let (start, asked) = (Instant::now(), (replica + 1) % REPLICAS);
     loop {
@@ -122,7 +122,7 @@ fn pool_without_queues_moves_no_slot() {
     assert!(post(&cluster.client_of(0), name.as_ref().expect("it has some"), 1));
 }
 
-/// What its `/readyz` says.
+/// What its `/readyz` states.
 fn readiness(cluster: &Cluster, replica: usize) -> (StatusCode, Value) {
     let answer = cluster.client_of(replica).get("/readyz").unwrap();
     (answer.status, answer.json())

@@ -19,7 +19,7 @@ fn any_replica_serves_any_queue() {
     for (number, queue) in queues(24).iter().enumerate() {
         let at = |step: usize| &clients[(number + step) % 3];
         assert_eq!(at(0).create_queue(queue).unwrap().status, StatusCode::CREATED);
-        // At once, and for everybody.
+        // At once, and for every caller.
         assert_eq!(at(1).create_queue(queue).unwrap().status, StatusCode::NO_CONTENT);
         let posted = at(1).post_messages(queue, &[json!(number), json!("two")]).unwrap();
         assert_eq!(posted.status, StatusCode::CREATED);
@@ -118,7 +118,7 @@ fn errors_are_worded_alike_by_every_replica() {
         let answers = [&here, &there].map(|client| client.send_text(method.clone(), path, body).unwrap());
         let said = answers.each_ref().map(|answer| {
             let mut said = answer.json();
-            // The id of the request stands in the header and in the body.
+            // The id of the request is in the header and in the body.
             let id = said.as_object_mut().unwrap().remove("request_id").unwrap();
             assert_eq!(id, json!(answer.headers["x-openstack-request-id"].to_str().unwrap()), "{path}");
             (answer.status, said)
@@ -150,7 +150,7 @@ fn replica_without_secret_is_refused() {
             cluster.replicas[replica].server().last_lines().contains("reason=\"peer_secret\"")
         });
     }
-    // Nor does a client become somebody else by what replicas tell each other.
+    // Nor does a client become another caller by what replicas tell each other.
     let client = cluster.client(0);
     let headers = [("x-angarium-project", "other"), ("x-angarium-role", "admin"), ("x-project-id", "mine")];
     for queue in queues(4) {

@@ -1,4 +1,4 @@
-//! Replicas that die, stand still, come and go: what was acknowledged stays, and service goes on.
+//! Replicas that die, stand still, come and go: what was acknowledged stays, and service continues.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -74,13 +74,13 @@ fn frozen_replica_acknowledges_nothing_for_lost_queues() {
         assert!(start.elapsed() < PATIENCE, "nobody has taken {queue}");
         thread::sleep(Duration::from_millis(100));
     }
-    // The claim goes, and somebody else has its message.
+    // The claim leaves, and another caller has its message.
     let path = format!("/v2/queues/{queue}/claims/{}", lost.id);
     assert_eq!(client.delete(&path).unwrap().status, StatusCode::NO_CONTENT);
     let taken = client.claim(&queue, 1, 300).unwrap().granted().unwrap();
     assert_eq!(taken.messages[0].id, lost.messages[0].id);
     cluster.replicas[0].server().signal(Signal::CONT);
-    // Whatever the thawed one still believes, it says nothing that is not so.
+    // Whatever the thawed one still believes, it states nothing that is not so.
     let thawed = cluster.client(0);
     let until = Instant::now() + Duration::from_secs(6);
     while Instant::now() < until {
@@ -91,7 +91,7 @@ fn frozen_replica_acknowledges_nothing_for_lost_queues() {
             let claim = claimed.granted().unwrap();
             assert_eq!(claim.messages.len(), 1);
             assert_eq!(claim.messages[0].body, json!(2), "the other one is claimed");
-            // Where the lease of an owner has not begun anew yet, it is refused for a moment.
+            // Where the lease of an owner has not begun again yet, it is refused for a moment.
             wait_until("the claim is released", || {
                 client.release_claim(&queue, &claim.id).unwrap().status == StatusCode::NO_CONTENT
             });

@@ -65,7 +65,7 @@ fn dead_letters_reach_queue_of_another_replica() {
     }
 }
 
-/// Rounds in which one of the two dies in the middle of moves, and comes again.
+/// Rounds in which one of the two dies in the middle of moves, and arrives again.
 #[test]
 fn replica_death_loses_and_doubles_no_dead_letter() {
     let mut cluster = Cluster::start(2);
@@ -151,7 +151,7 @@ fn project_holdings_are_counted_over_all_replicas() {
         assert_eq!((&held["queues"]["used"], &held["messages"]["used"]), (&json!(8), &json!(16)), "{held}");
         assert_eq!(held["messages"]["quota"], json!(1000));
     }
-    // Each of them lets its share in, and no more: a queue lies with one.
+    // Each of them lets its share in, and no more: a queue is with one.
     let many: Vec<Value> = (0..900).map(Value::from).collect();
     let refused = cluster.client(0).post_messages(&queues[0], &many).unwrap();
     assert_eq!(

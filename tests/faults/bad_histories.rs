@@ -10,7 +10,7 @@ use super::history::{
 use super::verdict::{Verdict, judge};
 
 const QUEUE: &str = "q";
-/// Hand-made times are in seconds, and the drain comes after all of them unless told otherwise.
+/// Hand-made times are in seconds, and the drain follows all of them unless told otherwise.
 const DRAIN: u64 = 1000;
 
 fn at(second: u64) -> Moment {

@@ -117,8 +117,8 @@ pub fn strike(cluster: &mut Cluster, fault: Fault, replica: usize, dice: &mut St
     }
 }
 
-/// All of it at once: one replica stands still, one is cut off from something, one is killed, and meanwhile ZooKeeper loses its
-/// leader or stops as a whole. Then all of it is mended, in any order.
+/// All of it at once: one replica is stopped, one is cut off from something, one is killed, and meanwhile ZooKeeper
+/// loses its leader or stops as a whole. Then all of it is mended, in any order.
 fn strike_all(cluster: &mut Cluster, dice: &mut StdRng) {
     let mut replicas: Vec<usize> = (0..REPLICAS).collect();
     replicas.shuffle(dice);

@@ -28,9 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const RATE: u32 = 400;
 const ROWS: &str = "rows";
 
-/// Three replicas, with a second pool that only who names it goes to.
+/// Three replicas, with a second pool that only who names it moves to.
 fn start() -> Cluster {
-    // Claims that nobody ends must not hold a queue up for long.
+    // Claims that no process ends must not hold a queue up for long.
     let mut cluster = Cluster::start_with(|builder| builder.arg("--min-claim-ttl").arg("1"));
     cluster.add_postgres(ROWS);
     let client = cluster.client();

@@ -1,5 +1,5 @@
 //! Owns the end of a history: everything that is still there is claimed or read, so that what is missing
-//! can be told from what is held by a claim that nobody gave back. It never judges.
+//! can be told from what is held by a claim that no process gave back. It never judges.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -53,7 +53,7 @@ pub fn drain(client: &Client, history: &History) {
     }
 }
 
-/// Claims until there is nothing left, or more came than was ever posted: then something comes twice, and
+/// Claims until there is nothing left, or more came than was ever posted: then something arrives twice, and
 /// the verdict will say so.
 fn claim_all(client: &Client, history: &History, consumer: u32, queue: &'static str) {
     let record = history.record();
@@ -100,7 +100,7 @@ fn queues(record: &Record) -> HashMap<&str, &'static str> {
     granted.chain(posted).collect()
 }
 
-/// Acknowledged messages that the drain did not get and nobody has deleted: claims must hold them.
+/// Acknowledged messages that the drain did not get and no process has deleted: claims must hold them.
 fn held(record: &Record) -> Vec<&str> {
     let drained = record.grants.iter().filter(|grant| grant.consumer >= FIRST_CONSUMER);
     let mut accounted: HashSet<&str> =

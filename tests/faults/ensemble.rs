@@ -56,7 +56,7 @@ fn kill_9_of_zookeeper_loses_nothing_and_service_resumes() {
     assert_kept("ZooKeeper killed", rounds, &judge(&history.record()));
 }
 
-/// ZooKeeper goes first, and the service a moment later or none.
+/// ZooKeeper is first, and the service a moment later or none.
 #[test]
 fn kill_9_of_both_under_load_loses_nothing_acknowledged() {
     let (seed, rounds) = (settings::seed("both"), settings::number("ANGARIUM_CRASH_ROUNDS", 2));
@@ -97,7 +97,7 @@ fn a_claim_keeps_its_deadline_over_the_death_of_both() {
     assert!((since_granted.saturating_sub(1)..=before.elapsed().as_secs() + 1).contains(&age), "{age}");
     assert_eq!(status.json()["ttl"], 60);
     assert_eq!(status.json()["messages"][0]["body"], json!(1));
-    // Its message is nobody else's before that.
+    // Its message is no other process's before that.
     let other = client.claim("q", 10, 60).unwrap().granted().unwrap();
     assert_eq!(other.messages.iter().map(|message| &message.body).collect::<Vec<_>>(), [&json!(2)]);
     let message = &claim.messages[0].id;
@@ -119,7 +119,7 @@ fn posts_and_deletes_work_and_claims_503_without_zookeeper() {
     assert_eq!(client.delete_message("q", first, None).unwrap().status, StatusCode::NO_CONTENT);
     let refused = client.claim("q", 1, 60).unwrap();
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-    // Nor is anybody told that there is nothing, once the lease is over.
+    // Nor is any process told that there is nothing, once the lease has ended.
     let start = Instant::now();
     while client.claim("empty", 1, 60).unwrap().status != StatusCode::SERVICE_UNAVAILABLE {
         assert!(start.elapsed() < Duration::from_secs(30), "it says so for ever");

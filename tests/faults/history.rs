@@ -173,7 +173,7 @@ impl History {
         Span { start, end: self.now() }
     }
 
-    /// Writes down what somebody else than the clients of REST did.
+    /// Writes down what another process than the clients of REST did.
     pub fn note(&self, write: impl FnOnce(&mut Record)) {
         write(&mut self.record.lock());
     }

@@ -1,4 +1,4 @@
-//! A service that stands still longer than its lease, and one whose clock is wrong.
+//! A service that is stopped longer than its lease, and one whose clock is wrong.
 
 use std::sync::Arc;
 use std::thread;
@@ -46,7 +46,7 @@ async fn thawed_service_answers_nothing_from_overtaken_memory() {
     let taken = catalogue.slots_take(&[queue().slot()], &other).await.unwrap();
     server.signal(Signal::CONT);
     let start = Instant::now();
-    // It learns who has the slot now, and says nothing for that one.
+    // It learns who has the slot now, and states nothing for that one.
     while start.elapsed() < Duration::from_secs(3) {
         assert_eq!(client.claim("q", 1, 60).unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
         tokio::time::sleep(Duration::from_millis(20)).await;

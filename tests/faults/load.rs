@@ -21,7 +21,7 @@ pub const QUEUES: [&str; 4] = ["orders", "letters", "chores", "scraps"];
 const PRODUCER_QUEUES: [usize; 6] = [0, 1, 2, 2, 3, 3];
 /// From this one on some messages are posted with a delay.
 const DELAYED: usize = 2;
-/// This one is purged now and then: of a purge without an answer nobody can say what it took along.
+/// This one is purged now and then: of a purge without an answer no process can say what it took along.
 const PURGED: usize = 3;
 const CONSUMERS: u32 = 3;
 /// Keeps the final drain short: above it producers pause.
@@ -42,12 +42,12 @@ pub struct Load {
     doubtful: Mutex<Vec<(&'static str, Claim)>>,
 }
 
-/// What a client does when no answer comes.
+/// What a client does when no answer arrives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Breaks {
     /// It ends: its server is gone.
     End,
-    /// It goes on: another server answers at the same address.
+    /// It continues: another server answers at the same address.
     GoOn,
 }
 
@@ -134,7 +134,7 @@ impl Round<'_> {
         !self.over.load(Ordering::Relaxed)
     }
 
-    /// Whether a client goes on after this reply. It pauses after one that did not come.
+    /// Whether a client continues after this reply. It pauses after one that did not come.
     fn is_there(&self, reply: &Reply) -> bool {
         if reply.is_err() && self.breaks == Breaks::GoOn {
             thread::sleep(Duration::from_millis(20));
@@ -156,7 +156,7 @@ impl Producer {
             let is_delayed = self.queue >= DELAYED && dice.random_bool(0.2);
             let delay = is_delayed.then(|| dice.random_range(1..=3));
             let Some(posted) = self.post(round, &client, count, delay) else { return };
-            // By its id alone, whether somebody has claimed it meanwhile or not.
+            // By its id alone, whether a process has claimed it meanwhile or not.
             if let Some(id) = posted.choose(&mut dice).filter(|_| dice.random_bool(0.1))
                 && !delete(round, &client, QUEUES[self.queue], id, None)
             {

@@ -1,5 +1,5 @@
-//! Owns damage of the embedded store's log after a SIGKILL: the service does not start on less than it acknowledged, says
-//! what is lost and what to do, and goes on when that is accepted. `angarium doctor --data` says the same.
+//! Owns damage of the embedded store's log after a SIGKILL: the service does not start on less than it acknowledged,
+//! states what is lost and what to do, and continues when that is accepted. `angarium doctor --data` states the same.
 
 use std::fs;
 use std::path::Path;

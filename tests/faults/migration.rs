@@ -36,7 +36,7 @@ fn add_pools(client: &Client, redis: &Redis, postgres: &str) {
     }
 }
 
-/// Whether every queue has come to where it goes. One that has not been told to goes there from now on.
+/// Whether every queue has come to where it leaves. One that has not been told to leaves there from now on.
 pub fn is_there(client: &Client, pool: &str) -> bool {
     QUEUES.iter().all(|queue| {
         let path = format!("/v2/queues/{queue}/migrate");
@@ -85,7 +85,7 @@ fn queues_migrate_between_pool_kinds_under_load_and_kill_9() {
     let (seed, rounds) = (settings::seed("migration"), settings::number("ANGARIUM_MIGRATION_ROUNDS", 1));
     let mut dice = StdRng::seed_from_u64(seed);
     let dir = TempDir::new().expect("a temporary directory");
-    // Claims that nobody ends must not hold a queue up for long.
+    // Claims that no process ends must not hold a queue up for long.
     let builder = ServerBuilder::new(&dir.path().join("data")).arg("--min-claim-ttl").arg("1");
     let (redis, postgres) = (Redis::start(SYNCED), Postgres::shared().fresh_uri());
     let (history, mut load) = (History::new(), Load::new().with_claims_of(1..=2));

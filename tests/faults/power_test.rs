@@ -105,7 +105,7 @@ fn failed_sync_is_never_acknowledged() {
 /// Sends a request on a connection of its own, without waiting for the answer.
 fn ask(server: &Server, request: Request) -> Receiver<Reply> {
     let (client, (answered, answer)) = (server.client(), channel());
-    // Nobody listens any more when the test has failed already.
+    // No process listens any more when the test has failed already.
     thread::spawn(move || drop(answered.send(request(&client))));
     answer
 }

@@ -96,8 +96,8 @@ impl PowerCut {
         std::fs::remove_file(self.unreadable()).expect("reads fail");
     }
 
-    /// Cuts the power after the fact: the processes are dead, and what they had not synced goes, as far
-    /// as `survival` says. The log starts anew.
+    /// Cuts the power after the fact: the processes are dead, and what they had not synced leaves, as far
+    /// as `survival` states. The log starts again.
     pub fn strike(&self, survival: Survival, dice: &mut StdRng) -> Damage {
         let log = std::fs::read(self.log()).expect("the shim was loaded and has left its log");
         let damage = roll_back(&self.data(), &log, survival, dice);

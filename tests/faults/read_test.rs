@@ -86,7 +86,7 @@ fn stored(cut: &PowerCut) -> (Server, Stored) {
     (cut.server().start(), stored)
 }
 
-/// A refusal says that nothing was written and that the request may be repeated.
+/// A refusal states that nothing was written and that the request may be repeated.
 fn assert_refused(answer: &Answer) {
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.text());
     let error = answer.json();

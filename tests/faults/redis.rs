@@ -48,7 +48,7 @@ async fn batch_at_silent_redis_is_resolved_by_its_repeat() {
     let failure = pool.commit(&batch).await;
     redis.resume();
     assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
-    // The first try lies in the socket of a connection that nobody uses any more, and is read now.
+    // The first try is in the socket of a connection that no process uses any more, and is read now.
     settle(&*pool, &batch).await;
     let gone = QueueChanges { removes: vec![id(2)], ..QueueChanges::of(queue(SLOT, 1), id(1)) };
     settle(&*pool, &owner.batch(3, vec![gone])).await;

@@ -1,5 +1,5 @@
-//! Owns the tests of what a client of a relaxed queue may lose when the power is cut, and what nobody may. It knows the
-//! service by its API alone.
+//! Owns the tests of what a client of a relaxed queue may lose when the power is cut, and what no process may. It knows
+//! the service by its API alone.
 
 use std::thread;
 use std::time::{Duration, Instant};

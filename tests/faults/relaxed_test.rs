@@ -97,7 +97,7 @@ impl Writer {
     }
 }
 
-/// The child's side. In the test program proper nobody tells it anything.
+/// The child's side. In the test program proper no process tells it anything.
 #[tokio::test]
 async fn child_writes_as_instructed() {
     if settings::number("RELAXED_CHILD", 0) == 0 {

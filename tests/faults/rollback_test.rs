@@ -1,5 +1,5 @@
 //! Owns the checks of the power switch: a child process makes random writes through the standard library,
-//! dies, and after the power cut the directory must be what a naive model says. The child is this same
+//! dies, and after the power cut the directory must be what a naive model states. The child is this same
 //! test program, started again with the shim. It never needs the server.
 
 use std::collections::BTreeMap;

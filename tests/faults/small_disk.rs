@@ -1,5 +1,5 @@
 //! Owns a small file system of its own kind: memory mounted where only chosen processes see it, gone with its value.
-//! It never mounts anything that others see, and never goes on without one.
+//! It never mounts anything that others see, and never continues without one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::server::ServerBuilder;
 
-/// Who may mount: root as it is, everybody else as root of a user namespace.
+/// Who may mount: root as it is, every other process as root of a user namespace.
 const WAYS: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
 
 const MOUNT: &str = "mount -t tmpfs -o size=\"$0\"m,mode=700 tmpfs \"$1\" && echo mounted && exec sleep 3600";
@@ -23,7 +23,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Panics where nobody may mount: a test that needs it must not pass without it.
+    /// Panics where no process may mount: a test that needs it must not pass without it.
     pub fn new(mebibytes: u64) -> Self {
         let place = TempDir::new().expect("a temporary directory");
         for way in WAYS {
@@ -47,7 +47,7 @@ impl SmallDisk {
         panic!("a small file system can be mounted neither by root nor in a user namespace on this machine");
     }
 
-    /// A server whose data lies there.
+    /// A server whose data is there.
     pub fn server(&self) -> ServerBuilder {
         let mut command = vec!["nsenter".to_owned(), format!("--target={}", self.holder.id())];
         command.push("--mount".to_owned());
@@ -69,7 +69,7 @@ impl SmallDisk {
         found.f_bavail * found.f_frsize
     }
 
-    /// Fills it with what is not ours until so many bytes are free. None: as far as it goes.
+    /// Fills it with what is not ours until so many bytes are free. None: as far as it leaves.
     pub fn fill(&self, left: u64) {
         let mut file = std::fs::File::options()
             .create(true)
@@ -79,7 +79,7 @@ impl SmallDisk {
         let block = vec![7; 1 << 20];
         while self.free() > left {
             let wanted = usize::try_from(self.free() - left).unwrap_or(usize::MAX);
-            // Somebody else may have taken the last of it.
+            // Another process may have taken the last of it.
             if file.write_all(&block[..wanted.min(block.len())]).is_err() {
                 return;
             }
@@ -94,7 +94,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already. The mount goes with its last process.
+        // Both fail only when the process is gone already. The mount leaves with its last process.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

@@ -1,4 +1,4 @@
-//! A disk that fills, on a real small file system: what goes on, what is refused, and what comes back.
+//! A disk that fills, on a real small file system: what continues, what is refused, and what returns.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! A disk that does not answer: syncs begin and do not end, for a while. Nobody waits for ever, nothing is said that is
-//! not known, and the service comes back by itself.
+//! A disk that does not answer: syncs begin and do not end, for a while. No process waits for ever, nothing is said
+//! that is not known, and the service returns by itself.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -28,14 +28,14 @@ fn post(client: &Client, body: &str) -> Answer {
     client.post_messages(QUEUE, &[json!(body)]).expect("the server is up")
 }
 
-/// The code of an error, and whether it says that nothing was written.
+/// The code of an error, and whether it states that nothing was written.
 fn error_summary(answer: &Answer) -> (StatusCode, String, bool) {
     let body = answer.json();
     let code = body["code"].as_str().unwrap_or_default().to_owned();
     (answer.status, code, body["nothing_written"] == true)
 }
 
-/// Whether the service says that it is ready.
+/// Whether the service states that it is ready.
 fn is_ready(client: &Client) -> bool {
     client.get("/readyz").expect("the server is up").status == StatusCode::OK
 }

@@ -23,7 +23,7 @@ const BODY: usize = 3_000;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The last synced group is witnessed within a second; the rest is for a busy machine.
 const WITNESSED: Duration = Duration::from_secs(3);
-/// KiB of address space that the doctor may use, whatever a file says.
+/// KiB of address space that the doctor may use, whatever a file states.
 const DOCTOR_KIB: u64 = 4 << 20;
 
 /// A message that was acknowledged.

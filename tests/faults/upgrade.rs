@@ -34,7 +34,7 @@ fn rolling_upgrade_and_downgrade_lose_nothing() {
     let base = cluster.balancer.base();
     let now = env!("CARGO_BIN_EXE_angarium");
     load.run_while(&base, &history, &mut dice, || {
-        // The last of them goes back once, and forth again: what the new one wrote the old one reads.
+        // The last of them returns once, and forth again: what the new one wrote the old one reads.
         let ways = (0..REPLICAS).map(|replica| (replica, now.into()));
         let back_and_forth = [earlier_program(), now.into()].map(|program| (REPLICAS - 1, program));
         for (replica, program) in ways.chain(back_and_forth) {
@@ -109,7 +109,7 @@ fn older_replica_beside_new_one_meets_no_message_by_queue() {
     let older = cluster.client_of(1).with_header("x-project-id", PROJECT);
     let free = || older.stats(&name).ok().map(|answer| answer.json()["messages"]["free"].clone());
     wait_until("an older replica serves them", || free() == Some(json!(5)));
-    // It knows nothing of what stands before a body of SQS; of headers it does.
+    // It knows nothing of what is before a body of SQS; of headers it does.
     let stats = older.get(&format!("/v2/queues/{name}/stats")).expect("an answer").json();
     assert!(stats["messages"]["oldest"]["age"].is_u64(), "{stats}");
 

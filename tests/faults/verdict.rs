@@ -1,7 +1,7 @@
 //! Owns the judgement of a recorded history: which promises it proves broken. It never talks to the
 //! server, and it accuses only of what is certain: an unknown outcome excuses either way.
 //!
-//! The idea is the "total queue" of Jepsen: what goes in must come out, or be there at the end; on top
+//! The idea is the "total queue" of Jepsen: what leaves in must come out, or be there at the end; on top
 //! of it leases and order are judged.
 
 use std::collections::{HashMap, HashSet};
@@ -301,7 +301,7 @@ impl<'a> Evidence<'a> {
         faults
     }
 
-    /// The tag of an acknowledged message that nobody can have been handed before this grant.
+    /// The tag of an acknowledged message that no process can have been handed before this grant.
     fn first_delivery(&self, grant: &Grant, message: &ShownMessage) -> Option<Tag> {
         let tag = *self.acked.get(message.id.as_str())?;
         let (post, _) = self.posted[&tag];

@@ -44,7 +44,7 @@ const OF_THE_WHOLE: &[&str] = &[
     "the name of a parameter",
 ];
 
-/// A service without sockets, on a directory that goes with it.
+/// A service without sockets, on a directory that leaves with it.
 pub struct Service {
     runtime: tokio::runtime::Runtime,
     app: Front,
@@ -110,7 +110,7 @@ impl Service {
         Some(head.status.as_u16())
     }
 
-    /// Whether a message still goes all the way.
+    /// Whether a message still leaves all the way.
     pub fn check_alive(&self) {
         let post = b"POST /v2/queues/alive/messages\n\n{\"messages\":[{\"body\":1}]}";
         assert_eq!(self.check(post), Some(201));
@@ -194,7 +194,7 @@ fn judge_sqs(head: &Parts, said: &str, is_refused: bool) -> Result<(), &'static 
     }
 }
 
-/// Whether an error is one of ours, and says what is wrong where.
+/// Whether an error is one of ours, and states what is wrong where.
 fn judge(body: &Value) -> Result<(), &'static str> {
     let text = |key: &str| body[key].as_str().filter(|text| !text.is_empty()).ok_or("a key is missing");
     let (_, code, _) = (text("title")?, text("code")?, text("request_id")?);
@@ -208,7 +208,7 @@ fn judge(body: &Value) -> Result<(), &'static str> {
     if code == "invalid" && !is_of_the_whole && !names_a_field {
         return Err("it names no field");
     }
-    // What the libraries say is nobody's language.
+    // What the libraries say is no caller's language.
     let foreign = ["serde", "panicked", "Error(", "invalid type", "Utf8", "expected one of"];
     if foreign.iter().any(|word| description.contains(word)) {
         Err("it speaks of our inside")

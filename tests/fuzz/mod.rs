@@ -1,8 +1,8 @@
-//! Requests and settings that are nearly right, in great numbers: whatever they say, nothing panics, no request is answered
-//! with a fault of the service, and a refusal says what is wrong where.
+//! Requests and settings that are nearly right, in great numbers: whatever they say, nothing panics, no request is
+//! answered with a fault of the service, and a refusal states what is wrong where.
 //!
-//! Each run makes the same ones; more, or others: `ANGARIUM_FUZZ_ROUNDS=1000000 ANGARIUM_SEED=7 cargo test --release --test it
-//! fuzz::`. What finds its way by coverage is in `fuzz/`, over the same inputs and the same judge.
+//! Each run makes the same ones; more, or others: `ANGARIUM_FUZZ_ROUNDS=1000000 ANGARIUM_SEED=7 cargo test --release
+//! --test it fuzz::`. What finds its way by coverage is in `fuzz/`, over the same inputs and the same judge.
 
 mod depth;
 pub mod judge;

@@ -187,7 +187,7 @@ impl Mutator {
         (from, (from + self.random.random_range(0..=most)).min(length))
     }
 
-    /// Replaces a whole value: what stands between two of the signs that part values.
+    /// Replaces a whole value: what is between two of the signs that part values.
     fn replace_value(&mut self, input: &mut Vec<u8>) {
         let is_sign = |byte: &u8| b" :,=&?/\n{}[]".contains(byte);
         let start = self.random.random_range(0..=input.len());

@@ -23,13 +23,13 @@ const ADDRESSES: [&str; 9] = [
     "postgres://%75ser:se%20cret@h/db?options=-c%20work_mem%3D1MB&application_name=q",
 ];
 
-/// Mutates `seeds` and hands each to `read`, which says why it refuses one.
+/// Mutates `seeds` and hands each to `read`, which states why it refuses one.
 fn check(seeds: &[&str], read: impl Fn(&str) -> Result<(), String>) {
     seeds.iter().for_each(|seed| assert_eq!(read(seed), Ok(()), "{seed}"));
     let (mut mutator, rounds) = mutator(seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect());
     for _ in 0..rounds {
         let input = mutator.next();
-        // What is no text is refused before anybody parses it.
+        // What is no text is refused before any caller parses it.
         let Ok(input) = std::str::from_utf8(&input) else { continue };
         if let Err(why) = read(input) {
             assert!(!why.trim().is_empty(), "no reason against:\n{input}");

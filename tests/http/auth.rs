@@ -56,7 +56,7 @@ impl Guarded {
 struct Operation {
     method: Method,
     path: String,
-    /// None when anybody may; else whether the role admin is needed.
+    /// None when any client may; else whether the role admin is needed.
     needs_admin: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ fn filled(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Sends each operation that `wanted` picks, and tells of those that are not answered as `expected` says.
+/// Sends each operation that `wanted` picks, and tells of those that are not answered as `expected` states.
 #[track_caller]
 fn assert_each(
     client: &Client,
@@ -150,7 +150,7 @@ fn every_route_of_administrators_refuses_members() {
     let refused = (StatusCode::FORBIDDEN, "not_authorized");
     let admins = |operation: &Operation| operation.needs_admin == Some(true);
     let guarded = guarded();
-    // What a caller says of itself counts for nothing while it is known by a token.
+    // What a caller states of itself counts for nothing while it is known by a token.
     assert_each(&guarded.client(&guarded.member), &[("X-Roles", "admin")], admins, refused);
     let open = service();
     assert_each(&open.client, &[("X-Roles", "member")], admins, refused);
@@ -267,7 +267,7 @@ fn tokens_come_and_go_with_their_file() {
     let later = guarded.client(&new_token(&file, MINE, "member"));
     assert_becomes(&later, StatusCode::OK);
     std::fs::write(&file, "this is no list of tokens").unwrap();
-    // Nothing to wait for: that a wrong file changes nothing is seen by what comes after it.
+    // Nothing to wait for: that a wrong file changes nothing is seen by what follows it.
     std::fs::write(&file, before).unwrap();
     assert_becomes(&later, StatusCode::UNAUTHORIZED);
     assert_becomes(&guarded.client(&guarded.member), StatusCode::OK);

@@ -216,7 +216,7 @@ fn headers_are_judged_before_the_body_is_read() {
         assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(code), "{answer}");
         assert!(since.elapsed() < Duration::from_secs(5), "the body was waited for");
     }
-    // Who sends it nevertheless makes nobody keep it.
+    // Who sends it nevertheless makes no client keep it.
     let before = server.memory_at_rest();
     let unknown = head(&server, "SendMessage", "AKIDUNKNOWN", LONGEST);
     let sockets: Vec<_> = (0..30).map(|_| sending(&server, &unknown, LONGEST - 1)).collect();
@@ -238,7 +238,7 @@ fn unproven_requests_of_one_address_take_a_quarter_for_a_moment() {
         .replace("/20260101/", &format!("/{day}/"));
     let asks = format!("{head}expect: 100-continue\r\n");
     let since = Instant::now();
-    // The key is known, the date is good, and nothing of the body ever comes.
+    // The key is known, the date is good, and nothing of the body ever arrives.
     let sockets: Vec<_> = (0..4).map(|_| sending(&server, &asks, 0)).collect();
     let (let_in, refused): (Vec<_>, Vec<_>) =
         sockets.iter().map(|socket| (socket, answer(socket))).partition(|(_, said)| said.contains(" 100 "));

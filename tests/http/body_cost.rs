@@ -23,7 +23,7 @@ fn forget_peak(server: &Server) {
     std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
 }
 
-/// Sends a request some times, and says what it costs at most.
+/// Sends a request some times, and states what it costs at most.
 fn cost(server: &Server, send: impl Fn() -> (StatusCode, HeaderMap, String)) -> usize {
     let send = || {
         let (status, _, said) = send();

@@ -59,7 +59,7 @@ fn claimer_deletes_in_bulk_by_client_id_alone() {
     let client = |id| server.client().with_header("Client-ID", id);
     let ids = client(OURS).post_messages("q", &numbers(6)).unwrap().posted_ids();
     let claim = client(OURS).claim("q", 3, 60).unwrap().granted().unwrap().id;
-    // A claim of nobody in particular is that of no `Client-ID`.
+    // A claim of no client in particular is that of no `Client-ID`.
     server.client().claim("q", 1, 60).unwrap().granted().unwrap();
     let delete = |client: &Client, ids: &[String], each: &str| {
         client.delete(&format!("{MESSAGES}{each}?ids={}", ids.join(","))).unwrap()
@@ -111,7 +111,7 @@ fn a_pop_takes_the_oldest_free_messages_out_in_order() {
     let first = &popped.json()["messages"][0];
     assert_eq!((&first["id"], &first["href"]), (&json!(ids[1]), &json!(format!("{MESSAGES}/{}", ids[1]))));
     assert_eq!(service.client.get_message("q", &ids[1]).unwrap().status, 404);
-    // The claimed one is not popped, and comes back in its place.
+    // The claimed one is not popped, and returns in its place.
     assert_eq!(service.client.release_claim("q", &claim.id).unwrap().status, 204);
     assert_eq!(bodies(&service.client.delete(&format!("{MESSAGES}?pop=20")).unwrap().json()), [0, 4, 5]);
     assert_eq!(bodies(&service.client.delete(&format!("{MESSAGES}?pop=1")).unwrap().json()), [0; 0]);

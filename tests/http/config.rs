@@ -1,4 +1,4 @@
-//! Settings as an operator gives them: a file, the environment, flags, and what the program says of them.
+//! Settings as an operator gives them: a file, the environment, flags, and what the program states of them.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -37,7 +37,7 @@ fn a_released_claim_never_takes_messages_of_another_with_it() {
     assert_eq!((&counts["claimed"], &counts["free"]), (&json!(2), &json!(0)));
 }
 
-/// There they are claimed and popped when a message that is free stands before them.
+/// There they are claimed and popped when a message that is free is before them.
 #[test]
 fn delays_apply_beside_any_other_key() {
     let service = service();

@@ -176,7 +176,7 @@ fn forwarded_address_counts_from_trusted_proxies_only() {
     assert!(!lines.contains("192.0.2.66") && !lines.contains("203.0.113.10"), "{lines}");
 }
 
-/// A header that says that a connection is of this address, with fields.
+/// A header that states that a connection is of this address, with fields.
 fn proxy_header(last: u8, fields: &[u8]) -> Vec<u8> {
     let addresses = [203, 0, 113, last, 10, 0, 0, 1, 0x12, 0x67, 0x01, 0xbb];
     let length = u8::try_from(addresses.len() + fields.len()).unwrap();
@@ -283,7 +283,7 @@ fn client_behind_http_proxy_has_bounded_requests() {
     assert!(held.iter().all(|(_, said)| said.starts_with(GOES_ON)), "{held:?}");
 }
 
-/// What a server says at its start about a file of tokens with this mode.
+/// What a server states at its start about a file of tokens with this mode.
 fn warns(mode: u32) -> bool {
     let data = tempfile::tempdir().unwrap();
     let tokens: &Path = &written(&data, "");

@@ -95,7 +95,7 @@ fn change_by_get_needs_credentials() {
     for action in ["ReceiveMessage", "DeleteQueue", "PurgeQueue"] {
         let head = format!("GET /000000000000/kept?Action={action} HTTP/1.1\r\n");
         assert_eq!(ask(&head).0, 403, "{action}");
-        // Nobody has checked what a URL says of a signature.
+        // No client has checked what a URL states of a signature.
         let presigned = format!("GET /000000000000/kept?Action={action}&X-Amz-Signature=0 HTTP/1.1\r\n");
         assert_eq!(ask(&presigned).0, 403, "{action}");
     }
@@ -145,7 +145,7 @@ struct Attacker {
     port: u16,
     /// Requests of the browser that went to the service.
     passed_on: Arc<AtomicUsize>,
-    /// What the page says when it has tried everything.
+    /// What the page states when it has tried everything.
     done: Receiver<String>,
 }
 
@@ -167,7 +167,7 @@ impl Attacker {
         Self { port, passed_on, done }
     }
 
-    /// Has a browser show the page under a name that leads to this machine. What the page says at its end.
+    /// Has a browser show the page under a name that leads to this machine. What the page states at its end.
     fn attack(&self) -> String {
         let profile = tempfile::tempdir().unwrap();
         let mut browser = Command::new("chromium");
@@ -243,7 +243,7 @@ fn serve(
     stream.write_all(&answer)
 }
 
-/// A page that makes requests with `script`, which tells `tell(text)` of each, and says at the end what it was told.
+/// A page that makes requests with `script`, which tells `tell(text)` of each, and states at the end what it was told.
 fn page(elements: &str, script: &str) -> String {
     format!(
         "<!doctype html><body>{elements}<img src='/wait'><script>

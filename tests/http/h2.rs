@@ -103,7 +103,7 @@ impl Pair {
         Self { client, gone, served, held, stop, since: Instant::now() }
     }
 
-    /// The status of an answer whose body nobody looks at.
+    /// The status of an answer whose body no client looks at.
     async fn get(&mut self, path: &str) -> Result<StatusCode, h2::Error> {
         let (answer, _) = self.client.send_request(request("GET", path), true)?;
         answer.await.map(|answer| answer.status())

@@ -55,7 +55,7 @@ fn warnings(client: &Client) -> Vec<String> {
     answer.json()["warnings"].as_array().unwrap().iter().map(Value::to_string).collect()
 }
 
-/// The queue of the late pool is refused, every other goes on, and the probe warns.
+/// The queue of the late pool is refused, every other continues, and the probe warns.
 fn assert_waits(client: &Client) {
     let posted = client.post_messages(LATE, &[json!("early")]).unwrap();
     assert_eq!(posted.status, StatusCode::SERVICE_UNAVAILABLE, "{}", posted.text());

@@ -168,7 +168,8 @@ fn padded(before: &str, after: &str, bytes: usize) -> Vec<u8> {
 
 #[test]
 fn bodies_have_configured_limits() {
-    // Both above the defaults: a message of four mebibytes goes all the way, and so does metadata near the tree's bound.
+    // Both above the defaults: a message of four mebibytes leaves all the way, and so does metadata near the tree's
+    // bound.
     let (most, metadata) = (4 << 20, 122_880);
     let settings = ["--max-messages-post-size=4194304", "--max-queue-metadata=122880"];
     let (client, _server, _data) = service(&settings);

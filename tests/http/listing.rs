@@ -93,7 +93,7 @@ fn own_messages_are_left_out_unless_they_are_asked_for() {
     ours.post_messages("q", &[json!(4)]).unwrap();
     let list = |query: &str| bodies(&ours.get(&format!("{MESSAGES}{query}")).unwrap().json());
     assert_eq!(list(""), [2, 3]);
-    // The filter comes before the cut.
+    // The filter precedes the cut.
     assert_eq!(list("?limit=1"), [2]);
     assert_eq!(list("?echo=true"), [1, 2, 3, 4]);
     assert_eq!(bodies(&service.client.get(MESSAGES).unwrap().json()), [1, 2, 3, 4]);
@@ -113,7 +113,7 @@ fn claimed_messages_are_left_out_unless_they_are_asked_for() {
     let of_claim = format!("?claim_id={}", claim.id);
     assert!(hrefs[..2].iter().all(|href| href.ends_with(&of_claim)), "{hrefs:?}");
     assert!(hrefs[2..].iter().all(|href| !href.contains('?')), "{hrefs:?}");
-    // What comes back from a claim is in its old place, though its body has to be read again.
+    // What returns from a claim is in its old place, though its body has to be read again.
     service.client.release_claim("q", &claim.id).unwrap();
     assert_eq!(bodies(&list("")), [0, 1, 2, 3, 4]);
 }

@@ -108,7 +108,7 @@ fn deleting_a_claimed_message_takes_its_claim() {
     assert_eq!(status(Some("7f1f5f2e-31a4-4c4f-9d3b-0e6b4c1d2e3f")), 400);
     assert_eq!(status(Some("junk")), 400);
     assert_eq!(status(Some(&ours)), 204);
-    // It is gone, so the same request says so again.
+    // It is gone, so the same request reports it again.
     assert_eq!(status(Some(&ours)), 204);
     assert_eq!(service.client.stats("q").unwrap().json()["messages"]["total"], json!(1));
 }

@@ -58,7 +58,7 @@ fn all_queues_of_a_pool_go_away_and_it_can_be_deleted() {
     let deleted = client.delete_message("q0", &claim.messages[0].id, Some(&claim.id)).unwrap();
     assert_eq!(deleted.status, StatusCode::NO_CONTENT);
     wait_until("it is empty", || is_done(client));
-    // What is new goes elsewhere too.
+    // What is new leaves elsewhere too.
     client.post_messages("later", &[json!(1)]).unwrap();
     assert!(is_done(client));
     assert_eq!(client.delete("/v2/pools/default").unwrap().status, StatusCode::NO_CONTENT);

@@ -1,4 +1,4 @@
-//! Files that the URI of a pool names: whatever the name leads to, the service goes on.
+//! Files that the URI of a pool names: whatever the name leads to, the service continues.
 
 use std::time::{Duration, Instant};
 

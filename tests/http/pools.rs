@@ -99,7 +99,7 @@ fn only_administrators_see_and_change_pools() {
             (Method::GET, "/v2/components"),
         ] {
             let body = (method != Method::GET).then(|| pool("x", 1));
-            // A body that nobody reads may cost the connection, so each request has its own.
+            // A body that no client reads may cost the connection, so each request has its own.
             let refused = as_role(roles).send(method.clone(), path, &[], body.as_ref()).unwrap();
             assert_eq!(refused.status, 403, "{roles:?} {method} {path}");
             let said = refused.json();
@@ -265,7 +265,7 @@ fn an_unused_pool_may_get_another_storage() {
     assert_eq!(service.client.patch(POOL, &json!({"uri": "embedded:three"})).unwrap().status, 200);
     assert_eq!(service.client.patch("/v2/pools/default", &json!({"weight": 0})).unwrap().status, 200);
     assert_eq!(service.client.post_messages("q", &[json!(1)]).unwrap().status, 201);
-    // The other one belongs to nobody now.
+    // The other one belongs to no client now.
     assert_eq!(add(&service.client, "four", &pool("two", 0)).status, 201);
     assert_eq!(service.client.claim("q", 1, 60).unwrap().status, 201);
 }

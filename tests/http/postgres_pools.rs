@@ -1,5 +1,5 @@
-//! Pools in PostgreSQL over HTTP: which are taken, what is shown of them, and what a request hears while their server is
-//! away.
+//! Pools in PostgreSQL over HTTP: which are taken, what is shown of them, and what a request learns while their server
+//! is away.
 
 use http::StatusCode;
 use serde_json::{Value, json};

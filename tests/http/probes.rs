@@ -19,7 +19,7 @@ use crate::support::server::{Server, ServerBuilder};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const PROBES: [&str; 4] = ["/livez", "/readyz", "/v2/ping", "/metrics"];
-/// Connections of one address that the reserve takes, and how long one that says nothing has its place.
+/// Connections of one address that the reserve takes, and how long one that states nothing has its place.
 const OF_ADDRESS: usize = 4;
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -60,7 +60,7 @@ fn has_place(server: &Server, last: u8) -> bool {
     to_end(sending(server, last, &asked)).starts_with("http/1.1 200")
 }
 
-/// All that comes on a connection until its end, in lower case. What is not read before it may end it with a reset.
+/// All that arrives on a connection until its end, in lower case. What is not read before it may end it with a reset.
 fn to_end(mut socket: TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);

@@ -72,7 +72,7 @@ fn queue_with_changed_flavor_migrates_whole() {
     post(&service, 600..620);
     wait_until("it arrives", || !is_moving(&service));
     assert_eq!((held(&service, "default"), held(&service, "one")), (json!(0), json!(620)));
-    // Without a flavor it goes back to where pools have none.
+    // Without a flavor it returns to where pools have none.
     assert_eq!((remove(&service).status, flavor_of(&service)), (StatusCode::OK, Value::Null));
     wait_until("it is back", || !is_moving(&service));
     assert_eq!((held(&service, "default"), held(&service, "one")), (json!(620), json!(0)));

@@ -112,7 +112,7 @@ fn filters_are_a_part_of_the_name_and_values_of_the_metadata() {
     }
     let page = list(&service, "name=q&limit=1&_default_message_ttl=3600");
     assert_eq!(next(&page).unwrap(), "/v2/queues?limit=1&name=q&_default_message_ttl=3600&marker=q1");
-    // The filter comes before the cut.
+    // The filter precedes the cut.
     assert_eq!(names(&list(&service, "limit=1&key1=value1")), ["q1"]);
 }
 

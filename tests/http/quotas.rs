@@ -38,7 +38,7 @@ fn project_over_quota_gets_429_with_bound_and_retry() {
     let never = client.post_messages("q", &[json!(1), json!(2), json!(3)]).unwrap().json();
     assert_eq!(never["may_retry"], json!(false), "it would not fit into an empty project");
     assert_eq!(of(&server, "other").post_messages("q", &[json!(1)]).unwrap().status, StatusCode::CREATED);
-    // What takes nothing in goes on.
+    // What takes nothing in continues.
     let claim = client.claim("q", 1, 60).unwrap().granted().unwrap();
     client.delete_message("q", &claim.messages[0].id, Some(&claim.id)).unwrap();
     assert_eq!(client.post_messages("q", &[json!(3)]).unwrap().status, StatusCode::CREATED);

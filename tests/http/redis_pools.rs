@@ -1,4 +1,5 @@
-//! Pools in Redis over HTTP: which are taken, what is shown of them, and what a request hears while their servers are away.
+//! Pools in Redis over HTTP: which are taken, what is shown of them, and what a request learns while their servers are
+//! away.
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use crate::support::client::Answer;
 const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 const ID: &str = "01a1fc0b-7a70-73e1-a5b6-7f7b06722333";
 
-/// Where a body goes, and the media type that it is said to have.
+/// Where a body leaves, and the media type that it is said to have.
 fn bodies() -> Vec<(Method, String, &'static str)> {
     let json = "application/json";
     vec![

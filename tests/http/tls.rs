@@ -228,7 +228,7 @@ fn start_with_wrong_files_names_them() {
     assert!(said.contains("there is no certificate"), "{said}");
 }
 
-/// What the program says when it does not start with these.
+/// What the program states when it does not start with these.
 fn refused(certificate: &Path, key: &Path) -> String {
     let data = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_angarium"))

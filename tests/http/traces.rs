@@ -1,4 +1,4 @@
-//! A trace goes with a message from its producer to its consumer, and with a request into the log.
+//! A trace leaves with a message from its producer to its consumer, and with a request into the log.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ fn message_without_valid_trace_is_posted() {
         let ids = post(client, "q", &[("traceparent", parent)], &[json!(1)]).posted_ids();
         assert!(!client.get_message("q", &ids[0]).unwrap().headers.contains_key("traceparent"), "{parent}");
     }
-    // A list that is too long goes, and the trace stays.
+    // A list that is too long leaves, and the trace stays.
     let long = format!("a={}", "x".repeat(600));
     let ids = post(client, "q", &[("traceparent", PARENT), ("tracestate", &long)], &[json!(1)]).posted_ids();
     let answer = client.get_message("q", &ids[0]).unwrap();

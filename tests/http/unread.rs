@@ -1,4 +1,4 @@
-//! Refusals of requests whose body nobody reads: a client that is still sending sees the answer, and the connection
+//! Refusals of requests whose body no client reads: a client that is still sending sees the answer, and the connection
 //! stays. A socket by hand, since a client of HTTP would hide what happens on it.
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! A client of HTTP/1.1 that is gone without a word, as when its machine lost power: its half of the connection is no more,
-//! and nothing says so.
+//! A client of HTTP/1.1 that is gone without a word, as when its machine lost power: its half of the connection is no
+//! more, and nothing reports it.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

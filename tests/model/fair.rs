@@ -65,7 +65,7 @@ struct World {
     pages: Vec<(Refill, Vec<Message>, bool, Page)>,
 }
 
-/// What was held when somebody took something, for so many milliseconds.
+/// What was held when a caller took something, for so many milliseconds.
 struct TakeRecord {
     /// In which 150 seconds.
     span: u64,
@@ -344,8 +344,8 @@ fn quiet_messages_behind_noisy_backlog_are_served_soon() {
     }
 }
 
-/// The page shows a message that is claimed when it is asked for, and deleted before it comes. Taken for ready, no claim
-/// could have its body, and all that came after it waited.
+/// The page shows a message that is claimed when it is asked for, and deleted before it arrives. Taken for ready, no
+/// claim could have its body, and all that came after it waited.
 #[test]
 fn late_lookahead_page_restores_no_deleted_message() {
     let mut world = World::new();

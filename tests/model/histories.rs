@@ -50,7 +50,7 @@ fn engine_in_order_under_swarms_is_the_naive_queue() {
     }
 }
 
-/// The same, and each batch goes to the embedded pool too, which must have what the naive one has.
+/// The same, and each batch moves to the embedded pool too, which must have what the naive one has.
 #[test]
 fn engine_over_embedded_pool_under_swarms_is_the_naive_queue() {
     let driver = Driver::open();
@@ -115,8 +115,8 @@ fn id_forgotten_and_noted_in_one_batch_outlives_a_crash() {
     }
 }
 
-/// An id was over while its message was on its way, and another message was posted with it: a duplicate was answered with that
-/// one when the first was durable.
+/// An id had ended while its message was on its way, and another message was posted with it: a duplicate was answered
+/// with that one when the first was durable.
 #[test]
 fn late_message_id_implies_nothing_for_the_next() {
     for first in [vec![Step::Apply, Step::Settle], vec![Step::Settle]] {
@@ -174,8 +174,8 @@ fn group_listed_while_its_head_leaves_is_kept() {
     history_in(World::ordered(narrow(3, 2, 6)), &steps);
 }
 
-/// A page of a group was read before the first message of it was set aside, and arrived after that. When the message had left
-/// for the other queue it was ready here again.
+/// A page of a group was read before the first message of it was marked in transfer, and arrived after that. When the
+/// message had left for the other queue it was ready here again.
 #[test]
 fn message_in_transfer_during_page_read_is_not_ready() {
     let steps = [

@@ -27,7 +27,7 @@ fn posted(sizes: &[u8]) -> Vec<Step> {
     [vec![Step::Post(sizes.to_vec(), false)], DONE.to_vec()].concat()
 }
 
-/// An end of a claim that nobody was told of took one attempt back, failed, and took another one back.
+/// An end of a claim that no caller was told of took one attempt back, failed, and took another one back.
 #[test]
 fn failed_uncounted_release_keeps_attempts() {
     let claimed = [Step::Take(1), Step::Grant(0), Step::End(0, false)];
@@ -44,7 +44,7 @@ fn message_deleted_before_its_post_is_answered_is_never_ready() {
     history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
 }
 
-/// Its message went back to a claim that was over a moment later, and was hidden for ever.
+/// Its message went back to a claim that had ended a moment later, and was hidden for ever.
 #[test]
 fn failed_removal_during_claim_end_frees_message() {
     let claimed = [Step::Take(2), Step::Grant(0)];
@@ -62,7 +62,7 @@ fn failed_removal_after_claim_end_keeps_attempt_in_pool() {
     history(&[&posted(&[0]), &claimed[..], &deleted, &ended, &DONE, &[Step::FinishEnd(0)]].concat());
 }
 
-/// Of messages beyond 4 KiB no window holds 256: every claim read a page that had no room.
+/// Of messages beyond 4 KiB no ready cache holds 256: every claim read a page that had no room.
 #[test]
 fn window_full_of_large_messages_reads_no_page() {
     let mut world = World::new();

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-/// Whom somebody who deletes a message says he is.
+/// Whom a caller who deletes a message states he is.
 #[derive(Clone, Copy, Debug)]
 pub enum Deleter {
     Nobody,
@@ -30,7 +30,7 @@ pub enum Target {
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A post goes to the lane: bodies by kind of size, and whether their life is short.
+    /// A post moves to the slot writer: bodies by kind of size, and whether their life is short.
     Post(Vec<u8>, bool),
     /// A post of messages that live by the queue's retention.
     PostRetained(Vec<u8>),
@@ -43,7 +43,7 @@ pub enum Step {
     ReadDue,
     Wake,
     FinishWake,
-    /// A post with one of a few ids of deduplication, or the ids whose time is over are forgotten, or all of them.
+    /// A post with one of a few ids of deduplication, or the ids whose time has ended are forgotten, or all of them.
     PostOnce(u8),
     ForgetOld,
     ForgetAll,
@@ -60,12 +60,12 @@ pub enum Step {
     Arrive(u8),
     /// A prepared message is published.
     Publish(u8),
-    /// A message that moves away, or that was prepared and is not to come, goes.
+    /// A message that moves away, or that was prepared and is not to come, leaves.
     Depart(u8),
     /// A claim of so many messages waits, if there are none.
     Join(u8),
     Leave(u8),
-    /// What waits in the lane goes out in one batch.
+    /// What waits in the slot writer is sent in one batch.
     Send,
     /// The batch that is out becomes durable.
     Apply,
@@ -78,11 +78,11 @@ pub enum Step {
     PutBack(u8),
     /// A claim begins to end; whether it counts as an attempt.
     End(u8, bool),
-    /// The record of an ending claim goes.
+    /// The record of an ending claim leaves.
     Unrecord(u8),
     FinishEnd(u8),
     FailEnd(u8),
-    /// The record of an ending claim goes, and its owner does not hear of it.
+    /// The record of an ending claim leaves, and its owner does not hear of it.
     LoseEnd(u8),
     /// Some messages of a claim, one for each bit, get a time of their own: so many seconds as the bits say.
     Part(u8, u8),
@@ -91,7 +91,7 @@ pub enum Step {
     /// Its outcome is known.
     FinishParting(u8),
     FailParting(u8),
-    /// Whoever has a receipt of a message removes it.
+    /// Any caller that has a receipt of a message removes it.
     RemoveReceived(Target),
     ClearSpent,
     Remove(Target, Deleter),
@@ -100,10 +100,10 @@ pub enum Step {
     ReadPage(u8),
     FinishRefill,
     FailRefill,
-    /// The window is left to the pool.
+    /// The ready cache is left to the pool.
     LeaveReady,
     Advance(u8),
-    /// All that is under way comes to its end, but for a page that is read.
+    /// All that is under way arrives at its end, but for a page that is read.
     Flush,
     /// The engine is lost with all that was not durable, and built again.
     Crash,
@@ -114,7 +114,7 @@ pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..most)
 }
 
-/// Histories of a queue that is far longer than its window, some of it claimed, where pages take their time.
+/// Histories of a queue that is far longer than its ready cache, some of it claimed, where pages take their time.
 pub fn deep_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let backlog = prop::collection::vec(prop::collection::vec(1u8..3, 1..6), 1..4);
     let claims = prop::collection::vec(1u8..4, 0..4);
@@ -153,8 +153,8 @@ fn deep_step() -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// Histories of swarm testing: each draws how often it takes each kind of step, and many kinds it never takes. What rarely
-/// comes together in a history of all kinds comes together in some of these.
+/// Histories of swarm testing: each draws how often it takes each kind of step, and many kinds it never takes. What
+/// rarely arrives together in a history of all kinds arrives together in some of these.
 pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let single = kinds().into_iter().map(|(_, kind)| kind.prop_map(|step| vec![step]).boxed());
     let (single, several): (Vec<_>, Vec<_>) = (single.collect(), sequences());

@@ -1,5 +1,5 @@
-//! Owns the naive queue: every message in one map, with its place. It has no window, no cursor and no budget;
-//! what it says is what the engine must say.
+//! Owns the naive queue: every message in one map, with its place. It has no ready cache, no cursor and no budget;
+//! what it states is what the engine must say.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub struct KnownMessage {
     pub header: Header,
     /// Where it is, or would be if its removals failed.
     pub place: MessageState,
-    /// How many removals of it are under way. While one is, nobody sees it.
+    /// How many removals of it are under way. While one is, no caller sees it.
     pub removals: u32,
 }
 
@@ -126,7 +126,7 @@ impl Truth {
         }
     }
 
-    /// Those of the messages that the old claim still has are under the new one. Returns which of the two are over.
+    /// Those of the messages that the old claim still has are under the new one. Returns which of the two have ended.
     pub fn finish_split(
         &mut self,
         old: ClaimId,
@@ -189,7 +189,7 @@ impl Truth {
         }
     }
 
-    /// They are ready now, whether somebody removes them or not.
+    /// They are ready now, whether a caller removes them or not.
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
             let known = self.at(*id);
@@ -245,7 +245,7 @@ impl Truth {
         }
     }
 
-    /// Returns the claim that is over by it.
+    /// Returns the claim that has ended by it.
     pub fn removed(&mut self, id: MessageId) -> Option<ClaimId> {
         self.strangers.remove(&id);
         let known = self.messages.remove(&id)?;

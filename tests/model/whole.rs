@@ -1,5 +1,5 @@
 //! The broker as a whole, over the embedded tree and pool in a directory of its own. Its clock is moved by
-//! hand; where the time of tasks does not matter it is tokio's, paused, so that duties cost no waiting.
+//! hand; where the time of tasks does not matter it is tokio's, paused, so that background tasks cost no waiting.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -288,7 +288,7 @@ async fn claimed_and_free_messages_add_up() {
     assert_eq!(stats.newest.map(|newest| newest.id), Some(posted[3]));
 }
 
-/// A claim that met only expired messages waited for a page that nobody read, for ever.
+/// A claim that met only expired messages waited for a page that no caller read, for ever.
 #[tokio::test]
 async fn expired_backlog_does_not_hold_claims_up() {
     let (whole, at) = (Whole::start().await, queue("p", "q"));

@@ -174,7 +174,7 @@ fn summaries_are_short_imperatives() {
     }
 }
 
-/// Of these the summary says all.
+/// Of these the summary states all.
 const SELF_EXPLAINING: &[&str] =
     &["flavor_get", "openapi_document_get", "ping_get", "pool_update", "queue_migration_get"];
 
@@ -227,7 +227,7 @@ fn error_codes_are_all_in_the_enum_with_their_meanings() {
     assert_eq!(error["properties"]["code"]["$ref"], "#/components/schemas/ErrorCode");
     let schema = &document["components"]["schemas"]["ErrorCode"];
     let documented: BTreeSet<&str> = strings(&schema["enum"]).collect();
-    // The one list of them, as it stands in the source.
+    // The one list of them, as it is in the source.
     let source = text(concat!(env!("CARGO_MANIFEST_DIR"), "/src/error.rs"));
     let list = source.split_once("\ncodes! {\n").and_then(|(_, rest)| rest.split_once("\n}\n"));
     let list = list.expect("the codes are in one list").0;

@@ -1,4 +1,4 @@
-//! Dockerfiles, as far as ours goes: instructions with their arguments, continued lines, comments.
+//! Dockerfiles, as far as ours leaves: instructions with their arguments, continued lines, comments.
 
 use super::text;
 

@@ -1,5 +1,5 @@
-//! What only another program can judge: the image built and run by a container engine, the unit read by systemd. Where that
-//! program is missing, the test says loudly that it did not run; with `ANGARIUM_NEED_CONTAINERS=1` it fails.
+//! What only another program can judge: the image built and run by a container engine, the unit read by systemd. Where
+//! that program is missing, the test states loudly that it did not run; with `ANGARIUM_NEED_CONTAINERS=1` it fails.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -16,7 +16,7 @@ use super::launch::assert_usable;
 /// Much more than an engine takes to start the container.
 const START: Duration = Duration::from_secs(120);
 
-/// Says, past the capture of the test harness, what was not tested.
+/// States, past the capture of the test harness, what was not tested.
 fn skip(what: &str) {
     assert_eq!(number("ANGARIUM_NEED_CONTAINERS", 0), 0, "ANGARIUM_NEED_CONTAINERS is set, and {what}");
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {what}\n");

@@ -1,5 +1,5 @@
-//! Owns the program started as a packaging file says: with the file's own command and environment. Only what this machine
-//! lacks is replaced: its hosts, its directories, its ports.
+//! Owns the program started as a packaging file states: with the file's own command and environment. Only what this
+//! machine lacks is replaced: its hosts, its directories, its ports.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -125,7 +125,7 @@ impl Launched {
         self.port
     }
 
-    /// What a health check of the image says of it: its exit code.
+    /// What a health check of the image states of it: its exit code.
     pub fn health(&self) -> Option<i32> {
         let file = Dockerfile::read("docker/Dockerfile");
         let (_, command) = file.last("HEALTHCHECK").split_once("CMD ").expect("it runs a command");
@@ -139,7 +139,7 @@ impl Launched {
 
     /// Sends the request of its `try:` line, as a shell reads that, and returns what was answered.
     pub fn try_line(&self) -> StatusCode {
-        // It listens before it says so.
+        // It listens before it reports it.
         wait_until("there is a line to try", || self.printed().contains("\ntry: "));
         let printed = self.printed();
         let line = printed.lines().find_map(|line| line.strip_prefix("try: "));

@@ -95,7 +95,7 @@ fn every_licence_is_allowed_and_every_allowed_one_is_used() {
     for (package, expression) in packages.iter().zip(&expressions) {
         assert!(is_met(expression, &allowed), "{}: {expression}", package["name"]);
     }
-    // One that nothing needs any more would let in what nobody has looked at.
+    // One that nothing needs any more would let in what no caller has looked at.
     for licence in &allowed {
         assert!(
             expressions.iter().any(|expression| expression.contains(licence.as_str())),

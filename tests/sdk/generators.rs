@@ -28,7 +28,7 @@ fn warnings(output: &str) -> Vec<&str> {
     output.lines().filter(warns).filter(|line| !line.contains("INFO")).collect()
 }
 
-/// Makes a client of the document in `into` with openapi-generator. What it warns of whatever the document says
+/// Makes a client of the document in `into` with openapi-generator. What it warns of whatever the document states
 /// (its Python generator does, once for every run) is not ours.
 pub fn openapi_generator(generator: &str, options: &str, into: &Path) {
     let make = |document: &Path, into: &Path| {

@@ -7,7 +7,7 @@ use super::{OLD_BOTO3, run_at, run_rust_at};
 use crate::support::cluster::Cluster;
 use crate::support::settings::test_tools;
 
-/// A client: the script, the variable that says where its tools are, and the folder of the tools.
+/// A client: the script, the variable that states where its tools are, and the folder of the tools.
 type Client = (&'static str, Option<(&'static str, &'static str)>);
 
 /// Those that run at the same time: each has queues of its own, in a region of its own.

@@ -69,7 +69,7 @@ fn operations() -> Vec<(&'static str, &'static [&'static str], Value)> {
     ]
 }
 
-/// What a member says.
+/// What a member states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Nothing,

@@ -230,7 +230,7 @@ fn rest_and_sqs_share_queues_and_rest_wins_its_paths() {
     let bodies = answer.json()["Messages"].as_array().cloned().unwrap_or_default();
     let bodies: Vec<_> = bodies.iter().map(|message| message["Body"].clone()).collect();
     assert_eq!(bodies, [json!("{\"a\":[1.5]}"), json!("text")]);
-    // A path of REST is one, whatever the header says; and `GET /` without an action is the versions.
+    // A path of REST is one, whatever the header states; and `GET /` without an action is the versions.
     assert_eq!(sqs.post("/v2/queues/q/messages", &posted).expect("it answers").status.as_u16(), 201);
     assert!(rest.get("/").expect("it answers").json()["versions"].is_array());
     // What changes something is not done by a GET that any page could have a browser send.

@@ -244,7 +244,7 @@ fn both_apis_show_and_bound_one_size() {
     let too_long = send(2_001 - 995 - "kind".len() - "String".len());
     assert_eq!(service.json("SendMessage", &too_long, NONE).status.as_u16(), 400);
     assert_eq!(rest.put("/v2/queues/wider", Some(&json!({key: 1_048_577}))).unwrap().status.as_u16(), 400);
-    // A queue that loses its bound begins anew as one of REST.
+    // A queue that loses its bound begins again as one of REST.
     let patch = json!([{"op": "remove", "path": format!("/metadata/{key}")}]).to_string();
     let media = "application/json-patch+json";
     assert_eq!(
@@ -312,7 +312,7 @@ fn unknown_attribute_names_are_refused() {
     }
     // The model of AWS lets a receive name attributes of queues.
     service.done("ReceiveMessage", &json!({"QueueUrl": "q", "AttributeNames": ["All", "QueueArn"]}));
-    // Attributes that senders name are not known to anybody.
+    // Attributes that senders name are not known to any caller.
     service.done("ReceiveMessage", &json!({"QueueUrl": "q", "MessageAttributeNames": ["Colour", "%"]}));
 }
 

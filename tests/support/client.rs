@@ -1,6 +1,6 @@
 //! Owns the tests' side of HTTP: one blocking client, and the calls of the API that tests make most.
 //! It never repeats a request, never follows a redirect and never turns a status into an error: an `Err`
-//! means that no whole answer came, so that nobody knows what the server did.
+//! means that no whole answer came, so that it is unknown what the server did.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ impl Client {
 
     fn run(&self, request: http::request::Builder, method: &Method, body: Option<Vec<u8>>) -> Reply {
         let sent = match body {
-            // Without a body these go out chunked; an empty one says `Content-Length: 0`, as curl does.
+            // Without a body these go out chunked; an empty one states `Content-Length: 0`, as curl does.
             None if [Method::PUT, Method::POST, Method::PATCH].contains(method) => {
                 self.agent.run(request.body(Vec::new()).expect(WELL_FORMED))
             }

@@ -158,7 +158,7 @@ impl Cluster {
         self.members.iter().map(resident).sum()
     }
 
-    /// How many slots each replica owns, and how many replicas are registered, as one of them says.
+    /// How many slots each replica owns, and how many replicas are registered, as one of them states.
     pub fn owned(&self, asked: usize) -> (Vec<usize>, usize) {
         let answer = self.client_of(asked).get("/v2/components").expect("it answers").json();
         let registered = answer["components"].as_array().map_or(0, Vec::len);
@@ -252,7 +252,7 @@ impl Cluster {
         })
     }
 
-    /// What each replica owns, as one of them says: by its place here.
+    /// What each replica owns, as one of them states: by its place here.
     fn shares(&self, asked: usize) -> Vec<Vec<u64>> {
         let client = Client::with_timeout(&format!("http://{}", self.members[asked].address), PROBE);
         let Ok(answer) = client.get("/v2/components") else { return Vec::new() };
@@ -272,7 +272,7 @@ impl Cluster {
         u64::from(QueueRef { project, name: name.expect("it is a name") }.slot().0)
     }
 
-    /// Which replica owns a queue of the default project, as another one says.
+    /// Which replica owns a queue of the default project, as another one states.
     pub fn owner_of(&self, queue: &str) -> usize {
         let slot = Self::slot_of(queue);
         let mut owner = None;

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long a server may take to answer, and whatever else is waited for: a busy machine stays well below it.
 pub const START: Duration = Duration::from_secs(60);
 
-/// Runs the server (`$3` and on) with its output in `$1`, says its process id, ends it when stdin closes, and
+/// Runs the server (`$3` and on) with its output in `$1`, states its process id, ends it when stdin closes, and
 /// then removes `$2` if that names anything, once its children have had a moment to end too.
 const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
 cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;

@@ -1,8 +1,8 @@
-//! Owns private PostgreSQL servers, each on its own port and data directory, on the loopback alone, alone or followed by a
-//! standby. None outlives the test process.
+//! Owns private PostgreSQL servers, each on its own port and data directory, on the loopback alone, alone or followed
+//! by a standby. None outlives the test process.
 //!
 //! It needs Debian's `postgresql-15`, or another server from 13 on. The server refuses to run as root: then it runs as
-//! nobody.
+//! no caller.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use super::held::{LastWill, START, ShellServer, free_port, is_over, wait_until};
 
-/// The user and group nobody.
+/// The user and group no caller.
 const NOBODY: u32 = 65_534;
 /// What its clients must say. It appears in no log and in no answer.
 pub const PASSWORD: &str = "s3cret-of-the-test";
@@ -127,7 +127,7 @@ impl Postgres {
     /// Makes a standby take writes.
     pub fn promote(&self) {
         assert_eq!(self.sql("SELECT pg_promote(true, 60)"), "t");
-        // Nobody follows it.
+        // No caller follows it.
         self.sql("ALTER SYSTEM SET synchronous_standby_names = ''");
         self.sql("SELECT pg_reload_conf()");
     }
@@ -196,7 +196,7 @@ impl Postgres {
         format!("postgres://angarium:{PASSWORD}@127.0.0.1:{one},127.0.0.1:{two}/postgres")
     }
 
-    /// The URI of a pool that nobody else uses.
+    /// The URI of a pool that no other caller uses.
     pub fn fresh_uri(&self) -> String {
         self.uri(&format!("schema={}", fresh_schema()))
     }

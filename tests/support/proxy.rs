@@ -31,7 +31,7 @@ pub enum Wire {
     Cut,
 }
 
-/// Which way a pipe goes.
+/// Which way a pipe leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProxyDirection {
     Requests,
@@ -106,7 +106,7 @@ impl Proxy {
         self.address
     }
 
-    /// For everybody.
+    /// For every caller.
     pub fn set(&self, wire: Wire) {
         self.rules.send_replace(Rules { all: wire, of: HashMap::new() });
     }

@@ -255,7 +255,7 @@ impl Output {
         let kept = self.clone();
         thread::spawn(move || {
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                // A full channel means that the address is known already; a closed one, that nobody asks.
+                // A full channel means that the address is known already; a closed one, that no caller asks.
                 if let Some(base) = address_in(&line) {
                     let _ = ready.try_send(base);
                 }
@@ -277,8 +277,8 @@ impl Output {
     }
 }
 
-/// `http://ADDRESS`, or `https://ADDRESS`, from the line that says where the server listens: that for people, or the event of a
-/// log in JSON.
+/// `http://ADDRESS`, or `https://ADDRESS`, from the line that states where the server listens: that for people, or the
+/// event of a log in JSON.
 fn address_in(line: &str) -> Option<String> {
     let event = serde_json::from_str(line).unwrap_or(serde_json::Value::Null);
     let url = event["url"].as_str().filter(|_| event["message"] == "listening");

@@ -96,7 +96,7 @@ impl ZooKeeper {
         answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned)
     }
 
-    /// What it says to one of its words of four letters.
+    /// What it states to one of its words of four letters.
     fn four_letter_reply(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.endpoint()).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
@@ -148,7 +148,7 @@ impl ZooKeeper {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The address of a tree below a root that nobody else uses.
+    /// The address of a tree below a root that no other caller uses.
     pub fn fresh_tree(&self) -> Address {
         fresh_tree_at(&self.endpoint().to_string())
     }
@@ -189,7 +189,7 @@ impl Ensemble {
         Self(servers)
     }
 
-    /// The address of a tree below a root that nobody else uses.
+    /// The address of a tree below a root that no other caller uses.
     pub fn fresh_tree(&self) -> Address {
         fresh_tree_at(&self.0.each_ref().map(|server| server.endpoint().to_string()).join(","))
     }

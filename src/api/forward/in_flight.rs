@@ -1,5 +1,5 @@
-//! A request on its way to another replica, whose client may leave. Then what is on its way back is waited for a moment: it may
-//! hand a claim over, which nobody would have, and which is given back by dropping the answer.
+//! A request on its way to another replica, whose client may leave. Then what is on its way back is waited for a
+//! moment: it may hand a claim over, which no client would have, and which is given back by dropping the answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,8 +13,8 @@ use crate::domain::limits;
 
 type PeerExchange = Pin<Box<dyn Future<Output = Result<Response, PeerFailure>> + Send>>;
 
-/// The exchange with the other replica. Dropped before it is done it goes on for [`limits::PEER_PARTING`], and its answer is
-/// dropped.
+/// The exchange with the other replica. Dropped before it is done it continues for [`limits::PEER_PARTING`], and its
+/// answer is dropped.
 pub(super) struct InFlightForward {
     broker: Broker,
     /// None once it is done.

@@ -1,4 +1,4 @@
-//! Requests for queues that another replica serves: they are passed on to it, whole, and its answer comes back as if it
+//! Requests for queues that another replica serves: they are passed on to it, whole, and its answer returns as if it
 //! were ours (P13). A client may speak to any replica and cannot tell.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!                    the owner ──▶ answer, or "moved": once more, where the slot is now
 //! ```
 //!
-//! A request goes one hop: the owner answers "moved" for what it does not serve. It is made again only when it is
-//! certain that nothing was done, or when it may be done twice. Otherwise the client is told that nobody knows.
+//! A request leaves one hop: the owner answers "moved" for what it does not serve. It is made again only when it is
+//! certain that nothing was done, or when it may be done twice. Otherwise the client is told that it is unknown.
 
 mod in_flight;
 pub mod peer;
@@ -83,7 +83,7 @@ enum AttemptResult {
     Done(Response),
     /// It waited for a message, and this replica is about to stop: it is made again without waiting.
     CutShort,
-    /// The slot is served elsewhere, and nothing was done. What the client hears if it stays so.
+    /// The slot is served elsewhere, and nothing was done. What the client learns if it stays so.
     Moved(Slot, Response),
 }
 
@@ -153,7 +153,7 @@ impl Relay {
             Ok(AttemptResult::Moved(..) | AttemptResult::CutShort) => {
                 (StatusCode::MISDIRECTED_REQUEST, [(MOVED, "1")]).into_response()
             }
-            // Nobody waits for it any more.
+            // No client waits for it any more.
             Err(_) => ApiError::from(Error::unknown(Part::Server, "the other replica does not wait"))
                 .into_response(),
         }
@@ -172,7 +172,7 @@ impl Relay {
                         Ok(body) => {
                             self.attempt_remote(&asking, body, *slot, owner.address.clone(), &place).await
                         }
-                        // The handler finds out what is wrong with the body, and says so.
+                        // The handler finds out what is wrong with the body, and reports it.
                         Err(replayable_body::IncompleteBody) => {
                             AttemptResult::Done(local.serve(asking.again()).await)
                         }

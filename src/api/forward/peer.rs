@@ -1,12 +1,12 @@
-//! How replicas speak to each other: what goes along with a forwarded request, and who may send one.
+//! How replicas speak to each other: what is sent along with a forwarded request, and who may send one.
 //!
-//! | header | what it says |
+//! | header | what it states |
 //! |---|---|
 //! | `x-angarium-secret` | that the sender is a replica of this installation |
 //! | `x-angarium-project`, `x-angarium-role` | who asks, as the replica found out that the client spoke to; the project form-encoded |
 //! | `x-angarium-source` | the client's address and whether it speaks TLS, as that replica found out, sealed with the secret: an older version passes on what a client writes there, and has none of its own |
 //! | `x-angarium-request-id` | the id of the request |
-//! | `x-angarium-waited` | milliseconds of a long poll that are over |
+//! | `x-angarium-waited` | milliseconds of a long poll that have ended |
 //! | `x-angarium-patience` | milliseconds after which the sender does not wait any more |
 //! | `x-angarium-moved` | on an answer: the replica does not serve the slot, and has done nothing |
 //! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it hands over, form-encoded |
@@ -127,7 +127,7 @@ fn sealed(source: Source, RequestId(id): &RequestId, secret: &PeerSecret) -> Str
     format!("{source} {}", secret.seal(&format!("{id} {source}")))
 }
 
-/// The source that a replica has told of a request; none when nobody has, or somebody else.
+/// The source that a replica has told of a request; none when no client has, or another client.
 fn unsealed(headers: &HeaderMap, RequestId(id): &RequestId, secret: &PeerSecret) -> Option<Source> {
     let (source, seal) = headers.get(SOURCE)?.to_str().ok()?.rsplit_once(' ')?;
     if secret.has_sealed(&format!("{id} {source}"), seal) { source.parse().ok() } else { None }
@@ -168,7 +168,8 @@ pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
     secret.is(request.headers().get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default())
 }
 
-/// Notes what a replica that shows `secret` says of a request that it passes on. Returns whether it says all that is needed.
+/// Notes what a replica that shows `secret` states of a request that it passes on. Returns whether it states all that
+/// is needed.
 pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
     let Some((id, from, waited)) = error_body(request.headers()) else { return false };
     let source = unsealed(request.headers(), &id, secret);

@@ -1,5 +1,6 @@
 //! The body of a request, kept as it is read, so that a request which was refused for its place can be made again.
-//! Nothing is read before somebody asks for it, so the bounds and deadlines of whoever reads hold as without this.
+//! Nothing is read before a client asks for it, so the bounds and deadlines of any client that reads hold as without
+//! this.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ struct ReadState {
 enum UnreadRest {
     More(Body),
     Ended,
-    /// It failed, because it was late or otherwise, and does so for everybody who reads it again.
+    /// It failed, because it was late or otherwise, and does so for every client who reads it again.
     Broken {
         by: BodyBreak,
     },
@@ -66,7 +67,8 @@ impl ReplayableBody {
         Body::new(BodyReplay { kept: self.0.clone(), next: 0 })
     }
 
-    /// The whole body. Not when it has more than `most` bytes or broke off: whoever reads it again finds out why.
+    /// The whole body. Not when it has more than `most` bytes or broke off: any client that reads it again finds out
+    /// why.
     pub async fn whole(&self, most: usize) -> Result<Bytes, IncompleteBody> {
         let mut body = BodyReplay { kept: self.0.clone(), next: 0 };
         let mut frames = Vec::new();
@@ -85,7 +87,7 @@ impl ReplayableBody {
         let mut whole = BytesMut::with_capacity(bytes);
         frames.iter().for_each(|frame| whole.extend_from_slice(frame));
         let whole = whole.freeze();
-        // Once in memory, not twice. Nobody is in the middle of it: one at a time reads.
+        // Once in memory, not twice. No client is in the middle of it: one at a time reads.
         self.0.lock().frames = vec![whole.clone()];
         Ok(whole)
     }

@@ -1,5 +1,5 @@
 //! An example of the body of every request and of every answer that is not an error, by the id of the operation.
-//! Never says what a body may be: that is its type's.
+//! Never states what a body may be: that is its type's.
 
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
@@ -63,7 +63,7 @@ fn set(content: &mut RefOr<Content>, example: &Value) {
     }
 }
 
-/// What stands for the operation; nothing for one without bodies. A test of the document names the operations with
+/// What represents the operation; nothing for one without bodies. A test of the document names the operations with
 /// bodies that are missing here.
 fn bodies(operation: &str) -> Bodies {
     match operation {
@@ -96,7 +96,7 @@ fn bodies(operation: &str) -> Bodies {
     }
 }
 
-/// A replica and what it says.
+/// A replica and what it states.
 fn serving() -> Value {
     json!({
         "instance": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",

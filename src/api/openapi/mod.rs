@@ -18,7 +18,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::error::ErrorBody;
 
-/// What the document says of the service as a whole.
+/// What the document states of the service as a whole.
 #[derive(OpenApi)]
 #[openapi(
     info(

@@ -1,5 +1,5 @@
-//! Bodies that may be absent. The attribute of a route says such a body with `Option`, which utoipa takes for one that
-//! may be absent or `null`; here `null` is a body like another, and refused.
+//! Bodies that may be absent. The attribute of a route states such a body with `Option`, which utoipa takes for one
+//! that may be absent or `null`; here `null` is a body like another, and refused.
 
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{OpenApi, RefOr, Schema};

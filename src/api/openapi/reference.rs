@@ -203,7 +203,7 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A text as HTML; nothing when it is something else. What stands between backticks is code.
+/// A text as HTML; nothing when it is something else. What is between backticks is code.
 fn text(value: &Value) -> String {
     let parts = escaped(value.as_str().unwrap_or_default());
     let parts = parts.split('`').enumerate();

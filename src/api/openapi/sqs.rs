@@ -1,6 +1,6 @@
-//! The operations of SQS in the document. They are not routes: a header says which one a request means. Each is written as a
-//! path of its own all the same, `/` and a fragment that no client sends, as other documents of AWS's JSON protocols do:
-//! so that a generator makes one typed method of each.
+//! The operations of SQS in the document. They are not routes: a header states which one a request means. Each is
+//! written as a path of its own all the same, `/` and a fragment that no client sends, as other documents of AWS's JSON
+//! protocols do: so that a generator makes one typed method of each.
 
 mod members;
 mod operations;

@@ -17,7 +17,7 @@ pub struct Caller {
     pub region: String,
 }
 
-/// What the URL of a queue says.
+/// What the URL of a queue states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The region, of a URL that names one.
@@ -31,7 +31,7 @@ pub struct Address {
 /// What the name of a standard queue may be.
 pub const NAME: &str = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
 
-/// What stands before the region in the path of a URL that names one.
+/// What is before the region in the path of a URL that names one.
 const REGIONAL: &str = "queue";
 
 /// The names of queues, in the service's own region and others.
@@ -99,8 +99,8 @@ impl RegionalQueues {
     }
 }
 
-/// What the URL of a queue says: its path ends in `/queue/REGION/ACCOUNT/NAME`, `/ACCOUNT/NAME` or the name alone, whatever is
-/// before that.
+/// What the URL of a queue states: its path ends in `/queue/REGION/ACCOUNT/NAME`, `/ACCOUNT/NAME` or the name alone,
+/// whatever is before that.
 pub fn of_url(url: &str) -> Option<Address> {
     let path = url.split(['?', '#']).next()?.trim_end_matches('/');
     let path =

@@ -1,4 +1,5 @@
-//! What is known of a request before its body is read: who says that it sends it, and where it counts among those in progress.
+//! What is known of a request before its body is read: who states that it sends it, and where it counts among those in
+//! progress.
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -19,7 +20,7 @@ pub(super) struct ScreenedRequest<'a> {
 
 /// Who sends a request.
 pub(super) enum Sender {
-    /// Somebody known.
+    /// A client known.
     Caller(Caller),
     /// Who has signed it, if it is signed so.
     Signer(signature::ScreenedHeaders),
@@ -57,7 +58,7 @@ impl ScreenedRequest<'_> {
 }
 
 impl Sender {
-    /// The account and the region that it says it is of.
+    /// The account and the region that it states it is of.
     pub(super) fn account(&self) -> (&str, &str) {
         match self {
             Self::Caller(caller) => (&caller.account, &caller.region),
@@ -68,7 +69,7 @@ impl Sender {
         }
     }
 
-    /// Whether nobody else can have sent the headers, or nobody has to prove anything.
+    /// Whether no other client can have sent the headers, or no client has to prove anything.
     pub(super) fn is_proven(&self) -> bool {
         match self {
             Self::Caller(_) => true,

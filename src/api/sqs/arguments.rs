@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for WholeNumber {
             }
         }
 
-        // Not an untagged enum: that keeps a copy of whatever stands in the place of the number.
+        // Not an untagged enum: that keeps a copy of whatever is in the place of the number.
         deserializer.deserialize_any(NumberForm)
     }
 }

@@ -22,7 +22,7 @@ pub struct Context<'a> {
     pub base: &'a str,
     /// The trace of the request.
     pub trace: Option<TraceContext>,
-    /// The trace of AWS X-Ray that the request is in, as its header says.
+    /// The trace of AWS X-Ray that the request is in, as its header states.
     pub aws_trace: Option<String>,
     /// How long it has waited already, at other replicas or for its slot.
     pub waited: Duration,

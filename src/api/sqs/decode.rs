@@ -49,7 +49,7 @@ impl Arguments {
             Self::Json(bytes) => serde_json::from_slice(bytes),
             Self::Query(value) => T::deserialize(value),
         };
-        // It repeats what stands in the place of something else.
+        // It repeats what is in the place of something else.
         let told = |error: serde_json::Error| shown(&error.to_string());
         read.map_err(|error| {
             Fault::new(Kind::Serialization, format!("The request cannot be read: {}.", told(error)))

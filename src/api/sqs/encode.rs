@@ -50,7 +50,7 @@ impl OperationResult {
         Self { body: Box::new(body), delivery_guard: None }
     }
 
-    /// An answer that says only that it was done.
+    /// An answer that states only that it was done.
     pub fn done() -> Self {
         Self::new(json!({}))
     }

@@ -1,5 +1,5 @@
-//! What queues say of encryption: the one of SQS itself, or a key of KMS. They exclude each other, and nothing is encrypted
-//! by either: whether a body is encrypted on the disk is up to whoever runs the pool.
+//! What queues say of encryption: the one of SQS itself, or a key of KMS. They exclude each other, and nothing is
+//! encrypted by either: whether a body is encrypted on the disk is up to any client that runs the pool.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::domain::attributes as keys;
 
 /// The attribute that names a key.
 pub const KEY: &str = "KmsMasterKeyId";
-/// The attribute that says for how many seconds a data key is used again.
+/// The attribute that states for how many seconds a data key is used again.
 pub const REUSE: &str = "KmsDataKeyReusePeriodSeconds";
 /// The attribute for the encryption of SQS itself.
 pub const MANAGED: &str = "SqsManagedSseEnabled";
-/// What the reuse period is when nobody says.
+/// What the reuse period is when no client states.
 pub const REUSE_DEFAULT: &str = "300";
 
-/// What an attribute says that is true or false, in any case of letters.
+/// What an attribute states that is true or false, in any case of letters.
 pub fn is_true(value: &str) -> Option<bool> {
     value.to_ascii_lowercase().parse().ok()
 }
 
-/// What other keys of the metadata say once these attributes are set: a value, or none. It stands before what is set.
+/// What other keys of the metadata say once these attributes are set: a value, or none. It is before what is set.
 ///
 /// # Errors
 ///

@@ -90,10 +90,10 @@ impl Default for SqsSettings {
 }
 
 impl SqsSettings {
-    /// How projects belong to accounts: by their regions, where somebody can choose one.
+    /// How projects belong to accounts: by their regions, where a client can choose one.
     pub fn accounts(&self, authentication: &Authentication) -> Accounts {
         match (&self.keys, authentication) {
-            // Nobody is served by SQS.
+            // No client is served by SQS.
             (None, Authentication::On(_)) => Accounts::Projects,
             (Some(_), _) | (None, Authentication::Off(_)) => self.regions.accounts(&self.region),
         }
@@ -138,7 +138,7 @@ struct Call {
     protocol: Protocol,
     request: ResolvedRequest,
     identity: Identity,
-    /// Where it comes from.
+    /// Where it is from.
     source: Option<Source>,
     base: String,
 }
@@ -344,7 +344,8 @@ impl Endpoint {
         head.extensions.insert(Arc::new(call));
     }
 
-    /// Who asks, where no signature says it. Without authentication the account and the region are what the request says.
+    /// Who asks, where no signature states it. Without authentication the account and the region are what the request
+    /// states.
     fn identify(&self, head: &Parts) -> Result<Caller, Fault> {
         if let Some(PeerOrigin { identity, .. }) = head.extensions.get() {
             let (account, region) = self.places.split(&identity.project);
@@ -429,7 +430,7 @@ impl Endpoint {
         call: &Call,
         arguments: Cow<'_, Arguments>,
     ) -> Result<OperationResult, Fault> {
-        // Without keys nobody knows who somebody is.
+        // Without keys it is unknown who a client is.
         if self.settings.keys.is_some() {
             let (account, now) = (&call.request.caller.account, self.clock.wall());
             let facts = RequestFacts { account, source: call.source, now };

@@ -26,7 +26,7 @@ pub struct Fault {
     pub kind: Kind,
     /// For a person.
     pub message: String,
-    /// The situation in the core, if it comes from there.
+    /// The situation in the core, if it is from there.
     pub cause: Option<Arc<Error>>,
 }
 
@@ -188,7 +188,7 @@ impl Fault {
         Self::value(format!("Value {} for parameter {name} is invalid. Reason: {why}.", shown(&value)))
     }
 
-    /// What the core says, with the value of the parameter that it is about: one of `values`, by their names.
+    /// What the core states, with the value of the parameter that it is about: one of `values`, by their names.
     pub fn of_parameter(error: impl Into<Arc<Error>>, values: &[(&str, &str)]) -> Self {
         let error = error.into();
         let value_of = |name: &str| values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);

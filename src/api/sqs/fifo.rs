@@ -41,7 +41,7 @@ pub enum Fifo {
 }
 
 impl Fifo {
-    /// What the name of a queue says.
+    /// What the name of a queue states.
     pub fn of(name: &QueueName) -> Self {
         if name.as_str().ends_with(SUFFIX) { Self::Yes } else { Self::No }
     }
@@ -61,7 +61,7 @@ pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault>
     }
 }
 
-/// Groups have a throughput of their own only where deduplication is by group. `before` says what holds where the
+/// Groups have a throughput of their own only where deduplication is by group. `before` states what holds where the
 /// attributes do not.
 pub fn check_throughput(attributes: &Attributes, before: &Throughput) -> Result<(), Fault> {
     let by_group = |scope: &String| scope == "messageGroup";

@@ -58,13 +58,14 @@ pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Whether a request says that its body is JSON by that name, without a name of AWS's own.
+/// Whether a request states that its body is JSON by that name, without a name of AWS's own.
 pub fn is_plain_json(headers: &HeaderMap) -> bool {
     let given = header_text(headers, header::CONTENT_TYPE).split(';').next().unwrap_or_default();
     given.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// What the URL of a queue with this path says: one whose account is a number, so that no other path is taken for one.
+/// What the URL of a queue with this path states: one whose account is a number, so that no other path is taken for
+/// one.
 pub fn queue_of_path(path: &str) -> Option<Address> {
     let is_numbered = |address: &Address| address.account.as_deref().is_some_and(account::is_account);
     account::of_url(path).filter(is_numbered)
@@ -110,7 +111,7 @@ pub fn asked(
     Ok(IncomingRequest { operation, arguments: Arguments::Query(Value::Object(parameters)) })
 }
 
-/// Says what a form says by what it lacks: a list without elements is no parameter at all.
+/// States what a form states by what it lacks: a list without elements is no parameter at all.
 fn complete(operation: Operation, parameters: &mut Map<String, Value>) -> Result<(), Fault> {
     match operation {
         Operation::SendMessageBatch
@@ -148,7 +149,7 @@ fn action(parameters: &Map<String, Value>, is_queue: bool) -> Result<Operation, 
     ))
 }
 
-/// The key and the region that a request says it is signed with.
+/// The key and the region that a request states it is signed with.
 pub fn credential(head: &Parts) -> Option<(String, String)> {
     let authorization = header_text(&head.headers, header::AUTHORIZATION);
     let scope = match authorization.split_once("Credential=") {

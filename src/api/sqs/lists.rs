@@ -1,5 +1,6 @@
-//! Lists and maps of a request, of which no more is kept than an operation may take. The rest is read, counted and dropped, so
-//! what is made of a body is never many times as large as the body, and a refusal still says how many there were.
+//! Lists and maps of a request, of which no more is kept than an operation may take. The rest is read, counted and
+//! dropped, so what is made of a body is never many times as large as the body, and a refusal still states how many
+//! there were.
 
 use std::collections::BTreeMap;
 use std::fmt;

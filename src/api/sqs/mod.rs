@@ -1,9 +1,9 @@
 //! The endpoint of Amazon SQS: the same queues as the REST API, for every program that has an AWS SDK.
 //!
-//! It lies on the same port, on `/`, on the URLs of queues and on any path below, beside the routes of REST, which win.
+//! It is on the same port, on `/`, on the URLs of queues and on any path below, beside the routes of REST, which win.
 //! Both protocols end in the same requests and answers: `decode` makes the one of what came, `encode` writes the other.
-//! Which queues a request names is found once, by `resolution`; what is asked of policies, where it is served and what the
-//! operation is done with is that value. What an operation means to the product is the broker's to say.
+//! Which queues a request names is found once, by `resolution`; what is asked of policies, where it is served and what
+//! the operation is done with is that value. What an operation means to the product is the broker's to say.
 
 mod account;
 mod admission;

@@ -82,7 +82,7 @@ struct TaskEntry {
     started_timestamp: u64,
 }
 
-/// What a handle says.
+/// What a handle states.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Handle {
@@ -168,7 +168,7 @@ pub async fn cancel(context: &Context<'_>, asked: CancelMessageMoveTask) -> Resu
     Ok(OperationResult::new(CancelMoveReply { approximate_number_of_messages_moved: moved }))
 }
 
-/// There is no queue where this parameter says.
+/// There is no queue where this parameter states.
 pub fn missing(parameter: &str) -> Fault {
     let why = format!("The resource that you specified for the {parameter} parameter doesn't exist.");
     Fault::new(Kind::ResourceNotFound, why)

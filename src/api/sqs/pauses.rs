@@ -24,7 +24,7 @@ impl Pauses {
         Err(Fault::new(Kind::PurgeQueueInProgress, why))
     }
 
-    /// Begins the deletion of a queue, which is never refused: it may have been made anew through REST.
+    /// Begins the deletion of a queue, which is never refused: it may have been recreated through REST.
     pub async fn begin_deletion(self, broker: &Broker, queue: &QueueRef) -> Result<(), Fault> {
         if self == Self::Kept {
             broker.act_begin(queue, Act::Deletion).await?;
@@ -32,8 +32,8 @@ impl Pauses {
         Ok(())
     }
 
-    /// Refuses a queue that was deleted lately. One that is there is not refused: its deletion may have failed, or it was made
-    /// anew through REST.
+    /// Refuses a queue that was deleted lately. One that is there is not refused: its deletion may have failed, or it
+    /// was made again through REST.
     pub async fn check_creation(self, broker: &Broker, queue: &QueueRef) -> Result<(), Fault> {
         if self == Self::Kept
             && broker.is_recent(queue, Act::Deletion).await?

@@ -1,8 +1,8 @@
 //! Who else may use a queue: the policies that say so, and the two operations that write them statement by statement.
 //!
-//! The account of a queue may do everything with it that no statement denies to it; it may always change the policy, or nobody
-//! could any more. Another one may do what a statement allows and no statement denies. What a policy says of a request is for
-//! `policy` to find out.
+//! The account of a queue may do everything with it that no statement denies to it; it may always change the policy, or
+//! no client could any more. Another one may do what a statement allows and no statement denies. What a policy states
+//! of a request is for `policy` to find out.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn with_statement(mut policy: Value, label: &str, statement: Value) -> Result<Va
     Ok(policy)
 }
 
-/// Removes the statement with this label; with the last one goes the policy.
+/// Removes the statement with this label; with the last one leaves the policy.
 pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let label = label(asked.label)?;

@@ -227,7 +227,7 @@ pub fn refused(name: &str, why: &str) -> Fault {
     Fault::new(Kind::InvalidAttributeValue, why)
 }
 
-/// A policy would not mean what it says.
+/// A policy would not mean what it states.
 pub fn unusable_policy(why: &str) -> Fault {
     refused(POLICY, &why.chars().take(400).collect::<String>())
 }
@@ -242,7 +242,7 @@ fn policy(value: &str) -> Result<Value, Fault> {
     policy::check(value).map_err(|why| unusable_policy(&why))
 }
 
-/// All attributes of a queue, with the defaults of SQS where it says nothing.
+/// All attributes of a queue, with the defaults of SQS where it states nothing.
 pub fn described(
     context: &Context<'_>,
     queue: &QueueRef,
@@ -291,7 +291,7 @@ fn text_of(own: &Entries, key: &str) -> Option<String> {
     Some(serde_json::from_str::<String>(value).unwrap_or_else(|_| value.to_owned()))
 }
 
-/// Whether an attribute of a queue that is there already says what a request to create it says.
+/// Whether an attribute of a queue that is there already states what a request to create it states.
 pub fn is_same(name: &str, there: &str, asked: &str) -> bool {
     let json = |text: &str| serde_json::from_str::<Value>(text).ok();
     match name {

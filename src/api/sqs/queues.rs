@@ -30,7 +30,7 @@ struct QueueUrl {
     queue_url: String,
 }
 
-/// Creates a queue. One that exists must not differ in what the request says.
+/// Creates a queue. One that exists must not differ in what the request states.
 pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), tags::asked(asked.tags)?);
@@ -94,7 +94,7 @@ pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<OperationR
     Ok(OperationResult::new(QueueUrls { queue_urls: urls, next_token: next.filter(|_| is_paged) }))
 }
 
-/// Which page of a listing is asked for, and whether the answer says how to go on: only to who bounds it.
+/// Which page of a listing is asked for, and whether the answer states how to go on: only to who bounds it.
 pub fn filter(
     context: &Context<'_>,
     most: Option<WholeNumber>,
@@ -117,8 +117,9 @@ pub fn filter(
     Ok((filter, asked.is_some()))
 }
 
-/// The URLs of queues of a project on a page, and the token of the next one if there may be one. What the broker looks at for one page is bounded,
-/// so that a page of it may end before it is full: then this one goes on, since SQS has no page that is empty and not the last.
+/// The URLs of queues of a project on a page, and the token of the next one if there may be one. What the broker looks
+/// at for one page is bounded, so that a page of it may end before it is full: then this one continues, since SQS has
+/// no page that is empty and not the last.
 pub async fn urls(
     context: &Context<'_>,
     project: &ProjectId,

@@ -81,7 +81,7 @@ struct AttributeSelection {
     own: Vec<String>,
 }
 
-/// Receives messages, waiting for the first one as long as the request or the queue says.
+/// Receives messages, waiting for the first one as long as the request or the queue states.
 pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let most = i64::try_from(context.most.batch).unwrap_or(i64::MAX);

@@ -22,10 +22,10 @@ use crate::domain::names::{QueueName, QueueRef};
 
 /// The attribute that names what takes the dead letters of a queue.
 pub const NAME: &str = "RedrivePolicy";
-/// The attribute that says whose dead letters a queue takes.
+/// The attribute that states whose dead letters a queue takes.
 pub const ALLOW: &str = "RedriveAllowPolicy";
 
-/// What AWS says of a target that is no queue.
+/// What AWS states of a target that is no queue.
 pub const NO_ARN: &str = "Dead-letter target ARN should be fully qualified ARN";
 /// The keys of a redrive policy.
 const TARGET: &str = "deadLetterTargetArn";
@@ -152,11 +152,11 @@ pub fn allow_policy(value: &str) -> Result<Value, Fault> {
 enum Misfit {
     /// It is no JSON of that form.
     Form(String),
-    /// The queues that it names do not fit what it says of them.
+    /// The queues that it names do not fit what it states of them.
     Sources(String),
 }
 
-/// What AWS says of an allow policy that it cannot read.
+/// What AWS states of an allow policy that it cannot read.
 const UNSUPPORTED: &str =
     "Amazon SQS can't create the redrive allow policy, as it’s in an unsupported format";
 

@@ -58,13 +58,13 @@ pub enum Part {
     Subject,
     /// Where a task is to move messages to.
     Destination,
-    /// What is to take the dead letters of the subject. Its own attribute says whether it does, as in AWS.
+    /// What is to take the dead letters of the subject. Its own attribute states whether it does, as in AWS.
     DeadLetters,
     /// What may have the subject take its dead letters.
     DeadLetterSource,
 }
 
-/// What the path of a request says that was sent to the URL of a queue.
+/// What the path of a request states that was sent to the URL of a queue.
 pub type PathQueue = Option<Address>;
 
 /// Whether the region of a request is known for certain.
@@ -72,7 +72,7 @@ pub type PathQueue = Option<Address>;
 pub enum Region {
     /// It is what the signature is for. A queue of another one has another endpoint, as in AWS.
     Signed,
-    /// It is what the request says, or nothing: the URL of a queue knows better.
+    /// It is what the request states, or nothing: the URL of a queue knows better.
     Said,
 }
 

@@ -1,4 +1,5 @@
-//! Changing a part of what one key of a queue's metadata says, without losing what somebody else changes at the same time.
+//! Changing a part of what one key of a queue's metadata states, without losing what another client changes at the same
+//! time.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -11,10 +12,10 @@ use crate::domain::names::QueueRef;
 use crate::domain::patch::Change;
 use crate::error::Error;
 
-/// How often a change looks again when somebody else made another one meanwhile.
+/// How often a change looks again when another client made another one meanwhile.
 const TRIES: usize = 8;
 
-/// What a key of a queue that exists says, and how that is written.
+/// What a key of a queue that exists states, and how that is written.
 pub async fn value(
     context: &Context<'_>,
     queue: &QueueRef,
@@ -26,7 +27,7 @@ pub async fn value(
     Ok((value.unwrap_or(Value::Null), written))
 }
 
-/// Makes another value of what a key says.
+/// Makes another value of what a key states.
 pub async fn rewrite(
     context: &Context<'_>,
     queue: &QueueRef,

@@ -173,7 +173,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
     }
     let most = i64::try_from(context.broker.limits().message_delay.most()).unwrap_or(i64::MAX);
     let delay = match message.delay_seconds {
-        // There the queue alone says how long its messages are delayed.
+        // There the queue alone states how long its messages are delayed.
         Some(WholeNumber(0)) if fifo == Fifo::Yes => None,
         Some(WholeNumber(seconds)) if fifo == Fifo::Yes => {
             return Err(Fault::parameter("DelaySeconds", seconds, OTHER_TYPE));
@@ -191,7 +191,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         sequence_number: None,
     };
     let size = body.len() + attributes.size();
-    // What the message says of itself counts more than the request that brings it.
+    // What the message states of itself counts more than the request that brings it.
     let trace = system.iter().next().and_then(|(_, header)| text(&header.value));
     let envelope = Envelope {
         trace: context.trace.clone(),

@@ -33,7 +33,7 @@ pub struct Signer {
     pub region: String,
 }
 
-/// A signature, and what it says that it covers.
+/// A signature, and what it states that it covers.
 #[derive(Debug)]
 struct Signature {
     key: String,
@@ -98,7 +98,7 @@ impl ScreenedHeaders {
         (&self.project, &self.region)
     }
 
-    /// Whether nobody else can have sent the headers.
+    /// Whether no other client can have sent the headers.
     pub fn is_certain(&self) -> bool {
         self.told.is_some()
     }
@@ -185,7 +185,7 @@ impl Signature {
         let (key, scope) =
             credential.split_once('/').ok_or_else(|| incomplete("the credential has no scope"))?;
         let headers: Vec<_> = headers.split(';').map(str::to_ascii_lowercase).collect();
-        // Each is looked up and its value copied, before anybody knows who asks.
+        // Each is looked up and its value copied, before any client knows who asks.
         let is_repeated = |(at, name): (usize, &String)| headers.iter().skip(at + 1).any(|next| next == name);
         if headers.len() > limits::SIGNED_HEADERS || headers.iter().enumerate().any(is_repeated) {
             return Err(incomplete("SignedHeaders names a header twice, or more than 100 of them"));
@@ -218,7 +218,7 @@ fn instant(date: &str) -> Option<Timestamp> {
     Timestamp::from_calendar(&text).filter(|_| is_plain && is_framed)
 }
 
-/// The host must be signed, and what says which operation is meant.
+/// The host must be signed, and what states which operation is meant.
 fn check_headers(head: &Parts, signed: &Signature) -> Result<(), Fault> {
     let is_signed = |name: &str| signed.headers.iter().any(|header| header == name);
     let target = "x-amz-target";

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The metadata of a queue: a JSON object of at most 65,536 bytes. The attributes named here change what the queue does; any
-/// other key is kept and given back. `null` stands for the default, and in answers for no value. The defaults are in the text:
-/// a client that fills them in by itself would keep those of today.
+/// The metadata of a queue: a JSON object of at most 65,536 bytes. The attributes named here change what the queue
+/// does; any other key is kept and given back. `null` represents the default, and in answers for no value. The defaults
+/// are in the text: a client that fills them in by itself would keep those of today.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"_default_message_ttl": 600, "_max_claim_count": 5, "_dead_letter_queue": "failed", "team": "billing"}))]
 pub struct QueueAttributes {

@@ -72,7 +72,7 @@ struct BalanceMove {
     project: String,
     /// Its name.
     queue: String,
-    /// The pool that it lies in.
+    /// The pool that it is in.
     from: String,
     /// The pool that it should lie in.
     to: String,

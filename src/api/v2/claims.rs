@@ -53,8 +53,8 @@ pub struct ClaimQuery {
     /// At most this many messages; 10 when absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
     limit: Option<String>,
-    /// Seconds to wait for messages when there are none, also for a queue that does not exist yet. Whoever waits is
-    /// served in the order of coming, as soon as there is something. Not at all when absent.
+    /// Seconds to wait for messages when there are none, also for a queue that does not exist yet. Any client that
+    /// waits is served in the order of coming, as soon as there is something. Not at all when absent.
     #[param(value_type = Option<u32>, minimum = 0, maximum = 20, nullable = false)]
     wait: Option<String>,
 }
@@ -220,7 +220,7 @@ pub async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let delay = integer("delay", query.delay.as_deref())?;
     let delay = delay.map(|seconds| Delay::seconds(seconds, "delay", broker.limits())).transpose()?;
-    // What cannot be an id is the id of no claim, and such a claim is over.
+    // What cannot be an id is the id of no claim, and such a claim has ended.
     let Ok(id) = claim_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
     broker.release_later(&asked.queue, id, delay).await?;
     Ok(StatusCode::NO_CONTENT)

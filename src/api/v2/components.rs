@@ -47,7 +47,7 @@ pub struct Component {
     weight: u32,
     /// When it began, as `YYYY-MM-DDTHH:MM:SSZ`.
     started: String,
-    /// The slots that it has, of the 256 in all. A queue lies in one, by its project and name.
+    /// The slots that it has, of the 256 in all. A queue is in one, by its project and name.
     slots: Vec<u8>,
 }
 

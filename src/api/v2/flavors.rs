@@ -1,4 +1,4 @@
-//! Flavors: list, look up, make, change, delete. Everybody may look; the rest is for administrators.
+//! Flavors: list, look up, make, change, delete. Every client may look; the rest is for administrators.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};

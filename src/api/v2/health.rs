@@ -23,7 +23,7 @@ pub struct Health {
     catalog_reachable: bool,
     /// Whether every pool can be reached.
     storage_reachable: bool,
-    /// Whether posts and claims would be served now, as `/readyz` says.
+    /// Whether posts and claims would be served now, as `/readyz` states.
     ready: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct Health {
     operation_status: BTreeMap<&'static str, OperationStatus>,
     /// Each pool by its name, as the replica finds it that answers.
     pools: BTreeMap<String, PoolHealthBody>,
-    /// Every replica, by address, and what it says of itself.
+    /// Every replica, by address, and what it states of itself.
     components: Vec<ComponentStatus>,
 }
 
@@ -56,7 +56,7 @@ struct MessageVolume {
 }
 
 impl MessageVolume {
-    /// None while somebody does not say what it has.
+    /// None while a client does not say what it has.
     fn new(health: &HealthReport) -> Option<Self> {
         let told = |silence: &Option<String>| silence.is_none().then_some(());
         let mut total = 0;
@@ -148,9 +148,9 @@ pub struct PoolHealthBody {
 /// How full a pool is.
 #[derive(Debug, Serialize, ToSchema)]
 struct StorageSpace {
-    /// Bytes that can still be written to where it lies.
+    /// Bytes that can still be written to where it is.
     free: u64,
-    /// Bytes of where it lies in all, whatever else is there.
+    /// Bytes of where it is in all, whatever else is there.
     total: u64,
 }
 

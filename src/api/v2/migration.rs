@@ -45,9 +45,9 @@ impl MigrationRequest {
 pub struct Migration {
     /// The pool that the queue leaves.
     from: String,
-    /// The pool that it goes to, which takes what is posted meanwhile.
+    /// The pool that it moves to, which takes what is posted meanwhile.
     to: String,
-    /// `copying`; or `canceled` when it goes back to where it came from.
+    /// `copying`; or `canceled` when it returns to where it came from.
     #[schema(pattern = "^(copying|canceled)$")]
     state: &'static str,
     /// When it began or was canceled, as `YYYY-MM-DDTHH:MM:SSZ`.

@@ -44,7 +44,7 @@ impl NamesQuery {
     }
 }
 
-/// One of two views, as the parameter `detailed` says.
+/// One of two views, as the parameter `detailed` states.
 pub fn view<V, R>(asked: Option<&str>, brief: fn(V) -> R, detailed: fn(V) -> R) -> Result<fn(V) -> R, Error> {
     let is_detailed = boolean("detailed", asked)?.unwrap_or(false);
     Ok(if is_detailed { detailed } else { brief })
@@ -55,7 +55,7 @@ pub fn spelled(asked: Option<&str>) -> Option<&'static str> {
     boolean("", asked).ok().flatten().map(|is_so| if is_so { "true" } else { "false" })
 }
 
-/// An answer that says where it is, as Zaqar's pages of pools and flavors do.
+/// An answer that states where it is, as Zaqar's pages of pools and flavors do.
 pub fn located(uri: &Uri, page: &impl Serialize) -> Response {
     ([(header::CONTENT_LOCATION, uri.to_string())], reply(StatusCode::OK, page)).into_response()
 }

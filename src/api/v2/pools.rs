@@ -175,7 +175,7 @@ pub struct Pool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     health: Option<PoolHealthBody>,
-    /// What it holds; likewise, if it says so in time.
+    /// What it holds; likewise, if it reports it in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     usage: Option<PoolUsage>,

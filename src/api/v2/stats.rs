@@ -16,8 +16,8 @@ use crate::api::roles::{Admin, RoleHeaders};
 use crate::api::v2::pools::PoolUsage;
 use crate::broker::{Broker, PartReport, ReplicaReport};
 
-/// What all projects have in all pools, and what each replica serves. Of whoever does not answer it shows the last that was
-/// heard, how old that is, and why there is nothing newer.
+/// What all projects have in all pools, and what each replica serves. Of any client that does not answer it shows the
+/// last that was heard, how old that is, and why there is nothing newer.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ServiceStats {
     /// Whether everything was asked and answered: then the sums are whole.
@@ -112,7 +112,7 @@ pub struct ComponentStatus {
 /// What a replica serves, and how it does.
 #[derive(Debug, Serialize, ToSchema)]
 struct ComponentReport {
-    /// Whether it would serve posts and claims, as its `/readyz` says.
+    /// Whether it would serve posts and claims, as its `/readyz` states.
     ready: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]

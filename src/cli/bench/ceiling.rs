@@ -56,7 +56,7 @@ pub fn serve(args: &EmptyArgs) -> anyhow::Result<()> {
 }
 
 /// Returns when the process that started this one has ended: an empty server must not outlive its run, even when
-/// nobody was left to end it.
+/// no user was left to end it.
 async fn parent_gone() {
     let parent = rustix::process::getppid();
     while rustix::process::getppid() == parent {

@@ -105,7 +105,7 @@ impl BenchConnection {
         let (sender, connection) = handshake.map_err(|error| ConnectionFault::failed("connect", error))?;
         let mut driver = JoinSet::new();
         driver.spawn_local(async move {
-            // The sender hears of an error too, and reports it with the request that it hit.
+            // The sender learns of an error too, and reports it with the request that it hit.
             let _ = connection.await;
         });
         Ok(Self { sender, deadline: Box::pin(sleep(DEADLINE)), answers: 0, waiting, _driver: driver })
@@ -146,7 +146,7 @@ async fn exchange(
     Ok((status, drain(answer.into_body()).await?))
 }
 
-/// The whole body. The usual one comes as a single frame, which is handed on without a copy.
+/// The whole body. The usual one arrives as a single frame, which is handed on without a copy.
 async fn drain(mut body: Incoming) -> Result<Bytes, ConnectionFault> {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();

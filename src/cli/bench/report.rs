@@ -96,7 +96,7 @@ impl Report {
         }
     }
 
-    /// Adds the errors of a window; `name` says whose.
+    /// Adds the errors of a window; `name` states whose.
     pub fn note_errors(&mut self, name: &str, tally: &Tally) {
         self.errors += tally.errors;
         let room = ERRORS_SHOWN.saturating_sub(self.first_errors.len());

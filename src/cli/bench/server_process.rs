@@ -20,7 +20,7 @@ const START: Duration = Duration::from_secs(10);
 /// Longest wait for a child to end after it was asked to.
 const END: Duration = Duration::from_secs(5);
 
-/// How a server says where it listens.
+/// How a server states where it listens.
 const LISTENING: &str = "listening on http://";
 
 /// A running child.
@@ -152,7 +152,7 @@ impl FreshDirectory {
 
 impl Drop for FreshDirectory {
     fn drop(&mut self) {
-        // Left behind at worst; its name says whose it was.
+        // Left behind at worst; its name states whose it was.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

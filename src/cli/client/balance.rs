@@ -13,7 +13,7 @@ use super::printer::{Display, Printer};
 use super::remote::{ApiRequest, Remote, with_query};
 use super::table::Table;
 
-/// Letters of a bar that stands for everything.
+/// Letters of a bar that represents everything.
 const BAR: usize = 24;
 
 #[derive(Args, Clone, Debug)]

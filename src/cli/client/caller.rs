@@ -1,6 +1,6 @@
 //! Owns what all client commands share: which server, as whom, and in which form the answer is shown.
 //! A flag or its environment variable wins over the context; a server that is named by its URL has no context, so that
-//! no token goes to a server that it was not kept for.
+//! no token moves to a server that it was not kept for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::printer::{Form, Printer};
 use super::remote::{Identity, Remote};
 use crate::units;
 
-/// The server when nobody says: the one that `angarium serve` starts.
+/// The server when no user states: the one that `angarium serve` starts.
 const USUAL_URL: &str = "http://127.0.0.1:8888";
 const HEADING: &str = "Server";
 
@@ -63,7 +63,7 @@ pub enum Origin {
     Given,
     /// A context of this name.
     Context(String),
-    /// Nobody said.
+    /// No user said.
     Usual,
 }
 

@@ -56,7 +56,7 @@ enum ClaimCommand {
         /// The claim's id
         claim: String,
     },
-    /// Renew a claim: its time begins anew
+    /// Renew a claim: its time begins again
     Renew {
         /// The queue
         queue: String,
@@ -195,14 +195,14 @@ pub fn claim(remote: &Remote, wanted: &ClaimRequest<'_>) -> Result<Option<ClaimG
         return Ok(None);
     }
     let ClaimReply { id, messages } = reply.parse()?;
-    // Zaqar says it only there.
+    // Zaqar states it only there.
     let location = reply.headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
     let id = id.or_else(|| Some(location?.rsplit('/').next()?.to_owned()));
     let id = id.ok_or_else(|| reply.strange("it does not name the claim"))?;
     Ok(Some(ClaimGrant { id, messages, reply }))
 }
 
-/// Begins the time of a claim anew.
+/// Begins the time of a claim again.
 pub fn renew(remote: &Remote, queue: &str, claim: &str, terms: &Terms) -> Result<(), Failure> {
     remote.ask(ApiRequest::new(Method::PATCH, path(queue, claim)).json(terms)?).map(drop)
 }

@@ -91,7 +91,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     })
 }
 
-/// Where the file is when nobody says: below `XDG_CONFIG_HOME`, or `~/.config`.
+/// Where the file is when no user states: below `XDG_CONFIG_HOME`, or `~/.config`.
 pub fn usual_path() -> Result<PathBuf, Failure> {
     let config = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let config = config.or_else(|| std::env::home_dir().map(|home| home.join(".config")));

@@ -36,7 +36,7 @@ pub enum Failure {
         /// What is wrong with it.
         why: String,
     },
-    /// The request went out, and nobody knows how far it got.
+    /// The request went out, and it is unknown how far it got.
     #[error("{0}\n  it may have been done or not: look before you repeat it")]
     Unknown(String),
     /// A part of the work is done for certain, and then something went wrong.
@@ -47,7 +47,7 @@ pub enum Failure {
         /// What went wrong.
         then: Box<Failure>,
     },
-    /// Whoever read the output has gone; there is nobody to tell.
+    /// Any user that read the output has gone; there is no user to tell.
     #[error("the output was closed")]
     OutputClosed,
 }
@@ -130,7 +130,7 @@ impl Refusal {
         }
         match (status, refusal.nothing_written) {
             (500.., Some(false)) => Failure::Unknown(refusal.to_string()),
-            // A gateway, or a server that says nothing of it.
+            // A gateway, or a server that states nothing of it.
             (500.., None) if status != 503 => Failure::Unknown(refusal.to_string()),
             // As what is more than a whole quota.
             (429, _) if refusal.may_retry == Some(false) => Failure::Refused(refusal),

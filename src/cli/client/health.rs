@@ -65,7 +65,7 @@ pub(super) fn ping(args: &PingArgs, here: LocalAddress) -> Result<(), Failure> {
     args.caller.printer().done(&sentence, &json!({"url": remote.base(), "milliseconds": milliseconds}))
 }
 
-/// How a pool does. Zaqar says of it only whether it can be reached.
+/// How a pool does. Zaqar states of it only whether it can be reached.
 #[derive(Debug, Deserialize)]
 pub struct PoolHealth {
     /// Whether it can be reached.

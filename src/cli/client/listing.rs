@@ -22,7 +22,7 @@ pub struct ExtentArgs {
     /// All of them: the default, for scripts that name it
     #[arg(long, hide = true)]
     all: bool,
-    /// Begin after this one; it comes from a listing before
+    /// Begin after this one; it is from a listing before
     #[arg(long, value_name = "MARKER")]
     marker: Option<String>,
 }
@@ -92,7 +92,7 @@ impl<'a> Listing<'a> {
                 body.remove("links").map_or(Ok(Vec::new()), |links| serde_json::from_str(links.get()));
             let links: Vec<Link> = links.map_err(|error| reply.strange(error.to_string()))?;
             let next = links.into_iter().find(|link| link.rel == "next").map(|link| link.href);
-            // A path and nothing else: the base of the server goes before it.
+            // A path and nothing else: the base of the server leaves before it.
             self.next = next.filter(|href| href.starts_with('/') && *href != path);
         }
         Ok(Some(items))

@@ -1,4 +1,5 @@
-//! `angarium queue migrate`, `migration` and `cancel-migration`: a queue that goes to another pool. For administrators.
+//! `angarium queue migrate`, `migration` and `cancel-migration`: a queue that moves to another pool. For
+//! administrators.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct MigrateArgs {
     /// The queue
     queue: String,
-    /// The pool that it goes to
+    /// The pool that it moves to
     pool: String,
     /// Messages a second that are copied at most
     #[arg(long, value_name = "MESSAGES")]

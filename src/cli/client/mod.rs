@@ -75,7 +75,7 @@ pub enum ClientCommand {
     Context(context::ContextArgs),
 }
 
-/// Says where the service answers that the settings of this environment start, or what is wrong with them.
+/// States where the service answers that the settings of this environment start, or what is wrong with them.
 pub type LocalAddress = fn() -> Result<String, String>;
 
 /// Carries out a command.

@@ -9,7 +9,7 @@ use super::remote::{Remote, Reply};
 /// The header by which the server tells whether there is the queue that it speaks of. Zaqar does not tell.
 const EXISTS: &str = "x-queue-exists";
 
-/// Tells a person something. There is nothing to do when nobody can hear it.
+/// Tells a person something. There is nothing to do when no user can hear it.
 pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "angarium: {}", printable(text));
 }

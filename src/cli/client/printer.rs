@@ -43,7 +43,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Of standard output, which nobody else writes to meanwhile.
+    /// Of standard output, which no other user writes to meanwhile.
     pub fn new(form: Form) -> Self {
         let out = std::io::stdout().lock();
         let has_colours = AutoStream::choice(&out) != ColorChoice::Never;
@@ -158,7 +158,7 @@ impl List<'_> {
         self.items == 0
     }
 
-    /// Ends the list. A table of nothing says so.
+    /// Ends the list. A table of nothing reports it.
     pub fn end(self, nothing: &str) -> Result<(), Failure> {
         match (self.printer.form, self.items) {
             (Form::Table, 0) => self.printer.write(&format!("{nothing}\n"))?,

@@ -1,5 +1,5 @@
 //! Owns the progress of long work on standard error: a bar where the length is known, a count where it is not, and
-//! nothing where nobody looks. Never writes to standard output.
+//! nothing where no user looks. Never writes to standard output.
 
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -59,7 +59,8 @@ struct Rates {
 }
 
 impl QueueEntry {
-    /// Its cells: ready, claimed, delayed, in transfer, the age of the oldest message, and the rates of what comes and goes.
+    /// Its cells: ready, claimed, delayed, in transfer, the age of the oldest message, and the rates of what arrives
+    /// and leaves.
     pub fn counts(&self) -> [String; 7] {
         let Some(stats) = &self.stats else { return [const { "-" }; 7].map(ToOwned::to_owned) };
         let numbers =

@@ -1,5 +1,5 @@
 //! Owns the wire to a server: one request, one whole answer, and what went wrong on the way.
-//! Never repeats a request, never follows a redirect, never goes through a proxy, and sends its token to no other host
+//! Never repeats a request, never follows a redirect, never passes a proxy, and sends its token to no other host
 //! than the one it was made for.
 
 use std::sync::Arc;
@@ -257,7 +257,7 @@ fn agent(tls: TlsConfig) -> ureq::Agent {
     config.build().into()
 }
 
-/// What the system says, without its number.
+/// What the system states, without its number.
 fn in_words(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::ConnectionRefused {
         return "the connection is refused: is it running there?".to_owned();
@@ -275,7 +275,7 @@ fn is_cut_off(error: &std::io::Error) -> bool {
 /// Errors that a socket reports only while it connects.
 fn before_sending(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
-    // A handshake that TLS refused comes as an error of the socket.
+    // A handshake that TLS refused arrives as an error of the socket.
     tls_words::of_io(error).is_some()
         || matches!(
             error.kind(),

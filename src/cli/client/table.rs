@@ -12,7 +12,7 @@ use super::screen;
 
 /// Blanks between two columns.
 const GAP: u16 = 2;
-/// Columns of a body in a list where no terminal says how wide it is; `message get` shows all of it.
+/// Columns of a body in a list where no terminal states how wide it is; `message get` shows all of it.
 const BODY_WIDTH: usize = 60;
 /// Characters of a body that are looked at for a cell: more than a screen is wide.
 const BODY_CHARS: usize = 1_000;
@@ -94,7 +94,7 @@ impl Table {
     }
 }
 
-/// A cell in the colour of what it says.
+/// A cell in the colour of what it states.
 fn toned(text: &str) -> Cell {
     let cell = Cell::new_owned(printable(text));
     match text {

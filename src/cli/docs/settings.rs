@@ -47,7 +47,7 @@ pub(super) fn flag(arg: &Arg) -> String {
     format!("`{}`", format!("{dashed} {}", values.join(" ")).trim())
 }
 
-/// What an argument is when nobody names it.
+/// What an argument is when no user names it.
 pub(super) fn default(arg: &Arg) -> String {
     let is_size = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "SIZE"));
     let values = arg.get_default_values().iter().map(|value| {

@@ -1,4 +1,4 @@
-//! The nodes of a tree in a journal that nobody serves, as they are stored.
+//! The nodes of a tree in a journal that no process serves, as they are stored.
 
 use bytes::Bytes;
 

@@ -31,7 +31,7 @@ pub struct EmbeddedTree {
     journal: Journal,
     watches: Arc<Watches>,
     session: watch::Sender<Session>,
-    /// Commits whose callers have left while somebody watches.
+    /// Commits whose callers have left while a process watches.
     tasks: TaskTracker,
 }
 
@@ -154,7 +154,7 @@ impl Coordination for EmbeddedTree {
         self.journal.check_open().map_err(not_sent)
     }
 
-    /// Nobody else can have taken anything.
+    /// No other process can have taken anything.
     fn check_lease(&self) -> Result<(), TreeError> {
         self.check_open()
     }
@@ -199,7 +199,7 @@ impl WatchNotifier<'_> {
 impl Drop for WatchNotifier<'_> {
     fn drop(&mut self) {
         let Some(ops) = self.ops.take().filter(|_| self.tree.watches.any()) else { return };
-        // Outside of a runtime nobody can be watching any more.
+        // Outside of a runtime no process can be watching any more.
         let Ok(runtime) = Handle::try_current() else { return };
         let (journal, watches) = (self.tree.journal.clone(), Arc::clone(&self.tree.watches));
         self.tree.tasks.spawn_on(

@@ -136,7 +136,7 @@ impl<'t, 'a> StagedCommit<'t, 'a> {
         Ok(self.stored(parent)?.map(|stored| (parent.to_owned(), stored)))
     }
 
-    /// Deletes ephemeral nodes of a session that is over.
+    /// Deletes ephemeral nodes of a session that has ended.
     pub(super) fn remove_all(mut self, paths: &[String]) -> Result<(), TreeError> {
         for path in paths {
             if self.stored(path)?.is_some_and(|stored| stored.is_ephemeral) {

@@ -1,4 +1,4 @@
-//! How the tree lies in the journal. These forms are on disk and never change; new ones get new tags.
+//! How the tree is in the journal. These forms are on disk and never change; new ones get new tags.
 //!
 //! | key | value |
 //! |---|---|

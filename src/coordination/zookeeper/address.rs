@@ -1,4 +1,4 @@
-//! Where the ensemble is, and below which of its nodes the tree lies.
+//! Where the ensemble is, and below which of its nodes the tree is.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,11 +7,11 @@ use super::path;
 
 /// The scheme of the address.
 const SCHEME: &str = "zookeeper://";
-/// Where the tree lies when the address names no node.
+/// Where the tree is when the address names no node.
 const DEFAULT_ROOT: &str = "/angarium";
-/// Bytes of its path: it stands before every path of a request, whose size is bounded.
+/// Bytes of its path: it is before every path of a request, whose size is bounded.
 const ROOT_BYTES: usize = 256;
-/// How often a server without company stands in the list.
+/// How often a server without company is in the list.
 const LONE_TRIES: usize = 16;
 
 /// `zookeeper://host:port,host:port/node`: any of the servers, and the node that is the root of the tree.

@@ -1,7 +1,7 @@
 //! Group commit to ZooKeeper: one multi under way in a session, with all that gathered while the last one ran.
 //!
 //! There is no timer: an idle committer sends at once. A multi whose answer is lost is settled by the writer's
-//! node before the next one goes out (P15), so nobody is told that a commit failed which is applied later.
+//! node before the next one is sent (P15), so no process is told that a commit failed which is applied later.
 //! While the session has no connection nothing is sent: what waits can still be told that it never was.
 
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(super) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    /// Commits what comes until the session is lost, or nothing more is wanted.
+    /// Commits what arrives until the session is lost, or nothing more is wanted.
     pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<(), SessionLoss> {
         let mut connection = self.session.connection();
         loop {
@@ -128,7 +128,7 @@ impl Committer<'_> {
     }
 
     /// Finds out what became of a multi whose answer was lost, and acts on it. If the session is lost before,
-    /// nobody will ever know.
+    /// no process will ever know.
     async fn settle(
         &mut self,
         pieces: Vec<Piece>,
@@ -166,7 +166,7 @@ impl Committer<'_> {
         Ok(())
     }
 
-    /// What an applied piece did. It is only read, so a connection that goes meanwhile costs nothing but time.
+    /// What an applied piece did. It is only read, so a connection that leaves meanwhile costs nothing but time.
     async fn recalled(
         &self,
         piece: &Piece,

@@ -102,7 +102,7 @@ impl Plan<'_> {
 
     fn size(&mut self, path: &str) -> &mut usize {
         let directory = path::parent(path).unwrap_or("/");
-        // A directory that is not there yet is empty when it comes.
+        // A directory that is not there yet is empty when it arrives.
         let known = || self.known.0.lock().get(directory).copied().unwrap_or(0);
         self.sizes.entry(directory.to_owned()).or_insert_with(known)
     }

@@ -4,7 +4,7 @@ use zookeeper_client::Error as ZkError;
 
 use super::{Refusal, TreeError};
 
-/// What an error says about the request that it answers.
+/// What an error states about the request that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The server looked at it and refused it for what is in the tree.

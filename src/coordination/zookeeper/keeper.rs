@@ -1,4 +1,4 @@
-//! Makes one session after the other, lets its commits run, and tells everybody which session there is.
+//! Makes one session after the other, lets its commits run, and tells every process which session there is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::{Link, Session as SessionView, TreeError, ZooKeeperTimeouts};
 use crate::domain::limits;
 use crate::domain::time::millis;
 
-/// The pause before a session is made anew, which doubles up to the longest while that fails.
+/// The pause before a session is recreated, which doubles up to the longest while that fails.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The pause before a read that got no answer is made again.
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     /// Reads that were let in, and those of them that may be on their way at once.
     pub(super) admitted: Arc<Semaphore>,
     pub(super) reading: Semaphore,
-    /// The keeper, and each read until its answer: a read that nobody waits for is not cancelled.
+    /// The keeper, and each read until its answer: a read that no process waits for is not cancelled.
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
 }
@@ -142,8 +142,8 @@ impl Shared {
         end
     }
 
-    /// Tells of each change of the connection until the session is over. A connection that was lost and is there
-    /// again before anybody looked is told of too.
+    /// Tells of each change of the connection until the session has ended. A connection that was lost and is there
+    /// again before any process looked is told of too.
     async fn watch_link(&self, session: &Session) -> SessionLoss {
         let (mut connection, mut away) = (session.connection(), None);
         loop {

@@ -1,9 +1,9 @@
 //! The lease: until when what this process knows of the tree is still true, without asking (P8).
 //!
 //! Servers keep a session for its timeout after they last heard of it. So for most of that time after a request was
-//! *sent* that was answered, nobody else can have taken what belongs to the session. A request of our own goes out
+//! *sent* that was answered, no other process can have taken what belongs to the session. A request of our own is sent
 //! six times in a timeout. It is a `sync`, which the leader answers: a follower that is cut off from the others would
-//! answer reads long after the session is over.
+//! answer reads long after the session has ended.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::TreeError;
 use super::session::Session;
 use crate::clock;
 
-/// Until when, on the clock that goes on while the machine is suspended.
+/// Until when, on the clock that continues while the machine is suspended.
 #[derive(Default)]
 pub(super) struct Lease(AtomicU64);
 
@@ -26,7 +26,7 @@ impl Lease {
         }
     }
 
-    /// Ends it at once: the session is over.
+    /// Ends it at once: the session has ended.
     pub(super) fn end(&self) {
         self.0.store(0, Ordering::Release);
     }

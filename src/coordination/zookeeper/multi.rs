@@ -29,7 +29,7 @@ impl<'a> Multi<'a> {
         Self { pieces, checks, full: Vec::new() }
     }
 
-    /// Sends it under the writer's next number. When this is dropped the request goes out all the same.
+    /// Sends it under the writer's next number. When this is dropped the request is sent all the same.
     pub(super) async fn send(
         &mut self,
         client: &Client,

@@ -55,7 +55,7 @@ impl Piece {
         let _ = self.reply.send(outcome);
     }
 
-    /// False when nobody waits for it any more: then it is never sent.
+    /// False when no process waits for it any more: then it is never sent.
     fn take(&self) -> bool {
         let taken = self.state.compare_exchange(WAITING, TAKEN, Ordering::SeqCst, Ordering::SeqCst);
         taken.is_ok() && !self.reply.is_closed()

@@ -9,7 +9,7 @@ use super::{CommitResult, Mode, Op, Stat, path};
 
 /// What an applied commit did, found out afterwards because its answer was lost. `transaction` is its number.
 ///
-/// None when it can no longer be told, since somebody else has set one of its nodes in the meantime.
+/// None when it can no longer be told, since another process has set one of its nodes in the meantime.
 pub(super) async fn recall(
     client: &Client,
     ops: &[Op],

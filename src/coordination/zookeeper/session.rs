@@ -16,7 +16,7 @@ use super::writer::{WRITERS, Writer};
 /// How long a session that is closed may take to say so.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// A session is over; another one must be made.
+/// A session has ended; another one must be made.
 #[derive(Debug, ThisError)]
 #[error("{0}")]
 pub(super) struct SessionLoss(pub(super) String);
@@ -26,18 +26,18 @@ pub(super) struct Session {
     pub(super) client: Client,
     pub(super) directories: Directories,
     states: States,
-    /// Cancelled when it is over, so that nobody holds on to it.
+    /// Cancelled when it has ended, so that no process holds on to it.
     pub(super) over: CancellationToken,
 }
 
 /// The states of a session, until its last.
 type States = watch::Receiver<SessionState>;
 
-/// What a session says of its connection, as one after the other reads it.
+/// What a session states of its connection, as one after the other reads it.
 pub(super) struct Connection(States);
 
 impl Session {
-    /// Connects, makes what the tree stands on, and catches up with what was acknowledged in sessions before.
+    /// Connects, makes what the tree is on, and catches up with what was acknowledged in sessions before.
     ///
     /// Everything here may be done twice, so an error or a lost future leaves nothing behind that matters.
     pub(super) async fn start(address: &Address, timeout: Duration) -> Result<(Self, Writer), ZkError> {
@@ -77,9 +77,9 @@ impl Session {
 
 /// Tells the states of a session until its last.
 ///
-/// A wait for the next state that is given up while that comes writes into memory that is no longer its own
-/// (asyncs-sync 0.4.0: `Notify::remove` unlinks what `notify_all` has taken out of the list), and from then on every wait
-/// panics. So one task waits, which nothing gives up, and everybody else is told by it.
+/// A wait for the next state that is given up while that arrives writes into memory that is no longer its own
+/// (asyncs-sync 0.4.0: `Notify::remove` unlinks what `notify_all` has taken out of the list), and from then on every
+/// wait panics. So one task waits, which nothing gives up, and every other process is told by it.
 #[expect(
     clippy::disallowed_methods,
     reason = "it lasts as long as the session, whose end a shutdown does not always wait for"
@@ -112,7 +112,7 @@ fn lost_if_terminated(state: SessionState) -> Result<(), SessionLoss> {
     if state.is_terminated() { Err(SessionLoss(format!("the session is {state}"))) } else { Ok(()) }
 }
 
-/// Nobody follows the session any more, so its last state was read.
+/// No process follows the session any more, so its last state was read.
 fn ended() -> SessionLoss {
     SessionLoss("the session is over".into())
 }

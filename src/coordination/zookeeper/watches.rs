@@ -1,7 +1,7 @@
 //! Watches that outlive connections and sessions.
 //!
 //! The client's persistent watches die silently at every reconnect (zookeeper-client 0.11.2), and what happens
-//! while there is no connection is told to nobody (ZOOKEEPER-4698). So after each the watch is set anew, and who
+//! while there is no connection is told to no process (ZOOKEEPER-4698). So after each the watch is set again, and who
 //! watches is told to read everything again.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::session::{Connection, SessionLoss};
 use crate::coordination::watch::{Event, Mailbox};
 
 impl Shared {
-    /// Feeds a mailbox in one session after the other, until nobody reads it or the tree is closed.
+    /// Feeds a mailbox in one session after the other, until no process reads it or the tree is closed.
     pub(super) async fn feed(self: Arc<Self>, mailbox: Arc<Mailbox>) {
         loop {
             let connected = tokio::select! {
@@ -50,7 +50,7 @@ async fn watch(client: &Client, connection: &mut Connection, mailbox: &Mailbox) 
             let event = watcher.changed().await;
             match event.event_type {
                 EventType::Session if event.session_state == SessionState::SyncConnected => break,
-                // Nothing comes after the last state of a session.
+                // Nothing follows the last state of a session.
                 EventType::Session if event.session_state.is_terminated() => {
                     return Err(SessionLoss(format!("the session is {}", event.session_state)));
                 }

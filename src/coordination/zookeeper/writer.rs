@@ -1,8 +1,8 @@
-//! The writer's node: an ephemeral node that every multi of a session sets, and nobody else does (P15).
+//! The writer's node: an ephemeral node that every multi of a session sets, and no other process does (P15).
 //!
 //! It tells whether a multi whose answer was lost was applied. Its data is the number of the last multi, or
 //! `not` and the number of one that was given up by setting the node in its place: such a multi finds a version
-//! that it does not expect, however late it comes, and is refused.
+//! that it does not expect, however late it arrives, and is refused.
 
 use uuid::Uuid;
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError};
@@ -17,7 +17,7 @@ pub(super) struct Writer {
     path: String,
     /// The version that the node has, if the last multi is settled.
     version: i32,
-    /// The number of the multi that is under way, or comes next.
+    /// The number of the multi that is under way, or is next.
     number: u64,
 }
 
@@ -94,7 +94,7 @@ impl Writer {
         Ok(Some(found))
     }
 
-    /// What it means that the node is not there or not as it was left: its session is over, or was replaced.
+    /// What it means that the node is not there or not as it was left: its session has ended, or was replaced.
     pub(super) fn gone(&self) -> SessionLoss {
         SessionLoss(format!("{} is gone, and so is the session", self.path))
     }

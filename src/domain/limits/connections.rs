@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Connections beyond all bounds that are answered if they probe: of this machine, of private networks and of all other
-/// addresses so many each. So who comes from elsewhere takes no room from what watches the service.
+/// addresses so many each. So who is from elsewhere takes no room from what watches the service.
 pub const PROBE_CONNECTIONS: usize = 16;
 /// Of them those of one address.
 pub const PROBE_CONNECTIONS_PER_ADDRESS: usize = 4;

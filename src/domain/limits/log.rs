@@ -16,7 +16,8 @@ pub const MEND_REFUSED: Duration = Duration::from_secs(600);
 pub const READ_FAILURE_REPORT: Duration = Duration::from_secs(60);
 /// A table longer than this is not mended: it would be held in memory.
 pub const MEND_BYTES: u64 = 512 << 20;
-/// Bytes of the key that stands for the end of a table which does not say its last one: more than begin alike in any key.
+/// Bytes of the key that represents the end of a table which does not say its last one: more than begin alike in any
+/// key.
 pub const MEND_KEY_BYTES: usize = 64;
 /// Bytes of a small file of a store (a list of tables, the log witness) that are read at most: more is damage.
 pub const STORE_FILE_BYTES: u64 = 16 << 20;

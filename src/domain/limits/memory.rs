@@ -13,9 +13,10 @@ pub const BODY_SHARES: usize = 4;
 pub const SHORT_BODY_BYTES: usize = 16 * 1024;
 /// What each piece of a body costs beside its bytes.
 pub const BODY_PIECE_BYTES: usize = 64;
-/// A body that took longer for its last 16 KiB makes room for others when there is none: it comes with less than 160 KiB/s.
+/// A body that took longer for its last 16 KiB makes room for others when there is none: it arrives with less than 160
+/// KiB/s.
 pub const SLOW_BODY: Duration = Duration::from_millis(100);
-/// How long a body may take whose sender is not proven before all of it is there, when little of it comes.
+/// How long a body may take whose sender is not proven before all of it is there, when little of it arrives.
 pub const UNPROVEN_BODY: Duration = Duration::from_secs(10);
 /// It has a second more for each so many bytes.
 pub const UNPROVEN_STEP: u32 = 16 * 1024;
@@ -31,17 +32,17 @@ pub const QUERY_BYTES: usize = 16 * 1024;
 /// Names in the list of signed headers, as many as a request may have headers.
 pub const SIGNED_HEADERS: usize = 100;
 
-/// How often it is looked which queues nobody uses.
+/// How often it is looked which queues no caller uses.
 pub const REST_TICK: Duration = Duration::from_secs(60);
-/// A queue that nobody has used for so many looks is closed: longer than any request takes, and than ids of deduplication
-/// are remembered.
+/// A queue that no caller has used for so many looks is closed: longer than any request takes, and than ids of
+/// deduplication are remembered.
 pub const REST_ROUNDS: u8 = 10;
 /// Ids of deduplication that all queues together remember; beyond it posts with one are answered 429.
 pub const DEDUP_KNOWN_ALL: usize = 4_000_000;
 /// Closed queues of one slot of which it is known from when on they have retained messages, about 64 bytes each; the messages of
 /// others stay until their queue is opened.
 pub const RETAINED_AT_REST: usize = 4_096;
-/// Groups that became free and that nobody has asked for: beyond it they are entered at once.
+/// Groups that became free and that no caller has asked for: beyond it they are entered at once.
 pub const FREED_GROUPS: usize = 1_024;
 /// Bytes of recent writes that an embedded store keeps in memory, for each of its key spaces.
 pub const STORE_TABLE_BYTES: u64 = 16 << 20;

@@ -12,8 +12,8 @@ pub const PEER_IDLE_CONNECTIONS: usize = 256;
 pub const PEER_REQUESTS: usize = 8_192;
 /// Bytes of the answer of another replica to a question about its own work.
 pub const PEER_ANSWER_BYTES: usize = 16 << 20;
-/// Bytes of an answer that is passed on which are kept, so that the request can be made again if it breaks off. A longer one is
-/// passed on as it comes, and is not in memory as a whole.
+/// Bytes of an answer that is passed on which are kept, so that the request can be made again if it breaks off. A
+/// longer one is passed on as it arrives, and is not in memory as a whole.
 pub const PEER_ANSWER_KEPT: u64 = 64 << 10;
 /// How long such an answer may stand still.
 pub const PEER_STEP: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! The limits that an operator may set: what a client may ask for, and what holds when it does not say.
 //!
 //! They are Zaqar's `[transport]` options. The constants beside them are the defaults, and the bounds beyond which no
-//! setting goes. What was stored under other limits stays as it is.
+//! setting leaves. What was stored under other limits stays as it is.
 
 use super as limits;
 use crate::error::{Error, InvalidPart};
@@ -30,7 +30,7 @@ impl Span {
         Self::within((1, most as u32), default as u32)
     }
 
-    /// What holds when nobody says.
+    /// What holds when no caller states.
     pub const fn default_value(self) -> u32 {
         self.default
     }

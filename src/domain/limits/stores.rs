@@ -8,14 +8,14 @@ pub const POSTGRES_CONNECT: Duration = Duration::from_secs(3);
 pub const POSTGRES_STATEMENT: Duration = Duration::from_secs(4);
 /// A statement to PostgreSQL without an answer after this time has no known outcome: longer than it may run.
 pub const POSTGRES_ANSWER: Duration = Duration::from_secs(6);
-/// After a failed try to connect to PostgreSQL the next one comes after this time.
+/// After a failed try to connect to PostgreSQL the next one follows this time.
 pub const POSTGRES_PAUSE: Duration = Duration::from_millis(500);
 /// Connections of one pool to PostgreSQL for reads, and for batches: of the hundred that a server has by default.
 pub const POSTGRES_READS: usize = 8;
 /// See [`POSTGRES_READS`].
 pub const POSTGRES_WRITES: usize = 16;
-/// Statements to PostgreSQL under way that batches of many slots share. What gathers meanwhile goes with the next one: fewer
-/// make larger statements, which cost less, and more use more processors of the server.
+/// Statements to PostgreSQL under way that batches of many slots share. What gathers meanwhile leaves with the next
+/// one: fewer make larger statements, which cost less, and more use more processors of the server.
 pub const POSTGRES_SHARED: usize = 4;
 /// Changes of entries and notes in such a statement. A batch with more has one of its own.
 pub const POSTGRES_SHARED_CHANGES: usize = 512;
@@ -30,15 +30,15 @@ pub const POSTGRES_ENTRY_BYTES: i64 = 256;
 pub const REDIS_CONNECT: Duration = Duration::from_secs(2);
 /// A command to Redis without an answer after this time has no known outcome. A batch takes milliseconds.
 pub const REDIS_ANSWER: Duration = Duration::from_secs(4);
-/// How long a batch waits for replicas of Redis: less than for its answer, so that the answer says what is missing.
+/// How long a batch waits for replicas of Redis: less than for its answer, so that the answer states what is missing.
 pub const REDIS_WAIT: Duration = Duration::from_secs(2);
-/// After a failed try to connect to Redis the next one comes after this time.
+/// After a failed try to connect to Redis the next one follows this time.
 pub const REDIS_PAUSE: Duration = Duration::from_millis(500);
 /// How often the settings of a Redis in use are looked at: they can be changed while it runs.
 pub const REDIS_LOOK: Duration = Duration::from_secs(10);
 /// Connections for batches that wait for replicas of Redis. The batches of one connection wait in turn.
 pub const REDIS_WAITING: usize = 8;
-/// Entries that one script in Redis reads, removes or looks at: nobody else is served meanwhile.
+/// Entries that one script in Redis reads, removes or looks at: no other caller is served meanwhile.
 pub const REDIS_PAGE: usize = 1_024;
 /// Bytes of bodies that one script in Redis reads, likewise.
 pub const REDIS_PAGE_BYTES: usize = 4 << 20;

@@ -1,7 +1,7 @@
 //! The ready messages of a queue in order of groups, as far as they are in memory.
 //!
 //! A group's messages are a list in order of id, and the first of them that is hidden, delayed or on its way to another
-//! queue ends what may be taken of it. Groups take turns: one that was just served goes behind all others.
+//! queue ends what may be taken of it. Groups take turns: one that was just served leaves behind all others.
 //!
 //! ```text
 //! not in memory ──listed, posted to, freed──▶ open ──taken from, found blocked──▶ resting ──freed──▶ open
@@ -10,11 +10,11 @@
 //!       └────────── no room for it, or nothing left of it in memory ───────────── emptied ──freed──▶ open
 //! ```
 //!
-//! Memory is bounded: of a group it knows the messages up to its reach, and of the queue so many groups, the blocked ones
-//! last. A group that is blocked may be forgotten, for what frees it names it again. If one was forgotten that is not
-//! blocked, or nobody has looked yet, the pool's list of groups is gone through until all are known. So what waits in
-//! blocked groups costs nothing, however much it is. Deep groups that take turns share the memory (see [`room`]): each message
-//! is read once, a page of its group at a time.
+//! Memory is bounded: of a group it knows the messages up to its reach, and of the queue so many groups, the blocked
+//! ones last. A group that is blocked may be forgotten, for what frees it names it again. If one was forgotten that is
+//! not blocked, or no caller has looked yet, the pool's list of groups is gone through until all are known. So what
+//! waits in blocked groups costs nothing, however much it is. Deep groups that take turns share the memory (see
+//! [`room`]): each message is read once, a page of its group at a time.
 
 mod reading;
 mod room;
@@ -48,7 +48,7 @@ impl GroupCoverage {
     }
 }
 
-/// Where a group stands.
+/// Where a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupPosition {
     /// Something may be taken from it, or must be read to know.
@@ -102,7 +102,7 @@ impl Group {
 pub(super) struct Groups {
     bounds: GroupBounds,
     known: HashMap<GroupName, Group>,
-    /// Those that are open, by their turns. One may turn out to be blocked when its turn comes.
+    /// Those that are open, by their turns. One may turn out to be blocked when its turn arrives.
     open: BTreeMap<u64, GroupName>,
     /// The others, the longest blocked first.
     resting: BTreeMap<u64, GroupName>,
@@ -119,7 +119,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The groups of a queue that nobody has looked at, or that is empty.
+    /// The groups of a queue that no caller has looked at, or that is empty.
     pub(super) fn found(is_empty: bool, bounds: GroupBounds) -> Self {
         Self {
             bounds,
@@ -245,12 +245,12 @@ impl Groups {
         Some(ready.header)
     }
 
-    /// A message is gone, or set aside: pages under way may still show it as ready.
+    /// A message is gone, or marked in transfer: pages under way may still show it as ready.
     pub(super) fn gone(&mut self, id: MessageId, group: Option<&GroupName>) {
         self.reading.note_gone(id, group);
     }
 
-    /// A group that was blocked may be open now, and nobody knows which.
+    /// A group that was blocked may be open now, and it is unknown which.
     pub(super) fn list_again(&mut self) {
         if self.listing != GroupListing::Whole {
             self.listing.miss_open();
@@ -313,11 +313,11 @@ impl Groups {
         Some(ready)
     }
 
-    /// So many messages of a group were taken: its turn comes when those of all others have been.
+    /// So many messages of a group were taken: its turn arrives when those of all others have been.
     pub(super) fn served(&mut self, name: &GroupName, taken: usize, blocking: &Blocking) {
         self.leave_place(name);
         self.read_ahead(name, taken);
-        // Others wait for room: it comes back in its turn, by its name.
+        // Others wait for room: it returns in its turn, by its name.
         if self.listing.is_overflowing() && self.known.contains_key(name) {
             self.drop_open(name);
         }

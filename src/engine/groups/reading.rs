@@ -247,7 +247,7 @@ impl Groups {
         if page.is_void || !is_as_before {
             return;
         }
-        // What comes after the last post that is known here will be told.
+        // What follows the last post that is known here will be told.
         let is_all = is_last || messages.last().is_some_and(|message| message.header.id > until);
         let mut reach =
             if is_all && !page.was_posted_to { GroupCoverage::Whole } else { GroupCoverage::To(after) };
@@ -291,7 +291,7 @@ impl Groups {
                     blocking.mark_in_transfer(name, id);
                 }
             }
-            // One is not here yet, and comes by itself; the other stays for ever.
+            // One is not here yet, and arrives by itself; the other stays for ever.
             State::Prepared(_) | State::Failed => {}
         }
     }

@@ -1,9 +1,9 @@
 //! The memory that the groups of a queue share, and who leaves it when there is no room.
 //!
-//! Groups that take turns have equal shares: a page of a group is as large as its share, so that what is read is there when
-//! its turn comes. First to go is what belongs to groups that are blocked while all others have had their turns; then
-//! what is beyond twice a share; then what has its turn last. What goes is the end of a group: its reach shrinks,
-//! and its turn stays.
+//! Groups that take turns have equal shares: a page of a group is as large as its share, so that what is read is there
+//! when its turn arrives. First to go is what belongs to groups that are blocked while all others have had their turns;
+//! then what is beyond twice a share; then what has its turn last. What leaves is the end of a group: its reach
+//! shrinks, and its turn stays.
 
 use super::{Group, GroupCoverage, GroupPosition, Groups};
 use crate::domain::group::GroupName;

@@ -46,7 +46,7 @@ pub(in crate::journal) struct StoreCheck {
     pub(super) last: Option<Position>,
     /// Proofs that something synced is missing, the first of a log first.
     pub(in crate::journal) damage: Vec<Damage>,
-    /// What the witness says.
+    /// What the witness states.
     pub(in crate::journal) mark: Option<Mark>,
     /// The file of the witness, if it is damaged. A store is opened without it.
     pub(in crate::journal) damaged_mark: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub(in crate::journal) struct StoreCheck {
     later_synced: Option<u64>,
 }
 
-/// Scans the store at `path`, which nobody may have open. A store that is not there is whole.
+/// Scans the store at `path`, which no process may have open. A store that is not there is whole.
 pub(in crate::journal) fn check(path: &Path) -> io::Result<StoreCheck> {
     let mut checked = StoreCheck::default();
     match Mark::read(path) {
@@ -165,11 +165,11 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Whether a batch may follow those before. One that does not follow in number says that something is missing.
+    /// Whether a batch may follow those before. One that does not follow in number states that something is missing.
     fn follow(&mut self, before: Option<(u64, u64)>, batch: &LogBatch) -> Result<(), &'static str> {
         let Some(position) = batch.position else { return Ok(()) };
         if self.first_bad.is_some() {
-            // It lies in a log after the first bad place, and would be cut with what follows that.
+            // It is in a log after the first bad place, and would be cut with what follows that.
             self.later_synced = self.later_synced.max(Some(position.group.saturating_sub(1)));
             return Ok(());
         }
@@ -243,7 +243,7 @@ impl StoreCheck {
     }
 }
 
-/// The damage of a log that ends before what the witness says was synced.
+/// The damage of a log that ends before what the witness states was synced.
 fn short(mark: &Mark, last: Option<Position>, file: PathBuf, end: u64) -> Damage {
     let own = last.filter(|last| last.store == mark.store);
     let (found, lost) = match (own, last) {

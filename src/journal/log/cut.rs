@@ -28,7 +28,7 @@ impl StoreCheck {
         truncate(log)
     }
 
-    /// Goes on without what damage has taken from tables. The list of it is put aside.
+    /// Continues without what damage has taken from tables. The list of it is put aside.
     pub(in crate::journal) fn accept_ranges(&mut self, path: &Path, now: Timestamp) -> io::Result<()> {
         let ranges = std::mem::take(&mut self.ranges).ranges.len();
         if DamagedRanges::move_into(path, &folder(path, now))? {
@@ -37,7 +37,7 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Goes on without what follows the first bad place, of which a copy is kept. True when something was missing.
+    /// Continues without what follows the first bad place, of which a copy is kept. True when something was missing.
     pub(in crate::journal) fn accept(&self, path: &Path, now: Timestamp) -> io::Result<bool> {
         if self.is_whole() {
             return Ok(false);
@@ -49,7 +49,7 @@ impl StoreCheck {
         DamagedRanges::move_into(path, &folder)?;
         let Some(index) = self.first_bad else { return Ok(true) };
         fs::create_dir_all(&folder)?;
-        // The newest goes first: what is left is always a log without a gap.
+        // The newest is first: what is left is always a log without a gap.
         let kept = if self.is_gap { index } else { index + 1 };
         for log in self.logs.iter().skip(kept).rev() {
             let Some(name) = log.path.file_name() else { continue };
@@ -66,7 +66,7 @@ impl StoreCheck {
     }
 }
 
-/// Says loudly that the store goes on without what is missing.
+/// States loudly that the store continues without what is missing.
 pub(in crate::journal) fn accepted(damage: &Damage) {
     error!(
         file = %damage.file.display(),

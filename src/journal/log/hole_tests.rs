@@ -253,7 +253,7 @@ async fn table_without_readable_block_takes_its_keys_alone() {
             let journal = with_damaged_table(&dir).await;
             let [table] = &tables(&journal)[..] else { panic!("{:?}", tables(&journal)) };
             let table = table.clone();
-            // Or the first block alone, whose head says how long it is.
+            // Or the first block alone, whose head states how long it is.
             let bytes = fs::read(&table).unwrap();
             let first = 33 + u32::from_le_bytes(bytes[21..25].try_into().unwrap()) as usize;
             let (is_cut, left) = (left.is_none(), left.unwrap_or(&bytes[..first]));
@@ -338,7 +338,8 @@ async fn copy_of_a_store_is_read_and_the_store_unchanged() {
     await_witness(image.path(), GROUPS);
 }
 
-/// What a table has beside its data is damaged too: its index, its filter, what it says of itself, or the list of all that.
+/// What a table has beside its data is damaged too: its index, its filter, what it states of itself, or the list of all
+/// that.
 #[tokio::test(flavor = "multi_thread")]
 async fn merge_of_a_table_with_other_damage_ends_no_other_work() {
     let dir = tempfile::tempdir().unwrap();

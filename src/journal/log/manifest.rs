@@ -1,7 +1,7 @@
 //! The directories of key spaces, and the file of each that names its tables (fjall 3.1 over lsm-tree 3.1).
 //!
-//! The store trusts them: a key space without its file `current` is deleted and made anew, empty, and one whose list of tables
-//! is damaged is read as it is. So they are checked first.
+//! The store trusts them: a key space without its file `current` is deleted and recreated, empty, and one whose list of
+//! tables is damaged is read as it is. So they are checked first.
 
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Where a group of commits stands in the log.
+//! Where a group of commits is in the log.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -7,8 +7,8 @@ pub(in crate::journal) const KEY: &[u8] = b"log position";
 /// Bytes of a stored position.
 pub(super) const BYTES: usize = 40;
 
-/// Where a group stands, as the group itself says. 40 bytes, little endian: store, group, synced, floor and a checksum of the
-/// 32 bytes before (XXH3).
+/// Where a group is, as the group itself states. 40 bytes, little endian: store, group, synced, floor and a checksum of
+/// the 32 bytes before (XXH3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::journal) struct Position {
     /// A random number of the store. No client sees it, so that no message body can pretend to be a position. It changes

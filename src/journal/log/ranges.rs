@@ -1,10 +1,10 @@
 //! Ranges of keys that damage has taken from tables, and the file beside the logs that lists them.
 //!
-//! A table with a damaged block cannot be merged, so it is written anew without that block (see `journal/mend.rs`). What
+//! A table with a damaged block cannot be merged, so it is rewritten without that block (see `journal/mend.rs`). What
 //! was in the block is not gone in silence: reads that touch its keys fail as long as the range is listed here.
 //!
-//! Layout: text, replaced as a whole and synced. First the title, then a line for each range, last a checksum (XXH3) of what
-//! is before it. Keys are hexadecimal.
+//! Layout: text, replaced as a whole and synced. First the title, then a line for each range, last a checksum (XXH3) of
+//! what is before it. Keys are hexadecimal.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -31,7 +31,7 @@ pub(in crate::journal) struct DamagedRange {
     pub(in crate::journal) last: Vec<u8>,
 }
 
-/// A table that was written anew, and its checksum since.
+/// A table that was rewritten, and its checksum since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::journal) struct MendedTable {
     pub(in crate::journal) space: u64,
@@ -39,7 +39,7 @@ pub(in crate::journal) struct MendedTable {
     pub(in crate::journal) check: u128,
 }
 
-/// What the file says.
+/// What the file states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::journal) struct DamagedRanges {
     pub(in crate::journal) ranges: Vec<DamagedRange>,
@@ -92,7 +92,7 @@ impl DamagedRanges {
         }
     }
 
-    /// The checksum of a table that was written anew.
+    /// The checksum of a table that was rewritten.
     pub(in crate::journal) fn check_of(&self, space: u64, table: u64) -> Option<u128> {
         let mended = self.mended.iter().find(|mended| (mended.space, mended.table) == (space, table));
         mended.map(|mended| mended.check)

@@ -1,4 +1,4 @@
-//! What lies behind the place where the batches of a log end.
+//! What is behind the place where the batches of a log end.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::position::{self, KEY, Position};
 
 const BLOCK: usize = 256 << 10;
-/// Bytes that may belong to a position which goes on in the next block.
+/// Bytes that may belong to a position which continues in the next block.
 const OVERLAP: usize = KEY.len() + position::BYTES - 1;
 
 /// The rest of a log file, behind its whole batches. Empty when it is all zeros.
@@ -20,7 +20,7 @@ pub(super) struct Rest {
     pub(super) first_group: Option<u64>,
     /// The greatest one.
     pub(super) last_group: Option<u64>,
-    /// The greatest group that a position found there says was synced.
+    /// The greatest group that a position found there states was synced.
     pub(super) synced: Option<u64>,
 }
 

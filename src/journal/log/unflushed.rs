@@ -38,7 +38,7 @@ struct KeySpaceState {
 }
 
 impl Tracker {
-    /// Goes on from what the witness of the last run says.
+    /// Continues from what the witness of the last run states.
     pub(super) fn after(found: &[Unflushed]) -> Self {
         let seen = |found: &Unflushed| KeySpaceState {
             space: found.space,

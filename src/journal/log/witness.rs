@@ -26,14 +26,14 @@ pub(super) const FILE: &str = "log-witness";
 const UNFINISHED: &str = "log-witness.unfinished";
 const TITLE: &str = "angarium log witness 1";
 
-/// What the file says: one line of text, with a checksum (XXH3) of what is before it.
+/// What the file states: one line of text, with a checksum (XXH3) of what is before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::journal) struct Mark {
     /// The random number of the store.
     pub(in crate::journal) store: u64,
     /// The last synced group.
     pub(in crate::journal) group: u64,
-    /// Numbers of the key spaces that the store has: one that is missing is not made anew.
+    /// Numbers of the key spaces that the store has: one that is missing is not recreated.
     pub(in crate::journal) spaces: Vec<u64>,
     /// Writes that are in no table.
     pub(in crate::journal) unflushed: Vec<Unflushed>,
@@ -160,7 +160,7 @@ impl Drop for Witness {
     }
 }
 
-/// Writes marks with what the open store says at that moment.
+/// Writes marks with what the open store states at that moment.
 struct Writer {
     path: PathBuf,
     current: Arc<Current>,

@@ -23,7 +23,7 @@ use crate::storage::{KnownEntry, Note, QueueChanges, StoreError, Totals};
 const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
 
 /// The changes of one queue, ready to be looked up. Each id is in one of the three: what the batch brings and removes
-/// again is only removed, and what it brings and updates comes updated.
+/// again is only removed, and what it brings and updates arrives updated.
 pub(super) struct EncodedChanges {
     queue: QueueId,
     low: MessageId,
@@ -41,7 +41,7 @@ pub(super) struct EncodedChanges {
     pub(super) last_id: MessageId,
 }
 
-/// How an entry lies in the store.
+/// How an entry is in the store.
 struct StoredForm {
     group: Option<GroupName>,
     /// Its header as it is, if it is aside; else it is ready.
@@ -56,14 +56,14 @@ impl StoredForm {
     }
 }
 
-/// Whether a header stands for the one before the body.
+/// Whether a header represents the one before the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overlay {
     None,
     Stands,
 }
 
-/// What the store says of the keys of a batch.
+/// What the store states of the keys of a batch.
 pub(super) struct StoredKeys {
     totals: QueueTotals,
     /// With their bodies. Absent entries are none.
@@ -198,7 +198,7 @@ fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<Store
     Ok(StoredForm { group: entry.group.clone(), in_transfer: None, overlay, bytes: entry.bytes })
 }
 
-/// Whether an entry lies as its owner believes.
+/// Whether an entry is as its owner believes.
 fn is_there(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<bool, StoreError> {
     let found = find(txn, queue, entry.id)?;
     Ok(found.is_some_and(|(lying, _)| {
@@ -294,7 +294,7 @@ fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
     }
 }
 
-/// Removes an entry that goes.
+/// Removes an entry that leaves.
 fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
     if let Some(group) = &lying.group {
         txn.remove(Space::Groups, stored::group_key(queue, group, id));

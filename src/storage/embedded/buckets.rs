@@ -1,9 +1,9 @@
 //! Buckets of time: where to look for what is due, without a key per message and without a walk over the living.
 //!
-//! A bucket stands for the entries of one queue whose time falls into one span, and for expiry of one ttl too: ids of
+//! A bucket represents the entries of one queue whose time falls into one span, and for expiry of one ttl too: ids of
 //! one ttl expire in their order, so the least and the greatest say where they are. Each batch that brings an entry or
-//! changes a header touches its bucket; nothing is done for an entry that goes. Once a bucket is past and a look
-//! into it finds nothing, it goes, if it was not touched since.
+//! changes a header touches its bucket; nothing is done for an entry that leaves. Once a bucket is past and a look
+//! into it finds nothing, it leaves, if it was not touched since.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn end(time: Timestamp, span: u64) -> u64 {
 }
 
 impl Bucket {
-    /// Where an entry is found when its life is over.
+    /// Where an entry is found when its life has ended.
     pub(super) fn of_expiry(queue: QueueId, header: &Header) -> Self {
         let (end, ttl) = match header.life {
             Life::Own { ttl, expires } => (end(expires, span(ttl)), ttl),

@@ -31,15 +31,15 @@ pub(super) struct KeyRange {
     totals: Totals,
     /// Nothing ready is left below it.
     low: MessageId,
-    /// How far this goes; none when there is nothing.
+    /// How far this leaves; none when there is nothing.
     pub(super) reached: Option<DropProgress>,
     /// Whether this is all there is.
     dropped: DropResult,
 }
 
 impl KeyRange {
-    /// Reads what goes next: at most `limit` entries and notes. Where nothing is found behind what was reached, it looks from the
-    /// beginning once more.
+    /// Reads what leaves next: at most `limit` entries and notes. Where nothing is found behind what was reached, it
+    /// looks from the beginning once more.
     pub(super) fn read(
         view: &View,
         queue: QueueId,

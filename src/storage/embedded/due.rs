@@ -13,7 +13,7 @@ use crate::domain::time::Timestamp;
 use crate::journal::{ReadPair, Space, Txn, View};
 use crate::storage::{Due, StoreError};
 
-/// Where a look for expired entries ended, because it had found as many as it may: the next one goes on there.
+/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
 #[derive(Clone, Debug)]
 pub(super) struct DueCursor {
     bucket: Bytes,
@@ -207,7 +207,7 @@ fn between(
     let low = scan::totals(view, queue)?.low;
     let pairs = |space, first: MessageId| {
         let (from, to) = (stored::entry_key(queue, first), stored::entry_key(queue, last));
-        // What lies below the head was removed: no walk over it.
+        // What is below the head was removed: no walk over it.
         (first <= last).then(|| view.range(space, &from, &to)).into_iter().flatten().peekable()
     };
     let (mut ready, mut in_transfer) = (pairs(Space::Entries, first.max(low)), pairs(Space::Aside, first));

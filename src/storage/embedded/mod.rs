@@ -251,11 +251,11 @@ impl PoolStore for EmbeddedPool {
             return Ok(Recount::Done);
         }
         if let Err(closed) = self.journal.check_open() {
-            // It is opened again when nobody reads the old files.
+            // It is opened again when no process reads the old files.
             *self.counted.lock() = None;
             return Err(failed(closed));
         }
-        // A step that was dropped begins anew.
+        // A step that was dropped begins again.
         let mut progress = self.counted.lock().take().unwrap_or_default();
         if progress.is_end() {
             *self.counted.lock() = Some(progress);

@@ -153,7 +153,7 @@ fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<QueueCount>
 
 impl QueueCount {
     fn new(view: View, queue: QueueId, found: &QueueTotals) -> Self {
-        // What lies below the head was removed: no walk over it.
+        // What is below the head was removed: no walk over it.
         let from = stored::entry_key(queue, found.low);
         Self { view, queue, stored: found.totals, counted: Totals::default(), space: 0, from }
     }

@@ -36,7 +36,7 @@ pub(super) fn usage(view: &View) -> Result<Usage, StoreError> {
     Ok(usage)
 }
 
-/// The header of an entry whose value is known: the one in it, or the one that stands for it.
+/// The header of an entry whose value is known: the one in it, or the one that represents it.
 pub(super) fn header(view: &View, queue: QueueId, message: &Message) -> Result<Header, StoreError> {
     let id = message.header.id;
     match view.get(Space::Headers, &stored::entry_key(queue, id)).map_err(failed)? {

@@ -1,4 +1,4 @@
-//! How a pool lies in the journal. These forms are on disk and never change; new ones get new tags.
+//! How a pool is in the journal. These forms are on disk and never change; new ones get new tags.
 //!
 //! | space | key | value | life |
 //! |---|---|---|---|
@@ -11,20 +11,20 @@
 //! | schedule | queue id, ready, message id (16 + 8 + 16) | nothing | of the message, while it is scheduled |
 //! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | least id, greatest id, touches (16 + 16 + 4) | until a look into the past bucket finds nothing |
 //! | groups | queue id, group, 0, message id (16 + any + 1 + 16) | nothing | of the message, if it has a group |
-//! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | as its owner says |
+//! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | as its owner states |
 //!
-//! A ready message has one key, since a second one halves the rate of posts; one of a group has two. An entry that changes its state moves
-//! between entries and aside with its body. A header in headers stands for the one before the body, where there is one.
+//! A ready message has one key, since a second one halves the rate of posts; one of a group has two. An entry that
+//! changes its state moves between entries and aside with its body. A header in headers represents the one before the
+//! body, where there is one.
 //!
-//! Buckets say where to look for what is due, for many messages at once: kind 0 for entries that become ready, kind
-//! 1 for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. Of entries that are by queue,
-//! end and ttl are those of [`crate::storage::retained`].
+//! Buckets say where to look for what is due, for many messages at once: kind 0 for entries that become ready, kind 1
+//! for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. Of entries that are by
+//! queue, end and ttl are those of [`crate::storage::retained`].
 //!
-//! The head of a header is tag 2 to 5, state, created, ready, expires, ttl, attempts, body bytes, client id
-//! (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. With tags 4 and 5 it is by queue:
-//! expires is the base time and ttl 0. With tags 3 and 5 the extras follow, in prepared
-//! and moving the peer; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
-//! seconds.
+//! The head of a header is tag 2 to 5, state, created, ready, expires, ttl, attempts, body bytes, client id (1 + 1 + 8
+//! + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. With tags 4 and 5 it is by queue: expires is
+//! the base time and ttl 0. With tags 3 and 5 the extras follow, in prepared and moving the peer; states, extras and
+//! peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl seconds.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;

@@ -15,7 +15,8 @@ use crate::storage::{Batch, StoreError};
 pub(super) struct Committer {
     /// Held to add a batch or to take some.
     gathered: Mutex<GatheredBatches>,
-    /// One for each statement that may be under way. Whoever gets one sends his own batch and takes others along.
+    /// One for each statement that may be under way. Any process that gets one sends his own batch and takes others
+    /// along.
     turns: Semaphore,
 }
 
@@ -39,7 +40,7 @@ struct PendingBatch {
     number: u64,
     batch: Batch,
     fences: Option<i64>,
-    /// Closed when nobody waits any more.
+    /// Closed when no process waits any more.
     reply: oneshot::Sender<StatementOutcome>,
 }
 
@@ -49,7 +50,7 @@ enum StatementOutcome {
     Applied,
     /// It is not, for certain. It may be to blame, or another one.
     NotApplied,
-    /// Nobody knows.
+    /// It is unknown.
     Unknown(String),
 }
 
@@ -69,8 +70,8 @@ impl Committer {
         (number, outcome)
     }
 
-    /// A batch and the oldest others that go into one statement with it: each slot once, in order. None when somebody else
-    /// took it along.
+    /// A batch and the oldest others that go into one statement with it: each slot once, in order. None when another
+    /// process took it along.
     fn take(&self, number: u64) -> Vec<PendingBatch> {
         let mut gathered = self.gathered.lock();
         let Some(place) = gathered.waiting.iter().position(|waiting| waiting.number == number) else {
@@ -83,7 +84,7 @@ impl Committer {
             let with_next = size.plus(Size::of(&next.batch));
             let is_other = taken.iter().all(|other| other.batch.slot != next.batch.slot);
             if next.reply.is_closed() {
-                // Whoever gave up waiting may have sent it again.
+                // Any process that gave up waiting may have sent it again.
                 continue;
             } else if is_other && with_next.fits() {
                 size = with_next;
@@ -129,7 +130,7 @@ impl Size {
 pub(super) enum SharedResult<'a> {
     /// The outcome is known, or is known to be unknown.
     Answered(Result<(), StoreError>),
-    /// There was nobody to share with: the batch goes alone, in this turn.
+    /// There was no process to share with: the batch leaves alone, in this turn.
     Alone(SemaphorePermit<'a>),
     /// Nothing of it was applied, for certain, and whether it was to blame is to be found out.
     NotApplied,
@@ -161,7 +162,7 @@ impl PostgresPool {
             Ok(StatementOutcome::Applied) => SharedResult::Answered(Ok(())),
             Ok(StatementOutcome::NotApplied) => SharedResult::NotApplied,
             Ok(StatementOutcome::Unknown(why)) => SharedResult::Answered(Err(StoreError::Unknown(why))),
-            // Whoever sent it was stopped while it was under way.
+            // Any process that sent it was stopped while it was under way.
             Err(_) => SharedResult::Answered(Err(StoreError::Unknown("the statement was given up".into()))),
         }
     }
@@ -179,7 +180,7 @@ impl PostgresPool {
                 Ok(_) | Err(Failure::Refused(_) | Failure::Full(_)) => StatementOutcome::NotApplied,
                 Err(Failure::Lost(why)) => StatementOutcome::Unknown(why.clone()),
             };
-            // Nobody may be waiting any more; the outcome is the same.
+            // No process may be waiting any more; the outcome is the same.
             let _ = waiting.reply.send(outcome);
         }
     }

@@ -101,7 +101,7 @@ impl Connection {
         !self.client.is_closed() && !self.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that nobody uses it again.
+    /// Makes sure that no process uses it again.
     pub(super) fn give_up(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
     }

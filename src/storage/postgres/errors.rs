@@ -1,4 +1,5 @@
-//! What a failure of PostgreSQL means for whoever asked: nothing was done for certain, or the outcome is not known.
+//! What a failure of PostgreSQL means for any process that asked: nothing was done for certain, or the outcome is not
+//! known.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
@@ -44,8 +45,8 @@ impl Failure {
     }
 }
 
-/// Whether the session goes on as before. After anything else another connection is made, which is checked anew: it may
-/// have led to a server that is no longer the right one.
+/// Whether the session continues as before. After anything else another connection is made, which is checked again: it
+/// may have led to a server that is no longer the right one.
 pub(super) fn leaves_session(error: &Error) -> bool {
     let harmless = [
         SqlState::QUERY_CANCELED,
@@ -57,7 +58,7 @@ pub(super) fn leaves_session(error: &Error) -> bool {
     error.code().is_some_and(|code| harmless.contains(code))
 }
 
-/// What the server says, without the details: those repeat values.
+/// What the server states, without the details: those repeat values.
 pub(super) fn describe(error: &Error) -> String {
     use std::error::Error as _;
     match (error.as_db_error(), error.source()) {

@@ -23,7 +23,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('angarium ' ||
 const PUT: &str = "
     INSERT INTO stamp (version, system, pool) VALUES ($1, $2, $3)
     ON CONFLICT (one) DO UPDATE SET version = excluded.version";
-/// No epoch is below that of a slot that nobody has fenced.
+/// No epoch is below that of a slot that no process has fenced.
 const RECORDS: &str = "
     INSERT INTO records (slot, pool, generation, transaction, seq, fences, last_id)
     SELECT slot, $1::uuid, -1, 0, 0, 0, '00000000-0000-0000-0000-000000000000'::uuid
@@ -45,7 +45,7 @@ pub(super) async fn look(connection: &Connection, schema: &str) -> Result<Option
 pub(super) async fn make(connection: &Connection, schema: &str, stamp: Stamp) -> Result<Stamp, StoreError> {
     let made = migrate(connection, schema, stamp).await;
     if made.is_err() {
-        // Its transaction goes with it.
+        // Its transaction leaves with it.
         connection.give_up();
     }
     made

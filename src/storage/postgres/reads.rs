@@ -114,7 +114,7 @@ const USAGE: &str = "
     SELECT count(*)::int8 AS queues, COALESCE(sum(messages), 0)::int8 AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes
     FROM queues WHERE messages > 0";
 
-/// Where a look for expired entries ended, because it had found as many as it may: the next one goes on there.
+/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
 pub(super) type DueCursor = (i64, Uuid, Uuid);
 
 const BEGIN: DueCursor = (-1, Uuid::nil(), Uuid::nil());

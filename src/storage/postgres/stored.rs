@@ -1,6 +1,6 @@
-//! How a pool lies in PostgreSQL. Migrations make the tables, one file a version, and no file changes once it was used.
+//! How a pool is in PostgreSQL. Migrations make the tables, one file a version, and no file changes once it was used.
 //!
-//! All tables are in one schema, `angarium` unless the URI says otherwise.
+//! All tables are in one schema, `angarium` unless the URI states otherwise.
 //!
 //! | table | key | holds | life |
 //! |---|---|---|---|
@@ -8,14 +8,15 @@
 //! | `records` | slot | pool, epoch, number of the last batch, how often it was fenced, greatest id | for ever; made at registration |
 //! | `queues` | queue id | messages, bytes, scheduled, aside, low id | of the queue |
 //! | `entries` | queue id, whether it is not ready, message id | header, body | of the message |
-//! | `notes` | queue id, kind, key | value, expires | as its owner says |
+//! | `notes` | queue id, kind, key | value, expires | as its owner states |
 //!
-//! An entry that is by queue has the ttl 0, which no other has, and in `expires` its place of [`crate::storage::retained`]: so the
-//! index of expiry is its order by queue and base time too.
+//! An entry that is by queue has the ttl 0, which no other has, and in `expires` its place of
+//! [`crate::storage::retained`]: so the index of expiry is its order by queue and base time too.
 //!
-//! States and peers have the form of all drivers (`states.rs`). A ready entry is in the index of expiry beside its key; one
-//! that is scheduled in two more, one of a group in that of groups; those of a move in none but that. Times are milliseconds, ttl is seconds. Bodies are never
-//! compressed, and those of more than 2 kB lie apart, so that a new header does not write them again.
+//! States and peers have the form of all drivers (`states.rs`). A ready entry is in the index of expiry beside its key;
+//! one that is scheduled in two more, one of a group in that of groups; those of a move in none but that. Times are
+//! milliseconds, ttl is seconds. Bodies are never compressed, and those of more than 2 kB lie apart, so that a new
+//! header does not write them again.
 
 use bytes::Bytes;
 use tokio_postgres::Row;
@@ -61,13 +62,13 @@ fn life(ttl: u32, expires: i64) -> Life {
     }
 }
 
-/// A number that only grows and never comes near the bound.
+/// A number that only grows and never arrives near the bound.
 pub(super) fn number(number: u64) -> Result<i64, StoreError> {
     i64::try_from(number)
         .map_err(|_| StoreError::NotSent(format!("{number} is beyond what the store counts")))
 }
 
-/// The number of a batch. None comes near the bound; one beyond it is taken for the bound, and is not the next.
+/// The number of a batch. None arrives near the bound; one beyond it is taken for the bound, and is not the next.
 pub(super) fn seq(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
@@ -137,7 +138,7 @@ pub(super) fn note(row: &Row, kind: u8) -> Result<Note, StoreError> {
     Ok(Note { kind, key: bytes("key")?, value: bytes("value")?, expires: time(column(row, "expires")?) })
 }
 
-/// Who may write to a slot; none when nobody ever fenced it.
+/// Who may write to a slot; none when no process ever fenced it.
 pub(super) fn epoch(row: &Row) -> Result<Option<Epoch>, StoreError> {
     let Ok(generation) = u32::try_from(column::<i64>(row, "generation")?) else { return Ok(None) };
     Ok(Some(Epoch { generation, transaction: unsigned(row, "transaction")? }))

@@ -31,7 +31,7 @@ const FENCE: &str = "
     RETURNING last_id, fences";
 const RECORD: &str = "
     SELECT generation, transaction, seq, fences FROM records WHERE slot = $1::int2 AND pool = $2::uuid";
-/// Written as it is: whoever sees this commit durable sees those before it durable.
+/// Written as it is: any process that sees this commit durable sees those before it durable.
 const AGAIN: &str = "
     UPDATE records SET seq = seq
     WHERE slot = $1::int2 AND pool = $2::uuid AND generation = $3::int8 AND transaction = $4::int8 AND seq = $5::int8
@@ -103,7 +103,7 @@ impl PostgresPool {
     pub(super) async fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
         let own = self.own(batch.slot);
         let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
-        // After a failure it goes apart: the answer says more then, and what holds it holds nobody else.
+        // After a failure it leaves apart: the answer states more then, and what holds it holds no other process.
         let is_full = self.is_full() && batch.has_appends();
         let may_share = own.doubt.is_none() && !own.is_refused && !is_full;
         let result = if may_share && Committer::takes(batch) {
@@ -160,7 +160,7 @@ impl PostgresPool {
     async fn send(&self, batch: &Batch, own: OwnWrites, is_in_doubt: bool) -> Result<(), StoreError> {
         let (way, stamp) = self.writes.way().await?;
         let record = Record::of(batch.slot, batch.epoch, stamp)?;
-        // What may still come cannot be refused any more: then it comes beyond the quota.
+        // What may still come cannot be refused any more: then it arrives beyond the quota.
         if self.is_full() && batch.has_appends() && !is_in_doubt {
             return match self.place(&way, &record, batch, own).await? {
                 BatchPosition::Next => Err(StoreError::Full),
@@ -216,8 +216,8 @@ impl PostgresPool {
         }
     }
 
-    /// A batch that was applied is acknowledged once it is as durable as it asks for: whoever applied it may not have
-    /// waited for that.
+    /// A batch that was applied is acknowledged once it is as durable as it asks for: any process that applied it may
+    /// not have waited for that.
     async fn settle(&self, way: &LinkSession, record: &Record, batch: &Batch) -> Result<(), StoreError> {
         if batch.durability == Durability::Relaxed {
             return Ok(());

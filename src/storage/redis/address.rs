@@ -14,7 +14,7 @@ const SENTINEL_PORT: u16 = 26_379;
 const PREFIX: &str = "angarium";
 const PARAMETERS: &str =
     "its parameters are prefix, wait, waitaof, tls, ca, sentinel_user and sentinel_password";
-/// Characters of a prefix: it stands in every key.
+/// Characters of a prefix: it is in every key.
 const PREFIX_CHARS: usize = 32;
 
 /// What is wrong with a URI. It repeats nothing of the URI.
@@ -218,7 +218,7 @@ fn number(what: &str, text: &str) -> Result<u32, AddressError> {
 }
 
 fn node(text: &str, port: u16) -> Result<(String, u16), AddressError> {
-    // An address of version 6 stands in brackets.
+    // An address of version 6 is in brackets.
     let (host, after) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or(("", "")),
         None => text.find(':').map_or((text, ""), |colon| text.split_at(colon)),

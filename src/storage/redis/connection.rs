@@ -14,7 +14,7 @@ use crate::domain::limits;
 /// How often the client of a cluster repeats what was sent to the wrong server, or could not be sent.
 const CLUSTER_RETRIES: u32 = 3;
 
-/// A connection that many use at once: what they send goes out without waiting for answers to what went before.
+/// A connection that many use at once: what they send is sent without waiting for answers to what went before.
 #[derive(Clone)]
 pub(super) enum Connection {
     Server(MultiplexedConnection),

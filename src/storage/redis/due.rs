@@ -1,4 +1,4 @@
-//! What is due in a slot: the schedule lies in its order; for expiry the past buckets are looked into, and those found
+//! What is due in a slot: the schedule is in its order; for expiry the past buckets are looked into, and those found
 //! empty go.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::domain::message::{Header, State};
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 
-/// Where a look for expired entries ended, because it had found as many as it may: the next one goes on there.
+/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
 #[derive(Clone, Debug)]
 pub(super) struct DueCursor {
     bucket: Bytes,

@@ -1,4 +1,4 @@
-//! What a failure of Redis means for whoever asked: refused for certain, or an outcome that is not known.
+//! What a failure of Redis means for any process that asked: refused for certain, or an outcome that is not known.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
@@ -35,7 +35,7 @@ pub(super) fn breaks(error: &RedisError) -> bool {
 }
 
 /// A write failed. An earlier try of a client that repeats by itself may have been carried out, whatever the last
-/// answer says.
+/// answer states.
 pub(super) fn write_failed(error: &RedisError, sent: SendMode) -> StoreError {
     let is_refused = match error.kind() {
         ErrorKind::Server(kind) => kind != ServerErrorKind::ResponseError,

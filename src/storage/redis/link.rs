@@ -21,8 +21,8 @@ use crate::storage::{Stamp, StoreError};
 /// What all links of a pool know of its servers.
 #[derive(Default)]
 pub(super) struct ServerState {
-    /// Goes up when a connection is found broken: connections from before are not used any more, since they may lead to
-    /// a server that is no master now.
+    /// Leaves up when a connection is found broken: connections from before are not used any more, since they may lead
+    /// to a server that is no master now.
     breaks: AtomicU64,
     /// Held to read or to write it.
     state: Mutex<State>,
@@ -87,7 +87,7 @@ pub(super) struct Link {
     known: Arc<ServerState>,
     /// Held to copy or to replace the connection.
     open: Mutex<Option<OpenConnection>>,
-    /// Held by the one who connects or looks again; the others wait for what comes of it.
+    /// Held by the one who connects or looks again; the others wait for what results from it.
     gate: tokio::sync::Mutex<()>,
     /// How often a connection was begun.
     turn: AtomicUsize,
@@ -204,7 +204,7 @@ impl Link {
     /// Uses no connection from before any more, neither this link nor the others.
     pub(super) fn forget(&self, open: &OpenConnection) {
         let next = open.breaks + 1;
-        // Somebody else may have done so already.
+        // Another process may have done so already.
         let _ = self.known.breaks.compare_exchange(open.breaks, next, Ordering::SeqCst, Ordering::SeqCst);
     }
 
@@ -253,7 +253,7 @@ impl Link {
         self.check_reply(&way.open, answer)
     }
 
-    /// Sends commands that only read, each to where its key lies.
+    /// Sends commands that only read, each to where its key is.
     pub(super) async fn ask_each(
         &self,
         mut way: LinkSession,
@@ -289,7 +289,7 @@ pub(super) async fn make_all(
     Ok(())
 }
 
-/// Sends a write. What comes of the waiting is apart from it: the write is done then.
+/// Sends a write. What results from the waiting is apart from it: the write is done then.
 async fn send_and_wait(
     connection: &mut Connection,
     call: &Cmd,

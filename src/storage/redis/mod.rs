@@ -55,7 +55,7 @@ pub struct RedisPool {
     numberings: Mutex<HashMap<Slot, Numbering>>,
 }
 
-/// What a script that writes says.
+/// What a script that writes states.
 enum ScriptReply {
     Done(Option<Bytes>),
     More,
@@ -81,7 +81,7 @@ impl RedisPool {
         &self.writes[usize::from(slot.0) % self.writes.len()]
     }
 
-    /// What a batch must wait for. A relaxed one waits for nobody.
+    /// What a batch must wait for. A relaxed one waits for no process.
     fn waits(&self, durability: Durability) -> WriteConcern {
         match durability {
             Durability::Relaxed => WriteConcern::default(),
@@ -132,7 +132,7 @@ impl RedisPool {
         let mut set = redis::cmd("SET");
         set.arg(stored::stamp_key(&self.address.prefix)).arg(stored::encode_stamp(stamp)).arg("NX");
         let made = link::make_all(&mut open.connection, &[set], self.address.waits).await;
-        // The stamp that is there now is read anew, with the next connection: somebody else's may have come first.
+        // The stamp that is there now is read again, with the next connection: another process's may have come first.
         self.reads.forget(&open);
         made.map_err(unknown)?;
         match self.reads.open().await?.stamp {

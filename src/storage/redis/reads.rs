@@ -66,7 +66,7 @@ fn unexpected(value: &Value) -> StoreError {
     StoreError::NotSent(strange(value).to_string())
 }
 
-/// An entry of its value and, if that is not empty, the header that stands for the one in it.
+/// An entry of its value and, if that is not empty, the header that represents the one in it.
 fn message(id: MessageId, value: &Bytes, header: &Bytes) -> Result<Message, StoreError> {
     if value.len() < HEAD_BYTES {
         return Err(damaged("a message"));
@@ -118,7 +118,7 @@ impl RedisPool {
         }
     }
 
-    /// Adds what one call gives. Says whether there may be more.
+    /// Adds what one call gives. States whether there may be more.
     async fn part(
         &self,
         asked: &PageRequest,

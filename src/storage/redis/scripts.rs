@@ -1,4 +1,4 @@
-//! The scripts that run in Redis, and how one is called. What they do stands in `lua/`.
+//! The scripts that run in Redis, and how one is called. What they do is in `lua/`.
 //!
 //! A script names all its keys, although they lie in one hash slot: while a cluster moves that slot Redis then refuses
 //! the script as a whole, and never in its middle.
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
 
-/// A script, with the line that says what it may do.
+/// A script, with the line that states what it may do.
 pub(super) struct Script {
     body: String,
     sha: String,

@@ -1,4 +1,4 @@
-//! What a server says of itself, and whether a pool may lie there (P11).
+//! What a server states of itself, and whether a pool may lie there (P11).
 
 use redis::Value;
 

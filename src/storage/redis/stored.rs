@@ -1,7 +1,8 @@
-//! How a pool lies in Redis. These forms are in databases and never change; new ones get new tags.
+//! How a pool is in Redis. These forms are in databases and never change; new ones get new tags.
 //!
-//! `P` is the prefix, `angarium` unless the URI says otherwise. `T` is `{P:system id:pool id:slot}`, ids in 32 hex digits
-//! and the slot in 2: its braces put all of a slot into one hash slot of a cluster. `Q` is the queue id in 32 hex digits.
+//! `P` is the prefix, `angarium` unless the URI states otherwise. `T` is `{P:system id:pool id:slot}`, ids in 32 hex
+//! digits and the slot in 2: its braces put all of a slot into one hash slot of a cluster. `Q` is the queue id in 32
+//! hex digits.
 //!
 //! | key | type | holds | life |
 //! |---|---|---|---|
@@ -16,22 +17,23 @@
 //! | `T:in_transfer:Q` | sorted set | message id | of the message, while it is in another state |
 //! | `T:scheduled:Q` | sorted set | ready, message id (8 + 16) | of the message, while it is scheduled |
 //! | `T:ranges:Q` | hash | end, ttl (8 + 4) → least id, greatest id, in hex | of the bucket |
-//! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | as the owner says |
+//! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | as the owner states |
 //! | `T:names:Q` | sorted set | kind, key | of the note |
 //! | `T:groups:Q` | sorted set | group, 0, message id (any + 1 + 16) | of the message, if it has a group |
 //!
-//! Scores are all 0: members lie in the order of their bytes. A header in headers stands for the one in entries. Of an
+//! Scores are all 0: members lie in the order of their bytes. A header in headers represents the one in entries. Of an
 //! entry that is not ready or has a group it is always there.
 //!
-//! A bucket stands for the entries of one queue and ttl whose life ends within one span of time, up to `end`; its range
-//! says where they are among the ids.
+//! A bucket represents the entries of one queue and ttl whose life ends within one span of time, up to `end`; its range
+//! states where they are among the ids.
 //!
 //! Of entries that are by queue, end and ttl are those of [`crate::storage::retained`].
 //!
-//! A header is tag 1 to 4, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4 + 4 + 4 +
-//! 16); the client id is zero when there is none. That is its head. With tags 3 and 4 it is by queue: expires is the base time and ttl 0. With tags 2 and 4 the extras
-//! follow, in prepared and moving the peer, but not in entries; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl
-//! seconds.
+//! A header is tag 1 to 4, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4
+//! + 4 + 4 + 16); the client id is zero when there is none. That is its head. With tags 3 and 4 it is by queue: expires
+//! is the base time and ttl 0. With tags 2 and 4 the extras follow, in prepared and moving the peer, but not in
+//! entries; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are
+//! milliseconds, ttl seconds.
 
 use std::sync::Arc;
 
@@ -113,7 +115,7 @@ pub(super) fn decode_stamp(text: &str) -> Result<Stamp, StoreError> {
     ids.ok_or_else(|| damaged("the stamp of the pool"))
 }
 
-/// The record of a slot that nobody has fenced.
+/// The record of a slot that no process has fenced.
 pub(super) fn first_record() -> String {
     "0".repeat(72)
 }
@@ -180,12 +182,12 @@ pub(super) fn decode_id(bytes: &[u8]) -> Result<MessageId, StoreError> {
     bytes.try_into().map(MessageId::from_bytes).map_err(|_| damaged("the id of a message"))
 }
 
-/// Where an entry lies in the schedule of its queue.
+/// Where an entry is in the schedule of its queue.
 pub(super) fn schedule_member(ready: Timestamp, id: MessageId) -> Vec<u8> {
     [&ready.as_millis().to_be_bytes()[..], id.as_bytes()].concat()
 }
 
-/// What an element of a slot's schedule says.
+/// What an element of a slot's schedule states.
 pub(super) fn decode_scheduled(mut member: &[u8]) -> Result<(Timestamp, QueueId, MessageId), StoreError> {
     if member.len() != 40 {
         return Err(damaged("the schedule of a slot"));
@@ -204,7 +206,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Where an entry is found when its life is over.
+    /// Where an entry is found when its life has ended.
     pub(super) fn of(queue: QueueId, header: &Header) -> Self {
         match header.life {
             Life::Own { ttl, expires } => {
@@ -267,7 +269,7 @@ pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError>
     Ok(Note { kind, key: name.slice(1..), value: value.slice(8..), expires })
 }
 
-/// Appends the head of a header, which says nothing of its extras.
+/// Appends the head of a header, which states nothing of its extras.
 pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
     put_tagged(value, false, header);
 }

@@ -21,9 +21,9 @@ use tokio::task::JoinSet;
 pub enum Fault {
     /// It is not sent, and that is certain.
     NotSent,
-    /// It is not applied, but nobody knows.
+    /// It is not applied, but it is unknown.
     UnknownBefore,
-    /// It is applied, but nobody knows.
+    /// It is applied, but it is unknown.
     UnknownAfter,
     /// It is on its way until [`Plan::release`], and then applied.
     Held,

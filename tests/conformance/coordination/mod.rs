@@ -31,7 +31,7 @@ use faulty::{FaultyTree, Plan};
 
 type Tree = Arc<dyn Coordination>;
 
-/// An empty tree, and what it stands on.
+/// An empty tree, and what it is on.
 struct Fresh {
     tree: Tree,
     _data: Option<TempDir>,

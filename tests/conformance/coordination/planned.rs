@@ -1,5 +1,5 @@
-//! What holds of every tree when commits, connections and sessions fail: an unknown outcome is one of two, what comes
-//! late meets its fence, and whoever was away is told to look again.
+//! What holds of every tree when commits, connections and sessions fail: an unknown outcome is one of two, what arrives
+//! late meets its fence, and any process that was away is told to look again.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ pub(super) async fn next(watch: &mut Watch) -> Event {
     next.expect("there is an event").expect("the tree is open")
 }
 
-/// Events until one says that `path` changed, or that all may have.
+/// Events until one states that `path` changed, or that all may have.
 pub(super) async fn expect_event_of(watch: &mut Watch, path: &str) {
     loop {
         match next(watch).await {
@@ -65,7 +65,7 @@ pub(super) async fn a_node_read_after_its_event_shows_the_change(tree: &Tree) {
             commit(&writer, &[set("/t", "")]).await;
         }
     });
-    // Not one of them is missed: the last event comes when there is nothing more to see.
+    // Not one of them is missed: the last event arrives when there is nothing more to see.
     while tree.get("/t").await.unwrap().unwrap().version < 50 {
         next(&mut watch).await;
     }

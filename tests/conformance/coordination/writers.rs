@@ -54,7 +54,8 @@ async fn commit_with_lost_request_is_voided_before_resend() {
     cut(&tree, &proxy).await;
     proxy.set(Wire::Whole);
     outcome(lost).await.unwrap();
-    // Once so that the first request finds another version than it expects, however late it comes; once by the second.
+    // Once so that the first request finds another version than it expects, however late it arrives; once by the
+    // second.
     assert_eq!(version(&witness, &path).await, Some(before.version + 2));
     assert_eq!(version(&witness, "/t/a").await, Some(0));
 }

@@ -158,7 +158,7 @@ pub async fn bodies_of_any_size_come_back_whole(storage: &mut dyn Storage) {
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (6, lengths.iter().sum::<usize>() as u64));
 }
 
-/// Nobody looks into them: what stands before the JSON text of a traced message is none.
+/// No process looks into them: what is before the JSON text of a traced message is none.
 pub async fn bodies_of_any_bytes_come_back_whole(storage: &mut dyn Storage) {
     let store = storage.open().await;
     let mut owner = Owner::fence(&store, SLOT, 1).await;

@@ -47,7 +47,7 @@ pub async fn unscheduled_entry_is_not_due(storage: &mut dyn Storage) {
     let update = QueueChanges { updates: vec![ready, later], ..removes(queue(SLOT, 1), &[id(3)]) };
     owner.apply(vec![update]).await;
     assert_eq!(owner.due(Due::Schedule, after(20)).await, [id(4)]);
-    // Again, now that somebody has looked.
+    // Again, now that a process has looked.
     assert_eq!(owner.due(Due::Schedule, after(20)).await, [id(4)]);
     assert_eq!(owner.due(Due::Schedule, after(50)).await, [id(4), id(2)]);
 }
@@ -109,7 +109,7 @@ pub async fn every_state_expires_but_those_of_a_move(storage: &mut dyn Storage) 
     let mut due = owner.due(Due::Expiry, after(200)).await;
     due.sort_unstable();
     assert_eq!(due, [id(1), id(2), id(5)]);
-    // What was on a move when somebody looked expires when it stays.
+    // What was on a move when a process looked expires when it stays.
     owner.update(queue(SLOT, 1), &[in_state(one(4), State::Failed).header]).await;
     let mut due = owner.due(Due::Expiry, after(200)).await;
     due.sort_unstable();

@@ -1,7 +1,7 @@
 //! The promises of `PoolStore`: each sentence of its documentation is a fact here, and every driver shows it.
 //!
 //! A new driver is one function in `drivers` and its name in the first line below. A fact asks only what the
-//! documentation says; what a driver does beyond it is tested beside the driver.
+//! documentation states; what a driver does beyond it is tested beside the driver.
 
 mod buckets;
 mod changes;

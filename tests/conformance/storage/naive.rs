@@ -203,7 +203,7 @@ impl NaivePool {
         due
     }
 
-    /// Whether anybody ever fenced the slot.
+    /// Whether any process ever fenced the slot.
     pub fn is_fenced(&self, slot: Slot) -> bool {
         self.records.contains_key(&slot)
     }

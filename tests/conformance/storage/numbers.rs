@@ -120,7 +120,7 @@ pub async fn batch_sent_twice_at_the_same_time_is_applied_once(storage: &mut dyn
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (20, 200));
 }
 
-/// The message of a batch is claimed and removed after the repeat, and then the first try comes.
+/// The message of a batch is claimed and removed after the repeat, and then the first try arrives.
 pub async fn first_try_after_its_repeat_restores_nothing(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);

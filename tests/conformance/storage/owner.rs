@@ -1,5 +1,5 @@
 //! Owns the writer's side of the tests: a slot's owner that numbers its batches, and the entries it writes.
-//! It never judges an answer but where a test says that it must be a success.
+//! It never judges an answer but where a test states that it must be a success.
 
 use std::sync::Arc;
 

@@ -36,13 +36,13 @@ impl Scene {
         registered(&self.server.uri(&format!("schema={schema}&application_name={schema}"))).await
     }
 
-    /// Whoever writes to the slot waits from now on, until the value is dropped.
+    /// Any process that writes to the slot waits from now on, until the value is dropped.
     fn hold(&self) -> crate::support::postgres::Holder {
         let (schema, slot) = (&self.schema, SLOT.0);
         self.server.hold(&format!("SELECT FROM {schema}.records WHERE slot = {slot} FOR UPDATE"))
     }
 
-    /// Waits until so many statements of the pool's wait for somebody's lock.
+    /// Waits until so many statements of the pool's wait for a process's lock.
     pub async fn waiting(&self, count: impl RangeBounds<usize> + Send + 'static) {
         let (server, schema) = (self.server, self.schema.clone());
         let asked = move || {
@@ -224,7 +224,7 @@ async fn tls_connection_checks_given_certificates() {
     let pool = registered(&uri).await;
     assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
     assert_ne!(server.sql("SELECT count(*) FROM pg_stat_ssl WHERE ssl"), "0");
-    // The system does not know whoever signed it.
+    // The system does not know any process that signed it.
     let refused = opened(&server.uri("sslmode=require")).stamp().await;
     assert!(matches!(refused, Err(StoreError::NotSent(_))), "{refused:?}");
 }
@@ -271,7 +271,8 @@ async fn unsynced_server_reaches_only_relaxed() {
 async fn tables_and_indexes_stay_proportional_to_content() {
     const HELD: u64 = 2_000;
     const STEP: u64 = 500;
-    // Alone, since rows are kept as long as anybody's transaction may see them: also one that the server itself begins.
+    // Alone, since rows are kept as long as any process's transaction may see them: also one that the server itself
+    // begins.
     let server = Postgres::start(&["autovacuum = off"]);
     let mut owner = Owner::fence(&registered(&server.uri("")).await, SLOT, 1).await;
     let at = queue(SLOT, 1);

@@ -35,7 +35,7 @@ impl Crowd {
         Self { scene, owners, batches }
     }
 
-    /// Commits all at the same time, while somebody holds all records: so they gather.
+    /// Commits all at the same time, while a process holds all records: so they gather.
     async fn commit(&self) -> Vec<Result<(), StoreError>> {
         let schema = &self.scene.schema;
         let holder = self.scene.server.hold(&format!("LOCK TABLE {schema}.records"));
@@ -61,8 +61,8 @@ impl Crowd {
     }
 }
 
-/// On a busy machine a connection or a statement may take longer than it is given; then the batch comes again. What the
-/// server refuses for what it holds is the answer.
+/// On a busy machine a connection or a statement may take longer than it is given; then the batch arrives again. What
+/// the server refuses for what it holds is the answer.
 async fn commit(store: &dyn PoolStore, batch: &Batch) -> Result<(), StoreError> {
     loop {
         match store.commit(batch).await {

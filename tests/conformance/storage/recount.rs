@@ -79,7 +79,7 @@ async fn totals_are_recounted_after_a_crash_and_not_else() {
     let mut owner = Owner::fence(&store, SLOT, 2).await;
     let Recount::More(none) = store.recount().await.unwrap() else { panic!("it is to be counted") };
     assert_eq!(none, []);
-    // Beside the count goes on what is written.
+    // Beside the count continues what is written.
     owner.remove(wrong, &[sent[0].header.id]).await;
     let found = recounted(&*store).await;
     assert_eq!(found.iter().map(|found| found.queue).collect::<Vec<_>>(), [wrong]);

@@ -132,7 +132,7 @@ async fn batch_is_unknown_until_the_replicas_asked_for_have_it() {
     assert!(matches!(&failure, Err(StoreError::Unknown(why)) if why.contains("0 replicas")), "{failure:?}");
     // Neither is the repeat of a batch that the server has already.
     assert!(matches!(pool.commit(&batch).await, Err(StoreError::Unknown(_))));
-    // A full memory refuses the repeat of what was applied, and nobody has it but the master.
+    // A full memory refuses the repeat of what was applied, and no process has it but the master.
     master.set("maxmemory", "1");
     let failure = pool.commit(&batch).await;
     assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
@@ -211,7 +211,7 @@ async fn tls_connection_checks_given_certificates() {
     let redis = Redis::start_with_tls(&cert, &key, &ca);
     let pool = registered(&format!("rediss://127.0.0.1:{}?ca={ca}", redis.tls_port())).await;
     assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
-    // The system does not know whoever signed it.
+    // The system does not know any process that signed it.
     refusal(&format!("rediss://127.0.0.1:{}", redis.tls_port())).await;
 }
 

@@ -87,7 +87,7 @@ pub async fn retained_entry_of_a_move_is_not_shown(storage: &mut dyn Storage) {
     let mut found = look(&owner, queue, at(100)).await.0;
     found.sort_unstable();
     assert_eq!(found, [1, 2, 3].map(|rank| id_at(60, rank)));
-    // What was on a move when somebody looked is found when it stays.
+    // What was on a move when a process looked is found when it stays.
     owner.update(queue, &[in_state(all[3].clone(), State::Ready).header]).await;
     let mut found = look(&owner, queue, at(100)).await.0;
     found.sort_unstable();
@@ -125,7 +125,7 @@ pub async fn deleted_entries_leave_nothing_to_look_at(storage: &mut dyn Storage)
     assert!(oldest.is_some_and(|oldest| oldest.plus_seconds(8) > at(4_900)), "{oldest:?}");
     owner.remove(queue, &[all[49].header.id]).await;
     assert_eq!(look(&owner, queue, Timestamp::default()).await, (vec![], None));
-    // What comes where it was looked is found.
+    // What arrives where it was looked is found.
     owner.append(queue, &[sent(100, 77)]).await;
     assert_eq!(look(&owner, queue, at(200)).await.0, [id_at(100, 77)]);
 }
@@ -160,7 +160,7 @@ async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> Times
     }
 }
 
-/// What a look costs is bounded, whatever a neighbour holds: each finds nothing and says where the next one begins.
+/// What a look costs is bounded, whatever a neighbour holds: each finds nothing and states where the next one begins.
 pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let alike = |last: u8| {
@@ -169,7 +169,7 @@ pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
         QueueId::from_bytes(bytes)
     };
     let (before, own, behind) = (alike(1), alike(2), alike(3));
-    // One neighbour lies before the queue in a single instant, the other one in many.
+    // One neighbour is before the queue in a single instant, the other one in many.
     fill(&mut owner, before, |_| at(40)).await;
     fill(&mut owner, behind, |number| at(60 + u32::try_from(number).unwrap())).await;
     let same_instant = retained(message(1, "1"), at(40));

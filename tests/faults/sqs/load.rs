@@ -25,8 +25,8 @@ const CONSUMERS: u32 = 4;
 const GROUPS: u64 = 3;
 /// Keeps the final drain short: above it producers pause.
 const BACKLOG: i64 = 500;
-/// For how long a receive hides its messages, in seconds: within a round many receives are over before their messages are
-/// deleted.
+/// For how long a receive hides its messages, in seconds: within a round many receives have ended before their messages
+/// are deleted.
 const VISIBILITY: std::ops::Range<u64> = 4..9;
 /// How long after that a late consumer deletes: longer than a take-over puts the end of a claim off.
 const LATE: Duration = Duration::from_secs(4);

@@ -26,7 +26,7 @@ const FIRST_CONSUMER: u32 = 1000;
 /// Longer than any receive of the load hides its messages.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Receives and deletes all that is left, as soon as nobody hides it any more.
+/// Receives and deletes all that is left, as soon as no process hides it any more.
 fn drain(base: &str, history: &History) {
     let client = Sqs::new(base);
     history.begin_drain();

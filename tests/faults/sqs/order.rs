@@ -1,5 +1,5 @@
-//! Owns the judgement of order: in a FIFO queue nobody is handed a message while an earlier one of its group is there, unless
-//! that comes first in the same receive. It accuses only of what is certain.
+//! Owns the judgement of order: in a FIFO queue no process is handed a message while an earlier one of its group is
+//! there, unless that is first in the same receive. It accuses only of what is certain.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ pub fn overtaken(record: &Record) -> Vec<String> {
     faults
 }
 
-/// Deletes that were refused since their receive was over.
+/// Deletes that were refused since their receive had ended.
 pub fn refused_late(record: &Record) -> usize {
     let ends: HashMap<&str, Moment> = record
         .grants

@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// A crash now would lose nothing that anybody was told.
+    /// A crash now would lose nothing that any caller was told.
     pub(super) fn check_durable(&self, header: &Header, place: MessageState) {
         let entry = self.pool.entries.get(&header.id).expect("the pool has what nobody removes");
         let named =
@@ -145,8 +145,8 @@ impl World {
         panic!("the queue is never whole");
     }
 
-    /// A sweep leaves nothing whose life is over but what is on its way or claimed, and that only with a life of its own or under a
-    /// claim that is over too.
+    /// A sweep leaves nothing whose life has ended but what is on its way or claimed, and that only with a life of its
+    /// own or under a claim that has ended too.
     pub(super) fn check_swept(&mut self) {
         self.begin_sweep();
         self.finish_sweep();

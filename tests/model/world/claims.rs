@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// The record goes, but that is not heard: the claim lives on until it is ended again.
+    /// The record leaves, but that is not heard: the claim lives on until it is ended again.
     pub(super) fn lose_end(&mut self, at: usize) {
         let (claim, stage) = self.ending[at];
         if stage == Stage::HeadersDurable {

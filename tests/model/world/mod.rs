@@ -1,4 +1,4 @@
-//! Owns an engine with a small world around it: a pool, a lane to it with one batch out at a time, the records
+//! Owns an engine with a small world around it: a pool, a slot writer to it with one batch out at a time, the records
 //! of claims, and the naive queue. It does what the broker does, one half of a change at a time, and holds the
 //! engine against the naive queue. It never reaches into the engine.
 
@@ -40,7 +40,7 @@ use super::step::{Deleter, Step, Target};
 use super::truth::{MessageState, Truth, Verdict, returned};
 use crate::conformance::storage::naive::NaiveQueue;
 
-/// Bytes of bodies: three of the largest fill the window.
+/// Bytes of bodies: three of the largest fill the ready cache.
 pub const SIZES: [usize; 3] = [2, 70_000, 400_000];
 static BODY: [u8; 400_000] = [b'0'; 400_000];
 /// How often a message is claimed before it is dead.
@@ -263,7 +263,7 @@ impl World {
             Step::Send => self.send(),
             Step::Apply => self.apply(),
             Step::Settle => self.settle(),
-            // Nobody overtakes those who wait.
+            // No caller overtakes those who wait.
             Step::Take(limit) if self.line.is_empty() => drop(self.take(usize::from(*limit))),
             Step::Take(limit) => self.turns.push(self.line.join(&(), usize::from(*limit))),
             Step::Record(number) => drop(nth(&self.granting, *number).map(|at| self.record(at))),

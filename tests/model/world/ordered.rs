@@ -42,7 +42,7 @@ impl World {
         self.bounds.map(|_| GroupName::new(&format!("g{number}"), "group").expect("a lawful group"))
     }
 
-    /// The messages of each group that somebody could wait for, in order.
+    /// The messages of each group that a caller could wait for, in order.
     fn lists(&self) -> BTreeMap<GroupName, Vec<&KnownMessage>> {
         let mut lists: BTreeMap<GroupName, Vec<&KnownMessage>> = BTreeMap::new();
         for known in self.truth.messages.values() {
@@ -95,7 +95,7 @@ impl World {
                 .get(count)
                 .filter(|rest| rest.attempts < MOST || rest.is_expired(self.now, self.retention));
             let is_behind_dead = taken.dead.iter().any(|header| header.group.as_ref() == Some(group));
-            // Those whose life was over took places of what had to be read for the others.
+            // Those whose life had ended took places of what had to be read for the others.
             let has_expired = free[..count].iter().any(|header| header.is_expired(self.now, self.retention));
             let is_all = is_full
                 || has_expired

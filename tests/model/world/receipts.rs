@@ -1,5 +1,5 @@
-//! Receipts: messages that part from their claim into one of their own, deletes by whoever has a receipt, and what a receipt
-//! is worth.
+//! Receipts: messages that part from their claim into one of their own, deletes by any caller that has a receipt, and
+//! what a receipt is worth.
 
 use angarium::engine::{ClaimSnapshot, ClaimSplit, ReceiptStatus};
 
@@ -18,7 +18,7 @@ pub(super) struct PendingSplit {
 }
 
 impl PendingSplit {
-    /// The claim that has a message on its way, when its record says so already.
+    /// The claim that has a message on its way, when its record reports it already.
     pub(super) fn recorded(&self, id: MessageId) -> Option<ClaimId> {
         let is_here = self.is_recorded && self.parted.iter().any(|(parted, _)| *parted == id);
         is_here.then_some(self.new)
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Whoever has a receipt deletes its message, whatever has become of the receive.
+    /// Any caller that has a receipt deletes its message, whatever has become of the receive.
     pub(super) fn remove_received(&mut self, target: Target) {
         let Some(id) = self.target(target) else { return };
         let known = self.truth.messages.get(&id).filter(|known| known.removals == 0);
@@ -113,7 +113,7 @@ impl World {
             }
             return;
         }
-        // Without a claim it is as for everybody.
+        // Without a claim it is as for every caller.
         self.remove_as(id, None, |engine, now| {
             engine.begin_remove_received(id, now).map(|removal| removal.expect("nobody changes it"))
         });

@@ -1,4 +1,4 @@
-//! Removals, by whoever names whichever claim, and the pages read from the pool.
+//! Removals, by any caller that names whichever claim, and the pages read from the pool.
 
 use angarium::domain::claim::Holdings;
 use angarium::storage::{Order, Position};
@@ -32,7 +32,7 @@ impl World {
             answer = self.engine.begin_remove_after_lookup(id, claim, (asked, answered), self.now);
         }
         let is_right = match (&answer, verdict) {
-            // It has departed, and nobody was told yet.
+            // It has departed, and no caller was told yet.
             (Ok(Removal::Begun), Verdict::OnItsWay) => !self.pool.entries.contains_key(&id),
             (Ok(Removal::Begun), verdict) => verdict == Verdict::Begun,
             (Err(Error::NotClaimed(of)), Verdict::Free) => *of == id,
@@ -61,7 +61,7 @@ impl World {
             Target::Unanswered(number) => {
                 let is_unanswered = |message: &&Message| {
                     let header = &message.header;
-                    // Nobody is shown what is prepared.
+                    // No caller is shown what is prepared.
                     MessageState::of(&header.state) != MessageState::Aside
                         && !self.truth.messages.contains_key(&header.id)
                 };

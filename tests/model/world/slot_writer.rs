@@ -1,4 +1,4 @@
-//! Posts, and the lane to the pool with one batch out at a time.
+//! Posts, and the slot writer to the pool with one batch out at a time.
 
 use super::*;
 

@@ -26,7 +26,7 @@ impl World {
         self.arrived += 1;
         let rank = 1 + u64::from(number) % (self.count + 1);
         let id = MessageId::from_bytes(((u128::from(rank) << 64) + u128::from(self.arrived)).to_be_bytes());
-        // What is posted from now on comes after it.
+        // What is posted from now on follows it.
         self.count = self.count.max(rank);
         let created = Timestamp::default();
         let moving = Header {

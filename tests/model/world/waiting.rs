@@ -22,7 +22,7 @@ impl World {
         }
     }
 
-    /// Nobody waits for what is there.
+    /// No caller waits for what is there.
     pub(super) fn check_line(&self) {
         if !self.line.is_empty() && !self.engine.has_more() {
             let is_free =

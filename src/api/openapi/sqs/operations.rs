@@ -1,4 +1,4 @@
-//! What the document says of each operation of SQS.
+//! What the document states of each operation of SQS.
 
 use super::members::Shape::{List, Text, TextMap, Texts, Whole};
 use super::members::{
@@ -9,18 +9,18 @@ use super::members::{
 use crate::api::sqs::Operation;
 use crate::domain::limits;
 
-/// What the document says of an operation.
+/// What the document states of an operation.
 pub struct Contents {
     pub summary: &'static str,
     pub description: &'static str,
     pub request: &'static [Member],
     /// What it means that it was done.
     pub done: &'static str,
-    /// Nothing when the answer says only that it was done.
+    /// Nothing when the answer states only that it was done.
     pub answer: &'static [Member],
 }
 
-/// What the document says of an operation.
+/// What the document states of an operation.
 #[expect(clippy::too_many_lines, reason = "a table, with a row for each operation")]
 pub const fn contents(operation: Operation) -> Contents {
     match operation {

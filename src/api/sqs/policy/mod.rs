@@ -1,4 +1,5 @@
-//! The evaluator of queue policies: what a policy says of one request. Pure: it reads text and facts, and nothing else.
+//! The evaluator of queue policies: what a policy states of one request. Pure: it reads text and facts, and nothing
+//! else.
 //!
 //! ```text
 //! policy ──▶ statements ──▶ about this caller, action, queue, and their conditions hold?
@@ -10,13 +11,13 @@
 //! | element | what is understood |
 //! |---|---|
 //! | `Principal`, `NotPrincipal` | `*`, and under `AWS` accounts: their ids, or `arn:aws:iam::ACCOUNT:root` |
-//! | `Action`, `NotAction` | `*` and `sqs:NAME` in any case, with `*` and `?`; the name of an operation stands for its batch too |
+//! | `Action`, `NotAction` | `*` and `sqs:NAME` in any case, with `*` and `?`; the name of an operation represents its batch too |
 //! | `Resource`, `NotResource` | `*` and ARNs with `*` and `?` |
 //! | `Condition` | addresses, TLS, the caller's ARN and dates: see [`condition`] |
 //!
-//! [`check`] refuses a policy with anything else before it is stored, through REST too. One that an older version has stored
-//! fails closed: a policy that cannot be read denies everything; of its statements one that is not
-//! understood allows nothing if it is an `Allow`, and denies everything otherwise. So does a condition on a fact that is not
+//! [`check`] refuses a policy with anything else before it is stored, through REST too. One that an older version has
+//! stored fails closed: a policy that cannot be read denies everything; of its statements one that is not understood
+//! allows nothing if it is an `Allow`, and denies everything otherwise. So does a condition on a fact that is not
 //! known. What the queue's own account may do nevertheless is for `permissions` to say.
 
 pub mod condition;
@@ -37,13 +38,13 @@ use pattern::{Case, matches};
 pub struct RequestFacts<'a> {
     /// The account of the caller.
     pub account: &'a str,
-    /// Where the request comes from, if the replica that the client spoke to has told.
+    /// Where the request is from, if the replica that the client spoke to has told.
     pub source: Option<Source>,
     /// When it is judged.
     pub now: Timestamp,
 }
 
-/// What a policy says of a request.
+/// What a policy states of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A statement allows it, and none denies it.
@@ -121,7 +122,7 @@ fn is_action(pattern: &str, operation: Operation) -> bool {
     [single, name].iter().any(|name| matches(pattern, name, Case::Ignored))
 }
 
-/// What a policy says of an operation on the queue of `arn`; without a policy nothing.
+/// What a policy states of an operation on the queue of `arn`; without a policy nothing.
 pub fn decide(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> Decision {
     let Some(policy) = policy else { return Decision::Unmentioned };
     let Ok(statements) = reading::statements(policy) else { return Decision::Denied };

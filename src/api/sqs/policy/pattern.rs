@@ -16,7 +16,7 @@ pub fn matches(pattern: &str, text: &str, case: Case) -> bool {
         Case::Ignored => one.eq_ignore_ascii_case(&other),
     };
     let (mut at, mut of) = (0, 0);
-    // The last star, and where the text goes on that it does not stand for. An earlier star never needs to take more.
+    // The last star, and where the text continues that it does not stand for. An earlier star never needs to take more.
     let mut star: Option<(usize, usize)> = None;
     while at < text.len() {
         match pattern.get(of) {

@@ -46,7 +46,7 @@ pub fn statements(policy: &str) -> Result<Vec<Result<Statement, Misfit>>, String
     Ok((1..).zip(all).map(|(number, value)| numbered(number, value)).collect())
 }
 
-/// A statement, whose number in the policy goes into what is said of it.
+/// A statement, whose number in the policy moves into what is said of it.
 fn numbered(number: usize, value: Value) -> Result<Statement, Misfit> {
     let effect = match value.get("Effect").and_then(Value::as_str) {
         Some("Allow") => Effect::Allow,

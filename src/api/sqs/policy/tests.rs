@@ -16,7 +16,7 @@ fn facts(account: &str) -> RequestFacts<'_> {
     RequestFacts { account, source, now: Timestamp::from_millis(NOON * 1_000 + 999) }
 }
 
-/// A policy of one statement about everybody, every action and every queue, with these elements in place of its own.
+/// A policy of one statement about every client, every action and every queue, with these elements in place of its own.
 fn policy(effect: &str, elements: Value) -> String {
     let mut statement = json!({"Effect": effect, "Principal": "*", "Action": "sqs:*", "Resource": "*"});
     for (name, value) in elements.as_object().unwrap() {

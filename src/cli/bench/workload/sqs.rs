@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{BenchAnswer, BenchRequest, Dialect, LoadArgs, Target, Verb, template, texts};
 
-/// What the error of a look says that finds no queue.
+/// What the error of a look states that finds no queue.
 const MISSING: &[u8] = b"#QueueDoesNotExist";
 /// The most messages that a batch may have (SQS).
 const MOST: usize = 10;

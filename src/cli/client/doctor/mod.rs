@@ -1,4 +1,4 @@
-//! `angarium doctor`: looks at a server from outside and at a data directory on this machine, and says what to do.
+//! `angarium doctor`: looks at a server from outside and at a data directory on this machine, and states what to do.
 //! Changes nothing.
 
 mod data;

@@ -1,5 +1,5 @@
 //! `angarium message consume`: claim, do, delete. A message is deleted only after it was printed, or after the command
-//! that it was given to has succeeded; what is not done goes back, or waits for its claim to end.
+//! that it was given to has succeeded; what is not done returns, or waits for its claim to end.
 
 use std::io::Write;
 use std::process::{Command, ExitStatus, Stdio};
@@ -17,13 +17,13 @@ use crate::cli::client::notice;
 use crate::cli::client::printer::{Display, Printer};
 use crate::cli::client::remote::Remote;
 
-/// Messages of a claim when they are only printed: few, so that little comes twice after a broken pipe.
+/// Messages of a claim when they are only printed: few, so that little arrives twice after a broken pipe.
 const PRINTED_AT_ONCE: u32 = 10;
 /// Seconds that the server is asked to wait while an empty queue is followed.
 const FOLLOW_WAIT: u64 = 20;
 /// Least time between two claims that found nothing, for servers that do not wait.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Seconds of a claim when nobody says: what the server gives.
+/// Seconds of a claim when no user states: what the server gives.
 const USUAL_TTL: u64 = 300;
 
 /// Arguments of `message consume`.
@@ -82,7 +82,7 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
     Ok(())
 }
 
-/// Prints each message, then deletes it. The rest is given back when somebody has stopped reading.
+/// Prints each message, then deletes it. The rest is given back when a user has stopped reading.
 fn print(printer: &mut Printer, remote: &Remote, queue: &str, granted: &ClaimGrant) -> Result<(), Failure> {
     for message in &granted.messages {
         let json = json!({"id": message.id(), "body": message.body}).to_string();

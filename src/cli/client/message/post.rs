@@ -22,7 +22,7 @@ use crate::units;
 const REQUEST_BYTES: usize = 200_000;
 /// Messages in one request: what is around small bodies must fit as well.
 const REQUEST_MESSAGES: usize = 500;
-/// Bytes of one body that are read: no server takes as much, and it is the server that says so.
+/// Bytes of one body that are read: no server takes as much, and it is the server that reports it.
 const BODY_BYTES: u64 = 64 << 20;
 
 /// Arguments of `message post`.
@@ -137,7 +137,7 @@ impl Post<'_> {
         self.send()
     }
 
-    /// Adds a message; what waits goes out first when both do not fit into one request.
+    /// Adds a message; what waits is sent first when both do not fit into one request.
     fn add(&mut self, text: &[u8], place: &str) -> Result<(), Failure> {
         let wrong = |why: &str| Failure::Usage(format!("{place}: {why}"));
         let text = std::str::from_utf8(text).map_err(|_| wrong("it is not UTF-8 text"))?;

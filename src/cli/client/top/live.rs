@@ -21,7 +21,7 @@ const SIZE: (u16, u16) = (80, 24);
 /// How often signals and the page that was asked for are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What comes next.
+/// What is next.
 pub enum Next {
     /// The user has ended it.
     End,

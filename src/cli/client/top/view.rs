@@ -56,7 +56,7 @@ fn row(replica: &Replica) -> Vec<String> {
     let state = match (replica.answer.given, serves.ready) {
         (false, _) => "silent",
         (true, true) => "ready",
-        // A session that is lost or suspended says more than that it is not ready.
+        // A session that is lost or suspended states more than that it is not ready.
         (true, false) if serves.session == "connected" => "not ready",
         (true, false) => &serves.session,
     };
