@@ -56,7 +56,7 @@ codes! {
     RegionalProject "regional_project" "The project belongs to an account of SQS, and its name has a region."
     ForeignOrigin "foreign_origin" "A web page of another site sent the request."
     ForeignHost "foreign_host" "The request names a host that the service does not answer for."
-    ForeignSite "foreign_site" "A web page of another site sent the request, as the browser says."
+    ForeignSite "foreign_site" "A web page of another site sent the request, as the browser reports."
     UnsafeGet "unsafe_get" "A web page may not change anything by GET."
     NotAlone "not_alone" "Another replica runs."
     InUse "in_use" "The thing that would be changed or deleted is in use."
@@ -314,8 +314,8 @@ pub enum Error {
     },
     /// What a part stores of this is damaged. Nothing was written.
     #[error(
-        "what {part} stores for this request is damaged: it fails again when it is repeated; the operator finds what is \
-         damaged with angarium doctor --data"
+        "what {part} stores for this request is damaged: it fails again when it is repeated; the operator finds the \
+         damage with angarium doctor --data"
     )]
     Damaged {
         /// The part.

@@ -258,7 +258,7 @@ impl IntoResponses for NoRoom {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         described(&[(
             "507",
-            "There is no room for new messages. Everything else goes on; deleting makes room.",
+            "There is no room for new messages. All other requests work; deleting makes room.",
         )])
     }
 }

@@ -63,7 +63,7 @@ fn in_our_words(text: &str) -> String {
     {
         let known =
             known.strip_prefix("expected one of ").or(known.strip_prefix("expected ")).unwrap_or_default();
-        return format!("the field '{name}' is not known; those that are: {}", known.replace('`', ""));
+        return format!("the field '{name}' is not known; known fields: {}", known.replace('`', ""));
     }
     let Some((found, wanted)) = text
         .strip_prefix("invalid type: ")
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn unknown_field_error_lists_known_fields() {
         for (body, said) in [
-            (r#"{"url":""}"#, "url: the field 'url' is not known; those that are: uri or weight"),
-            (r#"{"":1}"#, "the field '' is not known; those that are: uri or weight"),
+            (r#"{"url":""}"#, "url: the field 'url' is not known; known fields: uri or weight"),
+            (r#"{"":1}"#, "the field '' is not known; known fields: uri or weight"),
         ] {
             assert_eq!(explain::<Strict>(body.as_bytes()).to_string(), said);
         }

@@ -116,7 +116,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         // A route that the gate does not stand before has no callers.
         let identity = parts.extensions.get::<Identity>();
-        let identity = identity.ok_or(Error::Unauthenticated("nobody has looked who asks"))?;
+        let identity = identity.ok_or(Error::Unauthenticated("the caller was not authenticated"))?;
         Ok(Self { project: identity.project.clone(), client: client(&parts.headers)? })
     }
 }

@@ -160,7 +160,7 @@ impl Broker {
             }
             let other = owner.filter(|owner| owner.instance != self.0.owner.instance);
             if let Some(slot) = self.0.slot_table.learn(number, other) {
-                self.begin_recovery(&slot, "somebody else took it");
+                self.begin_recovery(&slot, "another replica took it");
             }
         }
         Ok(self.claim_free(following))
@@ -412,7 +412,7 @@ impl Broker {
     /// Hands slots over: nothing begins any more, what is under way ends, then any replica that should have them may
     /// take them. What does not end in time is refused by the fences once they are taken; then it is false.
     async fn hand_over(&self, slots: &[Arc<Slot>], patience: Duration) -> bool {
-        let leave = |slot| self.take_reserved(slot, "it goes to another replica").map(|away| (slot, away));
+        let leave = |slot| self.take_reserved(slot, "it moves to another replica").map(|away| (slot, away));
         let (left, aways): (Vec<&Arc<Slot>>, Vec<SlotReservation>) = slots.iter().filter_map(leave).unzip();
         left.iter().for_each(|slot| slot.close());
         let finished = async {

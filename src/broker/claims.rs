@@ -184,7 +184,7 @@ impl Broker {
         arrivals: &mut Vec<ArrivalReceiver>,
     ) -> Result<ChoiceAttempt, Error> {
         if slot.closed.is_cancelled() {
-            return Err(Error::unavailable(Part::Coordination, "the slot is taken anew"));
+            return Err(Error::unavailable(Part::Coordination, "the slot is being recovered"));
         }
         if state.live_claims >= limits::SLOT_CLAIMS {
             return Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS });

@@ -61,8 +61,8 @@ impl Broker {
         if let Some(queue) = &closed
             && timeout(limits::CLOSE_DEADLINE, queue.uses.wait()).await.is_err()
         {
-            slot.lose("a queue was closed with work under way");
-            return Err(Error::unavailable(Part::Storage, "what is under way in the queue does not end"));
+            slot.lose("a queue was closed with unfinished work");
+            return Err(Error::unavailable(Part::Storage, "the unfinished work of the queue does not end"));
         }
         if let Some(queue) = &closed {
             let claims: Vec<ClaimId> = queue.engine.claim_ids().collect();

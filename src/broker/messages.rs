@@ -106,7 +106,9 @@ pub(super) type WriteOutcome = oneshot::Receiver<Result<(), Error>>;
 
 /// Waits until a change on its way to the pool is settled.
 pub(super) async fn settled(outcome: WriteOutcome) -> Result<(), Error> {
-    outcome.await.unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a lane ended without an answer")))
+    outcome
+        .await
+        .unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a slot writer ended without an answer")))
 }
 
 impl Broker {

@@ -195,7 +195,7 @@ impl Broker {
             let metadata = Metadata::stored(entry.record.metadata.clone())?;
             if pool.entry.pool.flavor != metadata.attributes().flavor {
                 let why =
-                    format!("pool {back} does not have the flavor of the queue, which goes back with that");
+                    format!("pool {back} does not have the flavor of the queue, which would return there");
                 return Err(Error::Conflict(why));
             }
             if self.reverse_migration(slot, at, entry, &pool, None).await? {
@@ -374,7 +374,7 @@ impl Broker {
 pub(super) fn check_takes(pool: &OpenPool, attributes: &Attributes) -> Result<(), Error> {
     let name = &pool.entry.name;
     if pool.entry.pool.closing {
-        return Err(Error::unavailable(Part::Pool(name.clone()), "somebody may be deleting it"));
+        return Err(Error::unavailable(Part::Pool(name.clone()), "another request may be deleting it"));
     }
     let store = pool.store()?;
     store.check_room().map_err(|error| store.failed(error))?;

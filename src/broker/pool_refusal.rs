@@ -32,7 +32,7 @@ pub(super) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
             Error::invalid(
                 InvalidPart::Body,
                 "uri",
-                "the storage cannot be opened; the log of the service says why",
+                "the storage cannot be opened; the log of the service has the reason",
             )
         }
     }

@@ -245,7 +245,7 @@ impl PoolTable {
             let (name, unusable) = (&pool.entry.name, pool.unusable()?);
             Some(match unusable.is_absent {
                 true => format!("pool {name}: its storage is not there; its disk may not be mounted yet"),
-                false => format!("pool {name} cannot be used; the log says why"),
+                false => format!("pool {name} cannot be used; the log has the reason"),
             })
         };
         pools.iter().filter_map(warning).collect()

@@ -197,5 +197,5 @@ pub(super) fn no_pool(name: &PoolName) -> Error {
 }
 
 pub(super) fn changed_each_time() -> Error {
-    Error::unavailable(Part::Coordination, "somebody else changed the pools each time")
+    Error::unavailable(Part::Coordination, "another request changed the pools each time")
 }

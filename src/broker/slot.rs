@@ -221,7 +221,7 @@ impl Slot {
     /// Why it must be recovered, if it must.
     pub(super) fn lost(&self) -> Option<&'static str> {
         if self.owned.is_lost() {
-            self.lose("somebody else took it");
+            self.lose("another replica took it");
         }
         self.lost.get().copied()
     }
@@ -240,7 +240,7 @@ impl Slot {
     /// Whether this is still the object that serves the slot.
     pub(super) fn check_served(&self) -> Result<(), Error> {
         if self.closed.is_cancelled() || self.lost().is_some() {
-            return Err(Error::unavailable(Part::Coordination, "the slot is taken anew"));
+            return Err(Error::unavailable(Part::Coordination, "the slot is being recovered"));
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ enum Leg {
 impl Write {
     /// Tells who waits that it was never sent.
     pub(super) fn refuse(self) {
-        let why = "the slot is taken anew";
+        let why = "the slot is being recovered";
         let error = match self.leg {
             Leg::Only | Leg::First(_) => Error::unavailable(Part::Storage, why),
             Leg::Second => Error::unknown(Part::Storage, why),
@@ -250,7 +250,7 @@ impl SlotState {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(part(), "the batch was not written")),
                 Outcome::Full => Err(Error::Full),
-                Outcome::Damaged => Err(Error::damaged(part(), "the batch needs what is damaged")),
+                Outcome::Damaged => Err(Error::damaged(part(), "the batch needs damaged data")),
                 Outcome::Unknown => Err(Error::unknown(part(), "the batch has no known outcome")),
             });
         }
@@ -386,7 +386,7 @@ impl Broker {
         let open = state.queues.get(at).ok_or_else(gone)?;
         let (pool, leg) = state.route(open, &change).ok_or_else(gone)?;
         if slot.closed.is_cancelled() {
-            return Err(Error::unavailable(Part::Storage, "the slot is taken anew"));
+            return Err(Error::unavailable(Part::Storage, "the slot is being recovered"));
         }
         let (reply, outcome) = oneshot::channel();
         let durability = change.durability(&open.attributes);

@@ -199,7 +199,7 @@ impl Broker {
                 Err(Error::unavailable(Part::Storage, "waiting messages come too slowly"))
             }
             () = slot.closed.cancelled() => {
-                Err(Error::unavailable(Part::Coordination, "the slot is taken anew"))
+                Err(Error::unavailable(Part::Coordination, "the slot is being recovered"))
             }
             () = self.0.stop.cancelled() => Err(Error::Unavailable { part: Part::Server, cause: None }),
         }

@@ -48,7 +48,7 @@ impl Catalogue {
             }
             // It is bounded as every directory is; what is in it is being cleaned.
             Err(TreeError::Refused { op: 1, why: Refusal::Full }) => Err(Error::TooMany {
-                what: "deleted queues that are not cleaned away yet, in one slot",
+                what: "deleted queues waiting for removal in one slot",
                 bound: crate::domain::limits::TREE_CHILDREN,
             }),
             Err(error) => Err(failed(error)),

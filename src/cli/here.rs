@@ -8,7 +8,7 @@ use crate::config::layers;
 pub(super) fn root() -> Result<String, String> {
     let settings = layers::surrounding().map_err(|error| error.to_string())?;
     if settings.listen.port() == 0 {
-        return Err("it listens on any free port: nobody knows which one".into());
+        return Err("it listens on any free port: the port is unknown".into());
     }
     Ok(format!("{}://{}", settings.scheme(), local(settings.listen)))
 }

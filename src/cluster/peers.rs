@@ -91,7 +91,7 @@ impl Peers {
     }
 
     fn place(&self) -> Result<OwnedSemaphorePermit, PeerFailure> {
-        let busy = |_| PeerFailure::NotSent("too many requests to other replicas are under way".into());
+        let busy = |_| PeerFailure::NotSent("too many requests to other replicas are in flight".into());
         Arc::clone(&self.places).try_acquire_owned().map_err(busy)
     }
 

@@ -148,7 +148,7 @@ impl Attributes {
     pub fn check_after(&self, before: &Self) -> Result<(), Error> {
         let fixed = |key, why| Err(Error::invalid(InvalidPart::Limit, key, why));
         if self.is_fifo != before.is_fifo {
-            return fixed(FIFO, "a queue stays what it was created as");
+            return fixed(FIFO, "a queue keeps the kind it was created with");
         }
         Ok(())
     }

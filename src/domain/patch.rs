@@ -181,7 +181,7 @@ impl Metadata {
                     let is_same =
                         own.get(key).map(|value| value.get()) == expected.as_deref().map(RawValue::get);
                     if !is_same {
-                        return Err(Error::Conflict(format!("somebody else has changed '{key}'")));
+                        return Err(Error::Conflict(format!("another request has changed '{key}'")));
                     }
                 }
                 Change::Remove(key) => {

@@ -35,12 +35,16 @@ pub fn inspect(path: &Path) -> io::Result<Option<Inspection>> {
         damage: checked.damage.clone(),
         ..Inspection::default()
     };
-    found.damage.extend(checked.damaged_mark.iter().map(|file| Damage {
-        file: file.clone(),
-        offset: 0,
-        found: "it cannot be read, so damage of the last group would not be seen; the next start writes it anew".to_owned(),
-        lost_groups: 0,
-        remedy: Remedy::Restore,
+    found.damage.extend(checked.damaged_mark.iter().map(|file| {
+        Damage {
+            file: file.clone(),
+            offset: 0,
+            found:
+                "it cannot be read, so damage of the last group would not be seen; the next start rewrites it"
+                    .to_owned(),
+            lost_groups: 0,
+            remedy: Remedy::Restore,
+        }
     }));
     if log::TableKeys::read(path).is_err() {
         let what = "it cannot be read, so a table without a readable block would stop all queues; the next start writes it";

@@ -315,12 +315,12 @@ impl States {
         );
         registry.register(
             "angarium_pool_free_bytes",
-            "Bytes that are free where a pool lies",
+            "Free bytes of the storage of a pool",
             self.pool_free.clone(),
         );
         registry.register(
             "angarium_pool_size_bytes",
-            "Bytes of where a pool lies in all",
+            "Total bytes of the storage of a pool",
             self.pool_size.clone(),
         );
         registry.register(
@@ -353,7 +353,7 @@ impl States {
         );
         registry.register(
             "angarium_ready",
-            "Whether writes would be accepted, as /readyz says",
+            "Whether writes would be accepted, as /readyz reports",
             self.ready.clone(),
         );
     }

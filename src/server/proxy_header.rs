@@ -115,7 +115,7 @@ fn parse(command: u8, family: u8, rest: &[u8]) -> Result<ProxyInfo, &'static str
     Ok(ProxyInfo { address: Some(address), is_secure: tls(fields)? })
 }
 
-const SHORT: &str = "the PROXY header is shorter than what it announces";
+const SHORT: &str = "the PROXY header is shorter than it announces";
 
 /// What the fields say of TLS, all of which must be whole.
 fn tls(mut fields: &[u8]) -> Result<Option<bool>, &'static str> {

@@ -41,7 +41,7 @@ pub enum StoreError {
     #[error("the slot belongs to a later owner ({0:?})")]
     Fenced(Epoch),
     /// The batch is older than the last one. Nothing was written by this call.
-    #[error("the batch comes after its successor")]
+    #[error("the batch follows its successor")]
     Stale,
     /// The pool is behind what its owner wrote: it lost its tail, or it is another pool.
     #[error("the pool went back to an earlier state")]

@@ -400,7 +400,7 @@ fn slot_of(uri: &Uri, extensions: &Extensions) -> Option<Slot> {
 
 /// The gate has let a request through without noting who asks.
 fn admit_unnamed() -> Response {
-    ApiError::from(Error::Unauthenticated("nobody has looked who asks")).into_response()
+    ApiError::from(Error::Unauthenticated("the caller was not authenticated")).into_response()
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ use super::error::ErrorBody;
         (name = "queues", description = "Named, ordered places for messages. They exist from their first message on."),
         (name = "messages", description = "A message is delayed, ready, claimed or in transfer to another queue, and then gone."),
         (name = "claims", description = "Leases on messages: hidden for a time, then deleted or ready again."),
-        (name = "pools", description = "Registered pieces of storage, for administrators. A queue lies in one of them."),
+        (name = "pools", description = "Registered storages, for administrators. Each queue is stored in one of them."),
         (name = "flavors", description = "Names for sets of pools, of which the metadata of a queue may choose one."),
         (name = "health", description = "Whether the service serves."),
         (name = "sqs", description = "Amazon SQS over the same queues. Programs use an SDK of AWS; these are its operations in \

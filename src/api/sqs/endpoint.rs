@@ -466,7 +466,7 @@ impl ServeFuture for Endpoint {
         let (head, _) = request.into_parts();
         let (Some(call), Some(RequestId(id))) = (head.extensions.get::<Arc<Call>>(), head.extensions.get())
         else {
-            return Fault::new(Kind::UnknownOperation, "Nobody has looked what is asked.")
+            return Fault::new(Kind::UnknownOperation, "The operation was not resolved.")
                 .into_response(Protocol::Json, "");
         };
         let arguments = Cow::Borrowed(&call.request.arguments);

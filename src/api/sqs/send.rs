@@ -128,7 +128,7 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ope
                 sent.is(outcome.map_err(|error| told(error, "cannot be validated"))?, fifo);
                 Ok(sent)
             }
-            None => Err(Fault::new(Kind::InternalFailure, "Nobody knows what became of this message.")),
+            None => Err(Fault::new(Kind::InternalFailure, "The outcome for this message is unknown.")),
         });
         (id, result)
     });

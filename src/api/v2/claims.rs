@@ -210,7 +210,7 @@ pub struct ReleaseQuery {
     params(
         QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), ReleaseQuery, CallerHeaders
     ),
-    responses((status = 204, description = "It is over."), Errors)
+    responses((status = 204, description = "The claim has ended."), Errors)
 )]
 pub async fn delete(
     State(broker): State<Broker>,

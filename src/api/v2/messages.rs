@@ -131,7 +131,7 @@ pub struct MessagePostResult {
     post, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_post", tag = "messages",
     params(QueuePath, CallerHeaders, TraceHeaders), request_body = MessagePostRequest,
     responses(
-        (status = 201, description = "They are kept as durably as the answer says.", body = MessagePostResult,
+        (status = 201, description = "They are as durable as the answer states.", body = MessagePostResult,
             headers(("Location" = String, description = "The path of all of them; beyond 20 that of the messages."))),
         Errors,
         NoRoom
@@ -264,7 +264,7 @@ impl Message {
     responses(
         (status = 200, description = "The message.", body = Message, headers(
             ("traceparent" = String, description = "The trace that it was posted in, if it was in one."),
-            ("tracestate" = String, description = "What goes with it, if anything does.")
+            ("tracestate" = String, description = "Its details, if it has any.")
         )),
         (status = 404, description = "There is no such message.", body = crate::api::error::ErrorBody),
         Errors

@@ -108,7 +108,7 @@ pub async fn post(
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(QueuePath, CallerHeaders, RoleHeaders),
     responses(
-        (status = 200, description = "It is under way.", body = Migration),
+        (status = 200, description = "The migration is in progress.", body = Migration),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such queue, or it does not move.", body = ErrorBody),
         Errors
@@ -128,10 +128,10 @@ pub async fn get(State(broker): State<Broker>, _: Admin, asked: QueueRequest) ->
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(QueuePath, CallerHeaders, RoleHeaders),
     responses(
-        (status = 202, description = "It goes back.", body = Migration),
+        (status = 202, description = "The migration is reversed.", body = Migration),
         (status = 403, description = "The caller is no administrator.", body = ErrorBody),
         (status = 404, description = "There is no such queue, or it does not move.", body = ErrorBody),
-        (status = 409, description = "The pool that it comes from does not have its flavor.", body = ErrorBody),
+        (status = 409, description = "Its source pool does not have its flavor.", body = ErrorBody),
         Errors
     )
 )]

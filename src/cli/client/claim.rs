@@ -114,7 +114,7 @@ pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
             let mut printer = args.caller.printer();
             claims.iter().try_for_each(|claim| {
                 release(&remote, queue, claim)?;
-                printer.done(&format!("claim {claim} is over"), &json!({"id": claim}))
+                printer.done(&format!("claim {claim} has ended"), &json!({"id": claim}))
             })
         }
     }

@@ -24,8 +24,7 @@ pub fn of(error: &Error) -> String {
 fn of_certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::UnknownIssuer => {
-            "its certificate is signed by nobody who is trusted here: --ca FILE trusts a CA of your own"
-                .to_owned()
+            "its certificate is signed by an untrusted CA: --ca FILE trusts a CA of your own".to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "its certificate has expired".to_owned()

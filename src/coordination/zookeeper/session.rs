@@ -114,5 +114,5 @@ fn lost_if_terminated(state: SessionState) -> Result<(), SessionLoss> {
 
 /// No process follows the session any more, so its last state was read.
 fn ended() -> SessionLoss {
-    SessionLoss("the session is over".into())
+    SessionLoss("the session has expired".into())
 }

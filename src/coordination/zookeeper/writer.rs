@@ -88,7 +88,7 @@ impl Writer {
         } else if data == self.counter_mark() {
             LostMulti::NotApplied
         } else {
-            return Err(SessionLoss(format!("{} was set by somebody else", self.path)));
+            return Err(SessionLoss(format!("{} was set by another process", self.path)));
         };
         self.settled(stat.version);
         Ok(Some(found))

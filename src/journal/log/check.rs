@@ -117,7 +117,7 @@ impl StoreCheck {
             Err(error) => return Err(error),
         };
         let damage = found.map(|found| {
-            let found = format!("{found}, and it says which keys earlier damage has taken");
+            let found = format!("{found}, and it lists the keys lost by earlier damage");
             log_damage(file(), 0, &found, 0, Remedy::AcceptOrRestore)
         });
         self.damage.extend(damage);

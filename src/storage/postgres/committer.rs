@@ -145,7 +145,7 @@ impl PostgresPool {
                 biased;
                 outcome = &mut outcome => break outcome,
                 turn = self.committer.turns.acquire() => {
-                    let turn = turn.expect("nobody closes it");
+                    let turn = turn.expect("it is never closed");
                     let taken = self.committer.take(number);
                     match taken.len() {
                         0 => {

@@ -76,7 +76,7 @@ impl Connection {
         .await?;
         let rows = self.query(LOOK, &[]).await?;
         let looked =
-            rows.first().ok_or_else(|| Failure::Refused("PostgreSQL says nothing of itself".into()))?;
+            rows.first().ok_or_else(|| Failure::Refused("PostgreSQL does not report its state".into()))?;
         let (version, follows): (i32, bool) = (looked.get("version"), looked.get("follows"));
         if version < OLDEST {
             return Err(Failure::Refused(format!(

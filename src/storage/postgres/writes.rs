@@ -93,7 +93,7 @@ impl PostgresPool {
         }
         match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()? {
             Some(Some(by)) if by > epoch => Err(StoreError::Fenced(by)),
-            Some(_) => Err(StoreError::NotSent("somebody else fenced the slot at the same time".into())),
+            Some(_) => Err(StoreError::NotSent("another owner fenced the slot at the same time".into())),
             // Registration made the record. Without it the storage is not what it was.
             None => Err(StoreError::NotSent(format!("the storage has lost the record of slot {slot}"))),
         }

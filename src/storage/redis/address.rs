@@ -157,7 +157,7 @@ impl FromStr for Address {
             "redis-sentinel" => {
                 let (name, database) = path.split_once('/').unwrap_or((path, ""));
                 if name.is_empty() {
-                    return wrong("after the Sentinels comes a slash and the name of their master");
+                    return wrong("a slash and the name of the master follow the Sentinels");
                 }
                 (Discovery::Sentinel(decode(name)?), SENTINEL_PORT, database)
             }
@@ -229,7 +229,7 @@ fn node(text: &str, port: u16) -> Result<(String, u16), AddressError> {
     let port = match after.strip_prefix(':') {
         Some(port) => port.parse().or_else(|_| wrong("a port is a number up to 65535"))?,
         None if after.is_empty() => port,
-        None => return wrong("after a host comes a colon and a port"),
+        None => return wrong("a colon and a port follow a host"),
     };
     Ok((host.to_owned(), port))
 }

@@ -72,7 +72,9 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
         }
     }
     if failed == 1 {
-        return Err(Failure::Found("1 message was not done; it comes again when its claim ends".into()));
+        return Err(Failure::Found(
+            "1 message was not done; it is delivered again when its claim ends".into(),
+        ));
     }
     if failed > 0 {
         return Err(Failure::Found(format!(
@@ -156,7 +158,7 @@ fn attend(
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::Found(format!("{program}: nobody knows how it ended")));
+                    return Err(Failure::Found(format!("{program}: its exit status is unknown")));
                 }
             }
         }
