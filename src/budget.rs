@@ -36,7 +36,7 @@ pub struct Bounds {
     /// Bytes of one user.
     pub share: usize,
     /// A holder is slow that has not made progress for this long.
-    pub patience: Duration,
+    pub max_wait: Duration,
 }
 
 /// Why a holder may hold no more.
@@ -247,7 +247,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
             };
             let slow = users.values().filter(is_asked).filter_map(|holders| {
                 let (slowest, since) = holders.slowest()?;
-                let is_slow = self.now().saturating_sub(since) >= micros(self.0.bounds.patience);
+                let is_slow = self.now().saturating_sub(since) >= micros(self.0.bounds.max_wait);
                 is_slow.then_some((slowest, &*holders.account))
             });
             let largest = slow.max_by_key(|(_, account)| account.used());

@@ -75,7 +75,7 @@ impl BodyBudget {
     pub fn new(limits: RequestLimits, accounts: Accounts) -> Self {
         let total = limits.body_bytes;
         let share = total / limits::BODY_SHARES;
-        let bounds = Bounds { total, reserve: share, share, patience: limits::SLOW_BODY };
+        let bounds = Bounds { total, reserve: share, share, max_wait: limits::SLOW_BODY };
         let at_once = limits.requests.saturating_add(limits.long_polls).max(1);
         let short = (share / at_once).min(limits::SHORT_BODY_BYTES);
         Self { budget: Budget::new(bounds), short: u64::try_from(short).unwrap_or(u64::MAX), accounts }

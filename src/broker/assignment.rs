@@ -389,11 +389,11 @@ impl Broker {
             let broker = &handing.0;
             let (slots, began) = (surplus.len(), Instant::now());
             info!(slots, "slot hand-over begun");
-            let mut patience = limits::HAND_OVER;
+            let mut max_wait = limits::HAND_OVER;
             for some in surplus.chunks(limits::SLOTS_HANDED) {
-                if !broker.hand_over(some, patience).await {
+                if !broker.hand_over(some, max_wait).await {
                     // What waits for a pool that is not reached would wait in each of them.
-                    patience = limits::HANDED_REST;
+                    max_wait = limits::HANDED_REST;
                 }
                 let _ = timeout(limits::HANDED_REST, broker.await_new_owners(some)).await;
             }
@@ -411,7 +411,7 @@ impl Broker {
 
     /// Hands slots over: nothing begins any more, what is under way ends, then any replica that should have them may
     /// take them. What does not end in time is refused by the fences once they are taken; then it is false.
-    async fn hand_over(&self, slots: &[Arc<Slot>], patience: Duration) -> bool {
+    async fn hand_over(&self, slots: &[Arc<Slot>], max_wait: Duration) -> bool {
         let leave = |slot| self.take_reserved(slot, "it moves to another replica").map(|away| (slot, away));
         let (left, aways): (Vec<&Arc<Slot>>, Vec<SlotReservation>) = slots.iter().filter_map(leave).unzip();
         left.iter().for_each(|slot| slot.close());
@@ -420,7 +420,7 @@ impl Broker {
                 slot.finished().await;
             }
         };
-        let is_finished = timeout(patience, finished).await.is_ok();
+        let is_finished = timeout(max_wait, finished).await.is_ok();
         if !is_finished {
             warn!(slots = left.len(), "slots handed over with open work");
         }

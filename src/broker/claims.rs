@@ -447,6 +447,6 @@ fn closed() -> Error {
 /// A page of the ready messages of a queue.
 async fn read_page(store: Result<QueueStore, Error>, id: QueueId, refill: Refill) -> Result<Page, Error> {
     let after = Some(refill.after).filter(|after| *after > MessageId::ZERO).map(Position::id);
-    let most = (limits::REFILL_MESSAGES, limits::WINDOW_BYTES);
+    let most = (limits::REFILL_MESSAGES, limits::READY_CACHE_BYTES);
     store?.scan(id, Order::Ready, Direction::Up, after, most).await
 }

@@ -2,7 +2,7 @@
 //! again, at the cost of a read.
 //!
 //! ```text
-//!          used                     nothing under way, and unused for [`limits::REST_ROUNDS`] rounds
+//!          used                     nothing under way, and unused for [`limits::IDLE_ROUNDS`] rounds
 //! open ◀──────────── open, idle ───────────────────────────────────────────────────────────▶ closed
 //!  ▲                                                                                            │
 //!  └──────────────────────────────────── used, or a claim's end ─────────────────────────────────┘
@@ -22,14 +22,14 @@ impl OpenQueue {
     /// Whether it can be closed: nothing is under way in it, nothing of it is in memory that the pool does not have, and
     /// pages of metrics have seen it as it is, or have had their time.
     fn is_idle(&self) -> bool {
-        self.idle_rounds >= limits::REST_ROUNDS
+        self.idle_rounds >= limits::IDLE_ROUNDS
             && self.uses.is_empty()
             && self.readers.is_empty()
             && self.migration.is_none()
             && !self.is_moving
             && !self.has_task
             && self.engine.is_idle()
-            && (self.shown.is_seen() || self.idle_rounds >= 2 * limits::REST_ROUNDS)
+            && (self.shown.is_seen() || self.idle_rounds >= 2 * limits::IDLE_ROUNDS)
     }
 }
 
@@ -66,7 +66,7 @@ impl SlotState {
 impl Broker {
     /// Closes the queues that no caller uses until the service stops.
     pub(super) async fn close_idle_queues(&self) {
-        while self.sleep_tick(limits::REST_TICK).await {
+        while self.sleep_tick(limits::IDLE_TICK).await {
             self.close_idle_round();
         }
     }

@@ -215,7 +215,7 @@ impl QueueSnapshot {
 
     async fn read_order(&self, order: Order, after: MessageId) -> Result<PoolPage, Error> {
         let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
-        let most = (limits::LISTING_READ, limits::WINDOW_BYTES);
+        let most = (limits::LISTING_READ, limits::READY_CACHE_BYTES);
         let Page { messages, is_last } = self.store.scan(self.id, order, Direction::Up, from, most).await?;
         let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
         Ok(PoolPage { messages, end })

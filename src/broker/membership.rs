@@ -79,11 +79,11 @@ impl Membership {
         *self.asked.lock() = Instant::now();
     }
 
-    /// Waits until no client has asked for [`limits::FAREWELL_REST`], from now on.
+    /// Waits until no client has asked for [`limits::FAREWELL_IDLE`], from now on.
     pub(super) async fn await_idle_clients(&self) {
         self.note_client_request();
         loop {
-            let rest = *self.asked.lock() + limits::FAREWELL_REST;
+            let rest = *self.asked.lock() + limits::FAREWELL_IDLE;
             if rest <= Instant::now() {
                 return;
             }

@@ -140,7 +140,7 @@ impl Broker {
         let (known, asides) = {
             let mut state = slot.state.lock();
             let queue = state.queue_mut(at, id).ok_or_else(|| closed(at))?;
-            (queue.engine.in_transfer(limits::ASIDE_KNOWN), queue.engine.transfer_count())
+            (queue.engine.in_transfer(limits::IN_TRANSFER_KNOWN), queue.engine.transfer_count())
         };
         if let Some(known) = known {
             let mut pass = Ok(Pass::Idle);

@@ -1,7 +1,7 @@
 //! The numbers of messages in the queues of a page: only the owner of a slot knows the claimed ones, so
 //! each owner is asked once, for all of its queues on the page.
 //!
-//! A page has at most [`limits::PAGE_MOST`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
+//! A page has at most [`limits::PAGE_MAX`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
 //! costs one read of its pool, and one more for the age of its oldest message; another one is read as it is stored
 //! ([`super::closed_queues`]) and stays closed. A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out, as is one
 //! that is not counted within the part of it that belongs to its group.
@@ -71,7 +71,7 @@ impl Broker {
     ///
     /// [`Error::TooMany`] for more queues than a page has.
     pub async fn local_counts(&self, question: CountsRequest) -> Result<CountsResponse, Error> {
-        let bound = limits::PAGE_MOST;
+        let bound = limits::PAGE_MAX;
         if question.queues.len() > bound {
             return Err(Error::TooMany { what: "queues in a question", bound });
         }

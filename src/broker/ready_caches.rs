@@ -19,9 +19,9 @@ enum EvictionClass {
 impl Broker {
     /// Holds the ready caches of all queues to their common bound until the service stops.
     pub(super) async fn bound_ready_caches(&self) {
-        while self.sleep_tick(limits::WINDOWS_TICK).await {
+        while self.sleep_tick(limits::READY_CACHES_TICK).await {
             let slots: Vec<Arc<Slot>> = self.0.slot_table.owned().collect();
-            bound(&slots, limits::WINDOWS_BYTES);
+            bound(&slots, limits::READY_CACHES_BYTES);
             self.0.duplicates.recount(&slots);
         }
     }

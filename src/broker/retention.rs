@@ -73,7 +73,7 @@ struct ClosedRetention {
 }
 
 /// The closed queues of a slot that may have retained messages, by the pool they lie in; at most
-/// [`limits::RETAINED_AT_REST`], beyond which the messages of one stay until it is opened.
+/// [`limits::RETAINED_IDLE`], beyond which the messages of one stay until it is opened.
 #[derive(Debug, Default)]
 pub(super) struct ClosedQueues {
     by_pool: HashMap<PoolName, HashMap<QueueId, ClosedRetention>>,
@@ -88,7 +88,7 @@ impl ClosedQueues {
         (retention, watch): (Retention, RetentionWatch),
     ) {
         let Some(oldest) = watch.oldest else { return };
-        if self.by_pool.values().map(HashMap::len).sum::<usize>() < limits::RETAINED_AT_REST {
+        if self.by_pool.values().map(HashMap::len).sum::<usize>() < limits::RETAINED_IDLE {
             let resting = ClosedRetention { retention, oldest, resume: watch.resume };
             self.by_pool.entry(pool.clone()).or_default().insert(queue, resting);
         }

@@ -136,7 +136,7 @@ impl SlotWriter {
         if self.is_closed {
             return Err(Error::unavailable(self.store.part(), "an earlier batch had no known outcome"));
         }
-        if self.messages_waiting >= limits::LANE_MESSAGES || self.bytes_waiting >= limits::LANE_BYTES {
+        if self.messages_waiting >= limits::WRITER_MESSAGES || self.bytes_waiting >= limits::WRITER_BYTES {
             return Err(Error::unavailable(self.store.part(), "too many messages wait for the pool"));
         }
         self.store.check_open().map_err(|error| self.store.failed(error))

@@ -70,9 +70,9 @@ async fn next_record(
     catalogue: &Catalogue,
     clock: &Clock,
     found: FoundRecord,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<Option<(ClockQuery, Timestamp)>, Error> {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + max_wait;
     let mut asked = found.asked;
     loop {
         let looked = clock.asking();
@@ -95,7 +95,7 @@ struct OwnRecord {
     /// The transaction that wrote it.
     transaction: Option<u64>,
     /// How long to wait for the next record of another replica when the two differ.
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl Broker {
@@ -103,7 +103,7 @@ impl Broker {
     pub(super) async fn keep_time(&self) {
         let keeps_time = self.0.catalogue.keeps_time();
         let tick = if keeps_time { limits::TREE_CLOCK_TICK } else { limits::CLOCK_TICK };
-        let mut own = OwnRecord { at: Instant::now(), transaction: None, patience: limits::CLOCK_ASKED };
+        let mut own = OwnRecord { at: Instant::now(), transaction: None, max_wait: limits::CLOCK_ASKED };
         loop {
             let kept = if keeps_time { self.follow_time(&mut own).await } else { Ok(()) };
             if let Err(error) = kept {
@@ -116,9 +116,9 @@ impl Broker {
                 }
             };
             tokio::select! {
-                () = asked => own.patience = limits::CLOCK_ASKED,
+                () = asked => own.max_wait = limits::CLOCK_ASKED,
                 has_turn = self.sleep_tick(tick) => match has_turn {
-                    true => own.patience = 2 * limits::TREE_CLOCK_TICK,
+                    true => own.max_wait = 2 * limits::TREE_CLOCK_TICK,
                     false => return,
                 },
             }
@@ -132,11 +132,11 @@ impl Broker {
     /// what is recorded here, those that start go by.
     async fn follow_time(&self, own: &mut OwnRecord) -> Result<(), Error> {
         let (catalogue, clock) = (&self.0.catalogue, &self.0.clock);
-        if let Some((found, patience)) = self.find_doubt(own).await?
+        if let Some((found, max_wait)) = self.find_doubt(own).await?
             && has_others(catalogue, self.0.owner.instance).await?
         {
             let next = tokio::select! {
-                next = next_record(catalogue, clock, found, patience) => next?,
+                next = next_record(catalogue, clock, found, max_wait) => next?,
                 () = self.0.stop.cancelled() => None,
             };
             if let Some((asked, theirs)) = next {
@@ -169,7 +169,7 @@ impl Broker {
         let (theirs, ours) = (last.recorded.gap(), |time| TimeRecords { time, servers }.gap());
         let apart = ours(after).saturating_sub(theirs).max(theirs.saturating_sub(ours(before)));
         let is_apart = u128::try_from(apart).is_ok_and(|apart| apart > limits::CLOCK_APART.as_millis());
-        Ok(is_apart.then_some((found, own.patience)))
+        Ok(is_apart.then_some((found, own.max_wait)))
     }
 
     /// Records the time, learns the tree's clock from that, and returns the transaction. Between the reading of the

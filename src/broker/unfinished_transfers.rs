@@ -117,8 +117,8 @@ impl Broker {
             }
         }
         // They may wait for a pool that is down already.
-        let patience = if down.is_empty() { limits::UNFINISHED_WAIT } else { limits::UNFINISHED_STEP };
-        let resumed = timeout(patience, tasks).await;
+        let max_wait = if down.is_empty() { limits::UNFINISHED_WAIT } else { limits::UNFINISHED_STEP };
+        let resumed = timeout(max_wait, tasks).await;
         let waits = || Error::unavailable(Part::Storage, "tasks that move messages wait for their pools");
         resumed.map_or_else(|_| Err(waits()), |resumed| resumed.unwrap_or_else(|_| Err(no_outcome())))?;
         outcome.inspect(|()| slot.note_searched())

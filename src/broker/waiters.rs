@@ -33,7 +33,7 @@ type WaitAnswer = Result<WaitResult, Error>;
 /// A caller in a line.
 pub(super) struct Waiter {
     limit: ClaimLimit,
-    patience: WaitTimeout,
+    max_wait: WaitTimeout,
     /// Of messages that were marked in transfer while it was looked for his.
     arrivals: Vec<ArrivalReceiver>,
     answer: oneshot::Sender<WaitAnswer>,
@@ -163,8 +163,8 @@ impl Broker {
                     ChoiceAttempt::Nothing | ChoiceAttempt::Pending => {}
                 }
             }
-            let patience = if wait.is_zero() { WaitTimeout::None } else { WaitTimeout::Long };
-            let waiting = self.join(slot, &mut state, at, (limit, patience), arrivals)?;
+            let max_wait = if wait.is_zero() { WaitTimeout::None } else { WaitTimeout::Long };
+            let waiting = self.join(slot, &mut state, at, (limit, max_wait), arrivals)?;
             self.serve(slot, &mut state, at);
             waiting
         };
@@ -190,12 +190,12 @@ impl Broker {
         slot: &Arc<Slot>,
         at: &QueueRef,
         waiting: &mut WaiterGuard<'_>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<ClaimChoice<ChosenMessages>, Error> {
         tokio::select! {
             biased;
             told = &mut waiting.answer => self.told(slot, at, told),
-            () = tokio::time::sleep(patience) => {
+            () = tokio::time::sleep(max_wait) => {
                 Err(Error::unavailable(Part::Storage, "waiting messages come too slowly"))
             }
             () = slot.closed.cancelled() => {
@@ -230,7 +230,7 @@ impl Broker {
         slot: &'a Arc<Slot>,
         state: &mut SlotState,
         at: &'a QueueRef,
-        (limit, patience): (ClaimLimit, WaitTimeout),
+        (limit, max_wait): (ClaimLimit, WaitTimeout),
         arrivals: Vec<ArrivalReceiver>,
     ) -> Result<WaiterGuard<'a>, Error> {
         if state.lines.len() >= limits::SLOT_WAITERS {
@@ -243,7 +243,7 @@ impl Broker {
             });
         }
         let (answer, told) = oneshot::channel();
-        let place = state.lines.join(at, Waiter { limit, patience, arrivals, answer });
+        let place = state.lines.join(at, Waiter { limit, max_wait, arrivals, answer });
         Ok(WaiterGuard { broker: self, slot, at, place, answer: told })
     }
 
@@ -273,7 +273,7 @@ impl Broker {
                     }
                 }
                 Ok(ChoiceAttempt::Nothing) => {
-                    return state.dismiss(at, |waiter| waiter.patience == WaitTimeout::None, || Ok(()));
+                    return state.dismiss(at, |waiter| waiter.max_wait == WaitTimeout::None, || Ok(()));
                 }
                 Ok(ChoiceAttempt::Pending) => return,
                 Err(error) => {
@@ -290,7 +290,7 @@ impl WaiterGuard<'_> {
     fn hurry(&mut self) {
         let mut state = self.slot.state.lock();
         if let Some(waiter) = state.lines.get_mut(self.at, self.place) {
-            waiter.patience = WaitTimeout::None;
+            waiter.max_wait = WaitTimeout::None;
             self.broker.serve(self.slot, &mut state, self.at);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const BOUNDS: Bounds = Bounds { total: 400, reserve: 0, share: 100, patience: Duration::from_millis(100) };
+const BOUNDS: Bounds = Bounds { total: 400, reserve: 0, share: 100, max_wait: Duration::from_millis(100) };
 
 async fn pass(millis: u64) {
     tokio::time::advance(Duration::from_millis(millis)).await;
@@ -120,7 +120,7 @@ async fn progress_is_a_step_and_not_a_byte() {
 
 #[tokio::test(start_paused = true)]
 async fn present_bytes_evict_the_slowest() {
-    let budget = Budget::new(Bounds { share: 200, total: 200, patience: Duration::ZERO, ..BOUNDS });
+    let budget = Budget::new(Bounds { share: 200, total: 200, max_wait: Duration::ZERO, ..BOUNDS });
     let slow = budget.open("a");
     slow.add_anyway(160);
     pass(1).await;

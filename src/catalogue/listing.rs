@@ -17,7 +17,7 @@ const SHARE: usize = 4;
 /// How many times more each read of a walk takes than the one before.
 const GROWTH: usize = 8;
 /// Names that one read takes from a directory at most: 256 of them are in memory at once.
-const SHARE_MOST: usize = 256;
+const SHARE_MAX: usize = 256;
 
 /// A walk through the names of the queues of a project, in order: that of ASCII, but names that begin with a dot come
 /// first.
@@ -59,7 +59,7 @@ impl QueueNames<'_> {
         let mut names: Vec<String> = pages.into_iter().flatten().filter(|name| !is_behind(name)).collect();
         names.sort_unstable();
         self.after = end;
-        self.share = (share * GROWTH).min(SHARE_MOST);
+        self.share = (share * GROWTH).min(SHARE_MAX);
         names.iter().map(|element| queue_name(element)).collect::<Result<_, _>>().map(Some)
     }
 }

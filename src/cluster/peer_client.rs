@@ -203,7 +203,7 @@ pub struct QueueLoad {
 /// To the owner of queues: how much is in each of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountsRequest {
-    /// Which ones, at most [`limits::PAGE_MOST`].
+    /// Which ones, at most [`limits::PAGE_MAX`].
     pub queues: Vec<QueueAddress>,
 }
 
@@ -275,7 +275,7 @@ impl PeerClient {
         Self { peers, secret }
     }
 
-    /// Asks the replica at `address`, and waits no longer than [`limits::PEER_QUESTION`]. What it may have done without an
+    /// Asks the replica at `address`, and waits no longer than [`limits::PEER_RPC_TIMEOUT`]. What it may have done without an
     /// answer is unknown.
     pub async fn ask<A: DeserializeOwned>(
         &self,
@@ -285,7 +285,7 @@ impl PeerClient {
     ) -> Result<A, Error> {
         let request = self.request(path, question);
         let unknown = |why: String| Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
-        let answer = self.peers.send(address, request, limits::PEER_QUESTION).await;
+        let answer = self.peers.send(address, request, limits::PEER_RPC_TIMEOUT).await;
         let answer = answer.map_err(|failure| match failure {
             PeerFailure::NotSent(why) => {
                 Error::unavailable(Part::Coordination, format!("replica {address}: {why}"))
@@ -298,11 +298,11 @@ impl PeerClient {
         serde_json::from_slice(answer.body()).map_err(|error| unknown(error.to_string()))
     }
 
-    /// Asks the replica at `address` whether it has a session; none when it does not answer within `patience`. Any answer shows
+    /// Asks the replica at `address` whether it has a session; none when it does not answer within `max_wait`. Any answer shows
     /// that it is reached.
-    pub async fn reach(&self, address: &str, patience: Duration) -> Option<PeerStatus> {
+    pub async fn reach(&self, address: &str, max_wait: Duration) -> Option<PeerStatus> {
         let request = self.request(SESSION, &SessionRequest {});
-        let answer = self.peers.send(address, request, patience).await.ok()?;
+        let answer = self.peers.send(address, request, max_wait).await.ok()?;
         let said = serde_json::from_slice(answer.body()).ok().filter(|_| answer.status() == StatusCode::OK);
         Some(PeerStatus { has_session: said.map(|SessionResponse { has_session }| has_session) })
     }

@@ -57,10 +57,10 @@ impl Peers {
         &self,
         address: &str,
         request: Request<Bytes>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Response<Bytes>, PeerFailure> {
         let _place = self.place()?;
-        within(patience, async {
+        within(max_wait, async {
             let (answer, link) = self.exchange(address, request).await?;
             let (parts, body) = answer.into_parts();
             Ok(Response::from_parts(parts, whole(link, body, limits::PEER_ANSWER_BYTES).await?))
@@ -74,10 +74,10 @@ impl Peers {
         &self,
         address: &str,
         request: Request<Bytes>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Response<PeerResponseBody>, PeerFailure> {
         let place = self.place()?;
-        within(patience, async {
+        within(max_wait, async {
             let (answer, link) = self.exchange(address, request).await?;
             let (parts, body) = answer.into_parts();
             let is_short = body.size_hint().upper().is_some_and(|bytes| bytes <= limits::PEER_ANSWER_KEPT);
@@ -114,12 +114,12 @@ async fn whole(link: BusyConnection, body: Incoming, most: usize) -> Result<Byte
 }
 
 async fn within<T>(
-    patience: Duration,
+    max_wait: Duration,
     answer: impl Future<Output = Result<T, PeerFailure>>,
 ) -> Result<T, PeerFailure> {
-    match timeout(patience, answer).await {
+    match timeout(max_wait, answer).await {
         Ok(answer) => answer,
-        Err(_) => Err(PeerFailure::Unknown(format!("nothing came within {} ms", patience.as_millis()))),
+        Err(_) => Err(PeerFailure::Unknown(format!("nothing came within {} ms", max_wait.as_millis()))),
     }
 }
 

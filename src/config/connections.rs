@@ -54,7 +54,7 @@ pub struct ConnectionSettings {
 
     /// Bytes of answers that wait for their clients to read on; beyond them the slowest connection is cut
     #[arg(long, env = "ANGARIUM_MAX_UNSENT_BYTES", default_value_t = limits::UNSENT_BYTES, value_name = "SIZE")]
-    #[arg(value_parser = units::bytes_within((limits::UNSENT_BYTES_LEAST, u32::MAX)))]
+    #[arg(value_parser = units::bytes_within((limits::UNSENT_BYTES_MIN, u32::MAX)))]
     pub max_unsent_bytes: u32,
 
     /// How long a connection may rest between requests; more than a load balancer in front keeps its own

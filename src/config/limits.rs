@@ -182,27 +182,27 @@ fn up_to(most: usize) -> RangedI64ValueParser<u32> {
 }
 
 fn page() -> RangedI64ValueParser<u32> {
-    up_to(limits::PAGE_MOST)
+    up_to(limits::PAGE_MAX)
 }
 
 fn claim() -> RangedI64ValueParser<u32> {
-    up_to(limits::CLAIM_MESSAGES_MOST)
+    up_to(limits::CLAIM_MESSAGES_MAX)
 }
 
 fn metadata() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::bytes_within((1, limits::METADATA_BYTES_MOST as u32))
+    units::bytes_within((1, limits::METADATA_BYTES_MAX as u32))
 }
 
 fn message() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::bytes_within((1, limits::MESSAGE_BYTES_MOST as u32))
+    units::bytes_within((1, limits::MESSAGE_BYTES_MAX as u32))
 }
 
 fn time() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::seconds_within((1, limits::SECONDS_MOST))
+    units::seconds_within((1, limits::SECONDS_MAX))
 }
 
 fn time_or_none() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::seconds_within((0, limits::SECONDS_MOST))
+    units::seconds_within((0, limits::SECONDS_MAX))
 }
 
 #[cfg(test)]
@@ -255,14 +255,14 @@ mod tests {
     #[test]
     fn settings_stay_within_the_widest_limits() {
         for (name, most) in [
-            ("--max-messages-per-page", limits::PAGE_MOST),
-            ("--max-messages-per-claim-or-pop", limits::CLAIM_MESSAGES_MOST),
-            ("--max-queue-metadata", limits::METADATA_BYTES_MOST),
-            ("--max-messages-post-size", limits::MESSAGE_BYTES_MOST),
-            ("--max-message-ttl", limits::SECONDS_MOST as usize),
-            ("--max-message-delay", limits::SECONDS_MOST as usize),
-            ("--max-claim-ttl", limits::SECONDS_MOST as usize),
-            ("--max-claim-grace", limits::SECONDS_MOST as usize),
+            ("--max-messages-per-page", limits::PAGE_MAX),
+            ("--max-messages-per-claim-or-pop", limits::CLAIM_MESSAGES_MAX),
+            ("--max-queue-metadata", limits::METADATA_BYTES_MAX),
+            ("--max-messages-post-size", limits::MESSAGE_BYTES_MAX),
+            ("--max-message-ttl", limits::SECONDS_MAX as usize),
+            ("--max-message-delay", limits::SECONDS_MAX as usize),
+            ("--max-claim-ttl", limits::SECONDS_MAX as usize),
+            ("--max-claim-grace", limits::SECONDS_MAX as usize),
         ] {
             assert!(chosen(&[name, &most.to_string()]).is_ok(), "{name}");
             let beyond = (most + 1).to_string();

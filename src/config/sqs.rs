@@ -48,11 +48,11 @@ pub struct SqsSettings {
 }
 
 fn batch(text: &str) -> Result<usize, String> {
-    number(text, (limits::SQS_BATCH, limits::SQS_BATCH_MOST))
+    number(text, (limits::SQS_BATCH, limits::SQS_BATCH_MAX))
 }
 
 fn in_flight(text: &str) -> Result<usize, String> {
-    number(text, (1, limits::SQS_IN_FLIGHT_MOST))
+    number(text, (1, limits::SQS_IN_FLIGHT_MAX))
 }
 
 fn number(text: &str, (least, most): (usize, usize)) -> Result<usize, String> {

@@ -68,15 +68,15 @@ pub const CLAIM_GRACE: (u32, u32) = (60, 43_200);
 pub const CLAIM_GRACE_DEFAULT: u32 = 60;
 
 /// Elements on one page when an operator sets more: an answer is built whole in memory.
-pub const PAGE_MOST: usize = 500;
+pub const PAGE_MAX: usize = 500;
 /// Messages of a claim likewise: its record, with all their ids, is one value in the tree.
-pub const CLAIM_MESSAGES_MOST: usize = 500;
+pub const CLAIM_MESSAGES_MAX: usize = 500;
 /// Bytes of a message likewise: it fits into a request with room to spare, and into one batch of a pool.
-pub const MESSAGE_BYTES_MOST: usize = 4 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the metadata of a queue likewise: its record is one value in the tree, with some room for the rest.
-pub const METADATA_BYTES_MOST: usize = TREE_VALUE_BYTES - 8_192;
+pub const METADATA_BYTES_MAX: usize = TREE_VALUE_BYTES - 8_192;
 /// Seconds of any ttl, delay or grace likewise: a year, which is longer than any caller waits.
-pub const SECONDS_MOST: u32 = 366 * 24 * 3_600;
+pub const SECONDS_MAX: u32 = 366 * 24 * 3_600;
 
 /// Messages that one read of a listing takes from a pool.
 pub const LISTING_READ: usize = 256;
@@ -101,18 +101,18 @@ pub const VISIBILITY_DEFAULT: u32 = 30;
 /// of a batch of SQS (SQS: 1 MiB).
 pub const SQS_MESSAGE_BYTES: usize = 1 << 20;
 /// The least that SQS sets as the bound of a queue (SQS).
-pub const SQS_MESSAGE_BYTES_LEAST: usize = 1_024;
+pub const SQS_MESSAGE_BYTES_MIN: usize = 1_024;
 /// Bytes of the body of a request that sends messages, in SQS and in REST: those of a batch of SQS, where each may be written
 /// as an escape of six. Of other requests of SQS [`SQS_RECEIVE_BYTES`] and [`SQS_CONTROL_BYTES`].
 pub const SQS_REQUEST_BYTES: usize = 6 * SQS_MESSAGE_BYTES + (1 << 18);
 /// Messages of a receive, and entries of a batch (SQS: 10).
 pub const SQS_BATCH: usize = 10;
 /// The most that a setting makes of it.
-pub const SQS_BATCH_MOST: usize = CLAIM_MESSAGES_MOST;
+pub const SQS_BATCH_MAX: usize = CLAIM_MESSAGES_MAX;
 /// Messages under claims of one queue, beyond which no caller receives any (SQS: about 120,000).
 pub const SQS_IN_FLIGHT: usize = 120_000;
 /// The most that a setting makes of it: each costs some hundred bytes of memory.
-pub const SQS_IN_FLIGHT_MOST: usize = 10_000_000;
+pub const SQS_IN_FLIGHT_MAX: usize = 10_000_000;
 /// How often a receive that waits looks whether some of them are gone.
 pub const SQS_IN_FLIGHT_LOOK: Duration = Duration::from_millis(100);
 /// Seconds between two purges of a queue, and from its deletion to its next creation, where that is asked for (SQS: 60).
@@ -194,7 +194,7 @@ pub const TRACE_STATE_MEMBERS: usize = 32;
 /// one scrape should bring.
 pub const NAMED_QUEUES: usize = 200;
 /// The most that the settings may say: some hundred thousand series.
-pub const NAMED_QUEUES_MOST: usize = 10_000;
+pub const NAMED_QUEUES_MAX: usize = 10_000;
 /// How long one page of metrics may look at queues that have changed; what is left shows older figures.
 pub const OBSERVATION: Duration = Duration::from_secs(3);
 
@@ -215,17 +215,17 @@ pub const COUNTS_ANSWER: Duration = Duration::from_secs(3);
 pub const SLOTS: usize = 256;
 
 /// Bytes of ready messages that a queue keeps in memory; what waits behind them stays in the pool.
-pub const WINDOW_BYTES: usize = 1 << 20;
+pub const READY_CACHE_BYTES: usize = 1 << 20;
 /// Ready messages that a queue keeps in memory, so that tiny ones cannot outgrow the byte budget by their headers.
-pub const WINDOW_MESSAGES: usize = 4_096;
+pub const READY_CACHE_MESSAGES: usize = 4_096;
 /// Bytes of the windows of all queues together, looked at so often: beyond it windows are left to the pools. What arrives
 /// between two looks is as much as is posted in that time.
-pub const WINDOWS_BYTES: usize = 192 << 20;
-/// See [`WINDOWS_BYTES`].
-pub const WINDOWS_TICK: Duration = Duration::from_secs(1);
+pub const READY_CACHES_BYTES: usize = 192 << 20;
+/// See [`READY_CACHES_BYTES`].
+pub const READY_CACHES_TICK: Duration = Duration::from_secs(1);
 /// A window below this, and below a quarter of its bytes, is filled from the pool before it runs empty. With
 /// large bodies a few messages fill it, and a page read then would be read for nothing.
-pub const WINDOW_LOW: usize = 256;
+pub const READY_CACHE_LOW: usize = 256;
 /// Messages that one refill reads.
 pub const REFILL_MESSAGES: usize = 1_024;
 /// A group of a queue that is not in order of groups is noisy when it has so many messages under claims (SQS: 30), ...
@@ -242,7 +242,7 @@ pub const NOISY_SPAN_SECONDS: u32 = 150;
 /// Groups whose times in flight are known; those with less than a hundredth of all messages in flight are left out.
 pub const NOISY_KNOWN: usize = 1_024;
 /// See [`NOISY_KNOWN`].
-pub const NOISY_LEAST: usize = 100;
+pub const NOISY_MIN: usize = 100;
 /// Groups of a queue that may be noisy at once: at any one time nine have more than a tenth, and each stays so for a while.
 pub const NOISY_GROUPS: usize = 64;
 /// Messages of quiet groups that a queue knows beyond a window full of noisy ones.
@@ -268,9 +268,9 @@ pub const BATCH_MESSAGES: usize = 8_192;
 /// Bytes of message bodies in one pool batch.
 pub const BATCH_BYTES: usize = 8 << 20;
 /// Messages of a slot that wait for a pool to become durable. Beyond it new ones are answered 503 at once.
-pub const LANE_MESSAGES: usize = 65_536;
+pub const WRITER_MESSAGES: usize = 65_536;
 /// Bytes of bodies of a slot that wait for a pool, likewise.
-pub const LANE_BYTES: usize = 64 << 20;
+pub const WRITER_BYTES: usize = 64 << 20;
 /// Live claims of one slot: 64 directories of at most 8,000 nodes in the tree.
 pub const SLOT_CLAIMS: usize = CLAIM_BUCKETS * TREE_CHILDREN;
 /// Directories that the claims of a slot are spread over.
@@ -371,7 +371,7 @@ pub const DRAIN: Duration = Duration::from_secs(15);
 /// A replica that has handed everything over serves on until no client has asked it for this long: by then a load balancer
 /// has seen that it is not ready, and does not send a request on a connection that ends in the same moment. That of
 /// `docker/haproxy.cfg` needs 0.7 s.
-pub const FAREWELL_REST: Duration = Duration::from_secs(1);
+pub const FAREWELL_IDLE: Duration = Duration::from_secs(1);
 /// For how long at most: a client may know no other replica.
 pub const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -417,7 +417,7 @@ pub const QUEUE_WAITERS: usize = 4_096;
 /// Claims that wait for the queues of one slot, likewise.
 pub const SLOT_WAITERS: usize = 16_384;
 /// Messages on their way to or from another queue whose ids a queue keeps in memory; beyond it the pool is asked.
-pub const ASIDE_KNOWN: usize = 4_096;
+pub const IN_TRANSFER_KNOWN: usize = 4_096;
 /// Pages of queues that are looked at for one whose dead letters go to the queue of a new move task.
 pub const MOVE_SOURCE_PAGES: usize = 10;
 /// The oldest messages of such a queue that are looked at before: one that is a dead letter tells as much.

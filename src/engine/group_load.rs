@@ -50,7 +50,7 @@ impl GroupLoad {
         let passed = passed.min(SPAN);
         let times = &mut self.running;
         times.all += time(all, passed);
-        for (group, count) in groups.filter(|(_, count)| count * limits::NOISY_LEAST >= all) {
+        for (group, count) in groups.filter(|(_, count)| count * limits::NOISY_MIN >= all) {
             if let Some(own) = times.groups.get_mut(group) {
                 *own += time(count, passed);
             } else if times.groups.len() < limits::NOISY_KNOWN {

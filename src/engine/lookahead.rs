@@ -119,7 +119,7 @@ impl QueueEngine {
         let is_wanted = turns.has_noisy() && turns.first_quiet().is_none();
         let ahead = &mut self.hidden.ahead;
         let after = ahead.cursor.max(self.ready_cache.cursor());
-        let is_full = ahead.headers.len() >= limits::WINDOW_LOW;
+        let is_full = ahead.headers.len() >= limits::READY_CACHE_LOW;
         if !is_wanted || is_full || ahead.reading.is_some() || after >= self.ready_cache.tail() {
             return None;
         }

@@ -77,11 +77,11 @@ impl ReadyCache {
     }
 
     pub(super) fn is_low(&self) -> bool {
-        self.ready.len() < limits::WINDOW_LOW && self.bytes < limits::WINDOW_BYTES / 4
+        self.ready.len() < limits::READY_CACHE_LOW && self.bytes < limits::READY_CACHE_BYTES / 4
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= limits::WINDOW_BYTES || self.ready.len() >= limits::WINDOW_MESSAGES
+        self.bytes >= limits::READY_CACHE_BYTES || self.ready.len() >= limits::READY_CACHE_MESSAGES
     }
 
     pub(super) fn first(&self) -> Option<MessageId> {

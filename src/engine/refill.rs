@@ -43,7 +43,7 @@ impl RefillState {
     /// Remembers what is posted, up to a ready cache's worth.
     pub(super) fn keep(&mut self, messages: &[Message]) {
         let Some(posted) = &mut self.posted else { return };
-        if posted.len() + messages.len() > limits::WINDOW_MESSAGES {
+        if posted.len() + messages.len() > limits::READY_CACHE_MESSAGES {
             self.posted = None;
         } else {
             posted.extend(messages.iter().filter(|message| message.header.state == State::Ready).cloned());
@@ -54,7 +54,7 @@ impl RefillState {
     pub(super) fn change(&mut self, ready: ReadyMessage) {
         self.removed.remove(&ready.header.id);
         self.changed.insert(ready.header.id, ready);
-        self.is_void |= self.changed.len() > limits::WINDOW_MESSAGES;
+        self.is_void |= self.changed.len() > limits::READY_CACHE_MESSAGES;
     }
 
     pub(super) fn remove(&mut self, id: MessageId) {

@@ -69,7 +69,7 @@ impl TransferEntries {
         self.times += 1;
         if let Some(known) = &mut self.known {
             known.extend(ids);
-            if known.len() > limits::ASIDE_KNOWN {
+            if known.len() > limits::IN_TRANSFER_KNOWN {
                 self.known = None;
             }
         }

@@ -106,7 +106,7 @@ impl Meter {
     /// From here on the `most` queues that are used first have figures of their own, and as many again for their depth; the others
     /// share the name `_other`. Without a call they are [`limits::NAMED_QUEUES`].
     pub fn name_queues(&self, most: usize) {
-        self.0.queues.name_at_most(most.min(limits::NAMED_QUEUES_MOST));
+        self.0.queues.name_at_most(most.min(limits::NAMED_QUEUES_MAX));
     }
 
     /// The counters of a queue, its own or those that it shares.

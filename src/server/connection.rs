@@ -26,7 +26,7 @@ use super::listener::ConnectionLimits;
 use super::unsent::{UnsentAnswers, UnsentBudget};
 
 /// The least read buffer hyper accepts, in bytes.
-const LEAST_BUFFER: usize = 8 * 1024;
+const MIN_BUFFER: usize = 8 * 1024;
 
 /// Bytes of bodies that a client may send before they are read: of one request, and of all on a connection. A post of
 /// the usual greatest size takes two round trips more than without a bound.
@@ -66,7 +66,7 @@ where
     let unsent = UnsentAnswers::of_requests(client.unsent, client.address);
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
     let mut http = http1::Builder::new();
-    http.half_close(false).header_read_timeout(None).max_buf_size(limits.buffer.max(LEAST_BUFFER));
+    http.half_close(false).header_read_timeout(None).max_buf_size(limits.buffer.max(MIN_BUFFER));
     let connection = http.serve_connection(io, Exchange::new(app, phase, unsent, limits));
     drive(connection, http1::Connection::graceful_shutdown, limits.drain, stop).await
 }

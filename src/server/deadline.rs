@@ -203,7 +203,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         }
         let mark = self.phase.mark();
         let state = self.phase.state(mark);
-        let patience = match state {
+        let max_wait = match state {
             State::Fresh => self.limits.first_byte,
             State::Header => self.limits.header,
             State::Idle => self.limits.idle,
@@ -211,7 +211,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         };
         let deadline = match self.reading {
             Some((since, deadline)) if since == mark => deadline,
-            _ => Instant::now() + patience,
+            _ => Instant::now() + max_wait,
         };
         self.reading = Some((mark, deadline));
         if !self.alarm.passed(cx, deadline) {
@@ -219,7 +219,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         }
         if state == State::Header {
             self.refuse(cx);
-            return Poll::Ready(Err(late("the request header", patience)));
+            return Poll::Ready(Err(late("the request header", max_wait)));
         }
         Poll::Ready(Ok(()))
     }
@@ -284,8 +284,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
     }
 }
 
-fn late(what: &str, patience: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("{what} made no progress for {patience:?}"))
+fn late(what: &str, max_wait: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("{what} made no progress for {max_wait:?}"))
 }
 
 fn too_many_unsent() -> io::Error {

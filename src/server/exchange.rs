@@ -149,7 +149,7 @@ impl HttpBody for AnswerBody {
 #[derive(Debug)]
 pub struct RequestBody<B = Incoming> {
     inner: B,
-    patience: Duration,
+    max_wait: Duration,
     step: usize,
     /// Bytes received of the present step.
     received: usize,
@@ -161,9 +161,9 @@ pub struct RequestBody<B = Incoming> {
 }
 
 impl<B> RequestBody<B> {
-    /// `patience` is the longest wait for `step` bytes of `inner`.
-    pub fn new(inner: B, patience: Duration, step: usize) -> Self {
-        Self { inner, patience, step, received: 0, left: patience, deadline: None, alarm: Alarm::default() }
+    /// `max_wait` is the longest wait for `step` bytes of `inner`.
+    pub fn new(inner: B, max_wait: Duration, step: usize) -> Self {
+        Self { inner, max_wait, step, received: 0, left: max_wait, deadline: None, alarm: Alarm::default() }
     }
 
     fn progress(&mut self, bytes: usize) {
@@ -173,7 +173,7 @@ impl<B> RequestBody<B> {
         self.received = self.received.saturating_add(bytes);
         if self.received >= self.step {
             self.received = 0;
-            self.left = self.patience;
+            self.left = self.max_wait;
         }
     }
 }

@@ -300,8 +300,8 @@ async fn open_tree(
         }
         TreeChoice::ZooKeeper(address) => {
             let session = Duration::from_secs(config.cluster.session_timeout.into());
-            let patience = ZooKeeperTimeouts { session, ..ZooKeeperTimeouts::default() };
-            let tree = ZooKeeperTree::open(address.clone(), patience).await?;
+            let max_wait = ZooKeeperTimeouts { session, ..ZooKeeperTimeouts::default() };
+            let tree = ZooKeeperTree::open(address.clone(), max_wait).await?;
             Ok((Arc::new(tree), None))
         }
     }

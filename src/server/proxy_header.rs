@@ -45,10 +45,10 @@ pub struct ProxyInfo {
 ///
 /// # Errors
 ///
-/// A header that is wrong, or not there whole within `patience`.
-pub async fn take(stream: &TcpStream, patience: Duration) -> io::Result<Option<ProxyInfo>> {
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no PROXY header within {patience:?}"));
-    timeout(patience, taken(stream)).await.map_err(late)?
+/// A header that is wrong, or not there whole within `max_wait`.
+pub async fn take(stream: &TcpStream, max_wait: Duration) -> io::Result<Option<ProxyInfo>> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no PROXY header within {max_wait:?}"));
+    timeout(max_wait, taken(stream)).await.map_err(late)?
 }
 
 async fn taken(stream: &TcpStream) -> io::Result<Option<ProxyInfo>> {

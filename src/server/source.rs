@@ -47,17 +47,17 @@ impl Proxies {
     }
 
     /// Where a connection is from that is `seen` to come from there. Takes the PROXY header off one of a trusted proxy,
-    /// for which it waits at most for `patience`.
+    /// for which it waits at most for `max_wait`.
     ///
     /// # Errors
     ///
     /// A PROXY header that is wrong or late. The connection is of no use then.
-    pub async fn source(&self, stream: &TcpStream, seen: Source, patience: Duration) -> io::Result<Source> {
+    pub async fn source(&self, stream: &TcpStream, seen: Source, max_wait: Duration) -> io::Result<Source> {
         if !seen.address.is_some_and(|address| self.trust(address)) {
             return Ok(seen);
         }
         // Apart, for the room that it needs: most connections are of no proxy.
-        let Some(told) = Box::pin(proxy_header::take(stream, patience)).await? else { return Ok(seen) };
+        let Some(told) = Box::pin(proxy_header::take(stream, max_wait)).await? else { return Ok(seen) };
         let address = told.address.map(|address| address.to_canonical());
         Ok(Source { address: address.or(seen.address), is_secure: told.is_secure.unwrap_or(seen.is_secure) })
     }

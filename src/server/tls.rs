@@ -72,15 +72,15 @@ pub enum Protocol {
     Http2,
 }
 
-/// Shakes hands with a client within `patience`.
+/// Shakes hands with a client within `max_wait`.
 pub async fn shake_hands<T: AsyncRead + AsyncWrite + Unpin>(
     stream: T,
     credentials: &Credentials,
-    patience: Duration,
+    max_wait: Duration,
 ) -> io::Result<(TlsStream<T>, Protocol)> {
     let acceptor = TlsAcceptor::from(Arc::clone(&credentials.0));
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no handshake within {patience:?}"));
-    let stream = tokio::time::timeout(patience, acceptor.accept(stream)).await.map_err(late)??;
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no handshake within {max_wait:?}"));
+    let stream = tokio::time::timeout(max_wait, acceptor.accept(stream)).await.map_err(late)??;
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     Ok((stream, if is_h2 { Protocol::Http2 } else { Protocol::Http1 }))
 }

@@ -27,7 +27,7 @@ pub type UnsentBudget = Budget<IpAddr>;
 /// At most `total` bytes of unsent answers. Beyond it the connection is cut that made the least progress, of the address
 /// that has most of them.
 pub fn unsent_budget(total: usize) -> UnsentBudget {
-    Budget::new(Bounds { total, reserve: 0, share: total, patience: Duration::ZERO })
+    Budget::new(Bounds { total, reserve: 0, share: total, max_wait: Duration::ZERO })
 }
 
 /// Shows a budget on the page of metrics.

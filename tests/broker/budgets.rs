@@ -40,7 +40,7 @@ fn budgets_of_memory_are_as_written_down() {
     let real: Vec<(String, String)> =
         budgets().iter().map(|(name, most)| ((*name).to_owned(), most.to_string())).collect();
     assert_eq!(written, real);
-    assert_eq!(limits::REST_TICK, Duration::from_secs(60));
+    assert_eq!(limits::IDLE_TICK, Duration::from_secs(60));
 }
 
 fn budgets() -> Vec<(&'static str, u64)> {
@@ -49,25 +49,25 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("BODY_BYTES", limits::BODY_BYTES.into()),
         ("UNSENT_BYTES", limits::UNSENT_BYTES.into()),
         ("PROBE_CONNECTIONS", count(limits::PROBE_CONNECTIONS)),
-        ("WINDOWS_BYTES", count(limits::WINDOWS_BYTES)),
-        ("WINDOW_BYTES", count(limits::WINDOW_BYTES)),
-        ("WINDOW_MESSAGES", count(limits::WINDOW_MESSAGES)),
+        ("READY_CACHES_BYTES", count(limits::READY_CACHES_BYTES)),
+        ("READY_CACHE_BYTES", count(limits::READY_CACHE_BYTES)),
+        ("READY_CACHE_MESSAGES", count(limits::READY_CACHE_MESSAGES)),
         ("AHEAD_MESSAGES", count(limits::AHEAD_MESSAGES)),
         ("GROUPS_KNOWN", count(limits::GROUPS_KNOWN)),
         ("FREED_GROUPS", count(limits::FREED_GROUPS)),
         ("NOISY_KNOWN", count(limits::NOISY_KNOWN)),
         ("DEDUP_KNOWN", count(limits::DEDUP_KNOWN)),
         ("DEDUP_KNOWN_ALL", count(limits::DEDUP_KNOWN_ALL)),
-        ("ASIDE_KNOWN", count(limits::ASIDE_KNOWN)),
+        ("IN_TRANSFER_KNOWN", count(limits::IN_TRANSFER_KNOWN)),
         ("WAKE_CHANGES", count(limits::WAKE_CHANGES)),
-        ("LANE_MESSAGES", count(limits::LANE_MESSAGES)),
-        ("LANE_BYTES", count(limits::LANE_BYTES)),
+        ("WRITER_MESSAGES", count(limits::WRITER_MESSAGES)),
+        ("WRITER_BYTES", count(limits::WRITER_BYTES)),
         ("SLOT_CLAIMS", count(limits::SLOT_CLAIMS)),
         ("QUEUE_WAITERS", count(limits::QUEUE_WAITERS)),
         ("SLOT_WAITERS", count(limits::SLOT_WAITERS)),
         ("LISTINGS_IN_LINE", count(limits::LISTINGS_IN_LINE)),
         ("SURVEY_QUEUES", count(limits::SURVEY_QUEUES)),
-        ("NAMED_QUEUES_MOST", count(limits::NAMED_QUEUES_MOST)),
+        ("NAMED_QUEUES_MAX", count(limits::NAMED_QUEUES_MAX)),
         ("SLOT_COUNTED", count(limits::SLOT_COUNTED)),
         ("COUNTING_LINE", count(limits::COUNTING_LINE)),
         ("METERED_QUOTAS", count(limits::METERED_QUOTAS)),
@@ -90,14 +90,14 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("MEND_BYTES", limits::MEND_BYTES),
         ("SQS_RECEIVE_BYTES", count(limits::SQS_RECEIVE_BYTES)),
         ("TREE_CHILDREN", count(limits::TREE_CHILDREN)),
-        ("RETAINED_AT_REST", count(limits::RETAINED_AT_REST)),
-        ("REST_ROUNDS", limits::REST_ROUNDS.into()),
+        ("RETAINED_IDLE", count(limits::RETAINED_IDLE)),
+        ("IDLE_ROUNDS", limits::IDLE_ROUNDS.into()),
     ]
 }
 
 /// Bounds that speak of memory and bound something else: one answer, a setting, a time, a record in the tree.
 const OTHERS: [&str; 5] =
-    ["PAGE_MOST", "SQS_IN_FLIGHT_MOST", "DEDUP_SECONDS", "MOVE_TASKS", "PEER_ANSWER_KEPT"];
+    ["PAGE_MAX", "SQS_IN_FLIGHT_MAX", "DEDUP_SECONDS", "MOVE_TASKS", "PEER_ANSWER_KEPT"];
 
 #[test]
 fn bound_of_memory_is_in_the_table() {
@@ -123,7 +123,7 @@ fn bound_of_memory_is_in_the_table() {
     }
     let known: BTreeSet<String> =
         budgets().into_iter().map(|(name, _)| name).chain(OTHERS).map(ToOwned::to_owned).collect();
-    assert!(found.contains("BODY_BYTES") && found.contains("WINDOW_BYTES"), "{found:?}");
+    assert!(found.contains("BODY_BYTES") && found.contains("READY_CACHE_BYTES"), "{found:?}");
     assert_eq!(found.difference(&known).collect::<Vec<_>>(), [""; 0], "they are not in the table");
 }
 
@@ -136,7 +136,7 @@ const AT_ONCE: usize = 100;
 const IDLE_BYTES: usize = 100;
 
 /// How long queues may take to be closed: far more than they need.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A tree in which every queue is recorded that a caller asks for. So memory grows with what the broker keeps of
 /// queues, and not with what a store keeps of recent writes, which has a bound of its own.
@@ -240,7 +240,7 @@ async fn use_all(broker: &Broker, kind: &str, queues: usize) {
         assert!(broker.close_idle_round().1 >= names.len(), "they are open");
         let start = Instant::now();
         while broker.close_idle_round().1 > 0 {
-            assert!(start.elapsed() < PATIENCE, "queues stay open");
+            assert!(start.elapsed() < MAX_WAIT, "queues stay open");
             // What was begun may end a little later.
             tokio::task::yield_now().await;
         }

@@ -8,7 +8,7 @@ use super::{queue, whole};
 
 /// Rounds after which whatever no caller uses was closed.
 fn rounds(whole: &super::Whole) -> usize {
-    (0..limits::REST_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum()
+    (0..limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +51,7 @@ async fn queue_with_a_claim_or_a_waiter_or_a_delay_stays_open() {
 async fn queue_in_use_is_not_closed() {
     let whole = whole().await;
     whole.post(&queue("used"), 1, 3_600).await;
-    for _ in 0..3 * limits::REST_ROUNDS {
+    for _ in 0..3 * limits::IDLE_ROUNDS {
         assert_eq!(whole.broker.close_idle_round(), (0, 1));
         whole.broker.queue_stats(&queue("used")).await.unwrap();
     }

@@ -269,7 +269,7 @@ async fn page_looks_at_queues_at_work_and_with_names() {
     assert_eq!(looked_at(&whole).await.1, [ready - 1, 0]);
     assert_eq!(looked_at(&whole).await, (NAMES, [ready - 1, 0]));
     // They are closed, opened again and deleted.
-    let closed: usize = (0..limits::REST_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
+    let closed: usize = (0..limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
     assert_eq!(closed as u64, QUEUES);
     assert_eq!(looked_at(&whole).await, (NAMES, [ready - 1, 0]));
     whole.post(changed, 1, 3_600).await;

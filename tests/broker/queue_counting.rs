@@ -172,7 +172,7 @@ async fn sums_stay_exact_as_queues_change() {
     assert_eq!(sums(&after).await, [34, 3, 0, 0]);
     assert_eq!(gauge(&after, "angarium_queues").await, 11.0);
     after.post(&queues[6], 2, 3_600).await;
-    let closed: usize = (0..2 * limits::REST_ROUNDS).map(|_| after.broker.close_idle_round().0).sum();
+    let closed: usize = (0..2 * limits::IDLE_ROUNDS).map(|_| after.broker.close_idle_round().0).sum();
     assert!(closed > 0);
     until_counted(&after).await;
     assert_eq!(sums(&after).await, [36, 3, 0, 0]);
@@ -187,7 +187,7 @@ async fn queue_closed_before_any_page_is_counted() {
     let house = House::new();
     let whole = house.start().await;
     whole.post(&queue("q"), 3, 3_600).await;
-    let closed: usize = (0..limits::REST_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
+    let closed: usize = (0..limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
     assert_eq!(closed, 1);
     until_counted(&whole).await;
     assert_eq!(sums(&whole).await, [3, 0, 0, 0]);

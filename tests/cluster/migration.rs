@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::transfers::{arrivals, kill_messages, one_of_each};
-use super::{Cluster, PATIENCE};
+use super::{Cluster, MAX_WAIT};
 use crate::support::client::Client;
 use crate::support::postgres::Postgres;
 
@@ -25,7 +25,7 @@ fn send(client: &Client, queue: &str, pool: &str, rate: u32) {
 fn await_arrival(client: &Client, queue: &str) {
     let start = Instant::now();
     while client.get(&format!("/v2/queues/{queue}/migrate")).unwrap().status != StatusCode::NOT_FOUND {
-        assert!(start.elapsed() < PATIENCE, "{queue} does not arrive");
+        assert!(start.elapsed() < MAX_WAIT, "{queue} does not arrive");
         thread::sleep(Duration::from_millis(50));
     }
 }

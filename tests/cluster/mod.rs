@@ -23,7 +23,7 @@ use crate::support::server::{Server, ServerBuilder};
 use crate::support::zookeeper::ZooKeeper;
 
 /// Longer than slots need to find their places: the settle time, and the session of one that was killed.
-const PATIENCE: Duration = Duration::from_secs(40);
+const MAX_WAIT: Duration = Duration::from_secs(40);
 
 /// Longer than a replica rests between some slots that it hands over and the next.
 const CALM: Duration = Duration::from_millis(700);
@@ -143,7 +143,7 @@ impl Cluster {
             if is_shared && before.1.elapsed() > CALM {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "slots are not shared by {}: {shares:?}", running.len());
+            assert!(start.elapsed() < MAX_WAIT, "slots are not shared by {}: {shares:?}", running.len());
             std::thread::sleep(Duration::from_millis(50));
         }
     }

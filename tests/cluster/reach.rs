@@ -23,7 +23,7 @@ const SESSION: u32 = 4;
 const LEAVE: Duration = Duration::from_secs(2 * SESSION as u64 + SESSION as u64 / 2 + 12);
 
 /// More than that for all of them, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 fn start() -> Cluster {
     Cluster::start_with(|builder| builder.arg("--session-timeout").arg(SESSION.to_string()))
@@ -115,7 +115,7 @@ fn pool_without_queues_moves_no_slot() {
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     let (start, mut owned) = (Instant::now(), Vec::new());
     while owned != [0, 0, 256] {
-        assert!(start.elapsed() < LEAVE + PATIENCE, "slots stay: {owned:?}\n{}", cluster.last_lines());
+        assert!(start.elapsed() < LEAVE + MAX_WAIT, "slots stay: {owned:?}\n{}", cluster.last_lines());
         thread::sleep(Duration::from_millis(100));
         owned = cluster.owned(2).0;
     }

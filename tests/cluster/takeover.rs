@@ -10,7 +10,7 @@ use http::StatusCode;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Cluster, PATIENCE, queues, slot_of};
+use super::{Cluster, MAX_WAIT, queues, slot_of};
 use crate::support::client::Client;
 use crate::support::held::wait_until;
 
@@ -20,7 +20,7 @@ fn drain(client: &Client, queues: &[String]) -> BTreeSet<u64> {
     let start = Instant::now();
     for queue in queues {
         loop {
-            assert!(start.elapsed() < PATIENCE, "{queue} cannot be claimed from");
+            assert!(start.elapsed() < MAX_WAIT, "{queue} cannot be claimed from");
             let answer = client.claim(queue, 20, 300).unwrap();
             match answer.status {
                 StatusCode::CREATED => {
@@ -71,7 +71,7 @@ fn frozen_replica_acknowledges_nothing_for_lost_queues() {
     let start = Instant::now();
     let client = cluster.client(1);
     while client.stats(&queue).unwrap().status != StatusCode::OK {
-        assert!(start.elapsed() < PATIENCE, "nobody has taken {queue}");
+        assert!(start.elapsed() < MAX_WAIT, "nobody has taken {queue}");
         thread::sleep(Duration::from_millis(100));
     }
     // The claim leaves, and another caller has its message.
@@ -128,7 +128,7 @@ fn idle_backlog_is_shown_by_its_new_owner() {
     let start = Instant::now();
     let others = [cluster.client(1), cluster.client(2)];
     while !others.iter().all(|client| shown(client, idle, "ready").1) {
-        assert!(start.elapsed() < PATIENCE, "the queues are not counted");
+        assert!(start.elapsed() < MAX_WAIT, "the queues are not counted");
         thread::sleep(Duration::from_millis(100));
     }
     for (state, expected) in [("ready", 1), ("claimed", 1)] {

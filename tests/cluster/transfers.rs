@@ -6,7 +6,7 @@ use std::time::Instant;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Cluster, PATIENCE, queues, slot_of};
+use super::{Cluster, MAX_WAIT, queues, slot_of};
 use crate::support::client::Client;
 
 /// A queue of each of two replicas.
@@ -34,7 +34,7 @@ pub(super) fn kill_messages(client: &Client, queue: &str, numbers: std::ops::Ran
 pub(super) fn arrivals(client: &Client, (source, target): (&str, &str), count: usize) -> BTreeSet<u64> {
     let (mut found, start) = (BTreeSet::new(), Instant::now());
     while found.len() < count {
-        assert!(start.elapsed() < PATIENCE, "{} of {count} arrived", found.len());
+        assert!(start.elapsed() < MAX_WAIT, "{} of {count} arrived", found.len());
         assert_ne!(client.claim(source, 20, 60).unwrap().status, StatusCode::CREATED, "they are dead");
         let path = format!("/v2/queues/{target}/claims?limit=20&wait=1");
         let answer = client.post(&path, &json!({"ttl": 300})).unwrap();
@@ -102,7 +102,7 @@ fn redrive_task_outlives_both_replicas() {
     let free = |client: &Client, queue: &str| client.stats(queue).unwrap().json()["messages"]["free"].clone();
     let start = Instant::now();
     while free(&cluster.client(0), &dead) != json!(20) {
-        assert!(start.elapsed() < PATIENCE, "they do not die");
+        assert!(start.elapsed() < MAX_WAIT, "they do not die");
     }
     let arn = format!("arn:aws:sqs:us-east-1:000000000000:{dead}");
     let sqs = |client: Client, operation: &str, asked: Value| {
@@ -127,7 +127,7 @@ fn redrive_task_outlives_both_replicas() {
     };
     let start = Instant::now();
     while status() != json!("COMPLETED") {
-        assert!(start.elapsed() < PATIENCE, "{}", status());
+        assert!(start.elapsed() < MAX_WAIT, "{}", status());
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert_eq!((free(&client, &dead), free(&client, &origin)), (json!(0), json!(20)));

@@ -23,7 +23,7 @@ use crate::support::cluster::Cluster;
 use crate::support::settings;
 
 /// Within this all queues have gone over, what struck and the end of the claims of the dead among them.
-const PATIENCE: Duration = Duration::from_secs(90);
+const MAX_WAIT: Duration = Duration::from_secs(90);
 /// Messages a second: the blow falls while they go over.
 const RATE: u32 = 400;
 const ROWS: &str = "rows";
@@ -52,7 +52,7 @@ fn send(client: &Client, pool: &str) {
 fn await_that(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < MAX_WAIT, "not within {MAX_WAIT:?}: {what}");
         thread::sleep(Duration::from_millis(100));
     }
     eprintln!("{what}: {:?}", start.elapsed());

@@ -20,7 +20,7 @@ const FIRST_CONSUMER: u32 = 1000;
 const STILL_LIVE: Duration = Duration::from_secs(10);
 /// A session may still turn out to be lost after the last fault, or on a busy machine at any time: then a request is answered 503,
 /// and what it may have claimed is given back. No claim after the other may fail for longer than this.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Messages of a purged queue that no claim gave that are asked for, per drain: the last ones, which a later claim may hold.
 const PURGED_SAMPLE: usize = 5_000;
@@ -63,7 +63,7 @@ fn claim_all(client: &Client, history: &History, consumer: u32, queue: &'static 
         let start = history.now();
         let answer = client.claim(queue, LIMIT, TTL).expect("the server stays up during the drain");
         if answer.status == StatusCode::SERVICE_UNAVAILABLE
-            && failing.get_or_insert_with(Instant::now).elapsed() < PATIENCE
+            && failing.get_or_insert_with(Instant::now).elapsed() < MAX_WAIT
         {
             history.grant_lost(queue, start, start);
             thread::sleep(PAUSE);

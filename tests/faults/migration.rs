@@ -26,7 +26,7 @@ use crate::support::settings;
 /// From each kind of pool to each other one, beginning and ending with the one that queues are created in.
 const WAY: [&str; 7] = ["default", "redis", "postgres", "default", "postgres", "redis", "default"];
 /// Within this a queue has gone over, kills and the end of the claims of the dead among them.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 fn add_pools(client: &Client, redis: &Redis, postgres: &str) {
     for (pool, uri) in [("redis", redis.uri("")), ("postgres", postgres.to_owned())] {
@@ -69,10 +69,10 @@ fn send_to(
     let mut come = false;
     load.run_while(&base, history, dice, || {
         let start = Instant::now();
-        while !is_there(&server.client(), pool) && start.elapsed() < PATIENCE {
+        while !is_there(&server.client(), pool) && start.elapsed() < MAX_WAIT {
             thread::sleep(Duration::from_millis(50));
         }
-        come = start.elapsed() < PATIENCE;
+        come = start.elapsed() < MAX_WAIT;
         // The next round begins with connections of its own.
         server.kill9();
     });

@@ -24,7 +24,7 @@ const MESSAGES: usize = 40;
 const BODY: usize = 3_000;
 /// Queues with metadata, so many that their records fill more than a block of a table.
 const DESCRIBED: usize = 200;
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The refused part: tables alone, and not the log.
 const TABLES: &str = "/tables/";
 
@@ -190,7 +190,7 @@ fn merge_with_refused_reads_takes_nothing_from_tables() {
     let start = Instant::now();
     cut.refuse_reads(TABLES);
     while !server.last_lines().contains("a damaged table cannot be rewritten") {
-        assert!(start.elapsed() < 2 * PATIENCE, "no merge met the disk\n{}", server.last_lines());
+        assert!(start.elapsed() < 2 * MAX_WAIT, "no merge met the disk\n{}", server.last_lines());
         client.send(http::Method::DELETE, &described(0), &[], None).unwrap();
         client.put(&described(DESCRIBED), None).unwrap();
         client.send(http::Method::DELETE, &described(DESCRIBED), &[], None).unwrap();

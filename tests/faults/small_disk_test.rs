@@ -14,7 +14,7 @@ use crate::support::server::Server;
 const QUEUE: &str = "q";
 const MIB: u64 = 1 << 20;
 /// As long as a busy machine may need to get room back.
-const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// A body that nothing makes smaller.
 fn body() -> Value {
@@ -45,7 +45,7 @@ fn post_until_accepted(server: &Server, client: &Client) -> BTreeSet<String> {
         if answer.status == StatusCode::CREATED {
             return answer.posted_ids().into_iter().collect();
         }
-        assert!(start.elapsed() < PATIENCE, "{} {}", answer.text(), server.last_lines());
+        assert!(start.elapsed() < MAX_WAIT, "{} {}", answer.text(), server.last_lines());
         std::thread::sleep(Duration::from_millis(200));
     }
 }

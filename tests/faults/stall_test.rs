@@ -15,7 +15,7 @@ use crate::support::server::Server;
 
 const QUEUE: &str = "letters";
 /// How soon after the deadline of a commit each waiter is answered.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Sends a request on a connection of its own, without waiting for the answer.
 fn ask(server: &Server, request: impl FnOnce(&Client) -> Reply + Send + 'static) -> Receiver<Reply> {
@@ -65,18 +65,18 @@ fn stalled_commit_is_answered_and_service_recovers() {
         (0..5).map(|number| ask(&server, move |c| Ok(post(c, &format!("other {number}"))))).collect();
     let claim = ask(&server, |client| client.claim(QUEUE, 1, 60));
     let unknown = (StatusCode::SERVICE_UNAVAILABLE, "unknown_outcome".to_owned(), false);
-    let first = first.recv_timeout(PATIENCE).expect("the first is answered").expect("the server is up");
+    let first = first.recv_timeout(MAX_WAIT).expect("the first is answered").expect("the server is up");
     assert_eq!(error_summary(&first), unknown);
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     let mut refused = Vec::new();
     for (number, other) in others.into_iter().enumerate() {
-        let other = other.recv_timeout(PATIENCE).expect("each is answered").expect("the server is up");
+        let other = other.recv_timeout(MAX_WAIT).expect("each is answered").expect("the server is up");
         let (status, code, nothing_written) = error_summary(&other);
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{}", other.text());
         assert_eq!(code == "unknown_outcome", !nothing_written, "{}", other.text());
         refused.extend(nothing_written.then(|| format!("other {number}")));
     }
-    let claim = claim.recv_timeout(PATIENCE).expect("the claim is answered").expect("the server is up");
+    let claim = claim.recv_timeout(MAX_WAIT).expect("the claim is answered").expect("the server is up");
     assert_eq!(claim.status, StatusCode::SERVICE_UNAVAILABLE, "{}", claim.text());
 
     wait_until("it is not ready", || !is_ready(&client));
@@ -84,7 +84,7 @@ fn stalled_commit_is_answered_and_service_recovers() {
     let began = Instant::now();
     let (status, _, nothing_written) = error_summary(&post(&client, "while it stands"));
     assert_eq!((status, nothing_written), (StatusCode::SERVICE_UNAVAILABLE, true));
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < MAX_WAIT, "{:?}", began.elapsed());
     refused.push("while it stands".to_owned());
 
     cut.open_gate();
@@ -120,12 +120,12 @@ fn request_at_stalled_disk_ends_by_its_deadline() {
         sqs.post("/", &json!({"QueueUrl": QUEUE, "MessageBody": "b"}))
     };
     let (rest, sqs) = (ask(&server, |client| Ok(post(client, "a"))), ask(&server, sqs));
-    let wait = Duration::from_secs(45) + PATIENCE;
+    let wait = Duration::from_secs(45) + MAX_WAIT;
     let rest = rest.recv_timeout(wait).expect("the post is answered").expect("the server is up");
     let took = began.elapsed();
     assert!((Duration::from_secs(44)..wait).contains(&took), "{took:?}");
     assert_eq!(error_summary(&rest), (StatusCode::SERVICE_UNAVAILABLE, "unknown_outcome".to_owned(), false));
-    let sqs = sqs.recv_timeout(PATIENCE).expect("the send is answered").expect("the server is up");
+    let sqs = sqs.recv_timeout(MAX_WAIT).expect("the send is answered").expect("the server is up");
     assert_eq!(sqs.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", sqs.text());
     cut.open_gate();
     wait_until("it takes messages again", || post(&client, "c").status == StatusCode::CREATED);
@@ -147,11 +147,11 @@ fn pool_change_behind_stalled_one_is_refused() {
     thread::sleep(Duration::from_secs(1));
     let second = ask(&server, pool("second"));
     // It waits ten seconds for its turn.
-    let second = second.recv_timeout(Duration::from_secs(10) + PATIENCE).expect("the second is answered");
+    let second = second.recv_timeout(Duration::from_secs(10) + MAX_WAIT).expect("the second is answered");
     let second = second.expect("the server is up");
     assert_eq!(error_summary(&second), (StatusCode::SERVICE_UNAVAILABLE, "unavailable".to_owned(), true));
     cut.open_gate();
-    let first = first.recv_timeout(PATIENCE).expect("the first is answered").expect("the server is up");
+    let first = first.recv_timeout(MAX_WAIT).expect("the first is answered").expect("the server is up");
     assert_eq!(first.status, StatusCode::CREATED, "{}", first.text());
     assert_eq!(server.client().get("/v2/pools/second").expect("it is up").status, StatusCode::NOT_FOUND);
 }
@@ -163,7 +163,7 @@ fn stop_on_stalled_disk_ends_process() {
     assert_eq!(post(&server.client(), "acknowledged").status, StatusCode::CREATED);
     cut.close_gate();
     let stalled = ask(&server, |client| Ok(post(client, "stalled")));
-    stalled.recv_timeout(PATIENCE).expect("it is answered").expect("the server is up");
+    stalled.recv_timeout(MAX_WAIT).expect("it is answered").expect("the server is up");
     // The disk never answers: after thirty seconds the process ends without it.
     let ended = server.terminate_within(Duration::from_secs(60));
     assert_eq!(ended.code(), Some(1));

@@ -20,7 +20,7 @@ const OTHER: &str = "letters";
 const POSTS: usize = 30;
 /// Longer than half a block of a table, so that a block has few messages.
 const BODY: usize = 3_000;
-const PATIENCE: Duration = Duration::from_secs(90);
+const MAX_WAIT: Duration = Duration::from_secs(90);
 /// The last synced group is witnessed within a second; the rest is for a busy machine.
 const WITNESSED: Duration = Duration::from_secs(3);
 /// KiB of address space that the doctor may use, whatever a file states.
@@ -82,7 +82,7 @@ fn posted_to_tables(data: &Path, queues: &[&'static str]) -> Vec<PostedMessage> 
     let start = Instant::now();
     server.client().delete_message(queues[0], &spare[0].id, None).unwrap();
     while table_of(data, &posted[0]).is_none() {
-        assert!(start.elapsed() < PATIENCE, "nothing was written to tables\n{}", server.last_lines());
+        assert!(start.elapsed() < MAX_WAIT, "nothing was written to tables\n{}", server.last_lines());
         thread::sleep(Duration::from_millis(50));
     }
     // The keys of tables are listed with the next mark of the log.

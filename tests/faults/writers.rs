@@ -16,12 +16,12 @@ use tokio::task::JoinSet;
 use crate::conformance::storage::owner::{Owner, appends, id, message, queue};
 
 /// More than a fail-over takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Repeats a batch until its outcome is known. Returns how often it was not.
 pub async fn settle(store: &dyn PoolStore, batch: &Batch) -> u64 {
     let mut doubts = 0;
-    let settled = tokio::time::timeout(PATIENCE, async {
+    let settled = tokio::time::timeout(MAX_WAIT, async {
         loop {
             match store.commit(batch).await {
                 Ok(()) => return,
@@ -32,7 +32,7 @@ pub async fn settle(store: &dyn PoolStore, batch: &Batch) -> u64 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    settled.await.unwrap_or_else(|_| panic!("no outcome after {PATIENCE:?}"));
+    settled.await.unwrap_or_else(|_| panic!("no outcome after {MAX_WAIT:?}"));
     doubts
 }
 

@@ -28,7 +28,7 @@ use tower::ServiceExt;
 use uuid::Uuid;
 
 /// Far above what any request takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Refusals that are of the whole request: there is no field to name.
 const OF_THE_WHOLE: &[&str] = &[
     "the request body",
@@ -89,7 +89,7 @@ impl Service {
             let (head, body) = answer.into_parts();
             (head, to_bytes(body, usize::MAX).await)
         };
-        let asked = async { tokio::time::timeout(PATIENCE, asked).await };
+        let asked = async { tokio::time::timeout(MAX_WAIT, asked).await };
         let answered = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(asked)));
         let Ok(Ok((head, Ok(body)))) = answered else { panic!("no answer to:\n{shown}") };
         let said = String::from_utf8_lossy(&body);

@@ -19,7 +19,7 @@ const LONGEST: usize = 6 * MIB + MIB / 4;
 /// The least budget that can be set, and what an account may hold of it.
 const SMALL_BUDGET: &str = "--max-body-bytes=33554432";
 const SHARE: usize = 8 * MIB;
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 fn start(settings: &[&str]) -> (Server, TempDir) {
     let data = tempfile::tempdir().unwrap();
@@ -44,7 +44,7 @@ fn head(server: &Server, operation: &str, account: &str, length: usize) -> Strin
 fn sending(server: &Server, head: &str, bytes: usize) -> TcpStream {
     let mut socket = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();
     socket.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(MAX_WAIT)).unwrap();
     // Fails when the server has ended the request by then.
     let _ = write!(socket, "{head}\r\n").and_then(|()| socket.write_all(&vec![b' '; bytes]));
     socket

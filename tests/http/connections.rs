@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// How long a test waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 /// The short limit, and how long a test watches that nothing happens.
 const SHORT: Duration = Duration::from_millis(300);
 const GET: &str = "GET /quick HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -80,7 +80,7 @@ impl Server {
 
     fn connect(&self) -> TcpStream {
         let client = TcpStream::connect(self.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(MAX_WAIT)).unwrap();
         client
     }
 
@@ -158,7 +158,7 @@ fn read_to_end(client: &mut TcpStream) -> String {
 fn is_silent(client: &mut TcpStream) -> bool {
     client.set_read_timeout(Some(SHORT)).unwrap();
     let read = client.read(&mut [0]);
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(MAX_WAIT)).unwrap();
     matches!(read, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
@@ -215,7 +215,7 @@ fn idle_connection_outlives_header_deadline() {
 fn unreading_client_is_cut() {
     let server = Server::start(ConnectionLimits { write: SHORT, ..Default::default() });
     let mut client = server.send("GET /endless HTTP/1.1\r\nhost: a\r\n\r\n");
-    let given_up = Instant::now() + PATIENCE;
+    let given_up = Instant::now() + MAX_WAIT;
     // Nothing is read, so writing is the only way to learn of the end.
     while client.write_all(b"x").is_ok() {
         assert!(Instant::now() < given_up, "the connection is still open");
@@ -262,7 +262,7 @@ fn silent_connection_beyond_the_bound_of_its_address_is_refused() {
     assert!(refused.contains("x-content-type-options: nosniff\r\n"), "{refused}");
     drop(first);
     // Its end counts when the server has seen it.
-    let given_up = Instant::now() + PATIENCE;
+    let given_up = Instant::now() + MAX_WAIT;
     let asks = || read_until(&mut server.send(GET), "\r\n\r\n");
     while !asks().starts_with("HTTP/1.1 200 ") {
         assert!(Instant::now() < given_up, "the first one still counts");
@@ -275,11 +275,11 @@ fn silent_connection_beyond_the_bound_of_its_address_is_refused() {
 fn disconnect_drops_the_handler() {
     let server = Server::start(ConnectionLimits::default());
     let mut client = server.send(HELD);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Begun));
+    assert_eq!(server.held.recv_timeout(MAX_WAIT), Ok(HeldConnection::Begun));
     assert!(is_silent(&mut client));
     assert_eq!(server.held.try_recv().ok(), None);
     drop(client);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Dropped));
+    assert_eq!(server.held.recv_timeout(MAX_WAIT), Ok(HeldConnection::Dropped));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn stop_closes_idle_connections_and_finishes_requests() {
     read_until(&mut idle, "quick");
     let mut fresh = server.connect();
     let mut busy = server.send(HELD);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Begun));
+    assert_eq!(server.held.recv_timeout(MAX_WAIT), Ok(HeldConnection::Begun));
 
     server.stop.cancel();
     assert_eq!(read_to_end(&mut idle), "");
@@ -300,17 +300,17 @@ fn stop_closes_idle_connections_and_finishes_requests() {
     server.release.notify_waiters();
     let answer = read_to_end(&mut busy);
     assert!(answer.contains("connection: close") && answer.ends_with("held"), "{answer}");
-    server.ended.recv_timeout(PATIENCE).unwrap();
+    server.ended.recv_timeout(MAX_WAIT).unwrap();
 }
 
 #[test]
 fn stop_cuts_unfinished_requests() {
     let server = Server::start(ConnectionLimits { drain: SHORT, ..Default::default() });
     let _client = server.send(HELD);
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Begun));
+    assert_eq!(server.held.recv_timeout(MAX_WAIT), Ok(HeldConnection::Begun));
     server.stop.cancel();
-    assert_eq!(server.held.recv_timeout(PATIENCE), Ok(HeldConnection::Dropped));
-    server.ended.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(server.held.recv_timeout(MAX_WAIT), Ok(HeldConnection::Dropped));
+    server.ended.recv_timeout(MAX_WAIT).unwrap();
 }
 
 #[test]
@@ -320,5 +320,5 @@ fn stop_ends_loop_waiting_for_a_slot() {
     read_until(&mut client, "quick");
     let _waiting = server.connect();
     server.stop.cancel();
-    server.ended.recv_timeout(PATIENCE).unwrap();
+    server.ended.recv_timeout(MAX_WAIT).unwrap();
 }

@@ -16,7 +16,7 @@ use crate::support::client::Client;
 use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 const SECRET: &str = "very-secret-words";
 /// The header of a PROXY protocol of version 2, without the length and what follows.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11";
@@ -142,7 +142,7 @@ fn answer_from(server: &Server, from: &str, pieces: &[&[u8]]) -> String {
     socket.connect(&address.into()).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
     for piece in pieces {
         // A server that has closed takes no more.
         let _ = stream.write_all(piece);
@@ -219,7 +219,7 @@ fn clients_of_a_trusted_proxy_count_by_their_own_addresses() {
     let mut held = TcpStream::connect(address).unwrap();
     held.write_all(&proxy_header(41, &[])).unwrap();
     held.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
-    held.set_read_timeout(Some(PATIENCE)).unwrap();
+    held.set_read_timeout(Some(MAX_WAIT)).unwrap();
     let mut begun = [0; 12];
     held.read_exact(&mut begun).unwrap();
     assert_eq!(&begun, b"HTTP/1.1 200");
@@ -236,7 +236,7 @@ fn clients_of_a_trusted_proxy_count_by_their_own_addresses() {
 fn held_request(server: &Server, sqs: bool, client: &str) -> (TcpStream, String) {
     let address: SocketAddr = server.base().strip_prefix("http://").unwrap().parse().unwrap();
     let mut held = TcpStream::connect(address).unwrap();
-    held.set_read_timeout(Some(PATIENCE)).unwrap();
+    held.set_read_timeout(Some(MAX_WAIT)).unwrap();
     let asked = match sqs {
         true => "POST / HTTP/1.1\r\nx-amz-target: AmazonSQS.CreateQueue\r\n",
         false => "PUT /v2/queues/q HTTP/1.1\r\n",

@@ -17,7 +17,7 @@ use super::service;
 use crate::support::server::{Server, ServerBuilder};
 
 /// How long the page may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 const PUT: &str = "PUT /v2/queues/stolen HTTP/1.1\r\nContent-Length: 0\r\n";
 const SEND: &str = "GET /000000000000/kept?Action=SendMessage&MessageBody=x HTTP/1.1\r\n";
 
@@ -25,7 +25,7 @@ const SEND: &str = "GET /000000000000/kept?Action=SendMessage&MessageBody=x HTTP
 fn asked(server: &Server, head: &str) -> (u16, String) {
     let address = server.base().split("://").nth(1).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
     stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -179,7 +179,7 @@ impl Attacker {
         let ended = browser.env("NO_PROXY", "*").output();
         let ended = ended.unwrap_or_else(|error| panic!("chromium: {error}. tests/prepare installs it"));
         let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-        self.done.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("the page did not get to its end: {told}"))
+        self.done.recv_timeout(MAX_WAIT).unwrap_or_else(|_| panic!("the page did not get to its end: {told}"))
     }
 }
 
@@ -228,7 +228,7 @@ fn serve(
     }
     // Keeps the page loading until it has tried everything.
     if target == "/wait" {
-        let given_up = Instant::now() + PATIENCE;
+        let given_up = Instant::now() + MAX_WAIT;
         while on_done.lock().is_some() && Instant::now() < given_up {
             thread::sleep(Duration::from_millis(20));
         }

@@ -17,7 +17,7 @@ use super::tls::{TlsFiles, connect};
 use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 const PROBES: [&str; 4] = ["/livez", "/readyz", "/v2/ping", "/metrics"];
 /// Connections of one address that the reserve takes, and how long one that states nothing has its place.
 const OF_ADDRESS: usize = 4;
@@ -39,7 +39,7 @@ fn from(server: &Server, last: u8) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0)).into()).unwrap();
     socket.connect(&address(server).into()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(MAX_WAIT)).unwrap();
     socket.into()
 }
 
@@ -86,7 +86,7 @@ fn fill(server: &Server, places: usize) -> Vec<TcpStream> {
         })
         .collect();
     // They are all there when one more is refused.
-    let given_up = Instant::now() + PATIENCE;
+    let given_up = Instant::now() + MAX_WAIT;
     while has_place(server, 1) {
         assert!(Instant::now() < given_up, "there are places left");
         held.push(sending(server, 1, ""));
@@ -192,7 +192,7 @@ async fn probes_over_tls_are_answered_when_all_places_are_taken() {
     // They do not even shake hands.
     let held: Vec<TcpStream> = (0..4).map(|_| from(&server, 2)).collect();
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let given_up = Instant::now() + PATIENCE;
+        let given_up = Instant::now() + MAX_WAIT;
         while probe(&server, &certificate, version, "/v2/queues").await
             != Some((StatusCode::SERVICE_UNAVAILABLE, true))
         {

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::server::{Server, ServerBuilder};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A directory with the certificate and the key of a service, and data.
 pub struct TlsFiles(TempDir);
@@ -170,7 +170,7 @@ async fn proxy_header_precedes_handshake() {
 
 /// Whether a client that trusts `certificate` only is served, at some time.
 async fn becomes_served(server: &Server, certificate: &CertificateDer<'static>) -> bool {
-    let given_up = Instant::now() + PATIENCE;
+    let given_up = Instant::now() + MAX_WAIT;
     while Instant::now() < given_up {
         if connect(server, certificate, &[]).await.is_ok() {
             return true;
@@ -206,7 +206,7 @@ async fn a_certificate_without_its_key_changes_nothing() {
     std::fs::write(place.certificate(), issued().0.pem()).unwrap();
     server.hang_up();
     // Read again by now or not: either way the first one is shown, and the service is there.
-    let given_up = Instant::now() + PATIENCE;
+    let given_up = Instant::now() + MAX_WAIT;
     while !server.last_lines().contains("settings files refused") {
         assert!(Instant::now() < given_up, "{}", server.last_lines());
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -251,7 +251,7 @@ fn plain_text_to_tls_is_closed() {
     place.issue();
     let server = place.start();
     let mut client = TcpStream::connect(address(&server)).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(MAX_WAIT)).unwrap();
     client.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
     let mut said = Vec::new();
     // The end may be a reset: what was sent is not read whole.
@@ -272,6 +272,6 @@ fn client_without_handshake_is_closed() {
         .arg("--first-byte-timeout=300ms")
         .start();
     let mut client = TcpStream::connect(address(&server)).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(MAX_WAIT)).unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }

@@ -204,7 +204,11 @@ fn blocked_deep_groups_take_no_memory_of_served_ones() {
         let reads = world.turns(100..200);
         assert!(reads.messages <= COUNTED * RECEIVE * 15 / 10, "{each} in each blocked group: {reads:?}");
         assert!(reads.reads <= COUNTED * 8 / 10, "{each} in each blocked group: {reads:?}");
-        assert!(world.engine.ready_bytes() <= 2 * limits::WINDOW_BYTES, "{}", world.engine.ready_bytes());
+        assert!(
+            world.engine.ready_bytes() <= 2 * limits::READY_CACHE_BYTES,
+            "{}",
+            world.engine.ready_bytes()
+        );
     }
 }
 

@@ -25,7 +25,7 @@ use angarium::storage::embedded::EmbeddedPool;
 use crate::broker::one_pool;
 
 /// How long a test waits, in real time, for something that must come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 struct Whole {
     directory: TempDir,
@@ -78,7 +78,7 @@ impl Whole {
 
     /// Claims until there is something to claim.
     async fn claim_in_time(&self, at: &QueueRef) -> ClaimView {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             if let Some(claim) = self.claim(at, 20, 300).await {
                 return claim;
@@ -297,6 +297,6 @@ async fn expired_backlog_does_not_hold_claims_up() {
     whole.post(&at, &bodies(5_000), 60).await;
     let live = whole.post(&at, &bodies(2), 3_600).await;
     whole.advance(61);
-    let claim = tokio::time::timeout(PATIENCE, whole.claim(&at, 20, 60)).await.expect("an answer");
+    let claim = tokio::time::timeout(MAX_WAIT, whole.claim(&at, 20, 60)).await.expect("an answer");
     assert_eq!(claim.map(|claim| ids(&claim)), Some(live));
 }

@@ -11,13 +11,13 @@ use crate::support::server::ServerBuilder;
 
 /// The interval of the watchdog.
 const WATCHDOG: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The next message that has `line` as one of its lines, and when it came.
 fn receive(socket: &UnixDatagram, line: &str) -> Instant {
     let (start, mut text) = (Instant::now(), [0; 4_096]);
     loop {
-        assert!(start.elapsed() < PATIENCE, "{line} does not come");
+        assert!(start.elapsed() < MAX_WAIT, "{line} does not come");
         match socket.recv(&mut text) {
             Ok(read) => {
                 if String::from_utf8_lossy(&text[..read]).lines().any(|found| found.starts_with(line)) {

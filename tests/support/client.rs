@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 /// Far above any wait of the server: a test that runs into it has found something.
-const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 const WELL_FORMED: &str = "tests send well-formed paths and headers";
 
 /// A client with its own connections. Clones share them.
@@ -50,14 +50,14 @@ pub struct Claim {
 impl Client {
     /// `base` is `http://ADDRESS`, without a final slash.
     pub fn new(base: &str) -> Self {
-        Self::with_timeout(base, PATIENCE)
+        Self::with_timeout(base, MAX_WAIT)
     }
 
-    /// A client that gives an answer up after `patience`.
-    pub fn with_timeout(base: &str, patience: Duration) -> Self {
+    /// A client that gives an answer up after `max_wait`.
+    pub fn with_timeout(base: &str, max_wait: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(patience))
+            .timeout_global(Some(max_wait))
             .max_redirects(0)
             .proxy(None)
             .build();

@@ -13,7 +13,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Longer than a program takes to draw something, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A program on a terminal. It ends with its value.
 pub struct Terminal {
@@ -57,7 +57,7 @@ impl Terminal {
     pub fn wait_for(&self, text: &str) {
         let start = Instant::now();
         while !self.drawn().contains(text) {
-            assert!(start.elapsed() < PATIENCE, "{text:?} is not drawn: {:?}", self.drawn());
+            assert!(start.elapsed() < MAX_WAIT, "{text:?} is not drawn: {:?}", self.drawn());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -81,7 +81,7 @@ impl Terminal {
                 std::thread::sleep(Duration::from_millis(200));
                 return (status.code().expect("it ended by itself"), self.drawn());
             }
-            assert!(start.elapsed() < PATIENCE, "it does not end: {:?}", self.drawn());
+            assert!(start.elapsed() < MAX_WAIT, "it does not end: {:?}", self.drawn());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -13,7 +13,7 @@ use crate::domain::limits;
 
 type PeerExchange = Pin<Box<dyn Future<Output = Result<Response, PeerFailure>> + Send>>;
 
-/// The exchange with the other replica. Dropped before it is done it continues for [`limits::PEER_PARTING`], and its
+/// The exchange with the other replica. Dropped before it is done it continues for [`limits::PEER_ABANDONED_WAIT`], and its
 /// answer is dropped.
 pub(super) struct InFlightForward {
     broker: Broker,
@@ -48,7 +48,7 @@ impl Drop for InFlightForward {
     fn drop(&mut self) {
         let Some(exchange) = self.exchange.take() else { return };
         self.broker.drain_background(async move {
-            let _ = timeout(limits::PEER_PARTING, exchange).await;
+            let _ = timeout(limits::PEER_ABANDONED_WAIT, exchange).await;
         });
     }
 }

@@ -127,8 +127,8 @@ impl Relay {
 
     /// Serves a request of a service of several replicas.
     async fn serve_among_others(&self, request: Request, local: &impl ServeFuture) -> Response {
-        if let Some(patience) = request.extensions().get::<PeerOrigin>().map(|from| from.patience) {
-            return self.serve_for_peer(request, local, patience).await;
+        if let Some(max_wait) = request.extensions().get::<PeerOrigin>().map(|from| from.max_wait) {
+            return self.serve_for_peer(request, local, max_wait).await;
         }
         let (parts, body) = request.into_parts();
         let waited = parts.extensions.get::<WaitedTime>().copied().unwrap_or_default().0;
@@ -141,11 +141,11 @@ impl Relay {
         &self,
         request: Request,
         local: &impl ServeFuture,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Response {
         let place = slot_of(request.uri(), request.extensions());
         let place = place.map(|slot| (slot, self.broker.slot_location(slot)));
-        match timeout(patience, local.serve(request))
+        match timeout(max_wait, local.serve(request))
             .await
             .map(|response| self.judge_attempt(response, place))
         {

@@ -7,7 +7,7 @@
 //! | `x-angarium-source` | the client's address and whether it speaks TLS, as that replica found out, sealed with the secret: an older version passes on what a client writes there, and has none of its own |
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds of a long poll that have ended |
-//! | `x-angarium-patience` | milliseconds after which the sender does not wait any more |
+//! | `x-angarium-max_wait` | milliseconds after which the sender does not wait any more |
 //! | `x-angarium-moved` | on an answer: the replica does not serve the slot, and has done nothing |
 //! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it hands over, form-encoded |
 
@@ -32,7 +32,7 @@ const ROLE: HeaderName = HeaderName::from_static("x-angarium-role");
 const SOURCE: HeaderName = HeaderName::from_static("x-angarium-source");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-angarium-request-id");
 const WAITED: HeaderName = HeaderName::from_static("x-angarium-waited");
-const PATIENCE: HeaderName = HeaderName::from_static("x-angarium-patience");
+const MAX_WAIT: HeaderName = HeaderName::from_static("x-angarium-patience");
 
 /// What headers between replicas begin with. A client's own of this kind are not passed on, but for those of SQS, which the
 /// endpoint has replaced.
@@ -88,7 +88,7 @@ pub struct PeerOrigin {
     /// Who asks, as the other replica found out.
     pub identity: Identity,
     /// How long the other replica waits for the answer.
-    pub patience: Duration,
+    pub max_wait: Duration,
 }
 
 /// Whether a header of a client is passed on.
@@ -103,7 +103,7 @@ pub fn passed_on(
     secret: &PeerSecret,
     (identity, source): (&Identity, Option<Source>),
     id: &RequestId,
-    (waited, patience): (Duration, Duration),
+    (waited, max_wait): (Duration, Duration),
 ) -> HeaderMap {
     let mut passed = HeaderMap::with_capacity(headers.len() + 7);
     for (name, value) in headers.iter().filter(|(name, _)| is_passed_on(name)) {
@@ -118,7 +118,7 @@ pub fn passed_on(
     passed.extend(source.map(|source| (SOURCE, visible(&sealed(source, id, secret)))));
     passed.insert(REQUEST_ID, visible(&id.0));
     passed.insert(WAITED, millis(waited));
-    passed.insert(PATIENCE, millis(patience));
+    passed.insert(MAX_WAIT, millis(max_wait));
     passed
 }
 
@@ -192,7 +192,7 @@ fn error_body(headers: &HeaderMap) -> Option<(RequestId, PeerOrigin, WaitedTime)
         role: text(ROLE)?.parse().ok()?,
         is_anonymous: false,
     };
-    let from = PeerOrigin { identity, patience: millis(PATIENCE)? };
+    let from = PeerOrigin { identity, max_wait: millis(MAX_WAIT)? };
     Some((RequestId(text(REQUEST_ID)?.to_owned()), from, WaitedTime(millis(WAITED)?)))
 }
 
@@ -219,7 +219,7 @@ mod tests {
             assert_eq!(passed.get("client-id").unwrap(), "c");
             assert!(!passed.contains_key(header::AUTHORIZATION) && !passed.contains_key("x-angarium-other"));
             let (id, from, waited) = error_body(&passed).unwrap();
-            assert_eq!((id.0.as_str(), waited.0, from.patience), ("req-1", times.0, times.1));
+            assert_eq!((id.0.as_str(), waited.0, from.max_wait), ("req-1", times.0, times.1));
             assert_eq!((from.identity.project, from.identity.role), (project, Role::Admin));
         }
         assert!(error_body(&HeaderMap::new()).is_none());

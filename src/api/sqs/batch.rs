@@ -8,7 +8,7 @@ use super::operation::Operation;
 use crate::domain::limits;
 
 /// The entries of a batch as they are read: as many as a setting can allow.
-pub type Entries<T> = BoundedList<T, { limits::SQS_BATCH_MOST }>;
+pub type Entries<T> = BoundedList<T, { limits::SQS_BATCH_MAX }>;
 
 /// What became of the entries of a batch.
 #[derive(Debug, Serialize)]

@@ -189,7 +189,7 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
     Ok(match name {
         "DelaySeconds" => (keys::MESSAGE_DELAY, number((0, upto(limits.message_delay)))?),
         "MaximumMessageSize" => {
-            let bounds = (limits::SQS_MESSAGE_BYTES_LEAST as u64, limits.message_bytes as u64);
+            let bounds = (limits::SQS_MESSAGE_BYTES_MIN as u64, limits.message_bytes as u64);
             (keys::MAX_MESSAGE_BYTES, number(bounds)?)
         }
         "MessageRetentionPeriod" => {

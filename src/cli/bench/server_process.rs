@@ -85,9 +85,9 @@ impl ServerProcess {
         if let Ok(None) = self.child.try_wait() {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
-        let patience = Instant::now() + END;
+        let max_wait = Instant::now() + END;
         while let Ok(None) = self.child.try_wait() {
-            if Instant::now() > patience {
+            if Instant::now() > max_wait {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;

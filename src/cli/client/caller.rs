@@ -79,7 +79,7 @@ impl CallerArgs {
             std::fs::read(&path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
         };
         let ca = context.ca.map(read).transpose()?;
-        Remote::new(Identity { url: &context.url, headers, ca, patience: self.timeout() })
+        Remote::new(Identity { url: &context.url, headers, ca, max_wait: self.timeout() })
     }
 
     /// How long an answer may take.

@@ -26,7 +26,7 @@ pub struct Remote {
     agent: ureq::Agent,
     base: String,
     headers: HeaderMap,
-    patience: Duration,
+    max_wait: Duration,
 }
 
 /// What to ask.
@@ -111,7 +111,7 @@ pub struct Identity<'a> {
     /// Certificates to trust in place of the public ones, as PEM text.
     pub ca: Option<Vec<u8>>,
     /// How long a whole answer may take.
-    pub patience: Duration,
+    pub max_wait: Duration,
 }
 
 impl Remote {
@@ -129,14 +129,14 @@ impl Remote {
             Some(pem) => trusted(pem)?,
             None => RootCerts::WebPki,
         });
-        Ok(Self { agent: agent(tls.build()), base, headers, patience: identity.patience })
+        Ok(Self { agent: agent(tls.build()), base, headers, max_wait: identity.max_wait })
     }
 
     /// A server on this machine, which is asked nothing that others must not hear, so its certificate is not looked at: that
     /// has the name by which clients elsewhere know it.
-    pub fn beside(url: &str, patience: Duration) -> Result<Self, Failure> {
+    pub fn beside(url: &str, max_wait: Duration) -> Result<Self, Failure> {
         let tls = TlsConfig::builder().disable_verification(true).build();
-        Ok(Self { agent: agent(tls), base: root(url)?, headers: HeaderMap::new(), patience })
+        Ok(Self { agent: agent(tls), base: root(url)?, headers: HeaderMap::new(), max_wait })
     }
 
     /// The server's root, without a slash at its end.
@@ -186,12 +186,12 @@ impl Remote {
         if ask.body.is_some() {
             request = request.header(http::header::CONTENT_TYPE, ask.media);
         }
-        let patience = self.patience + ask.longer;
+        let max_wait = self.max_wait + ask.longer;
         let takes_body = [Method::POST, Method::PUT, Method::PATCH].contains(&ask.method);
         let answer = match ask.body {
             // A length of nothing is said, as curl does.
-            None if !takes_body => self.run(request.body(()), patience)?,
-            body => self.run(request.body(body.unwrap_or_default()), patience)?,
+            None if !takes_body => self.run(request.body(()), max_wait)?,
+            body => self.run(request.body(body.unwrap_or_default()), max_wait)?,
         };
         let (parts, body) = answer.into_parts();
         let body = body.into_with_config().limit(ANSWER_BYTES).read_to_vec()?;
@@ -201,9 +201,9 @@ impl Remote {
     fn run<B: ureq::AsSendBody>(
         &self,
         request: Result<Request<B>, http::Error>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<http::Response<ureq::Body>, ureq::Error> {
-        let request = self.agent.configure_request(request?).timeout_global(Some(patience)).build();
+        let request = self.agent.configure_request(request?).timeout_global(Some(max_wait)).build();
         self.agent.run(request)
     }
 

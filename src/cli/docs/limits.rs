@@ -57,7 +57,7 @@ fn time(seconds: u32) -> String {
 }
 
 fn year() -> String {
-    time(bounds::SECONDS_MOST)
+    time(bounds::SECONDS_MAX)
 }
 
 fn messages() -> Vec<Bound> {
@@ -65,7 +65,7 @@ fn messages() -> Vec<Bound> {
         Bound(
             "bytes of one message, with its SQS attributes",
             size(bounds::SQS_MESSAGE_BYTES),
-            size(bounds::MESSAGE_BYTES_MOST),
+            size(bounds::MESSAGE_BYTES_MAX),
             "`--max-messages-post-size`",
         ),
         Bound(
@@ -97,7 +97,7 @@ fn queues() -> Vec<Bound> {
         Bound(
             "bytes of the metadata",
             size(bounds::METADATA_BYTES),
-            size(bounds::METADATA_BYTES_MOST),
+            size(bounds::METADATA_BYTES_MAX),
             "`--max-queue-metadata`",
         ),
         Bound(
@@ -114,13 +114,13 @@ fn claims() -> Vec<Bound> {
         Bound(
             "messages of a claim or a pop",
             count(bounds::CLAIM_MESSAGES),
-            count(bounds::CLAIM_MESSAGES_MOST),
+            count(bounds::CLAIM_MESSAGES_MAX),
             "`--max-messages-per-claim-or-pop`",
         ),
         Bound(
             "messages of a claim without `limit`",
             count(bounds::CLAIM_MESSAGES_DEFAULT),
-            count(bounds::CLAIM_MESSAGES_MOST),
+            count(bounds::CLAIM_MESSAGES_MAX),
             "`--default-messages-per-claim`",
         ),
         Bound("ttl", seconds(bounds::CLAIM_TTL), year(), "`--min-claim-ttl`, `--max-claim-ttl`"),
@@ -134,7 +134,7 @@ fn claims() -> Vec<Bound> {
 }
 
 fn pages() -> Vec<Bound> {
-    let page = |subject, setting| Bound(subject, count(bounds::PAGE), count(bounds::PAGE_MOST), setting);
+    let page = |subject, setting| Bound(subject, count(bounds::PAGE), count(bounds::PAGE_MAX), setting);
     vec![
         page("queues on a page", "`--max-queues-per-page`"),
         page("messages on a page, ids of one request", "`--max-messages-per-page`"),
@@ -143,7 +143,7 @@ fn pages() -> Vec<Bound> {
         Bound(
             "elements of a page without `limit`",
             count(bounds::PAGE_DEFAULT),
-            count(bounds::PAGE_MOST),
+            count(bounds::PAGE_MAX),
             "`--default-per-page`",
         ),
         fixed("listings of queues with filters at once, of one account", bounds::LISTINGS_AT_ONCE),
@@ -167,17 +167,17 @@ fn sqs() -> Vec<Bound> {
         most(
             "messages of a receive, entries of a batch",
             bounds::SQS_BATCH,
-            bounds::SQS_BATCH_MOST,
+            bounds::SQS_BATCH_MAX,
             "`--sqs-batch`",
         ),
         most(
             "messages in flight of a queue (`OverLimit`)",
             bounds::SQS_IN_FLIGHT,
-            bounds::SQS_IN_FLIGHT_MOST,
+            bounds::SQS_IN_FLIGHT_MAX,
             "`--sqs-in-flight`",
         ),
         fixed("bytes of all messages of a batch", size(bounds::SQS_MESSAGE_BYTES)),
-        fixed("`MaximumMessageSize`, at least", size(bounds::SQS_MESSAGE_BYTES_LEAST)),
+        fixed("`MaximumMessageSize`, at least", size(bounds::SQS_MESSAGE_BYTES_MIN)),
         fixed("`VisibilityTimeout`", seconds(bounds::VISIBILITY)),
         fixed("`VisibilityTimeout` of a queue without one", time(bounds::VISIBILITY_DEFAULT)),
         fixed("`MessageRetentionPeriod` of a queue without one", time(bounds::SQS_RETENTION_DEFAULT)),

@@ -31,7 +31,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(20);
 /// What the handle of a tree, its keeper and its reads share.
 pub(super) struct Shared {
     pub(super) address: Address,
-    pub(super) patience: ZooKeeperTimeouts,
+    pub(super) max_wait: ZooKeeperTimeouts,
     /// The session, while there is one. Set by the keeper alone.
     pub(super) session: watch::Sender<Option<Arc<Session>>>,
     /// What others are told of it. Set by the keeper alone.
@@ -49,10 +49,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(address: Address, patience: ZooKeeperTimeouts) -> Self {
+    pub(super) fn new(address: Address, max_wait: ZooKeeperTimeouts) -> Self {
         Self {
             address,
-            patience,
+            max_wait,
             session: watch::Sender::new(None),
             view: watch::Sender::new(SessionView { generation: 0, link: Link::Lost }),
             lease: Lease::default(),
@@ -104,7 +104,7 @@ impl Shared {
         away: &mut Option<Instant>,
     ) -> Result<(), SessionLoss> {
         let start =
-            tokio::time::timeout(self.patience.start, Session::start(&self.address, self.patience.session));
+            tokio::time::timeout(self.max_wait.start, Session::start(&self.address, self.max_wait.session));
         let started = tokio::select! {
             () = self.stop.cancelled() => return Ok(()),
             started = start => started,
@@ -127,7 +127,7 @@ impl Shared {
         let generation = self.view.borrow().generation + 1;
         self.view.send_replace(SessionView { generation, link: Link::Connected });
         self.session.send_replace(Some(Arc::clone(&session)));
-        let writer_commits = self.patience.writer_commits;
+        let writer_commits = self.max_wait.writer_commits;
         let committer = Committer { session: &session, writer, waiting, writer_commits };
         let end = tokio::select! {
             end = committer.run(&self.stop) => end,

@@ -76,15 +76,15 @@ pub struct ZooKeeperTree {
 
 impl ZooKeeperTree {
     /// Makes the first session. The root of the tree is made too when it is missing, with its parents.
-    pub async fn open(address: Address, patience: ZooKeeperTimeouts) -> Result<Self, TreeError> {
-        info!(%address, timeout_ms = millis(patience.start), "waiting for zookeeper");
+    pub async fn open(address: Address, max_wait: ZooKeeperTimeouts) -> Result<Self, TreeError> {
+        info!(%address, timeout_ms = millis(max_wait.start), "waiting for zookeeper");
         let (commits, waiting) = PendingPieces::bounded();
-        let shared = Arc::new(Shared::new(address, patience));
+        let shared = Arc::new(Shared::new(address, max_wait));
         shared.tasks.spawn(Arc::clone(&shared).keep(waiting));
         // From here on a return stops the keeper.
         let tree = Self { shared, commits };
         let mut sessions = tree.shared.session.subscribe();
-        let started = tokio::time::timeout(patience.start, sessions.wait_for(Option::is_some)).await;
+        let started = tokio::time::timeout(max_wait.start, sessions.wait_for(Option::is_some)).await;
         if !started.is_ok_and(|session| session.is_ok()) {
             let trouble = tree.shared.trouble.lock().clone();
             let found = reachability::diagnose(tree.shared.address.servers()).await.unwrap_or(trouble);
@@ -102,7 +102,7 @@ impl ZooKeeperTree {
     {
         let busy = |_| TreeError::NotSent("too many reads of the tree at once".into());
         let admitted = Arc::clone(&self.shared.admitted).try_acquire_owned().map_err(busy)?;
-        let deadline = Instant::now() + self.shared.patience.operation;
+        let deadline = Instant::now() + self.shared.max_wait.operation;
         let shared = Arc::clone(&self.shared);
         let reading = self.shared.tasks.spawn(async move {
             let answer = shared.ask(deadline, ask).await;
@@ -153,7 +153,7 @@ impl Coordination for ZooKeeperTree {
         }
         let (piece, ticket) = Piece::new(fences, ops);
         match self.commits.try_send(piece) {
-            Ok(()) => ticket.outcome(self.shared.patience.operation).await,
+            Ok(()) => ticket.outcome(self.shared.max_wait.operation).await,
             Err(mpsc::error::TrySendError::Full(_)) => {
                 Err(TreeError::NotSent("too many commits wait for ZooKeeper".into()))
             }
@@ -174,7 +174,7 @@ impl Coordination for ZooKeeperTree {
 
     /// As it was asked for.
     fn session_timeout(&self) -> Option<Duration> {
-        Some(self.shared.patience.session)
+        Some(self.shared.max_wait.session)
     }
 
     fn check_open(&self) -> Result<(), TreeError> {
@@ -202,7 +202,7 @@ impl Coordination for ZooKeeperTree {
     async fn close(&self) {
         self.shared.stop.cancel();
         self.shared.tasks.close();
-        if tokio::time::timeout(self.shared.patience.operation, self.shared.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(self.shared.max_wait.operation, self.shared.tasks.wait()).await.is_err() {
             warn!("zookeeper requests without answer at stop");
         }
     }

@@ -67,10 +67,10 @@ impl Piece {
 }
 
 impl Ticket {
-    /// The outcome, or after `patience` what is known without it.
-    pub(super) async fn outcome(self, patience: Duration) -> PieceOutcome {
+    /// The outcome, or after `max_wait` what is known without it.
+    pub(super) async fn outcome(self, max_wait: Duration) -> PieceOutcome {
         let Self { state, answer } = self;
-        let late = match tokio::time::timeout(patience, answer).await {
+        let late = match tokio::time::timeout(max_wait, answer).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(_)) => "the session with ZooKeeper has ended",
             Err(_) => "ZooKeeper did not answer in time",

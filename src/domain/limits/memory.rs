@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bytes of request bodies in memory, from their arrival until the request is answered. Forty of the longest.
 pub const BODY_BYTES: u32 = 256 << 20;
 /// The least that an operator may set: a share of it has room for the longest body.
-pub const BODY_BYTES_LEAST: u32 = 32 << 20;
+pub const BODY_BYTES_MIN: u32 = 32 << 20;
 /// Of so many shares an account, or an address whose project is not known yet, holds at most one. Short bodies, which count
 /// for no account, have another one, which no other body takes.
 pub const BODY_SHARES: usize = 4;
@@ -25,7 +25,7 @@ pub const UNPROVEN_PARTS: usize = 4;
 /// Bytes of answers that wait for their clients to read on.
 pub const UNSENT_BYTES: u32 = 256 << 20;
 /// The least that an operator may set: the longest answers are some ten MiB.
-pub const UNSENT_BYTES_LEAST: u32 = 32 << 20;
+pub const UNSENT_BYTES_MIN: u32 = 32 << 20;
 /// Bytes of a query. The longest that this API takes are lists of ids, which are some kilobytes; text for messages is for
 /// bodies.
 pub const QUERY_BYTES: usize = 16 * 1024;
@@ -33,15 +33,15 @@ pub const QUERY_BYTES: usize = 16 * 1024;
 pub const SIGNED_HEADERS: usize = 100;
 
 /// How often it is looked which queues no caller uses.
-pub const REST_TICK: Duration = Duration::from_secs(60);
+pub const IDLE_TICK: Duration = Duration::from_secs(60);
 /// A queue that no caller has used for so many looks is closed: longer than any request takes, and than ids of
 /// deduplication are remembered.
-pub const REST_ROUNDS: u8 = 10;
+pub const IDLE_ROUNDS: u8 = 10;
 /// Ids of deduplication that all queues together remember; beyond it posts with one are answered 429.
 pub const DEDUP_KNOWN_ALL: usize = 4_000_000;
 /// Closed queues of one slot of which it is known from when on they have retained messages, about 64 bytes each; the messages of
 /// others stay until their queue is opened.
-pub const RETAINED_AT_REST: usize = 4_096;
+pub const RETAINED_IDLE: usize = 4_096;
 /// Groups that became free and that no caller has asked for: beyond it they are entered at once.
 pub const FREED_GROUPS: usize = 1_024;
 /// Bytes of recent writes that an embedded store keeps in memory, for each of its key spaces.

@@ -18,9 +18,9 @@ pub const PEER_ANSWER_KEPT: u64 = 64 << 10;
 /// How long such an answer may stand still.
 pub const PEER_STEP: Duration = Duration::from_secs(10);
 /// How long the answer to a request is waited for whose client has left: what is on its way may be a claim, which is given back.
-pub const PEER_PARTING: Duration = Duration::from_millis(50);
+pub const PEER_ABANDONED_WAIT: Duration = Duration::from_millis(50);
 /// How long a question to another replica about its own work may take.
-pub const PEER_QUESTION: Duration = Duration::from_secs(10);
+pub const PEER_RPC_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than any wait for a message: a request whose wait was cut short is made again as if it had waited for so long.
 pub const FORWARD_WAITED: Duration = Duration::from_secs(45);
 

@@ -106,17 +106,17 @@ impl Limits {
 
     /// The widest that any setting allows: what a stored record may hold.
     pub const WIDEST: Self = Self {
-        queues_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
-        messages_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
-        pools_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
-        flavors_page: Span::up_to(limits::PAGE_MOST, limits::PAGE_DEFAULT),
-        claim_messages: Span::up_to(limits::CLAIM_MESSAGES_MOST, limits::CLAIM_MESSAGES_DEFAULT),
-        metadata_bytes: limits::METADATA_BYTES_MOST,
-        message_bytes: limits::MESSAGE_BYTES_MOST,
-        message_ttl: Span::within((1, limits::SECONDS_MOST), limits::MESSAGE_TTL_DEFAULT),
-        message_delay: Span::within((0, limits::SECONDS_MOST), limits::MESSAGE_DELAY_DEFAULT),
-        claim_ttl: Span::within((1, limits::SECONDS_MOST), limits::CLAIM_TTL_DEFAULT),
-        claim_grace: Span::within((0, limits::SECONDS_MOST), limits::CLAIM_GRACE_DEFAULT),
+        queues_page: Span::up_to(limits::PAGE_MAX, limits::PAGE_DEFAULT),
+        messages_page: Span::up_to(limits::PAGE_MAX, limits::PAGE_DEFAULT),
+        pools_page: Span::up_to(limits::PAGE_MAX, limits::PAGE_DEFAULT),
+        flavors_page: Span::up_to(limits::PAGE_MAX, limits::PAGE_DEFAULT),
+        claim_messages: Span::up_to(limits::CLAIM_MESSAGES_MAX, limits::CLAIM_MESSAGES_DEFAULT),
+        metadata_bytes: limits::METADATA_BYTES_MAX,
+        message_bytes: limits::MESSAGE_BYTES_MAX,
+        message_ttl: Span::within((1, limits::SECONDS_MAX), limits::MESSAGE_TTL_DEFAULT),
+        message_delay: Span::within((0, limits::SECONDS_MAX), limits::MESSAGE_DELAY_DEFAULT),
+        claim_ttl: Span::within((1, limits::SECONDS_MAX), limits::CLAIM_TTL_DEFAULT),
+        claim_grace: Span::within((0, limits::SECONDS_MAX), limits::CLAIM_GRACE_DEFAULT),
     };
 }
 

@@ -133,7 +133,7 @@ struct ListingChanges {
 
 impl ListingChanges {
     fn note(&mut self) {
-        self.is_much |= self.changed.len() + self.posted.len() > limits::WINDOW_MESSAGES;
+        self.is_much |= self.changed.len() + self.posted.len() > limits::READY_CACHE_MESSAGES;
         if self.is_much {
             (self.changed, self.posted) = (HashSet::new(), HashSet::new());
         }

@@ -34,8 +34,8 @@ impl Default for GroupBounds {
         Self {
             known: limits::GROUPS_KNOWN,
             open: limits::GROUPS_KNOWN - limits::GROUPS_PAGE,
-            bytes: limits::WINDOW_BYTES,
-            messages: limits::WINDOW_MESSAGES,
+            bytes: limits::READY_CACHE_BYTES,
+            messages: limits::READY_CACHE_MESSAGES,
         }
     }
 }

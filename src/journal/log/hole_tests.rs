@@ -16,7 +16,7 @@ use super::tests::{
 use crate::domain::durability::Durability;
 use crate::journal::{Journal, JournalError, OpenError, SPACES, Space, StoreCopy, inspect};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Cuts the only log of a store into several files, each of which begins with the first group of `starts`.
 fn split(path: &Path, starts: &[u64]) {
@@ -120,7 +120,7 @@ async fn write_round(journal: &Journal, round: u32) -> Result<(), JournalError> 
 async fn write_round_in_time(journal: &Journal, round: u32) {
     let start = Instant::now();
     while let Err(error) = write_round(journal, round).await {
-        assert!(start.elapsed() < PATIENCE, "{error}");
+        assert!(start.elapsed() < MAX_WAIT, "{error}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -198,7 +198,7 @@ async fn merge_of_a_damaged_table_ends_no_other_work() {
     let start = Instant::now();
     let mut round = 1;
     while !ranges.exists() {
-        assert!(start.elapsed() < PATIENCE, "no merge met the damage");
+        assert!(start.elapsed() < MAX_WAIT, "no merge met the damage");
         write_round_in_time(&journal, round % 9 + 1).await;
         flush_entries(&journal);
         round += 1;
@@ -240,7 +240,7 @@ async fn await_keys(dir: &Path, journal: &Journal) {
     let listed =
         || fs::read_to_string(dir.join("table-keys")).unwrap_or_default().matches("\ntable ").count();
     while listed() != count() {
-        assert!(start.elapsed() < PATIENCE, "{} of {} tables are listed", listed(), count());
+        assert!(start.elapsed() < MAX_WAIT, "{} of {} tables are listed", listed(), count());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -265,7 +265,7 @@ async fn table_without_readable_block_takes_its_keys_alone() {
                 fs::write(&table, left).unwrap();
                 let (start, mut round) = (Instant::now(), 1);
                 while !dir.path().join("damaged-ranges").exists() {
-                    assert!(start.elapsed() < PATIENCE, "no merge was mended");
+                    assert!(start.elapsed() < MAX_WAIT, "no merge was mended");
                     write_round_in_time(&journal, round % 9 + 1).await;
                     flush_entries(&journal);
                     round += 1;
@@ -360,7 +360,7 @@ async fn merge_of_a_table_with_other_damage_ends_no_other_work() {
         fs::write(table, bytes).unwrap();
         let (start, mut round) = (Instant::now(), 1);
         while !dir.path().join("damaged-ranges").exists() {
-            assert!(start.elapsed() < PATIENCE, "no merge was mended, {from} to {}", from + size);
+            assert!(start.elapsed() < MAX_WAIT, "no merge was mended, {from} to {}", from + size);
             write_round_in_time(&journal, round % 9 + 1).await;
             flush_entries(&journal);
             round += 1;

@@ -18,7 +18,7 @@ use crate::journal::{Space, Txn};
 use crate::storage::{Due, StoreError, retained};
 
 /// Milliseconds of the spans of the schedule, and the least of those of expiry.
-const LEAST_SPAN: u64 = 8_000;
+const MIN_SPAN: u64 = 8_000;
 
 /// A bucket: its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +50,8 @@ pub(super) const fn kind(due: Due) -> u8 {
 
 /// Milliseconds of a span of expiry: a power of two times the least, at most a thirty-second part of the ttl.
 fn span(ttl: u32) -> u64 {
-    let parts = u64::from(ttl) * 1_000 / 32 / LEAST_SPAN;
-    LEAST_SPAN << parts.max(1).ilog2()
+    let parts = u64::from(ttl) * 1_000 / 32 / MIN_SPAN;
+    MIN_SPAN << parts.max(1).ilog2()
 }
 
 fn end(time: Timestamp, span: u64) -> u64 {
@@ -70,13 +70,13 @@ impl Bucket {
 
     /// Where a scheduled entry is found when it becomes ready.
     pub(super) fn of_schedule(queue: QueueId, ready: Timestamp) -> Self {
-        let end = end(ready, LEAST_SPAN);
+        let end = end(ready, MIN_SPAN);
         Self { slot: queue.slot(), kind: kind(Due::Schedule), end, queue, ttl: 0 }
     }
 
     /// The first instant of a bucket of the schedule.
     pub(super) fn begin(&self) -> Timestamp {
-        Timestamp::from_millis(self.end.saturating_sub(LEAST_SPAN))
+        Timestamp::from_millis(self.end.saturating_sub(MIN_SPAN))
     }
 
     /// What keys of buckets of a slot and kind begin with.
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn instant_precedes_its_bucket_end() {
         for millis in [0, 7_999, 8_000, 8_001, u64::MAX] {
-            let end = end(Timestamp::from_millis(millis), LEAST_SPAN);
+            let end = end(Timestamp::from_millis(millis), MIN_SPAN);
             assert!(end > millis || millis == u64::MAX);
-            assert!(end - LEAST_SPAN <= millis);
+            assert!(end - MIN_SPAN <= millis);
         }
     }
 }

@@ -55,7 +55,7 @@ const RETAINED_WITH_EXTRAS: u8 = 4;
 /// Bytes of a header before its extras and its peer.
 pub(super) const HEAD_BYTES: usize = 54;
 /// Milliseconds of the least span of a bucket.
-const LEAST_SPAN: u64 = 8_000;
+const MIN_SPAN: u64 = 8_000;
 
 /// Keys of a queue.
 pub(super) const QUEUE_KEYS: usize = 9;
@@ -246,8 +246,8 @@ impl Bucket {
 
 /// A power of two times the least, at most a thirty-second part of the ttl.
 fn span(ttl: u32) -> u64 {
-    let parts = u64::from(ttl) * 1_000 / 32 / LEAST_SPAN;
-    LEAST_SPAN << parts.max(1).ilog2()
+    let parts = u64::from(ttl) * 1_000 / 32 / MIN_SPAN;
+    MIN_SPAN << parts.max(1).ilog2()
 }
 
 /// What the places of a group's entries begin with.

@@ -51,8 +51,8 @@ pub(super) async fn cut(tree: &Tree, proxy: &Proxy) {
     }
 }
 
-pub(super) async fn open(address: &Address, patience: ZooKeeperTimeouts) -> Tree {
-    Arc::new(ZooKeeperTree::open(address.clone(), patience).await.expect("ZooKeeper answers"))
+pub(super) async fn open(address: &Address, max_wait: ZooKeeperTimeouts) -> Tree {
+    Arc::new(ZooKeeperTree::open(address.clone(), max_wait).await.expect("ZooKeeper answers"))
 }
 
 /// A tree behind a wire, and another handle of the same tree that is not.
@@ -62,11 +62,11 @@ pub(super) struct Wired {
     pub(super) proxy: Proxy,
 }
 
-pub(super) async fn wired(patience: ZooKeeperTimeouts) -> Wired {
+pub(super) async fn wired(max_wait: ZooKeeperTimeouts) -> Wired {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(server.endpoint()).await;
     let address = fresh_tree_at(&proxy.address().to_string());
-    let tree = open(&address, patience).await;
+    let tree = open(&address, max_wait).await;
     let direct = address.to_string().replace(&proxy.address().to_string(), &server.endpoint().to_string());
     let witness = open(&direct.parse().unwrap(), quick()).await;
     Wired { tree, witness, proxy }

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use super::{Tree, assert_error, commit, create, create_with, fence, refused, set, version};
 use crate::support::zookeeper::ZooKeeper;
 
-async fn open(address: &str, patience: ZooKeeperTimeouts) -> Tree {
-    Arc::new(ZooKeeperTree::open(address.parse().unwrap(), patience).await.expect("ZooKeeper answers"))
+async fn open(address: &str, max_wait: ZooKeeperTimeouts) -> Tree {
+    Arc::new(ZooKeeperTree::open(address.parse().unwrap(), max_wait).await.expect("ZooKeeper answers"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,8 +33,8 @@ async fn any_server_of_the_list_will_do() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_server_it_does_not_open() {
-    let patience = ZooKeeperTimeouts { start: Duration::from_millis(500), ..ZooKeeperTimeouts::default() };
-    let opened = ZooKeeperTree::open("zookeeper://127.0.0.1:1".parse().unwrap(), patience).await;
+    let max_wait = ZooKeeperTimeouts { start: Duration::from_millis(500), ..ZooKeeperTimeouts::default() };
+    let opened = ZooKeeperTree::open("zookeeper://127.0.0.1:1".parse().unwrap(), max_wait).await;
     assert_error!(opened.map(drop).unwrap_err(), TreeError::NotSent(_));
 }
 

@@ -24,7 +24,7 @@ use crate::support::settings;
 /// The drain's consumers are none of the load's.
 const FIRST_CONSUMER: u32 = 1000;
 /// Longer than any receive of the load hides its messages.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Receives and deletes all that is left, as soon as no process hides it any more.
 fn drain(base: &str, history: &History) {
@@ -33,7 +33,7 @@ fn drain(base: &str, history: &History) {
     for (consumer, queue) in (FIRST_CONSUMER..).zip(QUEUES) {
         let began = Instant::now();
         while client.count(queue) > 0 {
-            assert!(began.elapsed() < PATIENCE, "{} messages of {queue} never come", client.count(queue));
+            assert!(began.elapsed() < MAX_WAIT, "{} messages of {queue} never come", client.count(queue));
             let start = history.now();
             let reply = client.receive(queue, 10, 600, 1);
             for message in note_receive(history, queue, consumer, 600, start, &reply) {
