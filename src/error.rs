@@ -371,7 +371,7 @@ impl Error {
         }
     }
 
-    /// Whether `error`, or anything it stems from, states that a request did not arrive in time.
+    /// Whether `error`, or anything it stems from, means that a request did not arrive in time.
     pub fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
         matches!(Self::within(error), Some(Self::Late))
     }

@@ -79,7 +79,7 @@ async fn write(store: Arc<dyn PoolStore>, slot: Slot, transaction: u64, end: Ins
             durability: Durability::Sync,
             queues: vec![changes],
         };
-        // A server that is short of processors may answer a connection too late; then the batch arrives again.
+        // A server that is short of processors may answer a connection too late; then the batch is sent again.
         while let Err(error) = store.commit(&batch).await {
             assert!(matches!(error, StoreError::NotSent(_)), "{error}");
             tokio::time::sleep(limits::POSTGRES_PAUSE).await;

@@ -118,7 +118,7 @@ async fn refuse_host(_: Request) -> Response {
     ApiError::from(Error::invalid(InvalidPart::Header, "Host", why)).into_response()
 }
 
-/// What is told to any client that is no replica.
+/// The answer to a client that is no replica.
 fn refusal(status: StatusCode) -> Response {
     (status, [(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF)]).into_response()
 }

@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it would serve: for any client that restarts it or sends it requests.
+//! Whether the process lives, and whether it would serve: for those who restart it or send it requests.
 
 use axum::extract::State;
 use axum::http::StatusCode;

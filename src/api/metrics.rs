@@ -1,4 +1,4 @@
-//! The page of metrics, for any client that watches the service.
+//! The page of metrics, for operators.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};

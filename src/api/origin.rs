@@ -92,7 +92,7 @@ fn is_same(origin: &str, host: &str) -> bool {
         "https" => ":443",
         _ => return false,
     };
-    // Either may leave out the port that leaves with the scheme.
+    // Either may leave out the port of the scheme.
     let plain = |place: &str| place.strip_suffix(port).unwrap_or(place).to_ascii_lowercase();
     !host.is_empty() && plain(place) == plain(host)
 }

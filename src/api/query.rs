@@ -35,7 +35,7 @@ pub fn check_length(uri: &Uri) -> Result<(), Error> {
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
     let mut values = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        // What is no UTF-8 arrives with the sign of replacement, which is in no name and no number.
+        // Invalid UTF-8 has the replacement character, which is in no name and no number.
         if name.contains('\u{fffd}') {
             return Err(Error::invalid(InvalidPart::Query, "", "the name of a parameter is not UTF-8 text"));
         }

@@ -20,11 +20,11 @@ pub const STATE: HeaderName = HeaderName::from_static("tracestate");
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its description is used: the headers are read by name")]
 pub struct TraceHeaders {
-    /// The trace of the request (W3C Trace Context). It is kept with the messages and arrives out to who reads them.
-    /// One that is not valid is left aside.
+    /// The trace of the request (W3C Trace Context). It is kept with the messages and returned to
+    /// their readers. An invalid one is ignored.
     #[param(rename = "traceparent", nullable = false)]
     parent: Option<String>,
-    /// What leaves with it, at most 512 characters; left aside when it is longer or not valid.
+    /// State that belongs to it, at most 512 characters; ignored when it is longer or not valid.
     #[param(rename = "tracestate", nullable = false)]
     state: Option<String>,
 }

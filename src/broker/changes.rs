@@ -102,7 +102,7 @@ impl Change {
         }
     }
 
-    /// Where it leaves while its queue is in two pools.
+    /// Its pool while its queue is in two pools.
     pub(super) fn way(&self) -> PoolRoute {
         match self {
             Self::Post(..) | Self::Prepare(_) | Self::Copy(..) | Self::CopyNotes(_) | Self::Arrived => {

@@ -74,7 +74,7 @@ impl Migration {
     }
 }
 
-/// Waits until no message of a queue is in two pools, and keeps it so, for any caller that counts them. When that takes
+/// Waits until no message of a queue is in two pools, and keeps it so, for the counters. When that takes
 /// long, since a pool does not answer, some may be counted twice.
 pub(super) async fn still(migration: Option<&Migration>) -> Option<MutexGuard<'_, bool>> {
     timeout(limits::COPY_STILL, migration?.step.lock()).await.ok()
@@ -208,7 +208,7 @@ impl Broker {
             walk = part.next(end.filter(|_| !page.is_last));
         }
         let Some((older, _)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
-        // What is left in the older pool leaves with it.
+        // The rest in the older pool is removed with it.
         if older.holds_any(course.id).await? {
             return Ok(round);
         }

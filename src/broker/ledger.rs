@@ -339,7 +339,7 @@ impl Holding {
     }
 }
 
-/// The answer to who arrives while it is not known what a project holds.
+/// The answer to a request while it is not known what a project holds.
 pub(super) fn uncounted() -> Error {
     Error::unavailable(Part::Server, "what the project holds is being counted")
 }

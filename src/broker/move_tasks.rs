@@ -2,7 +2,7 @@
 //!
 //! The tree has the tasks of a queue, and the owner of the queue's slot carries on the one that is active: it sets some
 //! messages aside as if they were sent again, the queue's mover does the rest (see [`super::message_transfer`]), and
-//! when they have left it notes how many they were. So any caller that takes the slot over continues from there.
+//! when they have left it notes how many they were. So the next owner of the slot continues from there.
 //! Nothing of a task is in memory but that a caller carries it on.
 
 use std::sync::Arc;

@@ -52,7 +52,7 @@ pub trait Opener: Send + Sync + 'static {
     fn close(&self, uri: &str);
 }
 
-/// How the broker arrives by its pools.
+/// How the broker gets its pools.
 #[derive(Clone)]
 pub struct PoolSettings {
     /// Made when there is no pool; without it the service waits for a caller to add one.

@@ -167,7 +167,7 @@ impl Broker {
     }
 }
 
-/// The numbers of a queue that is not open: nothing arrives or leaves.
+/// The numbers of a queue that is not open: nothing is posted or removed.
 fn stored_counts(contents: &Contents, now: Timestamp) -> QueueCounts {
     QueueCounts {
         ready: contents.ready,

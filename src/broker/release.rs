@@ -20,7 +20,7 @@ use crate::domain::names::QueueRef;
 use crate::engine::{Release, ReleaseUpdates};
 use crate::error::{Error, Part};
 
-/// Why a claim ends, for any caller that counts.
+/// Why a claim ends, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReleaseCause {
     /// Its holder gave it up.

@@ -9,7 +9,7 @@
 //!             └───────────────────▶ publishes them
 //! ```
 //!
-//! What is cut short is found by any caller that opens the target: it asks the source's owner for the states. An owner
+//! What is cut short is found by the owner that opens the target: it asks the source's owner for the states. An owner
 //! of the target that was replaced may still have a request under way to take messages out. So each request states in
 //! which epoch it is made, and once the source's owner has heard a later one it does nothing for an earlier one any
 //! more.
@@ -239,7 +239,7 @@ impl Broker {
         self.carry_out(depart).await
     }
 
-    /// Refuses any caller that speaks as the owner of a slot that has a later one. The caller holds the departures
+    /// Refuses a request of an owner of a slot that has a later one. The caller holds the departures
     /// from the queue that is spoken of.
     async fn heed(&self, speaker: OwnerEpoch) -> Result<(), Error> {
         let (slot, epoch) = speaker.parts();

@@ -282,7 +282,7 @@ mod tests {
         };
         let (answer, ()) = tokio::join!(link.send(request()), answering);
         assert!(answer.is_ok(), "{:?}", answer.err().map(|(failure, _)| failure));
-        // No look arrives between.
+        // No look is in between.
         let sent = tokio::time::timeout(limits::PEER_CONNECT, link.send(request())).await.unwrap();
         assert!(matches!(sent, Err((PeerFailure::NotSent(_), Some(_)))), "it is given back");
         assert!(!link.is_usable().await);

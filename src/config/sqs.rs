@@ -35,7 +35,7 @@ pub struct SqsSettings {
     #[arg(long, env = "ANGARIUM_SQS_BATCH", default_value_t = limits::SQS_BATCH, value_name = "N", value_parser = batch)]
     pub sqs_batch: usize,
 
-    /// Messages of a queue that may be received and not deleted yet; beyond it no user receives any
+    /// Messages of a queue that may be received and not deleted yet; beyond it receives are refused
     #[arg(long, env = "ANGARIUM_SQS_IN_FLIGHT", default_value_t = limits::SQS_IN_FLIGHT, value_name = "N")]
     #[arg(value_parser = in_flight)]
     pub sqs_in_flight: usize,

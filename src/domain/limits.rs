@@ -171,7 +171,7 @@ pub const ADMIN_BODY_BYTES: usize = 16_384;
 pub const FLAVOR_POOLS: usize = 40;
 /// Characters of the name of a group and of a deduplication id (SQS: 128).
 pub const TOKEN_CHARS: usize = 128;
-/// Depth of arrays and objects in any JSON that arrives in. serde_json refuses deeper envelopes too, and a
+/// Depth of arrays and objects in any JSON of a request. serde_json refuses deeper envelopes too, and a
 /// reader that recurses is never led deeper than this by us.
 pub const JSON_DEPTH: usize = 128;
 
@@ -263,7 +263,7 @@ pub const DEDUP_SECONDS: u32 = 300;
 pub const DEDUP_KNOWN: usize = 1_000_000;
 /// Notes that one read of those of a queue brings, and that one batch forgets.
 pub const NOTES_PAGE: usize = 4_096;
-/// Messages of one kind of work in one pool batch; a longer queue of work leaves in several batches.
+/// Messages of one kind of work in one pool batch; a longer queue of work is sent in several batches.
 pub const BATCH_MESSAGES: usize = 8_192;
 /// Bytes of message bodies in one pool batch.
 pub const BATCH_BYTES: usize = 8 << 20;
@@ -431,7 +431,7 @@ pub const MOVE_BYTES: usize = 1 << 20;
 pub const COPY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// What at least is between two looks at messages that cannot go over, however many claims end.
 pub const COPY_REST: Duration = Duration::from_millis(500);
-/// How long any caller that counts a queue waits for the batch of messages that is just being copied.
+/// How long a count of a queue waits for the batch of messages that is just being copied.
 pub const COPY_STILL: Duration = Duration::from_secs(1);
 /// Queues of one pool that a replica copies at the same time when the pool is drained.
 pub const DRAIN_AT_ONCE: usize = 16;

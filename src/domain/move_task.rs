@@ -71,13 +71,13 @@ pub struct MoveTask {
     pub id: Uuid,
     /// Where the messages go; each to where it came from when absent.
     pub target: Option<MoveTarget>,
-    /// How fast; as fast as it leaves when absent.
+    /// How fast; as fast as possible when absent.
     pub rate: Option<MoveRate>,
     /// How far it is.
     pub status: MoveStatus,
     /// How many messages have arrived. After the process was killed it may be less than there were.
     pub moved: u64,
-    /// How many there were to move when it began. It moves no more than that: what arrives in meanwhile stays.
+    /// How many there were to move when it began. It moves no more than that: messages that arrive meanwhile stay.
     pub to_move: u64,
     /// When it began, in milliseconds since the Unix epoch.
     pub started: u64,

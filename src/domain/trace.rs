@@ -54,7 +54,7 @@ impl TraceContext {
         format!("{:032x}", u128::from_be_bytes(self.trace))
     }
 
-    /// Whether any caller that began the trace keeps it.
+    /// Whether the caller that began the trace keeps it.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED == SAMPLED
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// The purges of a queue that are under way.
 ///
-/// A purge reads what is ready and what is not one after the other. A message that leaves from the one to the other in
+/// A purge reads what is ready and what is not one after the other. A message that changes from the one to the other in
 /// between is met in neither, so it is copied both again.
 #[derive(Debug, Default)]
 pub(super) struct Purges {

@@ -41,7 +41,7 @@ impl Claim {
         self.ending.is_none() && !self.is_renewing
     }
 
-    /// Whether any caller that holds it may still use it.
+    /// Whether its holder may still use it.
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
         self.ending.is_none() && now < self.expires
     }

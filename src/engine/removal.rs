@@ -213,7 +213,7 @@ impl QueueEngine {
     }
 }
 
-/// How many messages were removed, for any caller that counts them.
+/// How many messages were removed, for the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemovalTally {
     /// By the holders of their claims, or popped.

@@ -1,6 +1,6 @@
 //! Claims that wait for messages, in the order in which they came.
 //!
-//! Whatever becomes ready moves to the first of the line at once, and who arrives while others wait moves to its end:
+//! Whatever becomes ready moves to the first of the line at once, and a claim that arrives while others wait is put at its end:
 //! no caller is overtaken. A line belongs to a name, so that one can wait for a queue that does not exist yet.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,4 +1,4 @@
-//! What the service counts and measures, for any caller that watches it.
+//! What the service counts and measures, for operators.
 //!
 //! Owns the names of all metrics and the page that shows them. It never decides anything, and nothing in the service
 //! reads a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up

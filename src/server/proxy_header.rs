@@ -23,7 +23,7 @@ const FIXED: usize = 16;
 /// Version and command: a connection of the proxy's own, and one that it passes on.
 const LOCAL: u8 = 0x20;
 const PASSED_ON: u8 = 0x21;
-/// Families with their protocol: the only ones that HTTP arrives over.
+/// Families with their protocol: the only ones that carry HTTP.
 const TCP_V4: u8 = 0x11;
 const TCP_V6: u8 = 0x21;
 /// The field that states whether the client spoke TLS with the proxy, and the bit of its first byte that does.

@@ -43,7 +43,7 @@ fn stamp(paths: &[PathBuf]) -> Stamp {
 struct WatchedFiles {
     paths: Vec<PathBuf>,
     seen: Stamp,
-    /// Reads the files and gives their content to any client that uses it.
+    /// Reads the files and gives their content to its users.
     renew: Box<dyn Fn() -> Result<(), String> + Send>,
 }
 

@@ -127,7 +127,7 @@ impl PoolStore for FaultyPool {
         self.fenced.lock().push(slot);
         self.answers().await;
         if self.fences.take() == Fault::Held {
-            // It is on its way: it arrives any caller that waits for it.
+            // It is on its way: it arrives, whether a caller waits for it or not.
             let (pool, fences) = (Arc::clone(&self.pool), self.fences.clone());
             let late = async move {
                 fences.held().await;

@@ -23,7 +23,7 @@ use super::faulty::{Fault, FaultyPool, Plan};
 use super::transfers::{id_of, until};
 use super::{one_pool, queue, replica};
 
-/// Leaves the note of a deleted queue in the slot of `q`: any caller that owns the slot next cleans it away, beside all
+/// Leaves the note of a deleted queue in the slot of `q`: the next owner of the slot cleans it away, beside all
 /// else.
 async fn leave_note(lives: &Lives) {
     let tree = Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap());
@@ -169,7 +169,7 @@ async fn abandoned_fence_keeps_numbering() {
     assert_eq!(whole.claim(&queue("q"), 20, 60).await[0], ids[1]);
 }
 
-/// Whatever the opening of a queue waits for when its request leaves, it arrives at its end once.
+/// Whatever the opening of a queue waits for when its request leaves, it ends once.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_opening_ends_once() {
     let mut hung = 0;

@@ -78,7 +78,7 @@ async fn stats_work_after_claim_and_oldest_message_expired() {
     }
     claimed.sort_unstable();
     assert_eq!(claimed, live);
-    // The one whose life has ended leaves in its own time too.
+    // The one whose life has ended is removed in its own time too.
     let stats = async || whole.broker.queue_stats(&queue("q")).await.unwrap();
     let is_gone = async || {
         let stats = stats().await;

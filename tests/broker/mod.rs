@@ -69,7 +69,7 @@ use angarium::storage::open::PoolOpenError;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// A broker, its clock, and the directory that leaves with it.
+/// A broker, its clock, and the directory that is removed with it.
 struct Whole {
     broker: Broker,
     clock: Clock,

@@ -1,4 +1,4 @@
-//! Tasks that move dead letters back: whatever is killed when, each message arrives once, and the task arrives at its
+//! Tasks that move dead letters back: whatever is killed when, each message arrives once, and the task reaches its
 //! end.
 
 use std::collections::BTreeSet;

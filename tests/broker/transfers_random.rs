@@ -100,7 +100,7 @@ impl History {
         self.now.clock.advance(302_000);
     }
 
-    /// Everything arrives at its end.
+    /// Everything ends.
     async fn end(mut self) {
         let mut left = self.kept.len();
         until("a message is lost", async || {

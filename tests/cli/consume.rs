@@ -1,4 +1,4 @@
-//! `angarium message consume`, against a real server: a message leaves when it is done, and not before.
+//! `angarium message consume`, against a real server: a message is removed when it is done, and not before.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! `angarium doctor`: what is well is said to be well, and what is not arrives with advice.
+//! `angarium doctor`: sound parts are reported as sound, faults with advice.
 
 use std::os::unix::fs::PermissionsExt;
 

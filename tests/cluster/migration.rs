@@ -49,7 +49,7 @@ fn dead_letters_transfer_from_and_to_migrating_queues() {
     kill_messages(&client, &source, 0..20);
     send(&client, &source, "rows", 40);
     kill_messages(&client, &source, 20..40);
-    // The owner of the source dies on the way, and then arrives again.
+    // The owner of the source dies on the way, and then starts again.
     cluster.replicas[0].server.take().unwrap().kill9();
     cluster.wait_until_shared();
     let client = cluster.client(1);

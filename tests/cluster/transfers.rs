@@ -65,7 +65,7 @@ fn dead_letters_reach_queue_of_another_replica() {
     }
 }
 
-/// Rounds in which one of the two dies in the middle of moves, and arrives again.
+/// Rounds in which one of the two dies in the middle of transfers, and starts again.
 #[test]
 fn replica_death_loses_and_doubles_no_dead_letter() {
     let mut cluster = Cluster::start(2);

@@ -53,7 +53,7 @@ pub fn drain(client: &Client, history: &History) {
     }
 }
 
-/// Claims until there is nothing left, or more came than was ever posted: then something arrives twice, and
+/// Claims until there is nothing left, or more came than was ever posted: then a message was returned twice, and
 /// the verdict will say so.
 fn claim_all(client: &Client, history: &History, consumer: u32, queue: &'static str) {
     let record = history.record();

@@ -94,7 +94,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already. The mount leaves with its last process.
+        // Both fail only when the process is gone already. The mount ends with its last process.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

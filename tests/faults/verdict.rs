@@ -1,7 +1,7 @@
 //! Owns the judgement of a recorded history: which promises it proves broken. It never talks to the
 //! server, and it accuses only of what is certain: an unknown outcome excuses either way.
 //!
-//! The idea is the "total queue" of Jepsen: what leaves in must come out, or be there at the end; on top
+//! The idea is the "total queue" of Jepsen: what is put in must come out, or be there at the end; on top
 //! of it leases and order are judged.
 
 use std::collections::{HashMap, HashSet};

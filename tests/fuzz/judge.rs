@@ -44,7 +44,7 @@ const OF_THE_WHOLE: &[&str] = &[
     "the name of a parameter",
 ];
 
-/// A service without sockets, on a directory that leaves with it.
+/// A service without sockets, on a directory that is removed with it.
 pub struct Service {
     runtime: tokio::runtime::Runtime,
     app: Front,

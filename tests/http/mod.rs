@@ -60,7 +60,7 @@ use tempfile::TempDir;
 use crate::support::client::Client;
 use crate::support::server::{Server, ServerBuilder};
 
-/// A service of its own on an empty data directory, which leaves with it.
+/// A service of its own on an empty data directory, which is removed with it.
 struct Service {
     client: Client,
     server: Server,

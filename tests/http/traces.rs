@@ -1,4 +1,4 @@
-//! A trace leaves with a message from its producer to its consumer, and with a request into the log.
+//! A trace travels with a message from its producer to its consumer, and with a request into the log.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};

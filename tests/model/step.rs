@@ -103,7 +103,7 @@ pub enum Step {
     /// The ready cache is left to the pool.
     LeaveReady,
     Advance(u8),
-    /// All that is under way arrives at its end, but for a page that is read.
+    /// All that is under way ends, but for a page that is read.
     Flush,
     /// The engine is lost with all that was not durable, and built again.
     Crash,
@@ -154,7 +154,7 @@ fn deep_step() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Histories of swarm testing: each draws how often it takes each kind of step, and many kinds it never takes. What
-/// rarely arrives together in a history of all kinds arrives together in some of these.
+/// rarely meet in a history of all kinds meet in some of these.
 pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let single = kinds().into_iter().map(|(_, kind)| kind.prop_map(|step| vec![step]).boxed());
     let (single, several): (Vec<_>, Vec<_>) = (single.collect(), sequences());

@@ -1,5 +1,5 @@
 //! What queues say of encryption: the one of SQS itself, or a key of KMS. They exclude each other, and nothing is
-//! encrypted by either: whether a body is encrypted on the disk is up to any client that runs the pool.
+//! encrypted by either: whether a body is encrypted on the disk is up to the operator of the pool.
 
 use std::collections::BTreeMap;
 

@@ -72,7 +72,7 @@ struct BalanceMove {
     project: String,
     /// Its name.
     queue: String,
-    /// The pool that it is in.
+    /// The pool that stores it.
     from: String,
     /// The pool that it should lie in.
     to: String,
@@ -138,7 +138,7 @@ pub async fn get(
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
     params(CallerHeaders, RoleHeaders), request_body(content = Option<BalanceRequest>),
     responses(
-        (status = 202, description = "Each move has a flag for whether it was begun.", body = BalanceReply),
+        (status = 202, description = "Each move shows whether it was begun.", body = BalanceReply),
         Errors,
         NotAdmin
     )

@@ -53,8 +53,8 @@ pub struct ClaimQuery {
     /// At most this many messages; 10 when absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
     limit: Option<String>,
-    /// Seconds to wait for messages when there are none, also for a queue that does not exist yet. Any client that
-    /// waits is served in the order of coming, as soon as there is something. Not at all when absent.
+    /// Seconds to wait for messages when there are none, also for a queue that does not exist yet. Clients that wait
+    /// are served in the order of coming, as soon as there is something. Not at all when absent.
     #[param(value_type = Option<u32>, minimum = 0, maximum = 20, nullable = false)]
     wait: Option<String>,
 }

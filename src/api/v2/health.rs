@@ -40,7 +40,7 @@ pub struct Health {
     operation_status: BTreeMap<&'static str, OperationStatus>,
     /// Each pool by its name, as the replica finds it that answers.
     pools: BTreeMap<String, PoolHealthBody>,
-    /// Every replica, by address, and what it states of itself.
+    /// Every replica, by address, with its own report.
     components: Vec<ComponentStatus>,
 }
 
@@ -148,9 +148,9 @@ pub struct PoolHealthBody {
 /// How full a pool is.
 #[derive(Debug, Serialize, ToSchema)]
 struct StorageSpace {
-    /// Bytes that can still be written to where it is.
+    /// Free bytes of its disk or database.
     free: u64,
-    /// Bytes of where it is in all, whatever else is there.
+    /// Size of its disk or database in bytes, whatever else is there.
     total: u64,
 }
 

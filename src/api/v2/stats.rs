@@ -16,8 +16,8 @@ use crate::api::roles::{Admin, RoleHeaders};
 use crate::api::v2::pools::PoolUsage;
 use crate::broker::{Broker, PartReport, ReplicaReport};
 
-/// What all projects have in all pools, and what each replica serves. Of any client that does not answer it shows the
-/// last that was heard, how old that is, and why there is nothing newer.
+/// What all projects have in all pools, and what each replica serves. For a replica that does not answer it shows the
+/// last report, its age, and why there is nothing newer.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ServiceStats {
     /// Whether everything was asked and answered: then the sums are whole.

@@ -14,7 +14,7 @@ pub const POSTGRES_PAUSE: Duration = Duration::from_millis(500);
 pub const POSTGRES_READS: usize = 8;
 /// See [`POSTGRES_READS`].
 pub const POSTGRES_WRITES: usize = 16;
-/// Statements to PostgreSQL under way that batches of many slots share. What gathers meanwhile leaves with the next
+/// Statements to PostgreSQL under way that batches of many slots share. What gathers meanwhile is sent with the next
 /// one: fewer make larger statements, which cost less, and more use more processors of the server.
 pub const POSTGRES_SHARED: usize = 4;
 /// Changes of entries and notes in such a statement. A batch with more has one of its own.

@@ -313,7 +313,7 @@ impl Groups {
         Some(ready)
     }
 
-    /// So many messages of a group were taken: its turn arrives when those of all others have been.
+    /// So many messages of a group were taken: its turn is after those of all others.
     pub(super) fn served(&mut self, name: &GroupName, taken: usize, blocking: &Blocking) {
         self.leave_place(name);
         self.read_ahead(name, taken);

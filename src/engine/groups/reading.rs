@@ -291,7 +291,7 @@ impl Groups {
                     blocking.mark_in_transfer(name, id);
                 }
             }
-            // One is not here yet, and arrives by itself; the other stays for ever.
+            // One is not here yet, and will be; the other stays for ever.
             State::Prepared(_) | State::Failed => {}
         }
     }

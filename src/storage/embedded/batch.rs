@@ -23,7 +23,7 @@ use crate::storage::{KnownEntry, Note, QueueChanges, StoreError, Totals};
 const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
 
 /// The changes of one queue, ready to be looked up. Each id is in one of the three: what the batch brings and removes
-/// again is only removed, and what it brings and updates arrives updated.
+/// again is only removed, and what it appends and updates is appended updated.
 pub(super) struct EncodedChanges {
     queue: QueueId,
     low: MessageId,

@@ -105,7 +105,7 @@ struct Notes<'a> {
 }
 
 /// The arrays of batches of different slots. Each id is in one of appends, updates and removes: what a batch brings and
-/// removes again is only removed, and what it brings and updates arrives updated. So too with notes.
+/// removes again is only removed, and what it appends and updates is appended updated. So too with notes.
 #[derive(Default)]
 pub(super) struct Arrays<'a> {
     records: Records,

@@ -45,7 +45,7 @@ pub(super) async fn look(connection: &Connection, schema: &str) -> Result<Option
 pub(super) async fn make(connection: &Connection, schema: &str, stamp: Stamp) -> Result<Stamp, StoreError> {
     let made = migrate(connection, schema, stamp).await;
     if made.is_err() {
-        // Its transaction leaves with it.
+        // Its transaction ends with it.
         connection.give_up();
     }
     made

@@ -62,13 +62,13 @@ fn life(ttl: u32, expires: i64) -> Life {
     }
 }
 
-/// A number that only grows and never arrives near the bound.
+/// A number that only grows and never gets near the bound.
 pub(super) fn number(number: u64) -> Result<i64, StoreError> {
     i64::try_from(number)
         .map_err(|_| StoreError::NotSent(format!("{number} is beyond what the store counts")))
 }
 
-/// The number of a batch. None arrives near the bound; one beyond it is taken for the bound, and is not the next.
+/// The number of a batch. None gets near the bound; one beyond it is taken for the bound, and is not the next.
 pub(super) fn seq(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }

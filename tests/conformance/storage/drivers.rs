@@ -25,7 +25,7 @@ pub trait Storage: Send {
     async fn open_without_room(&mut self) -> Arc<dyn PoolStore>;
 }
 
-/// The embedded driver, in a directory that leaves with its value.
+/// The embedded driver, in a directory that is removed with its value.
 pub fn embedded() -> impl Storage {
     Embedded(tempfile::tempdir().expect("a directory for the test"))
 }

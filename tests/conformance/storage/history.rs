@@ -263,7 +263,7 @@ impl History {
         Message { header: Header { group, ..self.in_some_state(header) }, body }
     }
 
-    /// An id that is there, was there, is of another queue, arrives with the batch, or never was.
+    /// An id that is there, was there, is of another queue, is appended by the batch, or never was.
     fn pick(&mut self, queue: QueueId, appends: &[Message]) -> MessageId {
         let held = self.naive.queue(queue);
         let from: Vec<MessageId> = match self.dice.random_range(0..10) {

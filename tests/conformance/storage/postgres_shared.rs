@@ -61,7 +61,7 @@ impl Crowd {
     }
 }
 
-/// On a busy machine a connection or a statement may take longer than it is given; then the batch arrives again. What
+/// On a busy machine a connection or a statement may take longer than it is given; then the batch is sent again. What
 /// the server refuses for what it holds is the answer.
 async fn commit(store: &dyn PoolStore, batch: &Batch) -> Result<(), StoreError> {
     loop {
