@@ -68,12 +68,12 @@ enum Counter {
 #[derive(Debug)]
 pub struct LetIn<'a> {
     _place: SemaphorePermit<'a>,
-    _forwarded: Option<Counted<'a>>,
+    _forwarded: Option<CountedPlace<'a>>,
 }
 
 impl<'a> LetIn<'a> {
     /// What a request holds that was let in by its parts.
-    pub fn of(place: SemaphorePermit<'a>, forwarded: Option<Counted<'a>>) -> Self {
+    pub fn of(place: SemaphorePermit<'a>, forwarded: Option<CountedPlace<'a>>) -> Self {
         Self { _place: place, _forwarded: forwarded }
     }
 }
@@ -119,7 +119,7 @@ impl AdmissionControl {
     /// # Errors
     ///
     /// [`Error::Overloaded`].
-    pub fn unproven(&self, waits: bool, address: IpAddr) -> Result<Counted<'_>, Error> {
+    pub fn unproven(&self, waits: bool, address: IpAddr) -> Result<CountedPlace<'_>, Error> {
         let places = if waits { self.limits.long_polls } else { self.limits.requests };
         self.count(Counter::Unproven(customer(address), waits), places / limits::UNPROVEN_PARTS)
     }
@@ -130,20 +130,20 @@ impl AdmissionControl {
     /// # Errors
     ///
     /// [`Error::Overloaded`].
-    pub fn forwarded(&self, extensions: &Extensions) -> Result<Option<Counted<'_>>, Error> {
+    pub fn forwarded(&self, extensions: &Extensions) -> Result<Option<CountedPlace<'_>>, Error> {
         let Some(ForwardedFor(address)) = extensions.get().copied() else { return Ok(None) };
         self.count(Counter::Forwarded(address.map(customer)), self.limits.per_address).map(Some)
     }
 
     /// Counts one more, of which there may be `most`, but one at least.
-    fn count(&self, counter: Counter, most: usize) -> Result<Counted<'_>, Error> {
+    fn count(&self, counter: Counter, most: usize) -> Result<CountedPlace<'_>, Error> {
         let mut counted = self.counted.lock();
         let count = counted.entry(counter).or_default();
         if *count >= most.max(1) {
             return Err(Error::Overloaded);
         }
         *count += 1;
-        Ok(Counted { quota: self, counter })
+        Ok(CountedPlace { quota: self, counter })
     }
 
     /// Refuses a request of a project that has used its rate, and counts none: it may be another client's.
@@ -177,12 +177,12 @@ impl AdmissionControl {
 
 /// A request that counts for an address. It no longer does when this is dropped.
 #[derive(Debug)]
-pub struct Counted<'a> {
+pub struct CountedPlace<'a> {
     quota: &'a AdmissionControl,
     counter: Counter,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedPlace<'_> {
     fn drop(&mut self) {
         let mut counted = self.quota.counted.lock();
         if let Some(count) = counted.get_mut(&self.counter) {

@@ -20,6 +20,7 @@ use super::queue_store::QueueStore;
 use super::remote_transfer::answer_of;
 use super::retention::{metadata_of_made, retention_of};
 use super::slot::{OpenQueue, Slot, SlotState};
+use super::transfer_peers::by_peer;
 use super::transfers::{Pass, Transfers};
 use crate::domain::envelope::Envelope;
 use crate::domain::group::GroupName;
@@ -467,35 +468,6 @@ fn enveloped(header: &Header, peer: &Peer, body: Bytes) -> Bytes {
         (None, 0)
     };
     Envelope { source, attempts, ..envelope }.before(body)
-}
-
-type Outgoing = Vec<(Arc<Peer>, Vec<Message>)>;
-type Incoming = Vec<(Arc<Peer>, Vec<Header>)>;
-
-/// Entries that are aside: those that move away by their target, those that were prepared by their source. Failed ones
-/// are left out.
-pub(super) fn by_peer(messages: Vec<Message>) -> (Outgoing, Incoming) {
-    let (mut away, mut here) = (Outgoing::new(), Incoming::new());
-    for message in messages {
-        match &message.header.state {
-            State::Moving(peer) => {
-                let peer = Arc::clone(peer);
-                match away.iter_mut().find(|(known, _)| *known == peer) {
-                    Some((_, messages)) => messages.push(message),
-                    None => away.push((peer, vec![message])),
-                }
-            }
-            State::Prepared(peer) => {
-                let peer = Arc::clone(peer);
-                match here.iter_mut().find(|(known, _)| *known == peer) {
-                    Some((_, headers)) => headers.push(message.header),
-                    None => here.push((peer, vec![message.header])),
-                }
-            }
-            State::Ready | State::Scheduled | State::Failed => {}
-        }
-    }
-    (away, here)
 }
 
 pub(super) fn closed(at: &QueueRef) -> Error {

@@ -87,6 +87,7 @@ mod survey;
 mod sweeps;
 mod task_failures;
 mod time;
+mod transfer_peers;
 mod transfer_watch;
 mod transfers;
 mod unfinished_transfers;

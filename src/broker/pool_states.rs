@@ -11,9 +11,9 @@ use crate::domain::time::millis;
 
 /// The pools that cannot be reached.
 #[derive(Default)]
-pub(super) struct PoolStates(Mutex<HashMap<PoolName, Away>>);
+pub(super) struct PoolStates(Mutex<HashMap<PoolName, Outage>>);
 
-struct Away {
+struct Outage {
     since: Instant,
     reason: String,
 }
@@ -26,7 +26,7 @@ impl PoolStates {
             (None, None) => {}
             (None, Some(reason)) => {
                 error!(%pool, reason, "pool unreachable");
-                away.insert(pool.clone(), Away { since: Instant::now(), reason: reason.to_owned() });
+                away.insert(pool.clone(), Outage { since: Instant::now(), reason: reason.to_owned() });
             }
             (Some(known), Some(reason)) => {
                 if known.reason != reason {

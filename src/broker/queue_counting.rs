@@ -42,7 +42,7 @@ struct Uncounted {
 type Lines = HashMap<Placement, Sender<Uncounted>>;
 
 /// When the queues of a slot are tried again that found no room in their line.
-struct Again {
+struct Retry {
     epoch: Epoch,
     at: Instant,
     pause: Duration,
@@ -54,7 +54,7 @@ struct Again {
 #[derive(Default)]
 struct Counting {
     lines: Lines,
-    again: HashMap<SlotNumber, Again>,
+    again: HashMap<SlotNumber, Retry>,
     /// Queues of which the records were read since the last step.
     taken: usize,
     /// A line that was full in this pass.
@@ -67,7 +67,7 @@ impl Counting {
         let has_room = |placement: &Placement| {
             self.lines.get(placement).is_none_or(|line| line.capacity() >= limits::COUNTING_LINE / 2)
         };
-        let is_due = |again: &Again| again.at <= Instant::now() && again.full.as_ref().is_none_or(has_room);
+        let is_due = |again: &Retry| again.at <= Instant::now() && again.full.as_ref().is_none_or(has_room);
         again.is_none_or(is_due)
     }
 
@@ -79,7 +79,7 @@ impl Counting {
         if slot.state.lock().figures.progress.has_waiting() {
             let (first, longest) = limits::COUNTING_PAUSES;
             let pause = before.map_or(first, |before| longest.min(before.pause * 2));
-            let again = Again { epoch: slot.epoch, at: Instant::now() + pause, pause, full };
+            let again = Retry { epoch: slot.epoch, at: Instant::now() + pause, pause, full };
             self.again.insert(number, again);
         }
     }

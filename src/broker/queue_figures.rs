@@ -79,7 +79,7 @@ impl QueueDisplay {
 
 /// The share of a queue that is closed and not empty, or open and without a name.
 #[derive(Debug)]
-struct Known {
+struct ClosedQueueFigures {
     at: QueueRef,
     contents: Contents,
     has_name: bool,
@@ -90,7 +90,7 @@ struct Known {
 pub(super) struct SlotFigures {
     /// Those that the next page looks at; none until a first page has asked, since no caller may.
     due: Option<HashSet<QueueRef>>,
-    known: HashMap<QueueId, Known>,
+    known: HashMap<QueueId, ClosedQueueFigures>,
     /// Those of the known ones that have names.
     named: HashMap<QueueRef, QueueId>,
     unnamed: FigureSums,
@@ -110,7 +110,7 @@ impl SlotFigures {
     pub(super) fn open(&mut self, at: &QueueRef, id: QueueId, has_name: bool) -> QueueDisplay {
         self.progress.forget(at);
         if let Some(known) = self.take(id) {
-            self.put(id, Known { has_name, ..known });
+            self.put(id, ClosedQueueFigures { has_name, ..known });
         }
         self.note_due(at);
         QueueDisplay { has_name, is_due: true, ..QueueDisplay::default() }
@@ -149,10 +149,10 @@ impl SlotFigures {
         if self.known.len() >= limits::SLOT_COUNTED {
             return self.progress.leave_out();
         }
-        self.put(id, Known { at: at.clone(), contents, has_name });
+        self.put(id, ClosedQueueFigures { at: at.clone(), contents, has_name });
     }
 
-    fn put(&mut self, id: QueueId, known: Known) {
+    fn put(&mut self, id: QueueId, known: ClosedQueueFigures) {
         self.take(id);
         if known.has_name {
             self.named.insert(known.at.clone(), id);
@@ -162,7 +162,7 @@ impl SlotFigures {
         self.known.insert(id, known);
     }
 
-    fn take(&mut self, id: QueueId) -> Option<Known> {
+    fn take(&mut self, id: QueueId) -> Option<ClosedQueueFigures> {
         let known = self.known.remove(&id)?;
         if known.has_name {
             self.named.remove(&known.at);
@@ -249,7 +249,8 @@ impl SlotState {
         shown.seen = seen.or(shown.seen);
         match shown.seen.map(|seen| seen.contents(engine.claimed())) {
             Some(contents) if !shown.has_name => {
-                self.figures.put(due.id, Known { at: due.at.clone(), contents, has_name: false });
+                self.figures
+                    .put(due.id, ClosedQueueFigures { at: due.at.clone(), contents, has_name: false });
             }
             // It is shown as it is at that moment.
             Some(_) => drop(self.figures.take(due.id)),
@@ -283,7 +284,7 @@ impl SlotState {
         let Some(queue) = self.queues.get_mut(at) else {
             let id = unnamed.or_else(|| self.figures.named.get(at).copied());
             if let Some((id, known)) = id.and_then(|id| Some((id, self.figures.take(id)?))) {
-                self.figures.put(id, Known { has_name, ..known });
+                self.figures.put(id, ClosedQueueFigures { has_name, ..known });
             }
             return;
         };
@@ -291,7 +292,7 @@ impl SlotState {
         queue.shown.has_name = has_name;
         let contents = queue.shown.seen.map(|seen| seen.contents(queue.engine.claimed()));
         if let Some(contents) = contents {
-            self.figures.put(queue.id, Known { at: at.clone(), contents, has_name });
+            self.figures.put(queue.id, ClosedQueueFigures { at: at.clone(), contents, has_name });
         }
         if queue.shown.make_due() {
             self.figures.note_due(at);

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Broker;
-use super::message_transfer::by_peer;
 use super::pool_table::NamedStore;
 use super::slot::Slot;
+use super::transfer_peers::by_peer;
 use crate::catalogue::QueueRecord;
 use crate::domain::ids::Slot as SlotNumber;
 use crate::domain::limits;

@@ -326,11 +326,6 @@ pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Dura
 pub const NOTE_KEY_BYTES: usize = 1_024;
 /// Bytes of what a note in a pool states.
 pub const NOTE_BYTES: usize = 65_536;
-/// Buckets of time that one look for what is due in a pool clears away; the next look continues.
-pub const DUE_BUCKETS: usize = 4_096;
-/// Entries or buckets of other queues that one look for what lives by a queue's retention passes over, in pools that file queues
-/// beside each other: what it costs does not depend on what the others hold; the next look continues.
-pub const RETAINED_WALK: usize = 4_096;
 /// A sync of a write of the class `relaxed` begins after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 

@@ -30,6 +30,7 @@ pub mod quota;
 pub mod rate;
 pub mod receipt;
 pub mod region;
+pub mod resource;
 pub mod role_names;
 pub mod source;
 pub mod time;

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn use_of_a_quota_is_that_of_its_tightest_bound() {
+    fn use_of_a_quota_is_its_tightest_bound() {
         let quota = Quota { queues: Some(10), messages: Some(1_000), bytes: None };
         assert_eq!(quota.permille_used(used(1, 900, 5)), 900);
         assert_eq!(quota.permille_used(used(11, 0, u64::MAX)), 1_100);

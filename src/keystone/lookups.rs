@@ -10,11 +10,11 @@ use futures_util::future::{Shared, WeakShared};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Answer, Key};
+use super::{Key, Validation};
 use crate::domain::limits;
 
 /// A look-up. The requests that wait for it drive it: it ends with the last of them.
-type Lookup = Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Lookup = Pin<Box<dyn Future<Output = Validation> + Send>>;
 
 /// The look-ups of the clients of one address.
 pub(super) type Line = Arc<Semaphore>;
@@ -44,14 +44,14 @@ struct UnderWay {
 }
 
 /// A request that waits, until it is dropped.
-pub(super) struct Waiting<'a> {
+pub(super) struct WaitingRequest<'a> {
     lookups: &'a Lookups,
     address: IpAddr,
     line: Line,
 }
 
 /// Places of a look-up among those of its address and among all, in this order.
-pub(super) struct Turn<'a> {
+pub(super) struct LookupPermit<'a> {
     _place: Option<SemaphorePermit<'a>>,
     _mine: Option<SemaphorePermit<'a>>,
 }
@@ -75,7 +75,7 @@ impl Default for Lookups {
 
 impl Lookups {
     /// Has a request of a client at `address` wait; none if too many do.
-    pub(super) fn wait(&self, address: IpAddr) -> Option<Waiting<'_>> {
+    pub(super) fn wait(&self, address: IpAddr) -> Option<WaitingRequest<'_>> {
         let mut lines = self.lines.lock();
         if lines.waiting >= limits::KEYSTONE_WAITING {
             return None;
@@ -88,7 +88,7 @@ impl Lookups {
         *count += 1;
         let line = Arc::clone(line);
         lines.waiting += 1;
-        Some(Waiting { lookups: self, address, line })
+        Some(WaitingRequest { lookups: self, address, line })
     }
 
     /// Requests that wait.
@@ -98,20 +98,20 @@ impl Lookups {
 
     /// Waits until a look-up may be made. The places of an address are taken first, so that each address
     /// has few look-ups that wait for a place among all.
-    pub(super) async fn turn<'a>(&'a self, line: &'a Line) -> Turn<'a> {
+    pub(super) async fn turn<'a>(&'a self, line: &'a Line) -> LookupPermit<'a> {
         let mine = line.acquire().await.ok();
-        Turn { _place: self.places.acquire().await.ok(), _mine: mine }
+        LookupPermit { _place: self.places.acquire().await.ok(), _mine: mine }
     }
 }
 
-impl Waiting<'_> {
+impl WaitingRequest<'_> {
     /// The look-ups of its address.
     pub(super) fn line(&self) -> Line {
         Arc::clone(&self.line)
     }
 
     /// Waits for the look-up of a token: the one that is under way, or else `lookup`.
-    pub(super) async fn join(self, key: Key, lookup: Lookup) -> Answer {
+    pub(super) async fn join(self, key: Key, lookup: Lookup) -> Validation {
         let shared = self.lookups.shared(key, lookup);
         shared.await
     }
@@ -149,7 +149,7 @@ impl Drop for Entry {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         let mut lines = self.lookups.lines.lock();
         lines.waiting -= 1;
@@ -182,7 +182,7 @@ mod tests {
         number: u8,
         from: u8,
         counts: &Arc<[AtomicUsize; 2]>,
-    ) -> Option<Answer> {
+    ) -> Option<Validation> {
         let waiting = lookups.wait(address(from))?;
         let counts = Arc::clone(counts);
         let lookup = async move {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn look_up_survives_the_request_that_began_it() {
+    async fn look_up_survives_its_first_request() {
         let (lookups, counts) = (Lookups::default(), Arc::default());
         let first = tokio::time::timeout(Duration::from_millis(500), look_up(&lookups, 7, 1, &counts));
         let (first, second) = tokio::join!(first, look_up(&lookups, 7, 2, &counts));

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::time::Instant;
 
-use super::{Answer, Key, Refusal, TokenHolder};
+use super::{Key, Refusal, TokenHolder, Validation};
 use crate::domain::limits;
 
 /// Answers that are remembered.
@@ -25,7 +25,7 @@ impl Default for Memory {
 
 impl Memory {
     /// The answer for a token.
-    pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<Answer> {
+    pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<Validation> {
         if let Some(holder) = self.valid.get(key, now) {
             return Some(Ok(holder.clone()));
         }
@@ -33,7 +33,7 @@ impl Memory {
     }
 
     /// Keeps the answer for a token until an instant.
-    pub(super) fn put(&mut self, key: Key, answer: Answer, until: Instant) {
+    pub(super) fn put(&mut self, key: Key, answer: Validation, until: Instant) {
         match answer {
             Ok(holder) => {
                 self.refused.entries.remove(&key);

@@ -87,7 +87,7 @@ pub enum Refusal {
 }
 
 /// The outcome of a validation.
-type Answer = Result<TokenHolder, Refusal>;
+type Validation = Result<TokenHolder, Refusal>;
 
 /// Validates tokens. Clones share all that is remembered.
 #[derive(Clone)]
@@ -163,7 +163,7 @@ impl Keystone {
     }
 
     /// Waits for Keystone's answer.
-    async fn ask(&self, key: Key, token: &str, address: IpAddr) -> Answer {
+    async fn ask(&self, key: Key, token: &str, address: IpAddr) -> Validation {
         let waiting = self.0.lookups.wait(address).ok_or(Refusal::Busy)?;
         let validator = Arc::clone(&self.0);
         let (line, token) = (waiting.line(), token.to_owned());
@@ -189,7 +189,7 @@ impl Keystone {
 
 impl Validator {
     /// The cached answer for a token. A token that was valid and has expired since is refused.
-    fn remembered(&self, key: &Key) -> Option<Answer> {
+    fn remembered(&self, key: &Key) -> Option<Validation> {
         let answer = self.memory.lock().get(key, Instant::now())?;
         let answer = answer.and_then(|holder| self.unexpired(holder));
         let counter = match answer {
@@ -200,12 +200,12 @@ impl Validator {
         Some(answer)
     }
 
-    fn unexpired(&self, holder: TokenHolder) -> Answer {
+    fn unexpired(&self, holder: TokenHolder) -> Validation {
         if holder.expires > self.clock.wall() { Ok(holder) } else { Err(Refusal::Expired) }
     }
 
     /// Looks a token up once the requests of its client have room for it, and remembers the answer.
-    async fn look_up_within(&self, key: &Key, token: &str, line: lookups::Line) -> Answer {
+    async fn look_up_within(&self, key: &Key, token: &str, line: lookups::Line) -> Validation {
         let looking = async {
             let _turn = self.lookups.turn(&line).await;
             self.look_up(token).await
@@ -233,7 +233,7 @@ impl Validator {
         answer
     }
 
-    fn remember(&self, key: Key, answer: &Answer) {
+    fn remember(&self, key: Key, answer: &Validation) {
         let time = match answer {
             Ok(holder) => {
                 let left = holder.expires.as_millis().saturating_sub(self.clock.wall().as_millis());

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_that_lacks_something_is_unusable() {
+    fn incomplete_answer_is_unusable() {
         for more in [
             json!({"expires_at": "soon"}),
             json!({"expires_at": null}),

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_that_loses_its_name_leaves_its_counts() {
+    fn queue_without_its_name_leaves_its_counts() {
         let meter = Meter::default();
         meter.name_queues(1);
         meter.queue(&queue("a")).sent.inc();

@@ -142,7 +142,7 @@ fn keystone(
     };
     let host = chosen.url.strip_prefix("http://").and_then(|rest| host_of(rest.split('/').next()?));
     if host.is_some_and(|host| !is_this_machine(host)) {
-        warn!(url = chosen.url, "tokens and the service's credentials travel to keystone in the clear");
+        warn!(url = chosen.url, "keystone reached without tls");
     }
     let options = KeystoneOptions {
         url: chosen.url.to_owned(),

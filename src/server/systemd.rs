@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn app_that_hangs_or_refuses_is_not_alive() {
+    async fn hanging_or_refusing_app_is_not_alive() {
         let of =
             |status| axum::Router::new().route("/livez", axum::routing::get(move || async move { status }));
         assert!(prove_life(of(StatusCode::OK), LOOK).await);

@@ -132,7 +132,7 @@ async fn hanging_pool_delays_no_first_use_elsewhere() {
 
 /// The queues of the pool are first on the page, and more than are counted at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn pool_that_hangs_hides_no_counts_of_other_pools() {
+async fn hanging_pool_hides_no_counts_of_other_pools() {
     let pools = Pools::new();
     let (in_a, in_b) = neighbours();
     let whole = pools.start().await;
@@ -304,7 +304,7 @@ async fn expired_messages_are_swept_beside_hanging_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queues_are_counted_beside_a_pool_that_hangs() {
+async fn queues_are_counted_beside_a_hanging_pool() {
     let pools = Pools::new();
     let (in_a, in_b) = neighbours();
     let before = pools.start().await;

@@ -114,7 +114,7 @@ fn is_shared_by(client: &Client, replicas: usize) -> bool {
 }
 
 #[test]
-fn a_service_grows_from_one_machine_to_a_cluster_under_its_clients_as_the_page_shows() {
+fn service_grows_from_one_machine_to_a_cluster_as_shown() {
     let mut dice = StdRng::seed_from_u64(settings::seed("growth"));
     let dir = TempDir::new().expect("a temporary directory");
     let redis = Redis::start(SYNCED);

@@ -50,7 +50,7 @@ fn described(number: usize) -> String {
 }
 
 /// What was acknowledged before the disk refused reads.
-struct Stored {
+struct StoredMessages {
     letters: Vec<(String, String)>,
     returned: Vec<(String, String)>,
 }
@@ -63,11 +63,13 @@ fn table_bytes(cut: &PowerCut) -> u64 {
 }
 
 /// A server that must read tables for all that was stored.
-fn stored(cut: &PowerCut) -> (Server, Stored) {
+fn stored(cut: &PowerCut) -> (Server, StoredMessages) {
     let server = cut.server().start();
     let client = server.client();
-    let stored =
-        Stored { letters: post(&client, QUEUE, MESSAGES), returned: post(&client, RETURNED, MESSAGES / 2) };
+    let stored = StoredMessages {
+        letters: post(&client, QUEUE, MESSAGES),
+        returned: post(&client, RETURNED, MESSAGES / 2),
+    };
     for number in 0..DESCRIBED {
         let made = client.put(&described(number), Some(&json!({"about": text()}))).unwrap();
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());

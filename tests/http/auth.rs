@@ -157,7 +157,7 @@ fn every_route_of_administrators_refuses_members() {
 }
 
 #[test]
-fn every_route_that_changes_something_refuses_readers() {
+fn changing_routes_refuse_readers() {
     let guarded = guarded();
     let reader = guarded.client(&guarded.reader);
     let refused = (StatusCode::FORBIDDEN, "not_authorized");

@@ -19,7 +19,7 @@ fn settings() -> String {
 }
 
 #[test]
-fn proxy_of_the_page_says_whose_a_request_is() {
+fn proxy_of_the_page_names_the_project_of_a_request() {
     let dir = tempfile::tempdir().unwrap();
     let server =
         ServerBuilder::new(&dir.path().join("data")).arg("--allowed-host=queues.example.com").start();

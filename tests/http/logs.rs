@@ -83,7 +83,7 @@ fn json_log_has_json_lines_only() {
 }
 
 #[test]
-fn text_log_has_colours_on_terminals_that_want_them() {
+fn text_log_has_colours_on_terminals_only() {
     let drawn = |environment: &[(&str, &str)]| {
         let data = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_angarium"));

@@ -189,7 +189,7 @@ fn idle_backlog_is_shown_after_kill_9() {
 }
 
 #[test]
-fn page_is_compressed_for_scrapers_that_take_gzip() {
+fn page_is_compressed_for_scrapers_with_gzip() {
     let service = service();
     let get =
         |accept: &str| service.client.clone().with_header("Accept-Encoding", accept).get("/metrics").unwrap();
@@ -207,7 +207,7 @@ fn page_is_compressed_for_scrapers_that_take_gzip() {
 }
 
 #[test]
-fn use_of_a_quota_is_shown_before_anybody_asks() {
+fn use_of_a_quota_is_shown_before_a_request() {
     let data = tempfile::tempdir().unwrap();
     let file = data.path().join("quotas.toml");
     std::fs::write(&file, "[[project]]\nname = \"acme\"\nmessages = 10\nqueues = 5\n").unwrap();

@@ -31,7 +31,7 @@ fn receive(socket: &UnixDatagram, line: &str) -> Instant {
 }
 
 #[test]
-fn service_manager_hears_of_readiness_life_and_stop() {
+fn service_manager_is_told_of_readiness_life_and_stop() {
     let data = tempfile::tempdir().unwrap();
     let path = data.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

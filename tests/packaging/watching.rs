@@ -40,9 +40,20 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     }
 });
 
-/// Every family of the page, with its type.
+/// Families without samples on that page: those of Keystone, which `http::keystone` reads, and of background tasks, which
+/// `http::logs` lets fail.
+const WITHOUT_SAMPLES: &[(&str, &str)] = &[
+    ("angarium_background_failures", "counter"),
+    ("angarium_keystone_cache_hits", "counter"),
+    ("angarium_keystone_cached_tokens", "gauge"),
+    ("angarium_keystone_lookups", "counter"),
+    ("angarium_keystone_waiting_requests", "gauge"),
+];
+
+/// Every family, with its type.
 fn families() -> Vec<(String, String)> {
     let kinds = PAGE.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let kinds = kinds.chain(WITHOUT_SAMPLES.iter().copied());
     kinds.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
 }
 

@@ -343,7 +343,7 @@ fn member_of_wrong_type_is_malformed_input() {
 }
 
 #[test]
-fn form_that_lacks_a_list_names_its_parameter() {
+fn form_without_its_list_names_the_parameter() {
     let service = Service::start();
     let said = |body: &[u8]| text(&service.form("/000000000000/q", body));
     let set = said(b"Action=SetQueueAttributes");

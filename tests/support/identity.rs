@@ -374,7 +374,7 @@ async fn validate(State(book): State<Shared>, RawQuery(query): RawQuery, headers
         book.shown.push(subject.clone());
         book.behaviour.clone()
     };
-    let _asking = Asking(Arc::clone(&book));
+    let _asking = LookupGuard(Arc::clone(&book));
     match behaviour {
         Behaviour::Well => {}
         Behaviour::Slow(time) => tokio::time::sleep(time).await,
@@ -409,9 +409,9 @@ async fn validate(State(book): State<Shared>, RawQuery(query): RawQuery, headers
 }
 
 /// A validation, until it is answered or given up.
-struct Asking(Shared);
+struct LookupGuard(Shared);
 
-impl Drop for Asking {
+impl Drop for LookupGuard {
     fn drop(&mut self) {
         self.0.lock().now -= 1;
     }

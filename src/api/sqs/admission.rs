@@ -8,7 +8,7 @@ use tokio::sync::SemaphorePermit;
 use super::account::{Caller, RegionalQueues};
 use super::fault::Fault;
 use super::signature;
-use crate::api::admission::Counted;
+use crate::api::admission::CountedPlace;
 use crate::api::bodies::{self, BodyOwner};
 
 /// A request of which only the headers are known, and hold.
@@ -32,9 +32,9 @@ pub(super) struct AdmissionPermit<'a> {
     /// Whether it is one of those that wait for a message.
     pub(super) waits: bool,
     /// While its sender is not proven.
-    pub(super) unproven: Option<Counted<'a>>,
+    pub(super) unproven: Option<CountedPlace<'a>>,
     /// For the address that a proxy names.
-    pub(super) forwarded: Option<Counted<'a>>,
+    pub(super) forwarded: Option<CountedPlace<'a>>,
 }
 
 impl ScreenedRequest<'_> {

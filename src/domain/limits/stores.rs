@@ -1,4 +1,4 @@
-//! Bounds of the pool drivers for PostgreSQL and Redis: timeouts, pauses, connections, and the size of one statement or script.
+//! Bounds of the pool drivers: timeouts, pauses, connections, and the size of one statement or script.
 
 use std::time::Duration;
 
@@ -44,3 +44,8 @@ pub const REDIS_PAGE: usize = 1_024;
 pub const REDIS_PAGE_BYTES: usize = 4 << 20;
 /// Entries that one script in Redis reads by their ids, which may all have the greatest bodies.
 pub const REDIS_GET: usize = 64;
+/// Buckets of time that one look for what is due in a pool clears away; the next look continues.
+pub const DUE_BUCKETS: usize = 4_096;
+/// Entries or buckets of other queues that one look for what lives by a queue's retention passes over, in pools that file queues
+/// beside each other: what it costs does not depend on what the others hold; the next look continues.
+pub const RETAINED_WALK: usize = 4_096;

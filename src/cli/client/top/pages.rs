@@ -9,14 +9,14 @@ use super::snapshot::{Snapshot, look};
 use crate::cli::client::failure::Failure;
 use crate::cli::client::remote::Remote;
 
-type Answer = Result<Snapshot, Failure>;
+type PageResult = Result<Snapshot, Failure>;
 
 /// The page that was asked for, until it is taken.
 pub struct Pages {
     remote: Arc<Remote>,
     limit: u64,
-    asked: Option<Receiver<Answer>>,
-    answer: RefCell<Option<Answer>>,
+    asked: Option<Receiver<PageResult>>,
+    answer: RefCell<Option<PageResult>>,
 }
 
 impl Pages {
@@ -62,7 +62,7 @@ impl Pages {
     }
 
     /// The page, if it is there.
-    pub fn take(&mut self) -> Option<Answer> {
+    pub fn take(&mut self) -> Option<PageResult> {
         if !self.has_answer() {
             return None;
         }
