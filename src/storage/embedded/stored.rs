@@ -21,8 +21,8 @@
 //! for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. Of entries that are by
 //! queue, end and ttl are those of [`crate::storage::retained`].
 //!
-//! The head of a header is tag 2 to 5, state, created, ready, expires, ttl, attempts, body bytes, client id (1 + 1 + 8
-//! + 8 + 8 + 4 + 4 + 4 + 16); the client id is zero when there is none. With tags 4 and 5 it is by queue: expires is
+//! The head of a header is tag 2 to 5, state, created, ready, expires, ttl, attempts, body bytes, client id (1, 1, 8,
+//! 8, 8, 4, 4, 4, 16 bytes); the client id is zero when there is none. With tags 4 and 5 it is by queue: expires is
 //! the base time and ttl 0. With tags 3 and 5 the extras follow, in prepared and moving the peer; states, extras and
 //! peers have the form of [`crate::storage::states`]. Numbers are big endian; times are milliseconds, ttl seconds.
 

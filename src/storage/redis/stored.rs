@@ -29,8 +29,8 @@
 //!
 //! Of entries that are by queue, end and ttl are those of [`crate::storage::retained`].
 //!
-//! A header is tag 1 to 4, state, ready, expires, created, ttl, attempts, body bytes, client id (1 + 1 + 8 + 8 + 8 + 4
-//! + 4 + 4 + 16); the client id is zero when there is none. That is its head. With tags 3 and 4 it is by queue: expires
+//! A header is tag 1 to 4, state, ready, expires, created, ttl, attempts, body bytes, client id (1, 1, 8, 8, 8, 4,
+//! 4, 4, 16 bytes); the client id is zero when there is none. That is its head. With tags 3 and 4 it is by queue: expires
 //! is the base time and ttl 0. With tags 2 and 4 the extras follow, in prepared and moving the peer, but not in
 //! entries; states, extras and peers have the form of [`crate::storage::states`]. Numbers are big endian; times are
 //! milliseconds, ttl seconds.
