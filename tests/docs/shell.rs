@@ -84,7 +84,6 @@ const OPERATION: &[Page] = &[
     page("docs/security.md", Around::Nothing, &[]),
     page("docs/quotas.md", Around::Nothing, &["50"]),
     page("docs/monitoring.md", Around::Service, &["200 OK", "angarium_build_info"]),
-    page("docs/logs.md", Around::Nothing, &["json"]),
     page("docs/performance.md", Around::Nothing, &["cost ratio"]),
 ];
 
