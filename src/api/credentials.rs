@@ -69,7 +69,8 @@ impl Credentials {
         }
         match &self.keystone {
             Some(keystone) if !token.starts_with(TOKEN_PREFIX) => {
-                of_keystone(keystone, token, headers, extensions).await
+                // In a box: a look-up has a large state, and each request of the other kinds would carry room for it.
+                Box::pin(of_keystone(keystone, token, headers, extensions)).await
             }
             _ => Err(unknown()),
         }

@@ -142,7 +142,11 @@ impl Broker {
             after = Some(last.clone());
             counting.taken += begun.len();
             let records = self.0.catalogue.queue_records(&begun).await;
-            let records = records.inspect_err(|_| put_back(slot, begun.iter()))?;
+            let records = records.inspect_err(|_| {
+                put_back(slot, begun.iter());
+                // They are taken again in the next pass.
+                counting.taken -= begun.len();
+            })?;
             for (at, record) in begun.into_iter().zip(records) {
                 self.line_up(slot, at, record, counting);
             }

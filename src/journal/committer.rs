@@ -153,8 +153,22 @@ struct Merges {
     looked: Option<Instant>,
     /// Whether there is damage that could not be set right.
     is_damaged: bool,
-    /// Since when the disk has refused parts of tables.
-    refused: Option<Instant>,
+    /// The time in which the disk has refused parts of tables.
+    refused: Option<RefusedReads>,
+}
+
+/// The looks at tables that met refused reads, without a long pause between two of them.
+#[derive(Clone, Copy)]
+struct RefusedReads {
+    first: Instant,
+    last: Instant,
+}
+
+impl RefusedReads {
+    /// Whether a look now belongs to the same fault of the disk. An older fault has ended.
+    fn continues(&self) -> bool {
+        self.last.elapsed() < 3 * limits::MEND_PAUSE
+    }
 }
 
 /// What to do next.
@@ -331,12 +345,13 @@ impl Run {
         {
             return Ok(());
         }
-        let has_long_refused =
-            self.merges.refused.is_some_and(|since| since.elapsed() >= limits::MEND_REFUSED);
+        let earlier = self.merges.refused.filter(RefusedReads::continues);
+        let has_long_refused = earlier.is_some_and(|reads| reads.first.elapsed() >= limits::MEND_REFUSED);
         let refused = if has_long_refused { Refused::GiveUp } else { Refused::Leave };
         let mended = mend::mend(&self.path, self.clock.wall(), refused, Scope::All)?;
         let (now, is_damaged) = (Instant::now(), mended.left > 0);
-        let refused = (mended.refused > 0).then(|| self.merges.refused.unwrap_or(now));
+        let refused = (mended.refused > 0)
+            .then(|| RefusedReads { first: earlier.map_or(now, |reads| reads.first), last: now });
         self.merges = Merges { have_failed: false, looked: Some(now), is_damaged, refused };
         if mended.tables > 0 {
             error!(tables = mended.tables, ranges = mended.ranges, "damaged tables rewritten");

@@ -19,7 +19,9 @@ use crate::support::zookeeper::ZooKeeper;
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run --release", "tests/run builds and runs the program"),
     ("CONTRIBUTING.md", "cargo build", "tests/run builds and runs the tests"),
-    ("docs/authentication.md", "openstack", "clients::, against a stand-in of Keystone"),
+    ("docs/authentication.md", "openstack user create", "http::keystone, against a stand-in of Keystone"),
+    ("docs/authentication.md", "openstack messaging", "clients::, against a stand-in of Keystone"),
+    ("docs/authentication.md", "openstack --os-auth-type", "clients::, with tokens of the file"),
     ("docs/installing.md", "cargo install", "tests/run builds the program"),
     ("docs/installing.md", "docker build", "packaging::started, packaging::image"),
     ("docs/cluster.md", "docker/dev", "packaging::dev, packaging::cluster"),

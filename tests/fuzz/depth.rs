@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::judge::Service;
 
-/// Half of what a worker of the runtime has: a debug build of a handler takes most of it.
-const STACK: usize = 1 << 20;
+/// Three quarters of what a worker of the runtime has: a debug build of a handler takes most of it.
+const STACK: usize = 3 << 19;
 const DEPTHS: [usize; 4] = [9, 127, 2_000, 200_000];
 
 /// Runs on a thread with a small stack.

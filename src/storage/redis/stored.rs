@@ -14,7 +14,7 @@
 //! | `T:entries:Q` | hash | message id → head of the header, body | of the message |
 //! | `T:headers:Q` | hash | message id → header | from the first change, or from the first if it is not ready then, to the end |
 //! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
-//! | `T:in_transfer:Q` | sorted set | message id | of the message, while it is in another state |
+//! | `T:aside:Q` | sorted set | message id | of the message, while it is in another state |
 //! | `T:scheduled:Q` | sorted set | ready, message id (8 + 16) | of the message, while it is scheduled |
 //! | `T:ranges:Q` | hash | end, ttl (8 + 4) → least id, greatest id, in hex | of the bucket |
 //! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | as the owner states |
