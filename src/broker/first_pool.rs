@@ -20,7 +20,7 @@ impl PoolTable {
             added.map_err(|error| unusable_first(first, &error))?;
         }
         for entry in catalogue.pools().await? {
-            self.insert(self.open_entry(entry).await);
+            self.insert_at_start(self.open_entry(entry).await);
         }
         Ok(())
     }

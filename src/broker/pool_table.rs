@@ -106,6 +106,11 @@ impl PoolTable {
         self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
     }
 
+    /// Puts a pool in its place at the start, which may still fail for it and states the reason then.
+    pub(super) fn insert_at_start(&self, pool: OpenPool) {
+        self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
+    }
+
     /// Logs the pools that cannot be used at the start, once it is known that the service starts without them.
     pub(super) fn tell_states(&self) {
         for pool in self.all() {
