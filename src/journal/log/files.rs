@@ -1,9 +1,13 @@
 //! The files of a store that are looked at before it is opened (fjall 3.1).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::domain::limits;
 
 /// The file whose lock the store holds while it is open.
 const LOCK: &str = "lock";
@@ -52,6 +56,39 @@ pub(super) fn entries(path: &Path) -> io::Result<Vec<PathBuf>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
+}
+
+/// Reads the text of a small file that [`write_sealed`] has written, without its checksum; none when there is no file,
+/// `InvalidData` when it is damaged.
+pub(super) fn read_sealed(file: &Path) -> io::Result<Option<String>> {
+    let bytes = match read_bounded(file, limits::STORE_FILE_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let text = std::str::from_utf8(&bytes).ok().and_then(unsealed);
+    text.map(|text| Some(text.to_owned())).ok_or_else(damaged)
+}
+
+/// The error of a small file whose text makes no sense.
+pub(super) fn damaged() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "the file is damaged")
+}
+
+fn unsealed(text: &str) -> Option<&str> {
+    let (before, check) = text.strip_suffix('\n')?.rsplit_once("check=")?;
+    (u64::from_str_radix(check, 16).ok()? == xxh3_64(before.as_bytes())).then_some(before)
+}
+
+/// Puts a text with its checksum (XXH3) in place of the file `name` below `folder`, whole and synced.
+pub(super) fn write_sealed(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    let unfinished = folder.join(format!("{name}.unfinished"));
+    let mut file = File::create(&unfinished)?;
+    let check = xxh3_64(text.as_bytes());
+    file.write_all(format!("{text}check={check:016x}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(unfinished, folder.join(name))?;
+    File::open(folder)?.sync_all()
 }
 
 /// Reads a small file. `InvalidData` when it is longer than `most`, which none of its kind is, so that a damaged one is not

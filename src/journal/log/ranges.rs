@@ -7,16 +7,12 @@
 //! what is before it. Keys are hexadecimal.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::files;
-use crate::domain::limits;
 
 pub(in crate::journal) const FILE: &str = "damaged-ranges";
-const UNFINISHED: &str = "damaged-ranges.unfinished";
 const TITLE: &str = "angarium damaged ranges 1";
 
 /// Keys whose values damage has taken.
@@ -49,23 +45,13 @@ pub(in crate::journal) struct DamagedRanges {
 impl DamagedRanges {
     /// The file below `path`; nothing when there is none, `InvalidData` when it is damaged.
     pub(in crate::journal) fn read(path: &Path) -> io::Result<Self> {
-        let text = match files::read_bounded(&path.join(FILE), limits::STORE_FILE_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(error),
-        };
-        let damaged = || io::Error::new(ErrorKind::InvalidData, "the file is damaged");
-        std::str::from_utf8(&text).ok().and_then(Self::parse).ok_or_else(damaged)
+        let Some(text) = files::read_sealed(&path.join(FILE))? else { return Ok(Self::default()) };
+        Self::parse(&text).ok_or_else(files::damaged)
     }
 
     /// Puts it in place of the one before, synced.
     pub(in crate::journal) fn write(&self, path: &Path) -> io::Result<()> {
-        let unfinished = path.join(UNFINISHED);
-        let mut file = File::create(&unfinished)?;
-        file.write_all(self.text().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(unfinished, path.join(FILE))?;
-        File::open(path)?.sync_all()
+        files::write_sealed(path, FILE, &self.text())
     }
 
     /// Puts the file aside into `folder`, so that nothing counts as damaged any more. Whether there was one.
@@ -107,16 +93,11 @@ impl DamagedRanges {
         for MendedTable { space, table, check } in &self.mended {
             text.push_str(&format!("table space={space} table={table} check={check:032x}\n"));
         }
-        let check = xxh3_64(text.as_bytes());
-        format!("{text}check={check:016x}\n")
+        text
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (before, check) = text.strip_suffix('\n')?.rsplit_once("check=")?;
-        if u64::from_str_radix(check, 16).ok()? != xxh3_64(before.as_bytes()) {
-            return None;
-        }
-        let mut lines = before.lines();
+        let mut lines = text.lines();
         if lines.next()? != TITLE {
             return None;
         }

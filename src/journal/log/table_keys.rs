@@ -9,20 +9,16 @@
 //! Layout: text, replaced as a whole and synced. First the title, then a line for each table, last a checksum (XXH3) of the text
 //! before it. Keys are hexadecimal.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::Path;
 
 use fjall::{AbstractTree, Keyspace};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::files;
 use super::ranges::{decode, encode};
 use super::unflushed::number;
-use crate::domain::limits;
 
 pub(in crate::journal) const FILE: &str = "table-keys";
-const UNFINISHED: &str = "table-keys.unfinished";
 const TITLE: &str = "angarium table keys 1";
 
 /// Which keys a table has.
@@ -57,23 +53,13 @@ impl TableKeys {
 
     /// The file below `path`; nothing when there is none, `InvalidData` when it is damaged.
     pub(in crate::journal) fn read(path: &Path) -> io::Result<Self> {
-        let text = match files::read_bounded(&path.join(FILE), limits::STORE_FILE_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(error),
-        };
-        let damaged = || io::Error::new(ErrorKind::InvalidData, "the file is damaged");
-        std::str::from_utf8(&text).ok().and_then(Self::parse).ok_or_else(damaged)
+        let Some(text) = files::read_sealed(&path.join(FILE))? else { return Ok(Self::default()) };
+        Self::parse(&text).ok_or_else(files::damaged)
     }
 
     /// Puts it in place of the one before, synced.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let unfinished = path.join(UNFINISHED);
-        let mut file = File::create(&unfinished)?;
-        file.write_all(self.text().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(unfinished, path.join(FILE))?;
-        File::open(path)?.sync_all()
+        files::write_sealed(path, FILE, &self.text())
     }
 
     /// The keys of a table, if they are known.
@@ -87,16 +73,11 @@ impl TableKeys {
             let (first, last) = (encode(first), encode(last));
             text.push_str(&format!("table space={space} table={table} first={first} last={last}\n"));
         }
-        let check = xxh3_64(text.as_bytes());
-        format!("{text}check={check:016x}\n")
+        text
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (before, check) = text.strip_suffix('\n')?.rsplit_once("check=")?;
-        if u64::from_str_radix(check, 16).ok()? != xxh3_64(before.as_bytes()) {
-            return None;
-        }
-        let lines = before.strip_prefix(TITLE)?.lines().skip(1);
+        let lines = text.strip_prefix(TITLE)?.lines().skip(1);
         lines.map(parse_line).collect::<Option<_>>().map(Self)
     }
 }
@@ -110,6 +91,9 @@ fn parse_line(line: &str) -> Option<KeyRange> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::ErrorKind;
+
     use super::*;
 
     #[test]
