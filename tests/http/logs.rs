@@ -50,6 +50,7 @@ fn pool_outage_is_logged_once_and_refusals_are_counted() {
     assert!(after.len() < 8, "{}", after.join("\n"));
     assert!(!server.last_lines().contains("request_id"), "a refusal is logged: {}", server.last_lines());
     assert!(counted(&server, "angarium_refusals_total{status=\"503\"") >= 10.0);
+    assert!(counted(&server, "angarium_background_failures_total{") >= 1.0);
     redis.restart();
     wait_until("the pool is told to be back", || count(&server, "pool reachable again") > 0);
     wait_until("it serves", || client.post_messages("q", &[json!(3)]).unwrap().status == StatusCode::CREATED);

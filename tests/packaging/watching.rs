@@ -40,8 +40,8 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     }
 });
 
-/// Families without samples on that page: those of Keystone, which `http::keystone` reads, and of background tasks, which
-/// `http::logs` lets fail.
+/// Families without samples on that page: those of Keystone, which `http::keystone` and the unit test beside them read, and of
+/// background tasks, which `http::logs` lets fail.
 const WITHOUT_SAMPLES: &[(&str, &str)] = &[
     ("angarium_background_failures", "counter"),
     ("angarium_keystone_cache_hits", "counter"),
